@@ -1,1 +1,46 @@
-//! marmota-model
+//! The model of Marmota: the first and third of its narrow waists.
+//!
+//! A [`Schema`] says what a model is, as plain data; a [`Table`] is its
+//! prepared form; a row is `&[ValueRef]`, lent from wherever it lies. Typed
+//! models ([`Model`], by `#[derive(Model)]`) and run-time ones ([`Record`])
+//! are two ways to read and write the same rows. JSON is made from rows and
+//! read into rows by [`json`], without a struct in between.
+//!
+//! This crate knows no engine, no socket and no file.
+#![forbid(unsafe_code)]
+
+mod currency;
+mod error;
+mod field_set;
+mod field_value;
+mod filter;
+mod filter_text;
+pub mod json;
+mod model;
+mod record;
+mod row;
+pub mod rule;
+mod schema;
+mod scratch;
+mod table;
+pub mod text;
+mod time;
+mod value;
+
+pub use currency::{Currency, CurrencyError};
+pub use error::{Error, ErrorKind, Result, Violation};
+pub use field_set::FieldSet;
+pub use field_value::{Blob, Json, Ref};
+pub use filter::{Comparison, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, Filter, Order, Place, Query};
+pub use filter_text::{parse_filter, parse_order};
+pub use model::{Column, Comparable, FieldValue, Key, Model, read_field};
+pub use record::{Record, Records};
+pub use row::{NoRows, RowSink, RowSource};
+pub use schema::{
+    Collation, EnumStored, Field, Index, KeyKind, Kind, Literal, Role, Rule, Schema, Variant,
+};
+pub use scratch::Scratch;
+pub use table::Table;
+pub use time::{Date, Time, TimeError, Timestamp};
+pub use uuid::Uuid;
+pub use value::{Value, ValueRef};

@@ -1,0 +1,176 @@
+//! An exact amount with four decimals, in a 64-bit integer.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// An exact amount with four decimals, from -922 337 203 685 477.5808 to
+/// 922 337 203 685 477.5807: no binary fraction ever rounds it.
+///
+/// ```
+/// use marmota_model::Currency;
+/// let price: Currency = "12.5".parse()?;
+/// assert_eq!(price.scaled(), 125_000);
+/// assert_eq!(price.to_string(), "12.5");
+/// # Ok::<(), marmota_model::CurrencyError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Currency(i64);
+
+/// Why a text is no [`Currency`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CurrencyError {
+    /// It is not a decimal number.
+    Syntax,
+    /// It has more than four decimals that are not zero.
+    Precision,
+    /// It does not fit 64 bits.
+    Range,
+}
+
+impl fmt::Display for CurrencyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Syntax => "not a decimal number",
+            Self::Precision => "more than four decimals",
+            Self::Range => "outside ±922337203685477.5807",
+        })
+    }
+}
+
+impl std::error::Error for CurrencyError {}
+
+impl Currency {
+    /// Units in one: amounts are stored as ten-thousandths.
+    pub const SCALE: i64 = 10_000;
+
+    /// The amount that is `scaled` ten-thousandths.
+    #[must_use]
+    pub const fn from_scaled(scaled: i64) -> Self {
+        Self(scaled)
+    }
+
+    /// The amount in ten-thousandths.
+    #[must_use]
+    pub const fn scaled(self) -> i64 {
+        self.0
+    }
+
+    /// The sum, or `None` where it does not fit.
+    #[must_use]
+    pub fn checked_add(self, other: Self) -> Option<Self> {
+        self.0.checked_add(other.0).map(Self)
+    }
+
+    /// Writes the shortest exact decimal form: `12.5`, `-0.0001`, `7`.
+    pub fn write(self, out: &mut Vec<u8>) {
+        let magnitude = self.0.unsigned_abs();
+        let scale = Self::SCALE.unsigned_abs();
+        if self.0 < 0 {
+            out.push(b'-');
+        }
+        out.extend_from_slice(itoa::Buffer::new().format(magnitude / scale).as_bytes());
+        let fraction = magnitude % scale;
+        if fraction != 0 {
+            let digits = [fraction / 1000, fraction / 100 % 10, fraction / 10 % 10, fraction % 10]
+                .map(|digit| b'0' + digit as u8);
+            let used = digits.iter().rposition(|&digit| digit != b'0').map_or(0, |last| last + 1);
+            out.push(b'.');
+            out.extend_from_slice(&digits[..used]);
+        }
+    }
+}
+
+impl From<i32> for Currency {
+    fn from(whole: i32) -> Self {
+        Self(i64::from(whole) * Self::SCALE)
+    }
+}
+
+impl fmt::Display for Currency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = Vec::with_capacity(24);
+        self.write(&mut out);
+        f.pad(std::str::from_utf8(&out).unwrap_or_default())
+    }
+}
+
+impl FromStr for Currency {
+    type Err = CurrencyError;
+
+    fn from_str(text: &str) -> Result<Self, CurrencyError> {
+        let (negative, digits) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        if whole.is_empty() || !is_number(whole) || !is_number(fraction) || digits.ends_with('.') {
+            return Err(CurrencyError::Syntax);
+        }
+        let (kept, dropped) = fraction.split_at(fraction.len().min(4));
+        if dropped.bytes().any(|digit| digit != b'0') {
+            return Err(CurrencyError::Precision);
+        }
+        let mut scaled: i64 = 0;
+        let padding = std::iter::repeat_n(b'0', 4 - kept.len());
+        for digit in whole.bytes().chain(kept.bytes()).chain(padding) {
+            let digit = i64::from(digit - b'0');
+            // Counted down, because the lowest value has no positive twin.
+            scaled = scaled
+                .checked_mul(10)
+                .and_then(|scaled| scaled.checked_sub(digit))
+                .ok_or(CurrencyError::Range)?;
+        }
+        if negative {
+            Ok(Self(scaled))
+        } else {
+            scaled.checked_neg().map(Self).ok_or(CurrencyError::Range)
+        }
+    }
+}
+
+impl serde::Serialize for Currency {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Currency {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'_, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn refuses_what_it_cannot_hold_exactly() {
+        for (text, error) in [
+            ("", CurrencyError::Syntax),
+            ("-", CurrencyError::Syntax),
+            ("1.", CurrencyError::Syntax),
+            (".5", CurrencyError::Syntax),
+            ("1e3", CurrencyError::Syntax),
+            ("+1", CurrencyError::Syntax),
+            ("1.00001", CurrencyError::Precision),
+            ("922337203685477.5808", CurrencyError::Range),
+            ("99999999999999999999", CurrencyError::Range),
+        ] {
+            assert_eq!(text.parse::<Currency>(), Err(error), "{text}");
+        }
+        assert_eq!("1.00000".parse(), Ok(Currency(10_000)));
+        assert_eq!("-922337203685477.5808".parse(), Ok(Currency(i64::MIN)));
+    }
+
+    proptest! {
+        #[test]
+        fn text_round_trips(scaled: i64) {
+            let amount = Currency(scaled);
+            prop_assert_eq!(amount.to_string().parse(), Ok(amount));
+        }
+    }
+}

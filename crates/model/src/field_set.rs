@@ -1,0 +1,96 @@
+//! Which fields of a schema an operation reads or writes.
+
+/// A set of field positions, at most [`FieldSet::CAPACITY`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FieldSet(u128);
+
+impl FieldSet {
+    /// The most fields that a schema can have.
+    pub const CAPACITY: usize = 128;
+    /// No field.
+    pub const EMPTY: Self = Self(0);
+
+    /// The first `count` fields.
+    #[must_use]
+    pub const fn first(count: usize) -> Self {
+        if count >= Self::CAPACITY { Self(u128::MAX) } else { Self((1 << count) - 1) }
+    }
+
+    /// The fields of `row` that are there.
+    #[must_use]
+    pub fn present(row: &[crate::ValueRef<'_>]) -> Self {
+        let mut bits = 0;
+        for (position, value) in row.iter().enumerate() {
+            bits |= u128::from(!value.is_absent()) << position;
+        }
+        Self(bits)
+    }
+
+    /// The set with the field at `position` as well.
+    #[must_use]
+    pub const fn with(self, position: usize) -> Self {
+        Self(self.0 | 1 << position)
+    }
+
+    /// The set without the field at `position`.
+    #[must_use]
+    pub const fn without(self, position: usize) -> Self {
+        Self(self.0 & !(1 << position))
+    }
+
+    /// The fields that are in either.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// True if the field at `position` is in the set.
+    #[must_use]
+    pub const fn contains(self, position: usize) -> bool {
+        self.0 >> position & 1 == 1
+    }
+
+    /// True if there is no field in the set.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// How many fields are in the set.
+    #[must_use]
+    pub const fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// The positions, in the schema's order.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let position = rest.trailing_zeros() as usize;
+            (rest != 0).then(|| {
+                rest &= rest - 1;
+                position
+            })
+        })
+    }
+}
+
+impl FromIterator<usize> for FieldSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(positions: I) -> Self {
+        positions.into_iter().fold(Self::EMPTY, Self::with)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_come_in_order() {
+        let set: FieldSet = [127, 0, 64].into_iter().collect();
+        assert_eq!(set.iter().collect::<Vec<_>>(), [0, 64, 127]);
+        assert_eq!(set.without(64).len(), 2);
+        assert_eq!(FieldSet::first(128).len(), 128);
+        assert!(FieldSet::first(0).is_empty());
+    }
+}

@@ -1,0 +1,387 @@
+//! Which rows, in what order, from where: one tree that every engine
+//! translates (SQL, a predicate in memory, a MongoDB match).
+//!
+//! Logic is SQL's, with three values: a comparison with NULL is neither true
+//! nor false, `not` of it is neither, and only what is true is selected.
+//! `contains` and `starts_with` disregard the case of A to Z, everywhere.
+
+use crate::{
+    Column, Comparable, Error, ErrorKind, FieldSet, FieldValue, Model, Result, Table, Value,
+    ValueRef,
+};
+
+/// A condition on a row. Fields are named by position.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Filter {
+    /// A field against a value, which is not NULL.
+    Compare {
+        /// The field.
+        field: usize,
+        /// How.
+        comparison: Comparison,
+        /// With what.
+        value: Value,
+    },
+    /// A field is one of the values, none of which is NULL.
+    In {
+        /// The field.
+        field: usize,
+        /// The values.
+        values: Vec<Value>,
+    },
+    /// A text field has this text in it, at its start, or not at all.
+    Match {
+        /// The field.
+        field: usize,
+        /// Where.
+        place: Place,
+        /// The text.
+        text: String,
+    },
+    /// A field is NULL.
+    IsNull {
+        /// The field.
+        field: usize,
+    },
+    /// The filter is false.
+    Not(Box<Filter>),
+    /// All are true. True if there are none.
+    And(Vec<Filter>),
+    /// At least one is true. False if there are none.
+    Or(Vec<Filter>),
+}
+
+/// How two values compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Comparison {
+    /// `=`
+    Equal,
+    /// `!=`
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+}
+
+/// Where a text is sought in another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// Anywhere.
+    Anywhere,
+    /// At its start.
+    Start,
+}
+
+/// One field to sort by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Order {
+    /// The field.
+    pub field: usize,
+    /// From the last to the first; NULL comes last then, and first otherwise.
+    pub descending: bool,
+}
+
+/// The most that a filter may nest, so that no engine's stack is at risk.
+pub const FILTER_DEPTH_MAX: usize = 32;
+/// The most comparisons in one filter.
+pub const FILTER_TERMS_MAX: usize = 500;
+
+/// What a list or count selects.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Query {
+    /// The condition; none for every row.
+    pub filter: Option<Filter>,
+    /// The fields to sort by. The key is always added as the last.
+    pub order: Vec<Order>,
+    /// The most rows to give.
+    pub limit: Option<u64>,
+    /// Begin behind the row with these values, one for each field of
+    /// [`Query::order_with_key`].
+    pub after: Option<Vec<Value>>,
+    /// The fields to read; none for [`Table::read_by_default`].
+    pub fields: Option<FieldSet>,
+}
+
+impl Filter {
+    /// Both filters.
+    ///
+    /// ```
+    /// use marmota_model::Filter;
+    /// let old = Filter::IsNull { field: 4 };
+    /// assert_eq!(old.clone().and(old.clone()), Filter::And(vec![old.clone(), old]));
+    /// ```
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match self {
+            Self::And(mut all) => {
+                all.push(other);
+                Self::And(all)
+            }
+            one => Self::And(vec![one, other]),
+        }
+    }
+
+    /// Either filter.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        match self {
+            Self::Or(mut any) => {
+                any.push(other);
+                Self::Or(any)
+            }
+            one => Self::Or(vec![one, other]),
+        }
+    }
+
+    /// Checks that a filter suits a table: fields that exist, values of the
+    /// field's kind, and a size within bounds.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] naming the field and value.
+    pub fn check(&self, table: &Table) -> Result<()> {
+        let mut terms = 0;
+        self.check_node(table, 0, &mut terms)
+    }
+
+    fn check_node(&self, table: &Table, depth: usize, terms: &mut usize) -> Result<()> {
+        *terms += 1;
+        if depth > FILTER_DEPTH_MAX || *terms > FILTER_TERMS_MAX {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "the filter nests deeper than {FILTER_DEPTH_MAX} or has more than \
+                     {FILTER_TERMS_MAX} terms"
+                ),
+            ));
+        }
+        match self {
+            Self::Compare { field, value, .. } => check_value(table, *field, value.as_ref()),
+            Self::In { field, values } => {
+                *terms += values.len();
+                values.iter().try_for_each(|value| check_value(table, *field, value.as_ref()))
+            }
+            Self::Match { field, text, .. } => check_value(table, *field, ValueRef::Text(text)),
+            Self::IsNull { field } => check_field(table, *field),
+            Self::Not(inner) => inner.check_node(table, depth + 1, terms),
+            Self::And(all) | Self::Or(all) => {
+                all.iter().try_for_each(|one| one.check_node(table, depth + 1, terms))
+            }
+        }
+    }
+}
+
+fn check_field(table: &Table, field: usize) -> Result<()> {
+    if field < table.fields().len() {
+        return Ok(());
+    }
+    let message = format!("a filter or order names field {field} of `{}`", table.name());
+    Err(Error::new(ErrorKind::Invalid, message))
+}
+
+fn check_value(table: &Table, position: usize, value: ValueRef<'_>) -> Result<()> {
+    check_field(table, position)?;
+    let field = &table.fields()[position];
+    let (rule, message) = match crate::rule::check_kind(field, value) {
+        _ if value.is_null() || value.is_absent() => {
+            ("type", "compare with null by `= null` or is_null".to_owned())
+        }
+        // A filter may look for what a field could not hold: it finds nothing.
+        Err((rule, message)) if rule == "type" => (rule, message),
+        _ => return Ok(()),
+    };
+    Err(Error::invalid(vec![crate::rule::violation(field, value, rule, message)]))
+}
+
+impl Query {
+    /// Every row in the order of keys.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The order with the key behind it, so that it is total and a page can
+    /// begin behind any row.
+    #[must_use]
+    pub fn order_with_key(&self, table: &Table) -> Vec<Order> {
+        let mut order = self.order.clone();
+        match order.iter().position(|by| by.field == table.key()) {
+            // No two rows share a key: nothing behind it can matter.
+            Some(last) => order.truncate(last + 1),
+            None => {
+                let descending = order.last().is_some_and(|by| by.descending);
+                order.push(Order { field: table.key(), descending });
+            }
+        }
+        order
+    }
+
+    /// The condition with the page's start in it.
+    #[must_use]
+    pub fn filter_with_after(&self, table: &Table) -> Option<Filter> {
+        let after = self.after.as_ref().map(|after| behind(&self.order_with_key(table), after));
+        match (self.filter.clone(), after) {
+            (Some(filter), Some(after)) => Some(filter.and(after)),
+            (filter, after) => filter.or(after),
+        }
+    }
+
+    /// Checks that the query suits a table.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] naming the field and value.
+    pub fn check(&self, table: &Table) -> Result<()> {
+        if let Some(filter) = &self.filter {
+            filter.check(table)?;
+        }
+        for by in &self.order {
+            check_field(table, by.field)?;
+        }
+        if let Some(after) = &self.after {
+            let order = self.order_with_key(table);
+            if after.len() != order.len() {
+                return Err(Error::new(
+                    ErrorKind::Invalid,
+                    "`after` has not one value for each field of the order; \
+                     take it from the page before",
+                ));
+            }
+            for (by, value) in order.iter().zip(after) {
+                if !matches!(value, Value::Null) {
+                    check_value(table, by.field, value.as_ref())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The rows behind the one with the values `after` in `order`.
+fn behind(order: &[Order], after: &[Value]) -> Filter {
+    let mut any = Vec::with_capacity(order.len());
+    for (depth, (by, value)) in order.iter().zip(after).enumerate() {
+        let mut all: Vec<Filter> = order[..depth]
+            .iter()
+            .zip(after)
+            .map(|(by, value)| equal_or_null(by.field, value))
+            .collect();
+        match strictly_behind(*by, value) {
+            Some(filter) => all.push(filter),
+            None => continue,
+        }
+        any.push(if all.len() == 1 { all.remove(0) } else { Filter::And(all) });
+    }
+    if any.len() == 1 { any.remove(0) } else { Filter::Or(any) }
+}
+
+fn equal_or_null(field: usize, value: &Value) -> Filter {
+    match value {
+        Value::Null => Filter::IsNull { field },
+        value => Filter::Compare { field, comparison: Comparison::Equal, value: value.clone() },
+    }
+}
+
+fn strictly_behind(by: Order, value: &Value) -> Option<Filter> {
+    let Order { field, descending } = by;
+    let null = Filter::IsNull { field };
+    match (value, descending) {
+        (Value::Null, false) => Some(Filter::Not(Box::new(null))),
+        (Value::Null, true) => None,
+        (value, false) => {
+            Some(Filter::Compare { field, comparison: Comparison::Greater, value: value.clone() })
+        }
+        (value, true) => {
+            let less =
+                Filter::Compare { field, comparison: Comparison::Less, value: value.clone() };
+            Some(less.or(null))
+        }
+    }
+}
+
+impl<M: Model, T: FieldValue> Column<M, T> {
+    fn compare(self, comparison: Comparison, value: impl Comparable<T>) -> Filter {
+        let field = self.position();
+        match (comparison, value.into_value()) {
+            (Comparison::Equal, Value::Null) => Filter::IsNull { field },
+            (Comparison::NotEqual, Value::Null) => Filter::Not(Box::new(Filter::IsNull { field })),
+            (comparison, value) => Filter::Compare { field, comparison, value },
+        }
+    }
+
+    /// Rows where the field is `value`.
+    #[must_use]
+    pub fn eq(self, value: impl Comparable<T>) -> Filter {
+        self.compare(Comparison::Equal, value)
+    }
+
+    /// Rows where the field has a value other than `value`.
+    #[must_use]
+    pub fn ne(self, value: impl Comparable<T>) -> Filter {
+        self.compare(Comparison::NotEqual, value)
+    }
+
+    /// Rows where the field is less than `value`.
+    #[must_use]
+    pub fn lt(self, value: impl Comparable<T>) -> Filter {
+        self.compare(Comparison::Less, value)
+    }
+
+    /// Rows where the field is at most `value`.
+    #[must_use]
+    pub fn le(self, value: impl Comparable<T>) -> Filter {
+        self.compare(Comparison::LessOrEqual, value)
+    }
+
+    /// Rows where the field is more than `value`.
+    #[must_use]
+    pub fn gt(self, value: impl Comparable<T>) -> Filter {
+        self.compare(Comparison::Greater, value)
+    }
+
+    /// Rows where the field is at least `value`.
+    #[must_use]
+    pub fn ge(self, value: impl Comparable<T>) -> Filter {
+        self.compare(Comparison::GreaterOrEqual, value)
+    }
+
+    /// Rows where the field is one of `values`.
+    #[must_use]
+    pub fn is_in<V: Comparable<T>>(self, values: impl IntoIterator<Item = V>) -> Filter {
+        let values = values.into_iter().map(Comparable::into_value).collect();
+        Filter::In { field: self.position(), values }
+    }
+
+    /// Rows where the field is NULL.
+    #[must_use]
+    pub fn is_null(self) -> Filter {
+        Filter::IsNull { field: self.position() }
+    }
+
+    /// Rows where the text field has `text` in it, whatever the case of A to Z.
+    #[must_use]
+    pub fn contains(self, text: impl Into<String>) -> Filter {
+        Filter::Match { field: self.position(), place: Place::Anywhere, text: text.into() }
+    }
+
+    /// Rows where the text field begins with `text`, whatever the case of A to Z.
+    #[must_use]
+    pub fn starts_with(self, text: impl Into<String>) -> Filter {
+        Filter::Match { field: self.position(), place: Place::Start, text: text.into() }
+    }
+
+    /// From the first to the last; NULL first.
+    #[must_use]
+    pub fn ascending(self) -> Order {
+        Order { field: self.position(), descending: false }
+    }
+
+    /// From the last to the first; NULL last.
+    #[must_use]
+    pub fn descending(self) -> Order {
+        Order { field: self.position(), descending: true }
+    }
+}

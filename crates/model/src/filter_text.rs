@@ -1,0 +1,395 @@
+//! The text form of filters and orders, as URLs carry it.
+//!
+//! ```text
+//! filter  = and { ("or" | "||") and }
+//! and     = not { ("and" | "&&") not }
+//! not     = ("not" | "!") not | "(" filter ")" | field test
+//! test    = ("=" | "!=" | "<" | "<=" | ">" | ">=") value
+//!         | "~" string                     has the text in it
+//!         | "^" string                     begins with the text
+//!         | ["not"] "in" "(" value {"," value} ")"
+//! value   = number | 'string' | "string" | true | false | null
+//! order   = ["-"] field {"," ["-"] field}
+//! ```
+//! A quote in a string is written twice or behind a backslash.
+
+use crate::rule::violation;
+use crate::{
+    Comparison, Error, ErrorKind, FILTER_DEPTH_MAX, Filter, Kind, Order, Place, Result, Scratch,
+    Table, Value, ValueRef,
+};
+
+/// Reads a filter on the rows of `table`.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] saying at which character it breaks, or naming the
+/// field and value that do not fit.
+///
+/// ```
+/// # use marmota_model::{parse_filter, Field, Filter, Kind, Role, Schema, Table};
+/// # let table = Table::new(Schema::new("person", vec![
+/// #     Field::new("id", Kind::I64).role(Role::Key),
+/// #     Field::new("last_name", Kind::TEXT),
+/// #     Field::new("died", Kind::I64).nullable(true)]))?;
+/// let filter = parse_filter(&table, "last_name ~ 'cur' and (died = null or died > 1930)")?;
+/// assert!(matches!(filter, Filter::And(_)));
+/// assert!(parse_filter(&table, "lastname = 'x'").is_err());
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+pub fn parse_filter(table: &Table, text: &str) -> Result<Filter> {
+    let mut parser = Parser { table, text, at: 0 };
+    let filter = parser.either(0)?;
+    match parser.token()? {
+        Token::End => {
+            filter.check(table)?;
+            Ok(filter)
+        }
+        other => Err(parser.expected("the end, `and` or `or`", &other)),
+    }
+}
+
+/// Reads an order by fields of `table`.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] naming what is no field.
+pub fn parse_order(table: &Table, text: &str) -> Result<Vec<Order>> {
+    let mut order: Vec<Order> = Vec::new();
+    for part in text.split(',') {
+        let part = part.trim();
+        let (name, descending) = match part.strip_prefix('-') {
+            Some(name) => (name, true),
+            None => (part.strip_prefix('+').unwrap_or(part), false),
+        };
+        let field = table.position(name)?;
+        if table.fields()[field].kind == Kind::Blob {
+            let message = "a blob gives no order; sort by another field";
+            return Err(Error::invalid(vec![violation(
+                &table.fields()[field],
+                ValueRef::Null,
+                "order",
+                message,
+            )]));
+        }
+        if order.iter().any(|by| by.field == field) {
+            let message = format!("`order` names `{name}` twice");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        order.push(Order { field, descending });
+    }
+    Ok(order)
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Token<'a> {
+    End,
+    Word(&'a str),
+    Number(&'a str),
+    Text(String),
+    Symbol(&'static str),
+}
+
+/// Longest first, so that `<=` is not read as `<`.
+const SYMBOLS: [&str; 14] =
+    ["&&", "||", "!=", "<=", ">=", "==", "=", "<", ">", "~", "^", "(", ")", ","];
+
+struct Parser<'a, 't> {
+    table: &'t Table,
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Parser<'a, '_> {
+    fn either(&mut self, depth: usize) -> Result<Filter> {
+        let mut filter = self.both(depth)?;
+        while self.take_word("or") || self.take("||") {
+            filter = filter.or(self.both(depth)?);
+        }
+        Ok(filter)
+    }
+
+    fn both(&mut self, depth: usize) -> Result<Filter> {
+        let mut filter = self.single(depth)?;
+        while self.take_word("and") || self.take("&&") {
+            filter = filter.and(self.single(depth)?);
+        }
+        Ok(filter)
+    }
+
+    fn single(&mut self, depth: usize) -> Result<Filter> {
+        if depth > FILTER_DEPTH_MAX {
+            return Err(self.error("nests too deep"));
+        }
+        if self.take_word("not") || (!self.rest().starts_with("!=") && self.take("!")) {
+            return Ok(Filter::Not(Box::new(self.single(depth + 1)?)));
+        }
+        if self.take("(") {
+            let filter = self.either(depth + 1)?;
+            self.expect(")")?;
+            return Ok(filter);
+        }
+        match self.token()? {
+            Token::Word(name) => {
+                let field = self.table.position(name)?;
+                self.test(field)
+            }
+            other => Err(self.expected("a field", &other)),
+        }
+    }
+
+    fn test(&mut self, field: usize) -> Result<Filter> {
+        let comparison = match self.token()? {
+            Token::Symbol("=" | "==") => Comparison::Equal,
+            Token::Symbol("!=") => Comparison::NotEqual,
+            Token::Symbol("<") => Comparison::Less,
+            Token::Symbol("<=") => Comparison::LessOrEqual,
+            Token::Symbol(">") => Comparison::Greater,
+            Token::Symbol(">=") => Comparison::GreaterOrEqual,
+            Token::Symbol("~") => return self.matches(field, Place::Anywhere),
+            Token::Symbol("^") => return self.matches(field, Place::Start),
+            Token::Word(word) if word.eq_ignore_ascii_case("in") => return self.list(field),
+            Token::Word(word) if word.eq_ignore_ascii_case("not") && self.take_word("in") => {
+                return Ok(Filter::Not(Box::new(self.list(field)?)));
+            }
+            other => {
+                return Err(self.expected("one of = != < <= > >= ~ ^ in", &other));
+            }
+        };
+        let value = self.value(field)?;
+        match (comparison, value) {
+            (Comparison::Equal, Value::Null) => Ok(Filter::IsNull { field }),
+            (Comparison::NotEqual, Value::Null) => {
+                Ok(Filter::Not(Box::new(Filter::IsNull { field })))
+            }
+            (_, Value::Null) => Err(self.error("null has no order; compare it by = or !=")),
+            (comparison, value) => Ok(Filter::Compare { field, comparison, value }),
+        }
+    }
+
+    fn matches(&mut self, field: usize, place: Place) -> Result<Filter> {
+        if !matches!(self.table.fields()[field].kind, Kind::Text { .. }) {
+            return Err(self.error("~ and ^ are for text fields"));
+        }
+        match self.token()? {
+            Token::Text(text) => Ok(Filter::Match { field, place, text }),
+            other => Err(self.expected("a quoted text", &other)),
+        }
+    }
+
+    fn list(&mut self, field: usize) -> Result<Filter> {
+        self.expect("(")?;
+        let mut values = Vec::new();
+        loop {
+            match self.value(field)? {
+                Value::Null => return Err(self.error("null is in no list; use `= null`")),
+                value => values.push(value),
+            }
+            if !self.take(",") {
+                break;
+            }
+        }
+        self.expect(")")?;
+        Ok(Filter::In { field, values })
+    }
+
+    fn value(&mut self, position: usize) -> Result<Value> {
+        let field = &self.table.fields()[position];
+        let token = self.token()?;
+        let text = match &token {
+            Token::Word("null") => return Ok(Value::Null),
+            Token::Word(word @ ("true" | "false")) if field.kind == Kind::Bool => word,
+            Token::Number(number) if !matches!(field.kind, Kind::Text { .. }) => number,
+            Token::Text(text) if field.kind == Kind::Json => {
+                let mut json = Vec::new();
+                crate::json::write_string(&mut json, text);
+                return Ok(Value::Json(String::from_utf8_lossy(&json).into_owned()));
+            }
+            Token::Text(text) => text.as_str(),
+            Token::Word(word) | Token::Number(word) => word,
+            other => return Err(self.expected("a value", other)),
+        };
+        // A bare word or number is no text: `name = 7` is more often a slip.
+        let bare = !matches!(token, Token::Text(_));
+        let read = match field.kind {
+            Kind::Text { .. } if bare => Err("a quoted text"),
+            _ => crate::text::parse(&field.kind, text),
+        };
+        read.map(|value| value.to_value()).map_err(|what| {
+            let scratch = Scratch::new();
+            let value = ValueRef::Text(scratch.text(text));
+            let message = format!("the filter compares it with what is not {what}");
+            Error::invalid(vec![violation(field, value, "type", message)])
+        })
+    }
+
+    fn rest(&mut self) -> &'a str {
+        let rest = &self.text[self.at..];
+        let trimmed = rest.trim_start();
+        self.at += rest.len() - trimmed.len();
+        trimmed
+    }
+
+    fn take(&mut self, symbol: &str) -> bool {
+        let found = self.rest().starts_with(symbol);
+        if found {
+            self.at += symbol.len();
+        }
+        found
+    }
+
+    fn take_word(&mut self, word: &str) -> bool {
+        let rest = self.rest();
+        let found = rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
+            && !rest[word.len()..].starts_with(is_word);
+        if found {
+            self.at += word.len();
+        }
+        found
+    }
+
+    fn expect(&mut self, symbol: &'static str) -> Result<()> {
+        if self.take(symbol) {
+            return Ok(());
+        }
+        let found = self.token()?;
+        Err(self.expected(symbol, &found))
+    }
+
+    fn token(&mut self) -> Result<Token<'a>> {
+        let rest = self.rest();
+        let Some(first) = rest.chars().next() else { return Ok(Token::End) };
+        if first == '\'' || first == '"' {
+            return self.quoted(first);
+        }
+        if let Some(symbol) = SYMBOLS.into_iter().find(|symbol| rest.starts_with(symbol)) {
+            self.at += symbol.len();
+            return Ok(Token::Symbol(symbol));
+        }
+        let number = first.is_ascii_digit() || first == '-' || first == '+';
+        let part = |c: char| is_word(c) || (number && matches!(c, '.' | '-' | '+' | ':'));
+        let length = rest.find(|c| !part(c)).unwrap_or(rest.len());
+        if length == 0 {
+            return Err(self.error(&format!("does not know {first:?}")));
+        }
+        self.at += length;
+        let word = &rest[..length];
+        Ok(if number { Token::Number(word) } else { Token::Word(word) })
+    }
+
+    fn quoted(&mut self, quote: char) -> Result<Token<'a>> {
+        let start = self.at;
+        let mut text = String::new();
+        let mut chars = self.text[start + 1..].char_indices().peekable();
+        while let Some((offset, c)) = chars.next() {
+            let twice = c == quote && chars.peek().is_some_and(|(_, next)| *next == quote);
+            if c == '\\' || twice {
+                match chars.next() {
+                    Some((_, escaped)) => text.push(escaped),
+                    None => break,
+                }
+            } else if c == quote {
+                self.at = start + 1 + offset + 1;
+                return Ok(Token::Text(text));
+            } else {
+                text.push(c);
+            }
+        }
+        Err(self.error("has a text without its closing quote"))
+    }
+
+    #[cold]
+    fn expected(&self, what: &str, found: &Token<'_>) -> Error {
+        let found = match found {
+            Token::End => "the end".to_owned(),
+            Token::Word(text) | Token::Number(text) => format!("`{text}`"),
+            Token::Text(text) => format!("{text:?}"),
+            Token::Symbol(symbol) => format!("`{symbol}`"),
+        };
+        self.error(&format!("has {found} where {what} should be"))
+    }
+
+    #[cold]
+    fn error(&self, what: &str) -> Error {
+        let at = self.text[..self.at].chars().count();
+        let text = crate::text::excerpt(self.text);
+        let message = format!("the filter {text:?} {what}, before character {}", at + 1);
+        Error::new(ErrorKind::Invalid, message)
+    }
+}
+
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Field, Role, Schema};
+    use proptest::prelude::*;
+
+    fn table() -> Table {
+        let fields = vec![
+            Field::new("id", Kind::I64).role(Role::Key),
+            Field::new("name", Kind::TEXT),
+            Field::new("died", Kind::I64).nullable(true),
+            Field::new("born", Kind::Date),
+        ];
+        Table::new(Schema::new("person", fields)).unwrap()
+    }
+
+    #[test]
+    fn and_binds_closer_than_or() {
+        let filter = parse_filter(&table(), "id=1 or id=2 and not died=null").unwrap();
+        let Filter::Or(parts) = filter else { panic!("{filter:?}") };
+        assert!(matches!(&parts[1], Filter::And(both) if matches!(both[1], Filter::Not(_))));
+    }
+
+    #[test]
+    fn quotes_are_taken_literally() {
+        let filter = parse_filter(&table(), r#"name = 'O''Brien \\ "x"'"#).unwrap();
+        let Filter::Compare { value, .. } = filter else { panic!() };
+        assert_eq!(value, Value::from(r#"O'Brien \ "x""#));
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        for (text, part) in [
+            ("", "a field"),
+            ("id", "one of ="),
+            ("id =", "a value"),
+            ("id = 1 id", "the end"),
+            ("id = 'x'", "field `id`"),
+            ("nme = 'x'", "field `nme`"),
+            ("name = x", "quoted text"),
+            ("name = 'x", "closing quote"),
+            ("(id = 1", "`)`"),
+            ("id < null", "null has no order"),
+            ("id ~ '1'", "text fields"),
+            ("born = '2026-02-30'", "a date such as"),
+            ("id = 1; drop table person", "';'"),
+        ] {
+            let error = parse_filter(&table(), text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            assert!(error.to_string().contains(part), "{text}: {error}");
+        }
+        let deep = format!("{}id=1{}", "(".repeat(5000), ")".repeat(5000));
+        assert!(parse_filter(&table(), &deep).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(text in "[a-z0-9'\"\\\\()!=<>~^&| ,.-]{0,60}") {
+            let _ = parse_filter(&table(), &text);
+            let _ = parse_order(&table(), &text);
+        }
+
+        #[test]
+        fn any_text_can_be_quoted(text: String) {
+            let quoted = text.replace('\\', "\\\\").replace('\'', "''");
+            let filter = parse_filter(&table(), &format!("name = '{quoted}'")).unwrap();
+            let wanted = Filter::Compare {
+                field: 1, comparison: Comparison::Equal, value: Value::Text(text),
+            };
+            prop_assert_eq!(filter, wanted);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! JSON bytes to a row: each member goes straight to its field's place,
+//! borrowing its text from the body where it can.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::rule::violation;
+use crate::text::{EnumValue, enum_value, excerpt};
+use crate::{Error, ErrorKind, Field, KeyKind, Kind, Result, Scratch, Table, ValueRef, Violation};
+
+/// Reads the object in `body` into `row` (members that are missing leave
+/// their place as it was) and adds members that are unknown, come twice or
+/// have the wrong type to `violations`.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] if the body is no JSON object, saying where it breaks.
+pub fn read_object<'a>(
+    table: &Table,
+    body: &'a [u8],
+    scratch: &'a Scratch,
+    row: &mut [ValueRef<'a>],
+    violations: &mut Vec<Violation>,
+) -> Result<()> {
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let object = Object { table, scratch, row, violations };
+    serde::Deserializer::deserialize_map(&mut deserializer, object)
+        .and_then(|()| deserializer.end())
+        .map_err(|error| {
+            Error::new(ErrorKind::Invalid, format!("the body is not a JSON object: {error}"))
+        })
+}
+
+/// Reads one JSON value into what stands in a row for `field`.
+///
+/// # Errors
+/// The violation, if it is of the wrong type.
+pub fn read_value<'a>(
+    field: &Field,
+    json: &'a str,
+    scratch: &'a Scratch,
+) -> Result<ValueRef<'a>, Violation> {
+    member(field, json, scratch).ok_or_else(|| {
+        let wrong = crate::rule::check_kind(field, ValueRef::Absent);
+        let (rule, message) = wrong.err().unwrap_or(("type", "has the wrong type".to_owned()));
+        let mut violation = violation(field, ValueRef::Null, rule, message);
+        violation.value = excerpt(json);
+        violation
+    })
+}
+
+struct Object<'a, 'r> {
+    table: &'r Table,
+    scratch: &'a Scratch,
+    row: &'r mut [ValueRef<'a>],
+    violations: &'r mut Vec<Violation>,
+}
+
+impl<'de> Visitor<'de> for Object<'de, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an object with fields of `{}`", self.table.name())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut seen = crate::FieldSet::EMPTY;
+        while let Some(name) = map.next_key_seed(Name)? {
+            let Some(position) = self.table.find(&name) else {
+                let value: &RawValue = map.next_value()?;
+                self.violations.push(self.table.unknown_field(&name, value.get()));
+                continue;
+            };
+            let field = &self.table.fields()[position];
+            let json: &'de RawValue = map.next_value()?;
+            if seen.contains(position) {
+                let mut twice = violation(field, ValueRef::Null, "twice", "must stand only once");
+                twice.value = excerpt(json.get());
+                self.violations.push(twice);
+            }
+            seen = seen.with(position);
+            match read_value(field, json.get(), self.scratch) {
+                Ok(value) => self.row[position] = value,
+                Err(violation) => self.violations.push(violation),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A member's name, borrowed unless it has escapes.
+struct Name;
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, de: D) -> Result<Cow<'de, str>, D::Error> {
+        de.deserialize_str(Text)
+    }
+}
+
+struct Text;
+
+impl<'de> Visitor<'de> for Text {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(text))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(text.to_owned()))
+    }
+}
+
+fn string<'a>(json: &'a str, scratch: &'a Scratch) -> Option<&'a str> {
+    let mut deserializer = serde_json::Deserializer::from_str(json);
+    match serde::Deserializer::deserialize_str(&mut deserializer, Text).ok()? {
+        Cow::Borrowed(text) => Some(text),
+        Cow::Owned(text) => Some(scratch.text(&text)),
+    }
+}
+
+fn member<'a>(field: &Field, json: &'a str, scratch: &'a Scratch) -> Option<ValueRef<'a>> {
+    if json == "null" {
+        return Some(ValueRef::Null);
+    }
+    match &field.kind {
+        Kind::Bool => match json {
+            "true" => Some(ValueRef::Bool(true)),
+            "false" => Some(ValueRef::Bool(false)),
+            _ => None,
+        },
+        Kind::Int { .. } | Kind::Reference { key: KeyKind::Auto, .. } => {
+            json.parse().ok().map(ValueRef::Int)
+        }
+        Kind::Float if !json.starts_with('"') => {
+            json.parse().ok().filter(|number: &f64| number.is_finite()).map(ValueRef::Float)
+        }
+        // As a number or, for readers whose numbers are binary, as a string.
+        Kind::Currency => match json.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+            Some(text) => text.parse().ok().map(ValueRef::Currency),
+            None => json.parse().ok().map(ValueRef::Currency),
+        },
+        Kind::Json => serde_json::from_str::<IgnoredAny>(json).ok().map(|_| ValueRef::Json(json)),
+        Kind::Blob => {
+            use base64::Engine as _;
+            let text = string(json, scratch)?;
+            let bytes =
+                base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(text.trim_end_matches('='));
+            bytes.ok().map(|bytes| ValueRef::Blob(scratch.bytes(&bytes)))
+        }
+        Kind::Enum { .. } => {
+            let name = string(json, scratch)?;
+            Some(match enum_value(&field.kind, name)? {
+                EnumValue::Name => ValueRef::Text(name),
+                EnumValue::Number(number) => ValueRef::Int(number),
+            })
+        }
+        Kind::Float => None,
+        kind => crate::text::parse(kind, string(json, scratch)?).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Role, Schema, Value};
+
+    fn table() -> Table {
+        let fields = vec![
+            Field::new("id", Kind::I64).role(Role::Key),
+            Field::new("name", Kind::TEXT),
+            Field::new("price", Kind::Currency).nullable(true),
+            Field::new("born", Kind::Date).nullable(true),
+            Field::new("tags", Kind::Json).nullable(true),
+        ];
+        Table::new(Schema::new("thing", fields)).unwrap()
+    }
+
+    #[test]
+    fn members_go_to_their_places() {
+        let (table, scratch) = (table(), Scratch::new());
+        let body = br#"{"price":0.1,"name":"a\nb","tags":{"x":[1]},"born":"1867-11-07"}"#;
+        let mut row = vec![ValueRef::Absent; 5];
+        let mut violations = Vec::new();
+        read_object(&table, body, &scratch, &mut row, &mut violations).unwrap();
+        assert_eq!(violations, []);
+        assert_eq!(row[0], ValueRef::Absent);
+        assert_eq!(row[1], ValueRef::Text("a\nb"));
+        assert_eq!(row[2], ValueRef::Currency(crate::Currency::from_scaled(1000)));
+        assert_eq!(row[3].to_value(), Value::Date("1867-11-07".parse().unwrap()));
+        assert_eq!(row[4], ValueRef::Json(r#"{"x":[1]}"#));
+    }
+
+    #[test]
+    fn every_wrong_member_is_named() {
+        let (table, scratch) = (table(), Scratch::new());
+        let body = br#"{"name":7,"nam":"x","price":1.00001,"born":"1867-13-01","id":"x","id":1}"#;
+        let mut row = vec![ValueRef::Absent; 5];
+        let mut violations = Vec::new();
+        read_object(&table, body, &scratch, &mut row, &mut violations).unwrap();
+        let found: Vec<_> = violations.iter().map(|v| (&*v.field, &*v.rule, &*v.value)).collect();
+        assert_eq!(
+            found,
+            [
+                ("name", "type", "7"),
+                ("nam", "unknown", "\"x\""),
+                ("price", "type", "1.00001"),
+                ("born", "type", "\"1867-13-01\""),
+                ("id", "type", "\"x\""),
+                ("id", "twice", "1"),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        let (table, scratch) = (table(), Scratch::new());
+        for body in ["", "[]", "{", "{}x", "null", "{\"name\":}", "{\"name\":\"\u{1}\"}"] {
+            let mut row = vec![ValueRef::Absent; 5];
+            let result = read_object(&table, body.as_bytes(), &scratch, &mut row, &mut Vec::new());
+            assert_eq!(result.unwrap_err().kind(), ErrorKind::Invalid, "{body}");
+        }
+    }
+}

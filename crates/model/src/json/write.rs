@@ -1,0 +1,162 @@
+//! Rows to JSON bytes.
+
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+
+use crate::{EnumStored, FieldSet, Kind, RowSink, Table, ValueRef};
+
+/// Appends `"…"`, escaped as RFC 8259 asks.
+pub fn write_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let bytes = text.as_bytes();
+    let mut written = 0;
+    for (at, &byte) in bytes.iter().enumerate() {
+        if byte >= b' ' && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        out.extend_from_slice(&bytes[written..at]);
+        written = at + 1;
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            control => {
+                const HEX: &[u8; 16] = b"0123456789abcdef";
+                let digits = [HEX[usize::from(control >> 4)], HEX[usize::from(control & 15)]];
+                out.extend_from_slice(b"\\u00");
+                out.extend_from_slice(&digits);
+            }
+        }
+    }
+    out.extend_from_slice(&bytes[written..]);
+    out.push(b'"');
+}
+
+/// `fmt::Write` into a byte buffer: text that `Display` makes.
+struct Bytes<'a>(&'a mut Vec<u8>);
+
+impl std::fmt::Write for Bytes<'_> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+fn write_quoted(out: &mut Vec<u8>, value: impl std::fmt::Display) {
+    out.push(b'"');
+    // Writing to a Vec cannot fail.
+    let _ = write!(Bytes(out), "{value}");
+    out.push(b'"');
+}
+
+/// Appends a value; bytes as base64url (RFC 4648, without padding), what is
+/// absent as `null`.
+pub fn write_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
+    match value {
+        ValueRef::Absent | ValueRef::Null => out.extend_from_slice(b"null"),
+        ValueRef::Bool(true) => out.extend_from_slice(b"true"),
+        ValueRef::Bool(false) => out.extend_from_slice(b"false"),
+        ValueRef::Int(number) => {
+            out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        }
+        ValueRef::Float(number) if number.is_finite() => {
+            out.extend_from_slice(zmij::Buffer::new().format_finite(number).as_bytes());
+        }
+        ValueRef::Float(_) => out.extend_from_slice(b"null"),
+        ValueRef::Currency(amount) => amount.write(out),
+        ValueRef::Text(text) => write_string(out, text),
+        ValueRef::Blob(bytes) => {
+            use base64::Engine as _;
+            let text = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes);
+            write_string(out, &text);
+        }
+        ValueRef::Json(text) => out.extend_from_slice(text.as_bytes()),
+        ValueRef::Date(day) => write_quoted(out, day),
+        ValueRef::Time(time) => write_quoted(out, time),
+        ValueRef::Timestamp(at) => write_quoted(out, at),
+        ValueRef::Uuid(uuid) => write_quoted(out, uuid.hyphenated()),
+    }
+}
+
+/// Appends a value of `kind`: an enum stored as a number shows its name.
+pub fn write_value_as(out: &mut Vec<u8>, kind: &Kind, value: ValueRef<'_>) {
+    if let (Kind::Enum { variants, stored: EnumStored::Integer }, ValueRef::Int(number)) =
+        (kind, value)
+        && let Some(variant) = variants.iter().find(|variant| variant.number == number)
+    {
+        return write_string(out, &variant.name);
+    }
+    write_value(out, value);
+}
+
+/// Appends `fields` of a row as an object; those absent are left out.
+pub fn write_row(out: &mut Vec<u8>, table: &Table, fields: FieldSet, row: &[ValueRef<'_>]) {
+    out.push(b'{');
+    let mut first = true;
+    for position in fields.iter() {
+        let value = row[position];
+        if value.is_absent() {
+            continue;
+        }
+        if !first {
+            out.push(b',');
+        }
+        first = false;
+        out.extend_from_slice(table.json_key(position));
+        write_value_as(out, &table.fields()[position].kind, value);
+    }
+    out.push(b'}');
+}
+
+/// Appends each row that comes as an object, with commas between.
+#[derive(Debug)]
+pub struct JsonRows<'a> {
+    out: &'a mut Vec<u8>,
+    table: &'a Table,
+    fields: FieldSet,
+    /// How many rows have come.
+    pub count: u64,
+}
+
+impl<'a> JsonRows<'a> {
+    /// Rows of `table`, their `fields` only, behind what `out` has.
+    #[must_use]
+    pub const fn new(out: &'a mut Vec<u8>, table: &'a Table, fields: FieldSet) -> Self {
+        Self { out, table, fields, count: 0 }
+    }
+}
+
+impl RowSink for JsonRows<'_> {
+    fn row(&mut self, row: &[ValueRef<'_>]) -> ControlFlow<()> {
+        if self.count > 0 {
+            self.out.push(b',');
+        }
+        self.count += 1;
+        write_row(self.out, self.table, self.fields, row);
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn strings_are_what_serde_reads_back(text: String) {
+            let mut out = Vec::new();
+            write_string(&mut out, &text);
+            prop_assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), text);
+        }
+
+        #[test]
+        fn floats_are_what_serde_reads_back(number in proptest::num::f64::NORMAL) {
+            let mut out = Vec::new();
+            write_value(&mut out, ValueRef::Float(number));
+            prop_assert_eq!(serde_json::from_slice::<f64>(&out).unwrap(), number);
+        }
+    }
+}

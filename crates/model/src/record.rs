@@ -1,0 +1,111 @@
+//! A row of a schema made at run time: the same as a struct with
+//! `#[derive(Model)]`, by name instead of by field.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::{Error, Result, RowSink, Table, Value, ValueRef};
+
+/// A row that owns its values.
+///
+/// ```
+/// use std::sync::Arc;
+/// use marmota_model::{Field, Kind, Record, Role, Schema, Table, Value};
+/// let table = Arc::new(Table::new(Schema::new("city", vec![
+///     Field::new("id", Kind::I64).role(Role::Key),
+///     Field::new("name", Kind::TEXT),
+/// ]))?);
+/// let mut city = Record::new(table);
+/// city.set("name", "Bourges")?;
+/// assert_eq!(city.value("name")?, &Value::from("Bourges"));
+/// assert!(city.set("mayor", "?").is_err());
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Record {
+    table: Arc<Table>,
+    values: Vec<Value>,
+}
+
+impl Record {
+    /// A row with no field set.
+    #[must_use]
+    pub fn new(table: Arc<Table>) -> Self {
+        let values = vec![Value::Absent; table.fields().len()];
+        Self { table, values }
+    }
+
+    /// A copy of a row that an engine lends.
+    #[must_use]
+    pub fn from_row(table: Arc<Table>, row: &[ValueRef<'_>]) -> Self {
+        Self { table, values: row.iter().map(ValueRef::to_value).collect() }
+    }
+
+    /// The table it is a row of.
+    #[must_use]
+    pub const fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// The values, in the order of fields.
+    #[must_use]
+    pub fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    /// The value of a field.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Invalid`] for a name that is no field.
+    pub fn value(&self, field: &str) -> Result<&Value> {
+        Ok(&self.values[self.table.position(field)?])
+    }
+
+    /// Sets a field.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Invalid`] for a name that is no field, or a value
+    /// that breaks a rule; the record is left as it was.
+    pub fn set(&mut self, field: &str, value: impl Into<Value>) -> Result<()> {
+        let position = self.table.position(field)?;
+        let value = value.into();
+        let mut row = vec![ValueRef::Absent; self.values.len()];
+        row[position] = value.as_ref();
+        let mut violations = Vec::new();
+        self.table.check(&row, &mut violations);
+        if !violations.is_empty() {
+            return Err(Error::invalid(violations));
+        }
+        self.values[position] = value;
+        Ok(())
+    }
+
+    /// The row, borrowed, as engines take it.
+    #[must_use]
+    pub fn as_row(&self) -> Vec<ValueRef<'_>> {
+        self.values.iter().map(Value::as_ref).collect()
+    }
+}
+
+/// Collects rows as records.
+#[derive(Debug)]
+pub struct Records {
+    table: Arc<Table>,
+    /// What has come so far.
+    pub rows: Vec<Record>,
+}
+
+impl Records {
+    /// No row yet.
+    #[must_use]
+    pub const fn new(table: Arc<Table>) -> Self {
+        Self { table, rows: Vec::new() }
+    }
+}
+
+impl RowSink for Records {
+    fn row(&mut self, row: &[ValueRef<'_>]) -> ControlFlow<()> {
+        self.rows.push(Record::from_row(Arc::clone(&self.table), row));
+        ControlFlow::Continue(())
+    }
+}

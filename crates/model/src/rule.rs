@@ -1,0 +1,261 @@
+//! Whether a value may stand in a field: its kind first, then its rules. The
+//! same code and the same words for Rust callers, batches and REST bodies.
+
+use regex::Regex;
+
+use crate::text::{excerpt_of, literal_value};
+use crate::{
+    Collation, EnumStored, Error, Field, KeyKind, Kind, Result, Rule, Table, Value, ValueRef,
+    Violation,
+};
+
+/// The short name of a broken rule and what it asks for.
+pub(crate) type Broken = (&'static str, String);
+
+/// A rule that is ready to check values.
+#[derive(Debug)]
+pub(crate) enum CompiledRule {
+    /// The kind asks more than the variant of [`ValueRef`] tells.
+    Kind,
+    NotEmpty,
+    Length {
+        min: usize,
+        max: usize,
+    },
+    Range {
+        min: Option<Value>,
+        max: Option<Value>,
+    },
+    Pattern {
+        source: String,
+        regex: Regex,
+    },
+    Email,
+    Check {
+        name: &'static str,
+        check: fn(ValueRef<'_>) -> Result<(), String>,
+    },
+}
+
+impl CompiledRule {
+    /// The rules of a field, ready; the error says what is wrong with one.
+    pub(crate) fn of_field(field: &Field) -> Result<Vec<Self>, String> {
+        let mut rules = vec![Self::Kind];
+        for rule in field.rules.iter() {
+            rules.push(match rule {
+                Rule::NotEmpty => Self::NotEmpty,
+                Rule::Length { min, max } if min <= max => {
+                    Self::Length { min: *min as usize, max: *max as usize }
+                }
+                Rule::Length { min, max } => {
+                    return Err(format!("length {min} to {max} fits none"));
+                }
+                Rule::Range { min, max } => {
+                    let end = |end: &Option<crate::Literal>| {
+                        end.as_ref().map(|literal| literal_value(field, literal)).transpose()
+                    };
+                    Self::Range { min: end(min)?, max: end(max)? }
+                }
+                Rule::Pattern(source) => Self::Pattern {
+                    regex: Regex::new(&format!("^(?:{source})$")).map_err(|e| e.to_string())?,
+                    source: source.to_string(),
+                },
+                Rule::Email => Self::Email,
+                Rule::Check { name, check } => Self::Check { name, check: *check },
+            });
+        }
+        Ok(rules)
+    }
+
+    /// Checks one value that is not NULL and is there.
+    fn check(&self, field: &Field, value: ValueRef<'_>) -> Result<(), Broken> {
+        match self {
+            Self::Kind => check_kind(field, value),
+            Self::NotEmpty => match value {
+                ValueRef::Text(text) if text.trim().is_empty() => {
+                    Err(("not_empty", "must not be empty".to_owned()))
+                }
+                ValueRef::Blob([]) => Err(("not_empty", "must not be empty".to_owned())),
+                _ => Ok(()),
+            },
+            Self::Length { min, max } => check_length(value, *min, *max),
+            Self::Range { min, max } => check_range(value, min.as_ref(), max.as_ref()),
+            Self::Pattern { source, regex } => match value {
+                ValueRef::Text(text) if !regex.is_match(text) => {
+                    Err(("pattern", format!("must match the pattern {source}")))
+                }
+                _ => Ok(()),
+            },
+            Self::Email => match value {
+                ValueRef::Text(text) if !email_address::EmailAddress::is_valid(text) => {
+                    Err(("email", "must be an e-mail address such as ada@example.org".to_owned()))
+                }
+                _ => Ok(()),
+            },
+            Self::Check { name, check } => check(value).map_err(|message| (*name, message)),
+        }
+    }
+}
+
+fn check_length(value: ValueRef<'_>, min: usize, max: usize) -> Result<(), Broken> {
+    let (length, unit) = match value {
+        ValueRef::Text(text) => (text.chars().count(), "characters"),
+        ValueRef::Blob(bytes) => (bytes.len(), "bytes"),
+        _ => return Ok(()),
+    };
+    if (min..=max).contains(&length) {
+        return Ok(());
+    }
+    Err(("length", format!("must have {min} to {max} {unit}, has {length}")))
+}
+
+fn check_range(
+    value: ValueRef<'_>,
+    min: Option<&Value>,
+    max: Option<&Value>,
+) -> Result<(), Broken> {
+    let below = min.is_some_and(|min| value.order(&min.as_ref()).is_lt());
+    let above = max.is_some_and(|max| value.order(&max.as_ref()).is_gt());
+    if !below && !above {
+        return Ok(());
+    }
+    let end = |end: &Value| excerpt_of(end.as_ref());
+    Err((
+        "range",
+        match (min, max) {
+            (Some(min), Some(max)) => format!("must be between {} and {}", end(min), end(max)),
+            (Some(min), None) => format!("must be at least {}", end(min)),
+            (_, max) => format!("must be at most {}", max.map(end).unwrap_or_default()),
+        },
+    ))
+}
+
+fn wrong_type(field: &Field) -> Broken {
+    let what = match &field.kind {
+        Kind::Bool => "true or false".to_owned(),
+        Kind::Currency => "a number with at most four decimals".to_owned(),
+        Kind::Date => "a date such as \"2026-11-21\"".to_owned(),
+        Kind::Time => "a time such as \"17:05:00\"".to_owned(),
+        Kind::Timestamp => "a timestamp such as \"2026-11-21T17:05:00Z\"".to_owned(),
+        Kind::Enum { variants, .. } => {
+            let names: Vec<String> = variants.iter().map(|v| format!("{:?}", v.name)).collect();
+            format!("one of {}", names.join(", "))
+        }
+        Kind::Reference { table, .. } => format!("the key of a `{table}`"),
+        kind => format!("of type {}", kind.name()),
+    };
+    ("type", format!("must be {what}"))
+}
+
+/// Whether a value that is there fits its field's kind.
+pub(crate) fn check_kind(field: &Field, value: ValueRef<'_>) -> Result<(), Broken> {
+    match (&field.kind, value) {
+        (_, ValueRef::Null) if field.nullable => Ok(()),
+        (_, ValueRef::Null) => Err(("required", "must not be null".to_owned())),
+        (Kind::Int { min, max }, ValueRef::Int(number)) => {
+            if number < *min || number > *max {
+                return Err(("range", format!("must be between {min} and {max}")));
+            }
+            Ok(())
+        }
+        (Kind::Float, ValueRef::Float(number)) if !number.is_finite() => {
+            Err(("range", "must be a finite number".to_owned()))
+        }
+        (Kind::Text { chars_max, .. }, ValueRef::Text(text)) => {
+            let most = *chars_max as usize;
+            // A text has no more characters than bytes: count only where it matters.
+            if most != 0 && text.len() > most && text.chars().count() > most {
+                let length = text.chars().count();
+                return Err(("max", format!("must have at most {most} characters, has {length}")));
+            }
+            if memchr_nul(text) {
+                return Err(("type", "must not contain the character U+0000".to_owned()));
+            }
+            Ok(())
+        }
+        (Kind::Enum { variants, stored: EnumStored::Integer }, ValueRef::Int(number))
+            if variants.iter().any(|variant| variant.number == number) =>
+        {
+            Ok(())
+        }
+        (Kind::Enum { variants, stored: EnumStored::Text }, ValueRef::Text(name))
+            if variants.iter().any(|variant| variant.name == name) =>
+        {
+            Ok(())
+        }
+        (Kind::Bool, ValueRef::Bool(_))
+        | (Kind::Float, ValueRef::Float(_))
+        | (Kind::Currency, ValueRef::Currency(_))
+        | (Kind::Blob, ValueRef::Blob(_))
+        | (Kind::Json, ValueRef::Json(_))
+        | (Kind::Date, ValueRef::Date(_))
+        | (Kind::Time, ValueRef::Time(_))
+        | (Kind::Timestamp, ValueRef::Timestamp(_))
+        | (Kind::Uuid | Kind::Reference { key: KeyKind::Uuid, .. }, ValueRef::Uuid(_))
+        | (Kind::Reference { key: KeyKind::Auto, .. }, ValueRef::Int(_))
+        | (Kind::Reference { key: KeyKind::Text, .. }, ValueRef::Text(_)) => Ok(()),
+        _ => Err(wrong_type(field)),
+    }
+}
+
+fn memchr_nul(text: &str) -> bool {
+    text.as_bytes().contains(&0)
+}
+
+impl Table {
+    /// Checks the fields of `row` that are there (`Absent` ones are skipped)
+    /// and adds what is wrong to `violations`.
+    pub fn check(&self, row: &[ValueRef<'_>], violations: &mut Vec<Violation>) {
+        let mut refused = usize::MAX;
+        for (position, rule) in self.rules() {
+            let value = row[*position];
+            if value.is_absent() || *position == refused {
+                continue;
+            }
+            if value.is_null() && !matches!(rule, CompiledRule::Kind) {
+                continue;
+            }
+            let field = &self.fields()[*position];
+            if let Err((rule, message)) = rule.check(field, value) {
+                violations.push(violation(field, value, rule, message));
+                // One complaint a field: the rules behind it would repeat it.
+                refused = *position;
+            }
+        }
+    }
+
+    /// [`Table::check`] as a result.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Invalid`] with a violation for each field at fault.
+    pub fn validate(&self, row: &[ValueRef<'_>]) -> Result<()> {
+        let mut violations = Vec::new();
+        self.check(row, &mut violations);
+        if violations.is_empty() { Ok(()) } else { Err(Error::invalid(violations)) }
+    }
+}
+
+/// The violation of `rule` by `value` in `field`.
+#[must_use]
+pub fn violation(
+    field: &Field,
+    value: ValueRef<'_>,
+    rule: &str,
+    message: impl Into<String>,
+) -> Violation {
+    Violation {
+        field: field.name.to_string(),
+        value: excerpt_of(value),
+        rule: rule.to_owned(),
+        message: message.into(),
+    }
+}
+
+/// Whether two texts are the same under a collation.
+#[must_use]
+pub fn same_text(collation: Collation, a: &str, b: &str) -> bool {
+    match collation {
+        Collation::Binary => a == b,
+        Collation::NoCase => a.eq_ignore_ascii_case(b),
+    }
+}

@@ -1,0 +1,371 @@
+//! What a model is, as plain data: made at compile time by `#[derive(Model)]`
+//! or at run time by a program, and the only source of SQL, JSON and routes.
+
+use std::borrow::Cow;
+
+use crate::{Currency, ValueRef};
+
+/// A model: a name, its fields in order, and its indexes.
+///
+/// A schema says nothing about an engine. [`crate::Table`] is its prepared
+/// form, checked and with names looked up.
+#[derive(Clone, Debug)]
+pub struct Schema {
+    /// The table's name, and the resource's in REST: `person`.
+    pub name: Cow<'static, str>,
+    /// The fields, in the order of rows.
+    pub fields: Cow<'static, [Field]>,
+    /// Indexes over one or more fields, beside those that `unique` fields have.
+    pub indexes: Cow<'static, [Index]>,
+    /// The position of the key field.
+    pub key: usize,
+}
+
+/// One field of a model.
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// The column's name, and the member's in JSON.
+    pub name: Cow<'static, str>,
+    /// What values it holds.
+    pub kind: Kind,
+    /// True if it may be NULL.
+    pub nullable: bool,
+    /// True if no two rows may hold the same value (NULLs excepted).
+    pub unique: bool,
+    /// The part the store itself plays in it.
+    pub role: Role,
+    /// The value of a row that is made without one.
+    pub default: Option<Literal>,
+    /// What its values must satisfy beyond their kind.
+    pub rules: Cow<'static, [Rule]>,
+}
+
+/// The values a field holds.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// True or false.
+    Bool,
+    /// An integer between the two ends, both included.
+    Int {
+        /// The lowest value.
+        min: i64,
+        /// The highest value.
+        max: i64,
+    },
+    /// A 64-bit float; NaN and the infinities are refused.
+    Float,
+    /// An exact amount with four decimals.
+    Currency,
+    /// UTF-8 text without NUL characters.
+    Text {
+        /// The most characters (Unicode scalar values), or 0 for no limit.
+        chars_max: u32,
+        /// How texts compare and sort.
+        collation: Collation,
+    },
+    /// Bytes; not read unless asked for by name.
+    Blob,
+    /// Any JSON value, kept as its text.
+    Json,
+    /// A calendar day.
+    Date,
+    /// A time of day.
+    Time,
+    /// A point in time, UTC, to the microsecond.
+    Timestamp,
+    /// A UUID.
+    Uuid,
+    /// One of a list of names.
+    Enum {
+        /// The names, with the number of each.
+        variants: Cow<'static, [Variant]>,
+        /// How it is kept in the engine; JSON always shows the name.
+        stored: EnumStored,
+    },
+    /// The key of a row of another model.
+    Reference {
+        /// The other model's table.
+        table: Cow<'static, str>,
+        /// The kind of its key.
+        key: KeyKind,
+    },
+}
+
+/// How texts compare, sort and are unique.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Collation {
+    /// Byte by byte.
+    #[default]
+    Binary,
+    /// Without regard to the case of the letters A to Z.
+    NoCase,
+}
+
+/// One of the names of an enum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// Its name in JSON, and in the engine if stored as text.
+    pub name: Cow<'static, str>,
+    /// Its number in the engine, if stored as an integer.
+    pub number: i64,
+}
+
+/// How an enum is kept in the engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum EnumStored {
+    /// As its name.
+    #[default]
+    Text,
+    /// As its number.
+    Integer,
+}
+
+/// The kinds of key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyKind {
+    /// A positive 64-bit integer that the engine gives.
+    Auto,
+    /// A UUID, version 7 (RFC 9562), that the store gives.
+    Uuid,
+    /// A text that the caller gives.
+    Text,
+}
+
+/// The part the store plays in a field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// None: the caller's alone.
+    #[default]
+    Plain,
+    /// The row's key.
+    Key,
+    /// Set to the time of the insert.
+    CreatedAt,
+    /// Set to the time of the last write.
+    UpdatedAt,
+    /// 1 at the insert, one more at each write; gives ETag and stale-write checks.
+    Version,
+}
+
+/// A constant in a schema.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Literal {
+    /// NULL.
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// An integer.
+    Int(i64),
+    /// A float.
+    Float(f64),
+    /// An exact amount.
+    Currency(Currency),
+    /// A text, or the text form of a value of any other kind.
+    Text(Cow<'static, str>),
+}
+
+impl Literal {
+    /// The constant as a row's value.
+    #[must_use]
+    pub fn value(&self) -> ValueRef<'_> {
+        match self {
+            Self::Null => ValueRef::Null,
+            Self::Bool(value) => ValueRef::Bool(*value),
+            Self::Int(value) => ValueRef::Int(*value),
+            Self::Float(value) => ValueRef::Float(*value),
+            Self::Currency(value) => ValueRef::Currency(*value),
+            Self::Text(value) => ValueRef::Text(value),
+        }
+    }
+}
+
+/// An index over one or more fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Index {
+    /// The positions of its fields, in order.
+    pub fields: Cow<'static, [usize]>,
+    /// True if no two rows may agree in all of them (rows with a NULL excepted).
+    pub unique: bool,
+}
+
+/// What a field's values must satisfy beyond their kind. NULL satisfies all.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Rule {
+    /// A text or blob of at least one character that is not white space, or one byte.
+    NotEmpty,
+    /// A number of characters (text) or bytes (blob) between the two, both included.
+    Length {
+        /// The least.
+        min: u32,
+        /// The most.
+        max: u32,
+    },
+    /// A value between the two, both included.
+    Range {
+        /// The least, or none.
+        min: Option<Literal>,
+        /// The most, or none.
+        max: Option<Literal>,
+    },
+    /// A text that matches the regular expression from end to end.
+    Pattern(Cow<'static, str>),
+    /// An e-mail address (RFC 5321, with a domain).
+    Email,
+    /// One's own function; its error is the message for the caller.
+    Check {
+        /// The rule's name in errors.
+        name: &'static str,
+        /// Says what is wrong with a value.
+        check: fn(ValueRef<'_>) -> Result<(), String>,
+    },
+}
+
+impl Kind {
+    /// Any 64-bit integer.
+    pub const I64: Self = Self::Int { min: i64::MIN, max: i64::MAX };
+    /// Text of any length, compared byte by byte.
+    pub const TEXT: Self = Self::Text { chars_max: 0, collation: Collation::Binary };
+
+    /// The kind in one word, for errors and tools.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Bool => "boolean",
+            Self::Int { .. } => "integer",
+            Self::Float => "float",
+            Self::Currency => "currency",
+            Self::Text { .. } => "text",
+            Self::Blob => "blob",
+            Self::Json => "json",
+            Self::Date => "date",
+            Self::Time => "time",
+            Self::Timestamp => "timestamp",
+            Self::Uuid => "uuid",
+            Self::Enum { .. } => "enum",
+            Self::Reference { .. } => "reference",
+        }
+    }
+
+    /// How its texts compare; [`Collation::Binary`] for what is no text.
+    #[must_use]
+    pub const fn collation(&self) -> Collation {
+        match self {
+            Self::Text { collation, .. } => *collation,
+            _ => Collation::Binary,
+        }
+    }
+
+    /// This text kind with a most number of characters and a collation; for
+    /// the code that `#[derive(Model)]` writes.
+    ///
+    /// # Panics
+    /// If the kind is not text: at compile time, in a constant.
+    #[must_use]
+    pub const fn text_with(&self, chars_max: u32, collation: Collation) -> Self {
+        assert!(matches!(self, Self::Text { .. }), "`max` and `collate` are for text fields");
+        Self::Text { chars_max, collation }
+    }
+}
+
+impl KeyKind {
+    /// The kind of a field that holds such a key.
+    #[must_use]
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::Auto => Kind::I64,
+            Self::Uuid => Kind::Uuid,
+            Self::Text => Kind::TEXT,
+        }
+    }
+}
+
+impl Field {
+    /// A plain field that must have a value; the other methods change that.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind};
+    /// const YEAR: Field = Field::new("year", Kind::I64).nullable(true);
+    /// assert!(YEAR.nullable);
+    /// ```
+    #[must_use]
+    pub const fn new(name: &'static str, kind: Kind) -> Self {
+        Self::named(Cow::Borrowed(name), kind)
+    }
+
+    /// [`Field::new`] with a name made at run time.
+    #[must_use]
+    pub const fn named(name: Cow<'static, str>, kind: Kind) -> Self {
+        Self {
+            name,
+            kind,
+            nullable: false,
+            unique: false,
+            role: Role::Plain,
+            default: None,
+            rules: Cow::Borrowed(&[]),
+        }
+    }
+
+    /// Whether it may be NULL.
+    #[must_use]
+    pub const fn nullable(mut self, nullable: bool) -> Self {
+        self.nullable = nullable;
+        self
+    }
+
+    /// Whether its values are unique.
+    #[must_use]
+    pub const fn unique(mut self, unique: bool) -> Self {
+        self.unique = unique;
+        self
+    }
+
+    /// The part the store plays in it.
+    #[must_use]
+    pub const fn role(mut self, role: Role) -> Self {
+        self.role = role;
+        self
+    }
+
+    /// The value of rows made without one.
+    #[must_use]
+    pub fn default(mut self, default: Literal) -> Self {
+        self.default = Some(default);
+        self
+    }
+
+    /// What its values must satisfy.
+    #[must_use]
+    pub fn rules(mut self, rules: impl Into<Cow<'static, [Rule]>>) -> Self {
+        self.rules = rules.into();
+        self
+    }
+}
+
+impl Schema {
+    /// A schema made at run time: the fields in order, the first with
+    /// [`Role::Key`] being the key (checked when it is registered).
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// let schema = Schema::new("city", vec![
+    ///     Field::new("id", Kind::I64).role(Role::Key),
+    ///     Field::new("name", Kind::TEXT).unique(true),
+    /// ]);
+    /// assert!(Table::new(schema).is_ok());
+    /// ```
+    #[must_use]
+    pub fn new(name: impl Into<Cow<'static, str>>, fields: Vec<Field>) -> Self {
+        let key = fields.iter().position(|field| field.role == Role::Key).unwrap_or(usize::MAX);
+        Self { name: name.into(), fields: fields.into(), indexes: Cow::Borrowed(&[]), key }
+    }
+
+    /// The same schema with these indexes.
+    #[must_use]
+    pub fn indexes(mut self, indexes: Vec<Index>) -> Self {
+        self.indexes = indexes.into();
+        self
+    }
+}

@@ -1,0 +1,330 @@
+//! A schema in its prepared form: checked, names looked up, JSON keys ready,
+//! rules compiled. One is made when a schema is registered; engines, REST and
+//! clients share it.
+
+use std::collections::HashMap;
+
+use crate::rule::CompiledRule;
+use crate::{
+    Error, ErrorKind, Field, FieldSet, KeyKind, Kind, Result, Role, Schema, Value, ValueRef,
+};
+
+/// A prepared schema.
+#[derive(Debug)]
+pub struct Table {
+    schema: Schema,
+    positions: HashMap<String, usize>,
+    json_keys: Vec<Box<[u8]>>,
+    rules: Vec<(usize, CompiledRule)>,
+    defaults: Vec<Option<Value>>,
+    key_kind: KeyKind,
+    all: FieldSet,
+    read_by_default: FieldSet,
+    created_at: Option<usize>,
+    updated_at: Option<usize>,
+    version: Option<usize>,
+}
+
+impl Table {
+    /// Checks and prepares a schema.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] naming the table and field that make no sense, and why.
+    pub fn new(schema: Schema) -> Result<Self> {
+        check_names(&schema)?;
+        let key_kind = check_key(&schema)?;
+        let role = |role: Role| schema.fields.iter().position(|field| field.role == role);
+        let (created_at, updated_at, version) =
+            (role(Role::CreatedAt), role(Role::UpdatedAt), role(Role::Version));
+        let mut table = Self {
+            positions: HashMap::new(),
+            json_keys: Vec::with_capacity(schema.fields.len()),
+            rules: Vec::new(),
+            defaults: Vec::with_capacity(schema.fields.len()),
+            key_kind,
+            all: FieldSet::first(schema.fields.len()),
+            read_by_default: FieldSet::EMPTY,
+            created_at,
+            updated_at,
+            version,
+            schema,
+        };
+        table.prepare_fields()?;
+        table.check_indexes()?;
+        Ok(table)
+    }
+
+    fn prepare_fields(&mut self) -> Result<()> {
+        for (position, field) in self.schema.fields.iter().enumerate() {
+            self.positions.insert(field.name.to_string(), position);
+            let mut json_key = serde_json::to_vec(&field.name).unwrap_or_default();
+            json_key.push(b':');
+            self.json_keys.push(json_key.into());
+            check_role(&self.schema, field)?;
+            if field.kind != Kind::Blob {
+                self.read_by_default = self.read_by_default.with(position);
+            }
+            let default = match &field.default {
+                None => None,
+                Some(literal) => {
+                    Some(crate::text::literal_value(field, literal).map_err(|why| {
+                        refuse(&self.schema, Some(field), &format!("its default is {why}"))
+                    })?)
+                }
+            };
+            self.defaults.push(default);
+            for rule in CompiledRule::of_field(field)
+                .map_err(|why| refuse(&self.schema, Some(field), &why))?
+            {
+                self.rules.push((position, rule));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_indexes(&self) -> Result<()> {
+        for index in self.schema.indexes.iter() {
+            let known = index.fields.iter().all(|&field| field < self.schema.fields.len());
+            if index.fields.is_empty() || !known {
+                return Err(refuse(
+                    &self.schema,
+                    None,
+                    "an index names no field, or one it has not",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The table's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.schema.name
+    }
+
+    /// The schema it was made from.
+    #[must_use]
+    pub const fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// The fields in the order of rows.
+    #[must_use]
+    pub fn fields(&self) -> &[Field] {
+        &self.schema.fields
+    }
+
+    /// The position of the field called `name`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] with the rule `unknown`, naming the fields there are.
+    pub fn position(&self, name: &str) -> Result<usize> {
+        self.find(name).ok_or_else(|| Error::invalid(vec![self.unknown_field(name, "null")]))
+    }
+
+    /// The position of the field called `name`, if there is one.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.positions.get(name).copied()
+    }
+
+    /// The violation for a member that is no field.
+    #[must_use]
+    pub fn unknown_field(&self, name: &str, value: &str) -> crate::Violation {
+        let names: Vec<&str> = self.fields().iter().map(|field| &*field.name).collect();
+        crate::Violation {
+            field: crate::text::excerpt(name),
+            value: crate::text::excerpt(value),
+            rule: "unknown".to_owned(),
+            message: format!("`{}` has no such field; it has {}", self.name(), names.join(", ")),
+        }
+    }
+
+    /// `"name":` for the field at `position`, escaped and quoted.
+    #[must_use]
+    pub fn json_key(&self, position: usize) -> &[u8] {
+        &self.json_keys[position]
+    }
+
+    /// The position of the key.
+    #[must_use]
+    pub const fn key(&self) -> usize {
+        self.schema.key
+    }
+
+    /// The kind of the key.
+    #[must_use]
+    pub const fn key_kind(&self) -> KeyKind {
+        self.key_kind
+    }
+
+    /// Every field.
+    #[must_use]
+    pub const fn all(&self) -> FieldSet {
+        self.all
+    }
+
+    /// The fields that a read gives unless others are asked for: all but blobs.
+    #[must_use]
+    pub const fn read_by_default(&self) -> FieldSet {
+        self.read_by_default
+    }
+
+    /// The field that holds the time of the insert.
+    #[must_use]
+    pub const fn created_at(&self) -> Option<usize> {
+        self.created_at
+    }
+
+    /// The field that holds the time of the last write.
+    #[must_use]
+    pub const fn updated_at(&self) -> Option<usize> {
+        self.updated_at
+    }
+
+    /// The field that counts the writes.
+    #[must_use]
+    pub const fn version(&self) -> Option<usize> {
+        self.version
+    }
+
+    /// The value of the field at `position` in rows made without one.
+    #[must_use]
+    pub fn default(&self, position: usize) -> Option<ValueRef<'_>> {
+        self.defaults[position].as_ref().map(Value::as_ref)
+    }
+
+    /// The rules that have something to check, with the field of each.
+    pub(crate) fn rules(&self) -> &[(usize, CompiledRule)] {
+        &self.rules
+    }
+
+    /// Every index that the table needs: those declared, one for each unique
+    /// field, and one for each reference (so that a delete finds what refers
+    /// to its row).
+    #[must_use]
+    pub fn indexes(&self) -> Vec<crate::Index> {
+        let mut indexes = Vec::new();
+        for (position, field) in self.fields().iter().enumerate() {
+            let refers = matches!(field.kind, Kind::Reference { .. });
+            let declared = |index: &crate::Index| *index.fields == [position];
+            if position != self.key()
+                && (field.unique || refers)
+                && !self.schema.indexes.iter().any(declared)
+            {
+                indexes.push(crate::Index { fields: vec![position].into(), unique: field.unique });
+            }
+        }
+        indexes.extend(self.schema.indexes.iter().cloned());
+        indexes
+    }
+}
+
+fn refuse(schema: &Schema, field: Option<&Field>, why: &str) -> Error {
+    let place = match field {
+        Some(field) => format!("field `{}` of model `{}`", field.name, schema.name),
+        None => format!("model `{}`", schema.name),
+    };
+    Error::new(ErrorKind::Invalid, format!("{place}: {why}"))
+}
+
+/// Names travel into SQL, URLs and JSON: letters, digits and `_` only.
+fn is_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    name.len() <= 63
+        && bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+fn check_names(schema: &Schema) -> Result<()> {
+    let rule = "a name is 1 to 63 ASCII letters, digits or `_`, and starts with no digit";
+    if !is_name(&schema.name) || schema.name.starts_with("sqlite_") {
+        return Err(refuse(schema, None, &format!("{rule} (nor with `sqlite_`)")));
+    }
+    if schema.fields.len() > FieldSet::CAPACITY {
+        let most = FieldSet::CAPACITY;
+        return Err(refuse(schema, None, &format!("it has more than {most} fields; split it")));
+    }
+    for (position, field) in schema.fields.iter().enumerate() {
+        if !is_name(&field.name) {
+            return Err(refuse(schema, Some(field), rule));
+        }
+        let same = |other: &Field| other.name.eq_ignore_ascii_case(&field.name);
+        if schema.fields[..position].iter().any(same) {
+            return Err(refuse(schema, Some(field), "there are two fields of this name"));
+        }
+    }
+    Ok(())
+}
+
+fn check_key(schema: &Schema) -> Result<KeyKind> {
+    let Some(field) = schema.fields.get(schema.key) else {
+        return Err(refuse(schema, None, "it has no key; give one field the role Key"));
+    };
+    if schema.fields.iter().filter(|field| field.role == Role::Key).count() != 1
+        || field.role != Role::Key
+    {
+        return Err(refuse(schema, Some(field), "exactly one field has the role Key"));
+    }
+    if field.nullable {
+        return Err(refuse(schema, Some(field), "a key cannot be NULL"));
+    }
+    match field.kind {
+        Kind::Int { min: i64::MIN, max: i64::MAX } => Ok(KeyKind::Auto),
+        Kind::Uuid => Ok(KeyKind::Uuid),
+        Kind::Text { .. } => Ok(KeyKind::Text),
+        _ => Err(refuse(schema, Some(field), "a key is i64, Uuid or text")),
+    }
+}
+
+fn check_role(schema: &Schema, field: &Field) -> Result<()> {
+    let fits = match field.role {
+        Role::Plain | Role::Key => true,
+        Role::CreatedAt | Role::UpdatedAt => field.kind == Kind::Timestamp && !field.nullable,
+        Role::Version => field.kind == Kind::I64 && !field.nullable,
+    };
+    let once = field.role == Role::Plain
+        || schema.fields.iter().filter(|other| other.role == field.role).count() == 1;
+    match (fits, once) {
+        (false, _) => Err(refuse(
+            schema,
+            Some(field),
+            "created_at and updated_at are Timestamp, version is i64, and none is optional",
+        )),
+        (_, false) => Err(refuse(schema, Some(field), "two fields have this role")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id() -> Field {
+        Field::new("id", Kind::I64).role(Role::Key)
+    }
+
+    #[test]
+    fn refuses_what_makes_no_sense_and_says_where() {
+        let text = |name| Field::new(name, Kind::TEXT);
+        for (schema, part) in [
+            (Schema::new("a b", vec![id()]), "model `a b`"),
+            (Schema::new("a", vec![text("x")]), "no key"),
+            (Schema::new("a", vec![id(), text("x"), text("X")]), "field `X`"),
+            (Schema::new("a", vec![id(), text("v").role(Role::Version)]), "version is i64"),
+            (Schema::new("a", vec![id().nullable(true)]), "cannot be NULL"),
+            (Schema::new("a", vec![id(), text("b").role(Role::Key)]), "exactly one"),
+        ] {
+            let error = Table::new(schema).unwrap_err();
+            assert!(error.to_string().contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn blobs_are_not_read_by_default() {
+        let fields = vec![id(), Field::new("photo", Kind::Blob)];
+        let table = Table::new(Schema::new("a", fields)).unwrap();
+        assert!(!table.read_by_default().contains(1));
+        assert!(table.all().contains(1));
+    }
+}

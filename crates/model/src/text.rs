@@ -1,0 +1,121 @@
+//! The text form of values, one for each kind: in URLs, filters, defaults,
+//! string members of JSON, and error messages.
+
+use crate::{EnumStored, Field, KeyKind, Kind, Literal, Value, ValueRef};
+
+const EXCERPT_CHARS_MAX: usize = 100;
+
+/// At most 100 characters of `text`, for an error message.
+#[must_use]
+pub fn excerpt(text: &str) -> String {
+    match text.char_indices().nth(EXCERPT_CHARS_MAX) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+/// A value as JSON text, cut to 100 characters, for an error message.
+#[must_use]
+pub fn excerpt_of(value: ValueRef<'_>) -> String {
+    let mut out = Vec::new();
+    crate::json::write_value(&mut out, value);
+    excerpt(&String::from_utf8_lossy(&out))
+}
+
+/// Reads a value of `kind` from its text form.
+///
+/// # Errors
+/// What the text should have been, to be put behind "not".
+pub fn parse<'a>(kind: &Kind, text: &'a str) -> Result<ValueRef<'a>, &'static str> {
+    match kind {
+        Kind::Bool => match text {
+            "true" | "1" => Ok(ValueRef::Bool(true)),
+            "false" | "0" => Ok(ValueRef::Bool(false)),
+            _ => Err("true or false"),
+        },
+        Kind::Int { .. } => text.parse().map(ValueRef::Int).map_err(|_| "a 64-bit integer"),
+        Kind::Float => match text.parse::<f64>() {
+            Ok(value) if value.is_finite() => Ok(ValueRef::Float(value)),
+            _ => Err("a finite number"),
+        },
+        Kind::Currency => {
+            text.parse().map(ValueRef::Currency).map_err(|_| "an amount with at most four decimals")
+        }
+        Kind::Text { .. } => Ok(ValueRef::Text(text)),
+        Kind::Blob => Err("readable from text"),
+        Kind::Json => match serde_json::from_str::<serde::de::IgnoredAny>(text) {
+            Ok(_) => Ok(ValueRef::Json(text)),
+            Err(_) => Err("a JSON value"),
+        },
+        Kind::Date => text.parse().map(ValueRef::Date).map_err(|_| "a date such as 2026-11-21"),
+        Kind::Time => text.parse().map(ValueRef::Time).map_err(|_| "a time such as 17:05:00"),
+        Kind::Timestamp => text
+            .parse()
+            .map(ValueRef::Timestamp)
+            .map_err(|_| "a timestamp such as 2026-11-21T17:05:00Z"),
+        Kind::Uuid => uuid::Uuid::try_parse(text).map(ValueRef::Uuid).map_err(|_| "a UUID"),
+        Kind::Enum { .. } => match enum_value(kind, text) {
+            Some(value) => Ok(value.unbound(text)),
+            None => Err("one of the field's names"),
+        },
+        Kind::Reference { key: KeyKind::Auto, .. } => parse(&Kind::I64, text),
+        Kind::Reference { key: KeyKind::Uuid, .. } => parse(&Kind::Uuid, text),
+        Kind::Reference { key: KeyKind::Text, .. } => Ok(ValueRef::Text(text)),
+    }
+}
+
+/// What an enum's name is in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EnumValue {
+    /// The name itself.
+    Name,
+    /// The number that stands for it.
+    Number(i64),
+}
+
+impl EnumValue {
+    fn unbound(self, name: &str) -> ValueRef<'_> {
+        match self {
+            Self::Name => ValueRef::Text(name),
+            Self::Number(number) => ValueRef::Int(number),
+        }
+    }
+}
+
+/// How a name of an enum stands in a row; `None` if it is none of its names.
+#[must_use]
+pub fn enum_value(kind: &Kind, name: &str) -> Option<EnumValue> {
+    let Kind::Enum { variants, stored } = kind else { return None };
+    let variant = variants.iter().find(|variant| variant.name == name)?;
+    Some(match stored {
+        EnumStored::Text => EnumValue::Name,
+        EnumStored::Integer => EnumValue::Number(variant.number),
+    })
+}
+
+/// A constant of a schema as a value of its field's kind.
+pub(crate) fn literal_value(field: &Field, literal: &Literal) -> Result<Value, String> {
+    let value = match (&field.kind, literal) {
+        (_, Literal::Text(text)) => {
+            parse(&field.kind, text).map_err(|what| format!("{text:?}, not {what}"))?
+        }
+        (Kind::Currency, Literal::Int(whole)) => {
+            let text = whole.to_string();
+            return parse(&field.kind, &text)
+                .map(|value| value.to_value())
+                .map_err(|what| format!("{whole}, not {what}"));
+        }
+        (Kind::Currency, Literal::Float(amount)) => {
+            let text = amount.to_string();
+            return parse(&field.kind, &text)
+                .map(|value| value.to_value())
+                .map_err(|what| format!("{amount}, not {what}"));
+        }
+        (Kind::Float, Literal::Int(value)) => ValueRef::Float(*value as f64),
+        (_, literal) => literal.value(),
+    };
+    match crate::rule::check_kind(field, value) {
+        Ok(()) => Ok(value.to_value()),
+        Err((_, message)) => Err(format!("{}: {message}", excerpt_of(value))),
+    }
+}
