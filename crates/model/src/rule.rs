@@ -67,6 +67,19 @@ impl CompiledRule {
         Ok(rules)
     }
 
+    /// True if a struct's field cannot break the rule: its Rust type is as
+    /// narrow as the kind.
+    pub(crate) fn holds_by_type(&self, field: &Field) -> bool {
+        let narrow = match field.kind {
+            // u64 is wider than its kind; i64 is not worth a look.
+            Kind::Int { min, max } => min != 0 || max != i64::MAX,
+            Kind::Float | Kind::Text { .. } | Kind::Json => false,
+            Kind::Reference { key, .. } => key != KeyKind::Text,
+            _ => true,
+        };
+        matches!(self, Self::Kind) && narrow
+    }
+
     /// Checks one value that is not NULL and is there.
     fn check(&self, field: &Field, value: ValueRef<'_>) -> Result<(), Broken> {
         match self {
@@ -206,8 +219,23 @@ impl Table {
     /// Checks the fields of `row` that are there (`Absent` ones are skipped)
     /// and adds what is wrong to `violations`.
     pub fn check(&self, row: &[ValueRef<'_>], violations: &mut Vec<Violation>) {
+        self.check_rules(self.rules(), row, violations);
+    }
+
+    /// [`Table::check`] for a row that a struct wrote: what the struct's types
+    /// hold by themselves is not looked at again.
+    pub fn check_typed(&self, row: &[ValueRef<'_>], violations: &mut Vec<Violation>) {
+        self.check_rules(self.typed_rules(), row, violations);
+    }
+
+    fn check_rules<'t>(
+        &self,
+        rules: impl Iterator<Item = &'t (usize, CompiledRule)>,
+        row: &[ValueRef<'_>],
+        violations: &mut Vec<Violation>,
+    ) {
         let mut refused = usize::MAX;
-        for (position, rule) in self.rules() {
+        for (position, rule) in rules {
             let value = row[*position];
             if value.is_absent() || *position == refused {
                 continue;

@@ -16,6 +16,7 @@ pub struct Table {
     positions: HashMap<String, usize>,
     json_keys: Vec<Box<[u8]>>,
     rules: Vec<(usize, CompiledRule)>,
+    typed_rules: Vec<usize>,
     defaults: Vec<Option<Value>>,
     key_kind: KeyKind,
     all: FieldSet,
@@ -40,6 +41,7 @@ impl Table {
             positions: HashMap::new(),
             json_keys: Vec::with_capacity(schema.fields.len()),
             rules: Vec::new(),
+            typed_rules: Vec::new(),
             defaults: Vec::with_capacity(schema.fields.len()),
             key_kind,
             all: FieldSet::first(schema.fields.len()),
@@ -76,6 +78,9 @@ impl Table {
             for rule in CompiledRule::of_field(field)
                 .map_err(|why| refuse(&self.schema, Some(field), &why))?
             {
+                if !rule.holds_by_type(field) {
+                    self.typed_rules.push(self.rules.len());
+                }
                 self.rules.push((position, rule));
             }
         }
@@ -194,9 +199,14 @@ impl Table {
         self.defaults[position].as_ref().map(Value::as_ref)
     }
 
-    /// The rules that have something to check, with the field of each.
-    pub(crate) fn rules(&self) -> &[(usize, CompiledRule)] {
-        &self.rules
+    /// The rules, with the field of each.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &(usize, CompiledRule)> {
+        self.rules.iter()
+    }
+
+    /// The rules that a row written by a struct can break.
+    pub(crate) fn typed_rules(&self) -> impl Iterator<Item = &(usize, CompiledRule)> {
+        self.typed_rules.iter().map(|&rule| &self.rules[rule])
     }
 
     /// Every index that the table needs: those declared, one for each unique

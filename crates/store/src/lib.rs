@@ -1,1 +1,5 @@
-//! marmota-store
+//! Operations on models, over any engine.
+#![forbid(unsafe_code)]
+
+pub mod engine;
+pub mod operation;

@@ -1,0 +1,320 @@
+//! The second narrow waist: an operation on rows is data, not a method per
+//! verb and engine.
+//!
+//! By the time an engine sees an operation, the store has checked its rows
+//! against the schema, filled in keys, stamps and defaults, and checked its
+//! query. The engine's part is to carry it out, atomically.
+
+use std::sync::Arc;
+
+use marmota_model::{Error, FieldSet, Filter, Query, Result, RowSource, Table, Value, ValueRef};
+
+/// What an engine is asked to do. Rows have one value for each field of the
+/// table, in its order; absent ones are not written.
+#[non_exhaustive]
+pub enum Operation<'a> {
+    /// Lends the row with this key to the sink; none if there is none.
+    Get {
+        /// The table.
+        table: &'a Table,
+        /// The key.
+        key: ValueRef<'a>,
+        /// The fields to read; the others are lent as absent.
+        fields: FieldSet,
+    },
+    /// Lends each row that the query selects to the sink, in its order.
+    List {
+        /// The table.
+        table: &'a Table,
+        /// Which rows; its order gets the key as its last member.
+        query: &'a Query,
+    },
+    /// Counts rows ([`Outcome::rows`]).
+    Count {
+        /// The table.
+        table: &'a Table,
+        /// Which rows; none for all.
+        filter: Option<&'a Filter>,
+    },
+    /// Inserts a row. An absent automatic key is given by the engine.
+    Insert {
+        /// The table.
+        table: &'a Table,
+        /// The row.
+        row: &'a [ValueRef<'a>],
+    },
+    /// Inserts rows that all have the same fields present: all or none.
+    InsertMany {
+        /// The table.
+        table: &'a Table,
+        /// The rows.
+        rows: &'a mut dyn RowSource<'a>,
+    },
+    /// Writes the fields of `row` that are present to the row with this key,
+    /// and adds one to its version if the table has one.
+    Update {
+        /// The table.
+        table: &'a Table,
+        /// The key.
+        key: ValueRef<'a>,
+        /// The fields to write; never the key or the version.
+        row: &'a [ValueRef<'a>],
+        /// Refuse with [`marmota_model::ErrorKind::Stale`] unless this is the row's version.
+        version: Option<i64>,
+    },
+    /// Updates rows by the keys they hold, which all have the same fields
+    /// present: all or none. Versions are not compared.
+    UpdateMany {
+        /// The table.
+        table: &'a Table,
+        /// The rows, their key present.
+        rows: &'a mut dyn RowSource<'a>,
+    },
+    /// Adds to an integer or currency field ([`Outcome::value`] is the sum);
+    /// writes `stamp` to the updated-at field and counts the version.
+    Increment {
+        /// The table.
+        table: &'a Table,
+        /// The key.
+        key: ValueRef<'a>,
+        /// The field, of kind integer or currency.
+        field: usize,
+        /// How much: [`ValueRef::Int`] or [`ValueRef::Currency`], as the field is.
+        by: ValueRef<'a>,
+        /// The time of the write.
+        stamp: ValueRef<'a>,
+    },
+    /// Deletes the row with this key.
+    Delete {
+        /// The table.
+        table: &'a Table,
+        /// The key.
+        key: ValueRef<'a>,
+        /// Refuse with [`marmota_model::ErrorKind::Stale`] unless this is the row's version.
+        version: Option<i64>,
+    },
+    /// Deletes the rows that a filter selects ([`Outcome::rows`] of them).
+    DeleteWhere {
+        /// The table.
+        table: &'a Table,
+        /// Which rows; none for all.
+        filter: Option<&'a Filter>,
+    },
+    /// Several writes in one transaction.
+    Batch {
+        /// The writes, in order.
+        writes: &'a [Write],
+        /// Keep those that succeed, or none if one fails.
+        mode: BatchMode,
+        /// Takes the result of each write that was tried, in order.
+        results: &'a mut Vec<Result<Outcome>>,
+    },
+    /// Begins a transaction on this session.
+    Begin,
+    /// Commits it.
+    Commit,
+    /// Undoes it.
+    Rollback,
+    /// Sets a savepoint in it.
+    Savepoint(u32),
+    /// Keeps what was done since the savepoint.
+    Release(u32),
+    /// Undoes what was done since the savepoint, which stays.
+    RollbackTo(u32),
+}
+
+impl Operation<'_> {
+    /// True for what changes rows or opens a transaction.
+    #[must_use]
+    pub const fn is_write(&self) -> bool {
+        !matches!(self, Self::Get { .. } | Self::List { .. } | Self::Count { .. })
+    }
+}
+
+/// One write of a batch, which owns its values.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Write {
+    /// See [`Operation::Insert`].
+    Insert {
+        /// The table.
+        table: Arc<Table>,
+        /// The row.
+        row: Vec<Value>,
+    },
+    /// See [`Operation::Update`].
+    Update {
+        /// The table.
+        table: Arc<Table>,
+        /// The key.
+        key: Value,
+        /// The fields to write.
+        row: Vec<Value>,
+        /// The version expected.
+        version: Option<i64>,
+    },
+    /// See [`Operation::Increment`].
+    Increment {
+        /// The table.
+        table: Arc<Table>,
+        /// The key.
+        key: Value,
+        /// The field.
+        field: usize,
+        /// How much.
+        by: Value,
+        /// The time of the write.
+        stamp: Value,
+    },
+    /// See [`Operation::Delete`].
+    Delete {
+        /// The table.
+        table: Arc<Table>,
+        /// The key.
+        key: Value,
+        /// The version expected.
+        version: Option<i64>,
+    },
+}
+
+impl Write {
+    /// Calls `run` with the write as an operation of its own.
+    ///
+    /// # Errors
+    /// Whatever `run` returns.
+    pub fn with_operation(
+        &self,
+        run: impl FnOnce(&mut Operation<'_>) -> Result<Outcome>,
+    ) -> Result<Outcome> {
+        match self {
+            Self::Insert { table, row } => {
+                run(&mut Operation::Insert { table, row: &borrow_row(row) })
+            }
+            Self::Update { table, key, row, version } => run(&mut Operation::Update {
+                table,
+                key: key.as_ref(),
+                row: &borrow_row(row),
+                version: *version,
+            }),
+            Self::Increment { table, key, field, by, stamp } => run(&mut Operation::Increment {
+                table,
+                key: key.as_ref(),
+                field: *field,
+                by: by.as_ref(),
+                stamp: stamp.as_ref(),
+            }),
+            Self::Delete { table, key, version } => {
+                run(&mut Operation::Delete { table, key: key.as_ref(), version: *version })
+            }
+        }
+    }
+
+    /// The table written.
+    #[must_use]
+    pub fn table(&self) -> &Arc<Table> {
+        match self {
+            Self::Insert { table, .. }
+            | Self::Update { table, .. }
+            | Self::Increment { table, .. }
+            | Self::Delete { table, .. } => table,
+        }
+    }
+}
+
+fn borrow_row(row: &[Value]) -> Vec<ValueRef<'_>> {
+    row.iter().map(Value::as_ref).collect()
+}
+
+/// What a batch does when one of its writes fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BatchMode {
+    /// Undo all; the results end with the one that failed.
+    #[default]
+    AllOrNothing,
+    /// Undo that one only; every write has a result.
+    Each,
+}
+
+/// What an operation did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Rows lent, counted or changed.
+    pub rows: u64,
+    /// The keys of rows inserted.
+    pub keys: Keys,
+    /// The version of the row written, where the table has one and one row was written.
+    pub version: Option<i64>,
+    /// The sum that an increment made; absent otherwise.
+    pub value: Value,
+}
+
+impl Outcome {
+    /// So many rows, and nothing else to tell.
+    #[must_use]
+    pub fn rows(rows: u64) -> Self {
+        Self { rows, ..Self::default() }
+    }
+}
+
+/// The keys of inserted rows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Keys {
+    /// None inserted, or the rows held their keys already.
+    #[default]
+    Known,
+    /// One row, with this key.
+    One(Value),
+    /// Rows in the order they came, with automatic keys that follow each other.
+    Range {
+        /// The first row's.
+        first: i64,
+    },
+    /// Rows in the order they came.
+    Each(Vec<Value>),
+}
+
+/// Runs a batch over anything that can run one operation at a time inside a
+/// transaction: the shared part of engines that are called directly.
+///
+/// `run` carries out a write, or [`Operation::Savepoint`] and its kin; the
+/// transaction itself is the caller's.
+///
+/// # Errors
+/// The first failed write's, in [`BatchMode::AllOrNothing`]: the caller rolls
+/// back then. Otherwise whatever a savepoint fails with.
+pub fn run_batch(
+    writes: &[Write],
+    mode: BatchMode,
+    results: &mut Vec<Result<Outcome>>,
+    mut run: impl FnMut(&mut Operation<'_>) -> Result<Outcome>,
+) -> Result<(), BatchFailure> {
+    results.clear();
+    for write in writes {
+        if mode == BatchMode::Each {
+            run(&mut Operation::Savepoint(u32::MAX)).map_err(BatchFailure::Engine)?;
+        }
+        let result = write.with_operation(&mut run);
+        let failed = result.is_err();
+        results.push(result);
+        match (mode, failed) {
+            (BatchMode::AllOrNothing, true) => return Err(BatchFailure::Write),
+            (BatchMode::AllOrNothing, false) => {}
+            (BatchMode::Each, failed) => {
+                if failed {
+                    run(&mut Operation::RollbackTo(u32::MAX)).map_err(BatchFailure::Engine)?;
+                }
+                run(&mut Operation::Release(u32::MAX)).map_err(BatchFailure::Engine)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Why [`run_batch`] stopped; the caller undoes the transaction.
+#[derive(Debug)]
+pub enum BatchFailure {
+    /// A write failed: the last result says why.
+    Write,
+    /// The engine failed between writes.
+    Engine(Error),
+}
