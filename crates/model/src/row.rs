@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::ValueRef;
+use crate::{Result, ValueRef};
 
 /// Takes the rows of a read, one by one.
 ///
@@ -41,5 +41,9 @@ pub trait RowSource<'a> {
 
     /// Fills `row`, which has one value for each field, with the next row;
     /// false when there is none.
-    fn next(&mut self, row: &mut [ValueRef<'a>]) -> bool;
+    ///
+    /// # Errors
+    /// The next row breaks a rule: the write as a whole is to be undone and
+    /// to fail with this error.
+    fn next(&mut self, row: &mut [ValueRef<'a>]) -> Result<bool>;
 }
