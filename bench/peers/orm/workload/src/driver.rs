@@ -1,0 +1,354 @@
+//! Times a contender figure by figure, checks its rows and prints one JSON line a figure.
+//!
+//! Every contender gets the same number of repeats, and the best of them counts, since other programs
+//! on the machine only ever add time; the medians over processes are taken by the `bench` program.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::machine::{stolen_ms, waited_ns};
+use crate::{
+    AsPerson, Contender, Figure, Person, PersonRef, Place, Random, Result, Setting, Stamps, Sum,
+    people,
+};
+
+/// Rows of one call to `insert_batch`.
+const BATCH_ROWS: usize = 500;
+/// Rows or ids between two looks at the clock, for figures that may be cut short.
+const SLICE: usize = 500;
+/// Rows each way of batching gets to be compared by.
+const TRIAL_ROWS: usize = 20_000;
+
+/// What one process measures.
+struct Task {
+    setting: Setting,
+    rows: usize,
+    folder: PathBuf,
+    /// Figures made of single calls stop after this time and report the rate so far.
+    limit: Duration,
+}
+
+/// What came out of the best repeat.
+struct Best {
+    rows: usize,
+    elapsed: Duration,
+    /// Time the thread waited for a core in that repeat.
+    waited: Duration,
+}
+
+/// The `main` of a contender. Usage: `--setting memory --rows 5000 --folder /tmp [--limit-ms 1000]`.
+pub fn run<C: Contender>() -> ExitCode {
+    let measured = Task::from_args().and_then(|task| task.measure::<C>());
+    match measured {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{}: {error}", C::NAME);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Task {
+    fn from_args() -> Result<Self> {
+        let mut task = Self {
+            setting: Setting::Memory,
+            rows: 5_000,
+            folder: std::env::temp_dir(),
+            limit: Duration::from_millis(1_000),
+        };
+        let mut args = std::env::args().skip(1);
+        while let Some(name) = args.next() {
+            let value = args.next().ok_or_else(|| format!("{name} wants a value"))?;
+            match name.as_str() {
+                "--setting" => {
+                    task.setting = Setting::parse(&value)
+                        .ok_or_else(|| format!("no setting is called {value:?}"))?;
+                }
+                "--rows" => task.rows = value.parse()?,
+                "--folder" => task.folder = value.into(),
+                "--limit-ms" => task.limit = Duration::from_millis(value.parse()?),
+                _ => return Err(format!("no option is called {name:?}").into()),
+            }
+        }
+        if task.rows == 0 {
+            return Err("--rows must be at least 1".into());
+        }
+        Ok(task)
+    }
+
+    fn measure<C: Contender>(&self) -> Result<()> {
+        if !C::SETTINGS.contains(&self.setting) {
+            return Ok(());
+        }
+        let people = people(self.rows);
+        let way = self.best_way::<C>(&people)?;
+        for &figure in C::FIGURES.iter().filter(|figure| figure.is_insert()) {
+            let stolen = stolen_ms();
+            let best = self.inserts::<C>(figure, &people, way)?;
+            self.report::<C>(figure, &best, way, stolen_ms() - stolen);
+        }
+        self.reads::<C>(&people, way)
+    }
+
+    /// Short figures are repeated more often, all by the same rule.
+    fn repeats(&self) -> usize {
+        (60_000 / self.rows).clamp(3, 8)
+    }
+
+    /// Opens the contender on an empty place, lets `work` use it and removes the place.
+    fn with<C: Contender, T>(&self, work: impl FnOnce(&mut C) -> Result<T>) -> Result<T> {
+        // A new name each time: a peer with a thread of its own may close its file after it was dropped.
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let place = Place::new(self.setting, &self.folder, NUMBER.fetch_add(1, Ordering::Relaxed));
+        place.remove();
+        let result = C::open(&place).and_then(|mut contender| work(&mut contender));
+        place.remove();
+        result
+    }
+
+    /// The number of rows a statement with which this contender inserts fastest here.
+    fn best_way<C: Contender>(&self, people: &[Person]) -> Result<usize> {
+        let people = &people[..people.len().min(TRIAL_ROWS)];
+        let mut fastest = (Duration::MAX, 1);
+        // Each way three times, so that neither a cold start nor one disturbance decides.
+        for _ in 0..3 {
+            for &way in C::STATEMENT_ROWS {
+                let best = self.insert_repeat::<C>(Figure::InsertBatchTransaction, people, way)?;
+                let per_row = best.elapsed / best.rows as u32;
+                fastest = fastest.min((per_row, way));
+                if std::env::var_os("BENCH_ORM_WAYS").is_some() {
+                    eprintln!("{}: {way} rows a statement: {per_row:?} a row", C::NAME);
+                }
+            }
+        }
+        Ok(fastest.1)
+    }
+
+    fn inserts<C: Contender>(&self, figure: Figure, people: &[Person], way: usize) -> Result<Best> {
+        let mut best: Option<Best> = None;
+        for _ in 0..self.repeats() {
+            let repeat = self.insert_repeat::<C>(figure, people, way)?;
+            best = Some(match best {
+                Some(best) if best.rate() >= repeat.rate() => best,
+                _ => repeat,
+            });
+        }
+        best.ok_or_else(|| "no repeat was made".into())
+    }
+
+    /// Fills a new store once, timed; then checks every row, not timed.
+    fn insert_repeat<C: Contender>(
+        &self,
+        figure: Figure,
+        people: &[Person],
+        way: usize,
+    ) -> Result<Best> {
+        self.with::<C, _>(|contender| {
+            let (waited, start) = (waited_ns(), Instant::now());
+            let rows = match figure {
+                Figure::InsertOne => insert_each(contender, people, start, self.limit)?,
+                Figure::InsertTransaction => {
+                    contender.begin()?;
+                    let rows = insert_each(contender, people, start, self.limit)?;
+                    contender.commit()?;
+                    rows
+                }
+                Figure::InsertBatch => {
+                    insert_batches(contender, people, way, way < BATCH_ROWS, start, self.limit)?
+                }
+                _ => {
+                    contender.begin()?;
+                    let rows = insert_batches(contender, people, way, false, start, self.limit)?;
+                    contender.commit()?;
+                    rows
+                }
+            };
+            let elapsed = start.elapsed();
+            let waited = Duration::from_nanos(waited_ns() - waited);
+            check_list::<C>(&contender.list()?, &people[..rows])?;
+            Ok(Best { rows, elapsed, waited })
+        })
+    }
+
+    fn reads<C: Contender>(&self, people: &[Person], way: usize) -> Result<()> {
+        self.with::<C, _>(|contender| {
+            contender.begin()?;
+            for batch in people.chunks(BATCH_ROWS) {
+                contender.insert_batch(batch, way)?;
+            }
+            contender.commit()?;
+            // Also warms the page cache.
+            check_list::<C>(&contender.list()?, people)?;
+
+            for &figure in C::FIGURES.iter().filter(|figure| !figure.is_insert()) {
+                let stolen = stolen_ms();
+                let mut best: Option<Best> = None;
+                for repeat in 0..self.repeats() {
+                    let repeat = match figure {
+                        Figure::ReadById => self.read_each(contender, people, repeat as u64)?,
+                        Figure::ListObjects => list(contender, people)?,
+                        _ => scan(contender, people)?,
+                    };
+                    best = Some(match best {
+                        Some(best) if best.rate() >= repeat.rate() => best,
+                        _ => repeat,
+                    });
+                }
+                let best = best.ok_or("no repeat was made")?;
+                self.report::<C>(figure, &best, way, stolen_ms() - stolen);
+            }
+            Ok(())
+        })
+    }
+
+    fn read_each<C: Contender>(
+        &self,
+        contender: &mut C,
+        people: &[Person],
+        seed: u64,
+    ) -> Result<Best> {
+        let mut ids: Vec<i64> = (1..=people.len() as i64).collect();
+        Random::new(seed).shuffle(&mut ids);
+        let (mut sum, mut rows) = (Sum::default(), 0);
+        let (waited, start) = (waited_ns(), Instant::now());
+        for slice in ids.chunks(SLICE) {
+            contender.read_each(slice, &mut sum)?;
+            rows += slice.len();
+            if start.elapsed() > self.limit {
+                break;
+            }
+        }
+        let elapsed = start.elapsed();
+        let waited = Duration::from_nanos(waited_ns() - waited);
+        check_sum::<C>(sum, ids[..rows].iter().map(|&id| &people[id as usize - 1]))?;
+        Ok(Best { rows, elapsed, waited })
+    }
+
+    fn report<C: Contender>(&self, figure: Figure, best: &Best, way: usize, stolen_ms: u64) {
+        println!(
+            "{{\"contender\":\"{}\",\"setting\":\"{}\",\"rows\":{},\"figure\":\"{}\",\"done\":{},\"seconds\":{:.9},\
+             \"statement_rows\":{way},\"waited_ms\":{:.3},\"stolen_ms\":{stolen_ms}}}",
+            C::NAME,
+            self.setting.name(),
+            self.rows,
+            figure.name(),
+            best.rows,
+            best.elapsed.as_secs_f64(),
+            best.waited.as_secs_f64() * 1e3,
+        );
+    }
+}
+
+impl Best {
+    fn rate(&self) -> f64 {
+        self.rows as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+fn insert_each<C: Contender>(
+    contender: &mut C,
+    people: &[Person],
+    start: Instant,
+    limit: Duration,
+) -> Result<usize> {
+    let (mut rows, mut last_id) = (0, 0);
+    for slice in people.chunks(SLICE) {
+        last_id = contender.insert_each(slice)?;
+        rows += slice.len();
+        if start.elapsed() > limit {
+            break;
+        }
+    }
+    if last_id != rows as i64 {
+        return Err(format!("the last of {rows} inserted rows got the id {last_id}").into());
+    }
+    Ok(rows)
+}
+
+/// `atomic`: a batch that takes several statements and stands alone gets a transaction of its own.
+fn insert_batches<C: Contender>(
+    contender: &mut C,
+    people: &[Person],
+    way: usize,
+    atomic: bool,
+    start: Instant,
+    limit: Duration,
+) -> Result<usize> {
+    let mut rows = 0;
+    for batch in people.chunks(BATCH_ROWS) {
+        if atomic {
+            contender.begin()?;
+        }
+        contender.insert_batch(batch, way)?;
+        if atomic {
+            contender.commit()?;
+        }
+        rows += batch.len();
+        if start.elapsed() > limit {
+            break;
+        }
+    }
+    Ok(rows)
+}
+
+fn list<C: Contender>(contender: &mut C, people: &[Person]) -> Result<Best> {
+    let (waited, start) = (waited_ns(), Instant::now());
+    let rows = contender.list()?;
+    let elapsed = start.elapsed();
+    let waited = Duration::from_nanos(waited_ns() - waited);
+    check_list::<C>(&rows, people)?;
+    Ok(Best { rows: rows.len(), elapsed, waited })
+}
+
+fn scan<C: Contender>(contender: &mut C, people: &[Person]) -> Result<Best> {
+    let mut sum = Sum::default();
+    let (waited, start) = (waited_ns(), Instant::now());
+    contender.scan(&mut sum)?;
+    let elapsed = start.elapsed();
+    let waited = Duration::from_nanos(waited_ns() - waited);
+    check_sum::<C>(sum, people.iter())?;
+    Ok(Best { rows: people.len(), elapsed, waited })
+}
+
+fn check_list<C: Contender>(rows: &[C::Row], people: &[Person]) -> Result<()> {
+    if rows.len() != people.len() {
+        return Err(
+            format!("{} rows listed where {} were inserted", rows.len(), people.len()).into()
+        );
+    }
+    for (row, person) in rows.iter().zip(people) {
+        let (mut row, mut person) = (row.as_person(), person.as_person());
+        if C::STAMPS == Stamps::Made {
+            // 2020 in microseconds: a stamp of another unit or a zero would be below it.
+            if row.created_at < 1_577_836_800_000_000 || row.modified_at < row.created_at {
+                return Err(format!("stamps of no sense: {row:?}").into());
+            }
+            unstamp(&mut row);
+            unstamp(&mut person);
+        }
+        if row != person {
+            return Err(format!("listed {row:?} where {person:?} was inserted").into());
+        }
+    }
+    Ok(())
+}
+
+fn unstamp(person: &mut PersonRef<'_>) {
+    (person.modified_at, person.created_at) = (0, 0);
+}
+
+fn check_sum<'a, C: Contender>(sum: Sum, people: impl Iterator<Item = &'a Person>) -> Result<()> {
+    let mut expected = Sum::default();
+    for person in people {
+        match C::STAMPS {
+            Stamps::Given => expected.add_person(person.as_person()),
+            Stamps::Made => expected.add_unstamped(person.as_person()),
+        }
+    }
+    if sum != expected {
+        return Err(format!("the checksum of the rows read is {sum:?}, not {expected:?}").into());
+    }
+    Ok(())
+}

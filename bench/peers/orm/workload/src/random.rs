@@ -1,0 +1,33 @@
+//! A small deterministic generator (splitmix64): the same rows in every process and on every machine.
+
+/// A deterministic source of numbers; not for secrets.
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// A source that always gives the same numbers for the same seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next 64 bits.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number in `0..end`; the bias of the remainder is far below what matters here.
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    /// Puts a slice into a random order.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for end in (1..items.len()).rev() {
+            items.swap(end, self.below(end + 1));
+        }
+    }
+}
