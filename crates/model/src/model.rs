@@ -95,6 +95,11 @@ fn misfit(value: ValueRef<'_>, position: usize, schema: &Schema) -> Error {
 }
 
 /// A Rust type that can be a key.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the key of a model",
+    note = "a key is `i64` (the engine gives it), `Uuid` (the store gives it) or `String` \
+            (the caller gives it)"
+)]
 pub trait Key:
     FieldValue + Clone + PartialEq + Eq + Hash + fmt::Debug + Send + Sync + 'static
 {

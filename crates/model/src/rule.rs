@@ -54,7 +54,14 @@ impl CompiledRule {
                     let end = |end: &Option<crate::Literal>| {
                         end.as_ref().map(|literal| literal_value(field, literal)).transpose()
                     };
-                    Self::Range { min: end(min)?, max: end(max)? }
+                    let (min, max) = (end(min)?, end(max)?);
+                    if let (Some(min), Some(max)) = (&min, &max)
+                        && min.as_ref().order(&max.as_ref()).is_gt()
+                    {
+                        let (min, max) = (excerpt_of(min.as_ref()), excerpt_of(max.as_ref()));
+                        return Err(format!("range {min} to {max} fits none"));
+                    }
+                    Self::Range { min, max }
                 }
                 Rule::Pattern(source) => Self::Pattern {
                     regex: Regex::new(&format!("^(?:{source})$")).map_err(|e| e.to_string())?,

@@ -217,7 +217,10 @@ impl Table {
         let mut indexes = Vec::new();
         for (position, field) in self.fields().iter().enumerate() {
             let refers = matches!(field.kind, Kind::Reference { .. });
-            let declared = |index: &crate::Index| *index.fields == [position];
+            // A plain index does not keep a unique field's promise.
+            let declared = |index: &crate::Index| {
+                *index.fields == [position] && (index.unique || !field.unique)
+            };
             if position != self.key()
                 && (field.unique || refers)
                 && !self.schema.indexes.iter().any(declared)
@@ -336,5 +339,31 @@ mod tests {
         let table = Table::new(Schema::new("a", fields)).unwrap();
         assert!(!table.read_by_default().contains(1));
         assert!(table.all().contains(1));
+    }
+
+    #[test]
+    fn a_plain_index_does_not_stand_in_for_a_unique_one() {
+        let fields = vec![id(), Field::new("email", Kind::TEXT).unique(true)];
+        let plain = crate::Index { fields: vec![1].into(), unique: false };
+        let unique = crate::Index { fields: vec![1].into(), unique: true };
+        let table = |index: &crate::Index| {
+            Table::new(Schema::new("a", fields.clone()).indexes(vec![index.clone()])).unwrap()
+        };
+        assert_eq!(table(&plain).indexes(), [unique.clone(), plain]);
+        assert_eq!(table(&unique).indexes(), [unique]);
+    }
+
+    #[test]
+    fn refuses_a_range_that_nothing_fits() {
+        let range = crate::Rule::Range {
+            min: Some(crate::Literal::Int(3)),
+            max: Some(crate::Literal::Int(2)),
+        };
+        let schema = Schema::new("a", vec![id(), Field::new("b", Kind::I64).rules(vec![range])]);
+        let error = Table::new(schema).unwrap_err();
+        assert!(
+            error.to_string().contains("field `b` of model `a`: range 3 to 2 fits none"),
+            "{error}"
+        );
     }
 }
