@@ -1,0 +1,74 @@
+//! The command line all peers share (`--port N --threads N`), and the message
+//! they answer `/json` with. Not a framework: each peer does the rest itself.
+
+use serde::Serialize;
+use std::net::{Ipv4Addr, SocketAddr};
+
+/// The body of `/plaintext`.
+pub const PLAINTEXT: &str = "Hello, World!";
+
+/// Length of the JSON form of [`Message::HELLO`], in bytes.
+pub const JSON_BYTES: usize = 27;
+
+/// The object `/json` answers, serialised once per request by every peer.
+#[derive(Serialize)]
+pub struct Message {
+    /// Always "Hello, World!".
+    pub message: &'static str,
+}
+
+impl Message {
+    /// The one message there is.
+    pub const HELLO: Message = Message { message: PLAINTEXT };
+}
+
+/// What a peer was asked for on its command line.
+pub struct Options {
+    /// Port to listen on, on 127.0.0.1.
+    pub port: u16,
+    /// Server threads; the cores it may use unless told otherwise.
+    pub threads: usize,
+    /// Words that are not options, for peers that can run in several ways.
+    pub words: Vec<String>,
+}
+
+impl Options {
+    /// Reads the process's arguments; says what is wrong and ends the process
+    /// with code 2 when they cannot be understood.
+    pub fn from_args() -> Options {
+        let mut options = Options {
+            port: 8080,
+            threads: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+            words: Vec::new(),
+        };
+        let mut args = std::env::args().skip(1);
+        while let Some(arg) = args.next() {
+            match arg.as_str() {
+                "--port" => options.port = number(&arg, args.next()),
+                "--threads" => options.threads = number::<usize>(&arg, args.next()).max(1),
+                _ => options.words.push(arg),
+            }
+        }
+        options
+    }
+
+    /// The address to listen on.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// Whether `word` was among the arguments.
+    pub fn has(&self, word: &str) -> bool {
+        self.words.iter().any(|given| given == word)
+    }
+}
+
+fn number<T: std::str::FromStr>(option: &str, value: Option<String>) -> T {
+    match value.as_deref().map(str::parse) {
+        Some(Ok(number)) => number,
+        _ => {
+            eprintln!("{option} needs a number, got {value:?}");
+            std::process::exit(2);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The HTTP suite: every chosen server is started afresh for every workload and
+//! every round, checked, warmed, loaded by wrk and stopped; the rounds of a
+//! workload go server by server (A, B, C, A, B, C, …) so that a machine that
+//! drifts is unfair to all alike. Figures come from wrk (requests) and from
+//! `/proc` (CPU, memory, stolen time); `report` turns them into the table.
+
+mod answer;
+mod build;
+mod report;
+mod roster;
+mod sample;
+mod server;
+mod usage;
+mod workload;
+mod wrk;
+
+use anyhow::{Context, Result, bail, ensure};
+use report::Report;
+use roster::ServerSpec;
+use sample::Sample;
+use server::Server;
+use std::time::Duration;
+use usage::{MachineTimes, ProcessUsage};
+use workload::{Kind, Workload};
+use wrk::Wrk;
+
+/// Connections from which only plaintext is measured: the test is of the
+/// connections then, and a round takes longer.
+const MANY_CONNECTIONS: u32 = 4096;
+/// Descriptors a server or wrk needs beside one per connection.
+const SPARE_DESCRIPTORS: u64 = 256;
+
+/// What to measure.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Rounds of each workload; the table shows medians
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+    /// Seconds of load in each measured run
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=600))]
+    seconds: u32,
+    /// One round of 2 seconds at 64 connections
+    #[arg(long)]
+    quick: bool,
+    /// Only these servers, by name
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    only: Vec<String>,
+    /// Only these workloads
+    #[arg(long, value_delimiter = ',', value_enum, value_name = "KIND,…")]
+    workloads: Vec<Kind>,
+    /// Connections to load with; from 4096 on, plaintext only
+    #[arg(long, value_delimiter = ',', default_values_t = [64, 512], value_name = "N,…",
+          value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    connections: Vec<u32>,
+    /// Threads of wrk
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=256))]
+    wrk_threads: u32,
+    /// Measure one more server: its command line, `{port}` standing for the port
+    #[arg(long, value_name = "NAME=COMMAND")]
+    also: Vec<String>,
+    /// Build every server for this machine's processor, Marmota included
+    #[arg(long)]
+    native: bool,
+    /// Also keep the tables as bench/results/DATE-http….md
+    #[arg(long)]
+    save: bool,
+    /// Name the servers there are, and stop
+    #[arg(long)]
+    list: bool,
+}
+
+/// Runs the suite and prints its tables on standard output; progress goes to
+/// standard error.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let specs = roster::chosen(&args.only, &args.also)?;
+    if args.list {
+        for spec in &specs {
+            println!("{:<12} {}", spec.name, spec.about);
+        }
+        return Ok(());
+    }
+    let plan = Plan::new(args)?;
+    plan.raise_descriptor_limit()?;
+    let wrk = Wrk::find_or_install(args.wrk_threads)?;
+    let built = build::all(specs, args.native)?;
+
+    let mut report = Report::new(&built, plan.rounds, plan.seconds, args.native);
+    for workload in &plan.workloads {
+        for round in 1..=plan.rounds {
+            for (place, (spec, binary)) in built.iter().enumerate() {
+                let sample = plan
+                    .measure(&wrk, spec, binary, workload)
+                    .with_context(|| format!("measuring {} at {workload}", spec.name))?;
+                eprintln!(
+                    "  {workload}, round {round} of {}: {:<12} {sample}",
+                    plan.rounds, spec.name
+                );
+                report.add(*workload, place, sample);
+            }
+        }
+    }
+    let tables = report.tables();
+    println!("{tables}");
+    if args.save {
+        let path = report::save(&tables, &plan.workloads)?;
+        eprintln!("kept as {}", path.display());
+    }
+    Ok(())
+}
+
+struct Plan {
+    rounds: u32,
+    seconds: u32,
+    warm_up: Duration,
+    workloads: Vec<Workload>,
+}
+
+impl Plan {
+    fn new(args: &Args) -> Result<Plan> {
+        let connections: &[u32] =
+            if args.quick && args.connections == [64, 512] { &[64] } else { &args.connections };
+        let mut workloads = Vec::new();
+        for kind in Kind::ALL {
+            for &connections in connections {
+                let wanted = args.workloads.is_empty() || args.workloads.contains(&kind);
+                let left_out = connections >= MANY_CONNECTIONS && kind == Kind::Json;
+                if wanted && !left_out {
+                    workloads.push(Workload { kind, connections });
+                }
+            }
+        }
+        ensure!(
+            !workloads.is_empty(),
+            "nothing to measure: json is left out from {MANY_CONNECTIONS} connections on"
+        );
+        Ok(Plan {
+            rounds: if args.quick { 1 } else { args.rounds },
+            seconds: if args.quick { 2 } else { args.seconds },
+            warm_up: Duration::from_secs(1),
+            workloads,
+        })
+    }
+
+    /// Every connection is a descriptor in wrk and one in the server; both
+    /// inherit the limit set here.
+    fn raise_descriptor_limit(&self) -> Result<()> {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let most = self.workloads.iter().map(|w| w.connections).max();
+        let needed = u64::from(most.unwrap_or(0)) + SPARE_DESCRIPTORS;
+        let limit = getrlimit(Resource::Nofile);
+        if limit.current.is_none_or(|current| current >= needed) {
+            return Ok(());
+        }
+        if limit.maximum.is_some_and(|maximum| maximum < needed) {
+            bail!(
+                "{needed} open files are needed and the hard limit is {:?}: \
+                 raise it (ulimit -Hn) or ask for fewer connections",
+                limit.maximum
+            );
+        }
+        let raised = Rlimit { current: limit.maximum, ..limit };
+        setrlimit(Resource::Nofile, raised).context("raising the limit of open files")
+    }
+
+    fn measure(
+        &self,
+        wrk: &Wrk,
+        spec: &ServerSpec,
+        binary: &std::path::Path,
+        workload: &Workload,
+    ) -> Result<Sample> {
+        let mut server = Server::start(spec, binary)?;
+        answer::check(server.port()).context("its answers are wrong")?;
+        let idle = server.usage()?;
+        wrk.load(server.port(), workload, self.warm_up)?;
+
+        let machine = MachineTimes::now()?;
+        let ours = ProcessUsage::of_waited_children()?;
+        let before = server.usage()?;
+        let load =
+            wrk.load(server.port(), workload, Duration::from_secs(u64::from(self.seconds)))?;
+        let after = server.usage().context("the server ended under load")?;
+        let wrk_cpu_s = ProcessUsage::of_waited_children()?.cpu_s - ours.cpu_s;
+        let server_cpu_s = after.cpu_s - before.cpu_s;
+        let machine = MachineTimes::now()?.since(&machine);
+        server.stop();
+
+        ensure!(load.requests > 0, "no request was answered");
+        Ok(Sample {
+            requests_per_s: load.requests as f64 / load.seconds,
+            requests_per_cpu_s: load.requests as f64 / server_cpu_s.max(0.01),
+            server_cores: server_cpu_s / load.seconds,
+            p99_us: load.p99_us,
+            idle_kib: idle.resident_kib,
+            peak_kib: after.peak_kib,
+            stolen: machine.stolen_share(),
+            others: machine.others_share(server_cpu_s + wrk_cpu_s),
+            socket_errors: load.socket_errors,
+            bad_statuses: load.bad_statuses,
+        })
+    }
+}

@@ -1,0 +1,113 @@
+//! Builds the programs to measure by cargo, Marmota's as a user would and the
+//! peers from their own workspace into a target folder of their own, and learns
+//! from cargo's messages where each executable is.
+
+use super::roster::{Role, ServerSpec, Source, workspace};
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Builds every spec; those whose program is the same are built once.
+pub(crate) fn all(specs: Vec<ServerSpec>, native: bool) -> Result<Vec<(ServerSpec, PathBuf)>> {
+    if !specs.iter().any(|spec| spec.role == Role::Ours) {
+        eprintln!("note: Marmota is not among the servers, so there are no ratios of it");
+    }
+    let mut built = Vec::new();
+    for spec in specs {
+        let binary = match &spec.source {
+            Source::Program(path) => path.clone(),
+            source => {
+                cargo_build(source, native).with_context(|| format!("building {}", spec.name))?
+            }
+        };
+        built.push((spec, binary));
+    }
+    Ok(built)
+}
+
+fn cargo_build(source: &Source, native: bool) -> Result<PathBuf> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo
+        .args(["build", "--release", "--message-format=json-render-diagnostics"])
+        .current_dir(workspace())
+        .stdout(Stdio::piped());
+    let mut folder = target();
+    let name = match source {
+        Source::Package(package) => {
+            cargo.args(["--package", package]);
+            package
+        }
+        Source::Example { package, example } => {
+            cargo.args(["--package", package, "--example", example]);
+            example
+        }
+        Source::Peer(package) => {
+            // Some peers state a newer Rust than they need; the lock file says
+            // which versions are known to build.
+            cargo
+                .args(["--locked", "--ignore-rust-version", "--package", package])
+                .args(["--manifest-path", "bench/peers/http/Cargo.toml"]);
+            folder = target().join("peers/http");
+            package
+        }
+        Source::Program(path) => return Ok(path.clone()),
+    };
+    if native {
+        // Other flags are other artifacts: a folder of their own keeps the
+        // usual ones from being built again.
+        cargo.env("RUSTFLAGS", "-C target-cpu=native");
+        folder.push("native");
+    }
+    cargo.arg("--target-dir").arg(folder);
+    eprintln!("building {name} (the first time takes a minute or two)");
+    run_for_executable(cargo, name)
+}
+
+fn target() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) => workspace().join(dir),
+        None => workspace().join("target"),
+    }
+}
+
+fn run_for_executable(mut cargo: Command, name: &str) -> Result<PathBuf> {
+    let mut child = cargo.spawn().context("starting cargo")?;
+    let messages = child.stdout.take().context("cargo's messages")?;
+    let mut executable = None;
+    for line in BufReader::new(messages).lines() {
+        executable = executable_of(&line?, name).or(executable);
+    }
+    if !child.wait()?.success() {
+        bail!("cargo could not build {name}; its messages are above");
+    }
+    executable.with_context(|| format!("cargo built no executable called {name}"))
+}
+
+/// The executable called `name`, if this message of cargo announces it.
+fn executable_of(message: &str, name: &str) -> Option<PathBuf> {
+    let message: serde_json::Value = serde_json::from_str(message).ok()?;
+    if message["reason"] != "compiler-artifact" || message["target"]["name"] != name {
+        return None;
+    }
+    message["executable"].as_str().map(|path| Path::new(path).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_executable_is_read_from_its_artifact_message_only() {
+        let artifact = |name: &str| {
+            format!(
+                r#"{{"reason":"compiler-artifact","target":{{"name":"{name}"}},"executable":"/t/{name}"}}"#
+            )
+        };
+        assert_eq!(executable_of(&artifact("a"), "a"), Some("/t/a".into()));
+        assert_eq!(executable_of(&artifact("b"), "a"), None);
+        let library = r#"{"reason":"compiler-artifact","target":{"name":"a"},"executable":null}"#;
+        assert_eq!(executable_of(library, "a"), None);
+        assert_eq!(executable_of("not json", "a"), None);
+    }
+}

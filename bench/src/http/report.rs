@@ -1,0 +1,296 @@
+//! The tables: medians over the rounds, and ratios that are medians of the
+//! ratios within each round, so that a machine that slows down for a while
+//! moves both sides of a ratio.
+
+use super::roster::{Role, ServerSpec, workspace};
+use super::sample::{Sample, median, megabytes};
+use super::workload::Workload;
+use anyhow::{Context, Result};
+use comfy_table::{CellAlignment, Table, presets};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+const HEADINGS: [&str; 13] = [
+    "workload",
+    "server",
+    "requests/s",
+    "÷ best peer",
+    "÷ floor",
+    "per CPU s",
+    "÷ best peer",
+    "÷ floor",
+    "cores",
+    "p99 ms",
+    "peak MB",
+    "stolen, others %",
+    "errors",
+];
+
+/// A server as the report needs it.
+struct Row {
+    name: String,
+    role: Role,
+}
+
+/// All samples of a run.
+pub(crate) struct Report {
+    rows: Vec<Row>,
+    /// For each workload, for each row, its rounds.
+    groups: Vec<(Workload, Vec<Vec<Sample>>)>,
+    preamble: String,
+}
+
+impl Report {
+    pub(crate) fn new(
+        servers: &[(ServerSpec, PathBuf)],
+        rounds: u32,
+        seconds: u32,
+        native: bool,
+    ) -> Report {
+        let rows = servers
+            .iter()
+            .map(|(spec, _)| Row { name: spec.name.clone(), role: spec.role })
+            .collect();
+        let tuned = if native { "this processor" } else { "any processor of its kind" };
+        let preamble = format!(
+            "{}: medians of {rounds} round(s) of {seconds} s, built for {tuned}.",
+            machine()
+        );
+        Report { rows, groups: Vec::new(), preamble }
+    }
+
+    /// Adds a round of the server at `place` in the order given to `new`.
+    pub(crate) fn add(&mut self, workload: Workload, place: usize, sample: Sample) {
+        if self.groups.last().is_none_or(|(last, _)| *last != workload) {
+            self.groups.push((workload, vec![Vec::new(); self.rows.len()]));
+        }
+        if let Some((_, rows)) = self.groups.last_mut() {
+            rows[place].push(sample);
+        }
+    }
+
+    /// The tables, as text that is Markdown too.
+    pub(crate) fn tables(&self) -> String {
+        format!(
+            "{}\n\n{}\n\nResident memory, MB (most of all rounds; idle: started and \
+             asked a few times)\n\n{}\n",
+            self.preamble,
+            self.figures(),
+            self.memory()
+        )
+    }
+
+    fn figures(&self) -> Table {
+        let mut table = new_table(&HEADINGS, 2);
+        for (workload, rows) in &self.groups {
+            let throughput = Measure::new(self, rows, |s| s.requests_per_s);
+            let economy = Measure::new(self, rows, |s| s.requests_per_cpu_s);
+            for (place, samples) in rows.iter().enumerate() {
+                let middle = |value: fn(&Sample) -> f64| median(samples.iter().map(value));
+                let label = if place == 0 { workload.to_string() } else { String::new() };
+                let stolen = middle(|s| s.stolen) * 100.0;
+                let others = middle(|s| s.others) * 100.0;
+                table.add_row([
+                    label,
+                    self.rows[place].name.clone(),
+                    thousands(middle(|s| s.requests_per_s)),
+                    throughput.ratio(place, throughput.best_peer),
+                    throughput.ratio(place, throughput.floor),
+                    thousands(middle(|s| s.requests_per_cpu_s)),
+                    economy.ratio(place, economy.best_peer),
+                    economy.ratio(place, economy.floor),
+                    format!("{:.2}", middle(|s| s.server_cores)),
+                    format!("{:.1}", middle(|s| s.p99_us) / 1000.0),
+                    format!("{:.0}", megabytes(most(samples, |s| s.peak_kib))),
+                    format!("{stolen:.1}, {others:.1}"),
+                    errors(samples),
+                ]);
+            }
+        }
+        table
+    }
+
+    fn memory(&self) -> Table {
+        let mut connections: Vec<u32> = self.groups.iter().map(|(w, _)| w.connections).collect();
+        connections.sort_unstable();
+        connections.dedup();
+        let mut headings = vec!["server".to_owned(), "idle".to_owned()];
+        headings.extend(connections.iter().map(|n| format!("{n} connections")));
+        let mut table = new_table(&headings, 1);
+        for (place, row) in self.rows.iter().enumerate() {
+            let most_of = |chosen: &dyn Fn(&Workload) -> bool, value: fn(&Sample) -> u64| {
+                let groups = self.groups.iter().filter(|(workload, _)| chosen(workload));
+                let kib = groups.map(|(_, rows)| most(&rows[place], value));
+                format!("{:.1}", megabytes(kib.fold(0.0, f64::max)))
+            };
+            let mut cells = vec![row.name.clone(), most_of(&|_| true, |s| s.idle_kib)];
+            for n in &connections {
+                cells.push(most_of(&|w| w.connections == *n, |s| s.peak_kib));
+            }
+            table.add_row(cells);
+        }
+        table
+    }
+}
+
+/// One figure of all servers under one workload, and whom to compare with.
+struct Measure {
+    /// For each server, its rounds.
+    values: Vec<Vec<f64>>,
+    best_peer: Option<usize>,
+    floor: Option<usize>,
+}
+
+impl Measure {
+    fn new(report: &Report, rows: &[Vec<Sample>], value: fn(&Sample) -> f64) -> Measure {
+        let values: Vec<Vec<f64>> =
+            rows.iter().map(|samples| samples.iter().map(value).collect()).collect();
+        let of_role = |role| (0..values.len()).filter(move |&p| report.rows[p].role == role);
+        let middle = |place: usize| median(values[place].iter().copied());
+        Measure {
+            best_peer: of_role(Role::Peer).max_by(|&a, &b| middle(a).total_cmp(&middle(b))),
+            floor: of_role(Role::Floor).next(),
+            values,
+        }
+    }
+
+    fn ratio(&self, place: usize, to: Option<usize>) -> String {
+        let Some(to) = to else { return "–".to_owned() };
+        let rounds = self.values[place].iter().zip(&self.values[to]);
+        format!("{:.2}", median(rounds.map(|(own, other)| own / other)))
+    }
+}
+
+fn most(samples: &[Sample], value: fn(&Sample) -> u64) -> f64 {
+    samples.iter().map(value).max().unwrap_or(0) as f64
+}
+
+/// Nothing when all went well; otherwise the sums over the rounds.
+fn errors(samples: &[Sample]) -> String {
+    let socket: u64 = samples.iter().map(|s| s.socket_errors).sum();
+    let statuses: u64 = samples.iter().map(|s| s.bad_statuses).sum();
+    match (socket, statuses) {
+        (0, 0) => String::new(),
+        _ => format!("{socket} socket, {statuses} not 2xx"),
+    }
+}
+
+fn thousands(value: f64) -> String {
+    if value >= 1e6 { format!("{:.2} M", value / 1e6) } else { format!("{:.0} k", value / 1e3) }
+}
+
+/// A Markdown table; the first `texts` columns are words, the others figures.
+fn new_table<T: AsRef<str>>(headings: &[T], texts: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header(headings.iter().map(AsRef::as_ref));
+    for column in table.column_iter_mut().skip(texts) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// Date, commit, cores and kernel: what a figure has to be read with.
+fn machine() -> String {
+    let output = |program: &str, arguments: &[&str]| {
+        Command::new(program)
+            .args(arguments)
+            .current_dir(workspace())
+            .output()
+            .ok()
+            .filter(|output| output.status.success())
+            .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+            .unwrap_or_else(|| "unknown".to_owned())
+    };
+    let cores = std::thread::available_parallelism().map_or(0, |cores| cores.get());
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = write!(
+        text,
+        "{}, commit {}, {cores} cores ({}), Linux {}",
+        today(),
+        output("git", &["rev-parse", "--short", "HEAD"]),
+        processor(),
+        output("uname", &["-r"]),
+    );
+    text
+}
+
+fn processor() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = info.lines().find(|line| line.starts_with("model name"));
+    let name = line.and_then(|line| line.split_once(':'));
+    name.map_or("unknown", |(_, name)| name.trim()).to_owned()
+}
+
+fn today() -> String {
+    jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date().to_string()
+}
+
+/// Keeps the tables under `bench/results`; the same day and connections
+/// overwrite.
+pub(crate) fn save(tables: &str, workloads: &[Workload]) -> Result<PathBuf> {
+    let most = workloads.iter().map(|w| w.connections).max().unwrap_or(0);
+    let name = format!("{}-http-{most}.md", today());
+    let path = workspace().join("bench/results").join(name);
+    let folder = path.parent().context("the folder of the results")?;
+    std::fs::create_dir_all(folder)?;
+    let text = format!("# HTTP, up to {most} connections\n\n{tables}");
+    std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::workload::Kind;
+    use super::*;
+
+    fn report(samples: &[(Role, [f64; 3])]) -> Report {
+        let rows = samples
+            .iter()
+            .enumerate()
+            .map(|(place, (role, _))| Row { name: format!("server{place}"), role: *role })
+            .collect();
+        let mut report = Report { rows, groups: Vec::new(), preamble: String::new() };
+        let workload = Workload { kind: Kind::Json, connections: 64 };
+        for round in 0..3 {
+            for (place, (_, figures)) in samples.iter().enumerate() {
+                let requests_per_cpu_s = figures[round];
+                let sample = Sample { requests_per_cpu_s, ..Sample::default() };
+                report.add(workload, place, sample);
+            }
+        }
+        report
+    }
+
+    #[test]
+    fn ratios_are_taken_within_rounds_against_the_best_peer() {
+        let report = report(&[
+            (Role::Ours, [30.0, 3.0, 24.0]),
+            (Role::Peer, [5.0, 1.0, 10.0]),
+            (Role::Peer, [20.0, 2.0, 20.0]),
+            (Role::Floor, [60.0, 6.0, 40.0]),
+        ]);
+        let (_, rows) = &report.groups[0];
+        let measure = Measure::new(&report, rows, |s| s.requests_per_cpu_s);
+        assert_eq!(measure.best_peer, Some(2));
+        assert_eq!(measure.ratio(0, measure.best_peer), "1.50");
+        assert_eq!(measure.ratio(0, measure.floor), "0.50");
+        assert_eq!(measure.ratio(2, measure.best_peer), "1.00");
+    }
+
+    #[test]
+    fn without_peers_there_is_no_ratio_and_the_table_still_stands() {
+        let report = report(&[(Role::Guest, [1.0; 3])]);
+        let tables = report.tables();
+        assert!(tables.contains("json, 64 connections"), "{tables}");
+        assert!(tables.contains('–'), "{tables}");
+    }
+
+    #[test]
+    fn large_figures_are_told_in_millions() {
+        assert_eq!(thousands(2_345_678.0), "2.35 M");
+        assert_eq!(thousands(265_400.0), "265 k");
+    }
+}

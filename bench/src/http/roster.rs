@@ -1,0 +1,180 @@
+//! The servers there are to measure, as data: what each is, how it is built and
+//! how it is started. Adding one is adding an entry here (and its program).
+
+use anyhow::{Result, bail, ensure};
+use std::path::{Path, PathBuf};
+
+/// What a server stands for in the ratios.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// Marmota: what the ratios are of.
+    Ours,
+    /// A server others use: the best of them is a ratio's other side.
+    Peer,
+    /// The bare loop: what no server is expected to reach.
+    Floor,
+    /// Given on the command line: shown, never the best peer.
+    Guest,
+}
+
+/// Where a server's program comes from.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    /// A binary of the main workspace.
+    Package(&'static str),
+    /// An example of a package of the main workspace.
+    Example { package: &'static str, example: &'static str },
+    /// A package of `bench/peers/http`.
+    Peer(&'static str),
+    /// A program that is already there.
+    Program(PathBuf),
+}
+
+/// One server.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerSpec {
+    pub(crate) name: String,
+    pub(crate) about: String,
+    pub(crate) role: Role,
+    pub(crate) source: Source,
+    /// Its arguments; `{port}` stands for the port to listen on.
+    pub(crate) arguments: Vec<String>,
+}
+
+impl ServerSpec {
+    fn new(name: &str, role: Role, source: Source, arguments: &[&str], about: &str) -> Self {
+        ServerSpec {
+            name: name.to_owned(),
+            about: about.to_owned(),
+            role,
+            source,
+            arguments: arguments.iter().map(|&a| a.to_owned()).collect(),
+        }
+    }
+
+    fn peer(name: &str, package: &'static str, words: &[&str], about: &str) -> Self {
+        let arguments = [&["--port", "{port}"], words].concat();
+        Self::new(name, Role::Peer, Source::Peer(package), &arguments, about)
+    }
+}
+
+/// The folder of the main workspace.
+pub(crate) fn workspace() -> &'static Path {
+    let bench = Path::new(env!("CARGO_MANIFEST_DIR"));
+    bench.parent().unwrap_or(bench)
+}
+
+fn all() -> Vec<ServerSpec> {
+    let mut specs: Vec<_> = ours().into_iter().collect();
+    specs.extend([
+        ServerSpec::peer("axum", "peer-axum", &[], "axum on hyper, a runtime per core"),
+        ServerSpec::peer("actix-web", "peer-actix", &["web"], "actix-web with its router"),
+        ServerSpec::peer("actix", "peer-actix", &["server"], "actix-http's codec by hand"),
+        ServerSpec::peer("ntex", "peer-ntex", &[], "ntex's codec by hand on io_uring"),
+        ServerSpec::peer("xitca-web", "peer-xitca", &[], "xitca-http with its router"),
+        ServerSpec::peer("may-minihttp", "peer-may", &[], "stackful coroutines"),
+        ServerSpec::new(
+            "epoll floor",
+            Role::Floor,
+            Source::Peer("floor-epoll"),
+            &["--port", "{port}"],
+            "a bare epoll loop, no parsing, a fixed answer",
+        ),
+    ]);
+    specs
+}
+
+/// The TechEmpower server, or while there is none, an example that answers the
+/// same two routes.
+fn ours() -> Option<ServerSpec> {
+    let has = |path: &str| workspace().join(path).exists();
+    if has("examples/techempower/Cargo.toml") {
+        Some(ServerSpec::new(
+            "marmota",
+            Role::Ours,
+            Source::Package("techempower"),
+            &["--port", "{port}", "--db", "sqlite"],
+            "Marmota's TechEmpower server",
+        ))
+    } else if has("crates/http/examples/hello.rs") {
+        Some(ServerSpec::new(
+            "marmota",
+            Role::Ours,
+            Source::Example { package: "marmota-http", example: "hello" },
+            &["--port", "{port}"],
+            "the hello example of marmota-http",
+        ))
+    } else {
+        None
+    }
+}
+
+/// The servers named in `only` (all when it is empty) and those of `also`.
+pub(crate) fn chosen(only: &[String], also: &[String]) -> Result<Vec<ServerSpec>> {
+    let specs = all();
+    for name in only {
+        ensure!(
+            specs.iter().any(|spec| matches(spec, name)),
+            "no server is called {name}; there are: {}",
+            specs.iter().map(|s| s.name.as_str()).collect::<Vec<_>>().join(", ")
+        );
+    }
+    let mut chosen: Vec<_> = specs
+        .into_iter()
+        .filter(|spec| only.is_empty() || only.iter().any(|name| matches(spec, name)))
+        .collect();
+    for text in also {
+        chosen.push(guest(text)?);
+    }
+    Ok(chosen)
+}
+
+/// A server is called by its name or its first word: `floor`, `may`.
+fn matches(spec: &ServerSpec, name: &str) -> bool {
+    let floor = spec.role == Role::Floor && name == "floor";
+    spec.name == name || floor || (spec.name == "may-minihttp" && name == "may")
+}
+
+fn guest(text: &str) -> Result<ServerSpec> {
+    let Some((name, command)) = text.split_once('=') else {
+        bail!("--also {text}: NAME=COMMAND is needed, as mine=./server --port {{port}}");
+    };
+    let mut words = command.split_whitespace();
+    let Some(program) = words.next() else {
+        bail!("--also {text}: the command is empty");
+    };
+    ensure!(
+        command.contains("{port}"),
+        "--also {text}: {{port}} must stand where the port belongs"
+    );
+    let program = std::path::absolute(program)?;
+    let arguments: Vec<&str> = words.collect();
+    Ok(ServerSpec::new(name, Role::Guest, Source::Program(program), &arguments, command))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_keeps_the_order_of_the_roster_and_knows_short_names() {
+        let only = ["floor".to_owned(), "may".to_owned(), "ntex".to_owned()];
+        let names: Vec<_> = chosen(&only, &[]).unwrap().into_iter().map(|s| s.name).collect();
+        assert_eq!(names, ["ntex", "may-minihttp", "epoll floor"]);
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused_with_those_there_are() {
+        let error = chosen(&["nginx".to_owned()], &[]).unwrap_err().to_string();
+        assert!(error.contains("nginx") && error.contains("xitca-web"), "{error}");
+    }
+
+    #[test]
+    fn a_guest_needs_a_name_and_a_place_for_the_port() {
+        let also = |text: &str| chosen(&["ntex".to_owned()], &[text.to_owned()]);
+        let specs = also("mine=/bin/server -p {port}").unwrap();
+        assert_eq!(specs[1].arguments, ["-p", "{port}"]);
+        assert!(also("mine=/bin/server").is_err());
+        assert!(also("/bin/server {port}").is_err());
+    }
+}

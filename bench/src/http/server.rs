@@ -1,0 +1,104 @@
+//! A server under test as a process: started on a free port in a temporary
+//! folder, waited for until it listens, stopped and cleaned up after.
+
+use super::roster::ServerSpec;
+use super::usage::ProcessUsage;
+use anyhow::{Context, Result, bail};
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take from its start until it listens.
+const START_TIME_MAX: Duration = Duration::from_secs(20);
+/// How long a server may take to end when asked.
+const STOP_TIME_MAX: Duration = Duration::from_secs(3);
+const LOG_FILE: &str = "server.log";
+/// How much of a failed server's output is shown, bytes.
+const LOG_BYTES_SHOWN: usize = 2000;
+
+/// A running server; killed when dropped.
+pub(crate) struct Server {
+    process: Child,
+    port: u16,
+    folder: tempfile::TempDir,
+}
+
+impl Server {
+    pub(crate) fn start(spec: &ServerSpec, binary: &Path) -> Result<Server> {
+        let folder = tempfile::tempdir().context("making a folder for the server")?;
+        let port = free_port()?;
+        let log = File::create(folder.path().join(LOG_FILE))?;
+        let process = Command::new(binary)
+            .args(spec.arguments.iter().map(|a| a.replace("{port}", &port.to_string())))
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("starting {}", binary.display()))?;
+        let mut server = Server { process, port, folder };
+        server.wait_until_it_listens()?;
+        Ok(server)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn usage(&mut self) -> Result<ProcessUsage> {
+        ProcessUsage::of(self.process.id())
+    }
+
+    /// Asks it to end, so that what it does at its end is done, and kills it if
+    /// that takes long.
+    pub(crate) fn stop(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.process);
+        // It may have ended by itself; then there is nothing to ask.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let deadline = Instant::now() + STOP_TIME_MAX;
+        while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn wait_until_it_listens(&mut self) -> Result<()> {
+        let deadline = Instant::now() + START_TIME_MAX;
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
+            if let Some(status) = self.process.try_wait()? {
+                bail!("it ended at once, {status}; it said:\n{}", self.log());
+            }
+            if Instant::now() > deadline {
+                bail!(
+                    "it does not listen on port {} after {START_TIME_MAX:?}; it said:\n{}",
+                    self.port,
+                    self.log()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    fn log(&self) -> String {
+        let log = fs::read(self.folder.path().join(LOG_FILE)).unwrap_or_default();
+        let tail = &log[log.len().saturating_sub(LOG_BYTES_SHOWN)..];
+        String::from_utf8_lossy(tail).into_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Errors mean that it has ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A port nobody listens on now. Another process could take it before the
+/// server does; then the server says so and the run ends.
+fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("finding a free port")?;
+    Ok(listener.local_addr()?.port())
+}

@@ -1,0 +1,31 @@
+//! `cargo run --release -p bench -- http|orm`: Marmota, its peers and a floor
+//! measured side by side in one run, with ratios between them. What is measured
+//! and how to read it is in `bench/README.md`. The peers are programs of their
+//! own under `bench/peers`, built on demand; this program depends on none.
+
+mod http;
+mod orm;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "bench", about = "Measures Marmota beside its peers and a floor")]
+struct Cli {
+    #[command(subcommand)]
+    suite: Suite,
+}
+
+#[derive(Subcommand)]
+enum Suite {
+    /// HTTP servers: plaintext and json, pipelined and not
+    Http(http::Args),
+    /// Stores: inserts, reads by id and lists on each engine
+    Orm(orm::Args),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().suite {
+        Suite::Http(args) => http::run(&args),
+        Suite::Orm(args) => orm::run(args),
+    }
+}

@@ -1,0 +1,156 @@
+//! The ORM suite: each contender is a program of its own that measures one
+//! engine setting at one number of rows and prints a JSON line a figure, so that
+//! neither allocators nor caches mix. Rounds go contender by contender (A, B, C,
+//! B, C, A, …) so that a machine that drifts is unfair to all alike. What a
+//! contender does, and what is timed, is in `bench/peers/orm/workload`.
+
+mod aims;
+mod build;
+mod measurement;
+mod report;
+mod roster;
+
+use anyhow::{Context, Result, bail, ensure};
+use bench_orm_workload::Setting;
+use measurement::{Measurement, Measurements};
+use roster::ContenderSpec;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What to measure.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Rows of the table; one set of tables for each number
+    #[arg(long, value_delimiter = ',', default_values_t = [5_000, 200_000], value_name = "N,…",
+          value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    rows: Vec<u32>,
+    /// Rounds, each a process; the tables show medians
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+    /// Figures of single calls stop after this time and show the rate so far
+    #[arg(long, default_value_t = 600, value_name = "MS",
+          value_parser = clap::value_parser!(u32).range(10..=600_000))]
+    limit_ms: u32,
+    /// One round
+    #[arg(long)]
+    quick: bool,
+    /// Only these contenders, by name
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    only: Vec<String>,
+    /// Only these settings: file-full, file-off, memory, engine
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = setting)]
+    settings: Vec<Setting>,
+    /// Folder of the database files, on the disk to be measured
+    #[arg(long, value_name = "PATH")]
+    folder: Option<PathBuf>,
+    /// Also keep the tables as bench/results/DATE-orm.md
+    #[arg(long)]
+    save: bool,
+    /// Name the contenders there are, and stop
+    #[arg(long)]
+    list: bool,
+}
+
+fn setting(name: &str) -> Result<Setting, String> {
+    Setting::parse(name).ok_or_else(|| {
+        let names = Setting::ALL.map(Setting::name).join(", ");
+        format!("the settings are {names}")
+    })
+}
+
+/// Runs the suite and prints its tables on standard output; progress goes to
+/// standard error.
+///
+/// # Errors
+/// A contender that does not build, or whose rows are not the ones inserted.
+pub fn run(args: Args) -> Result<()> {
+    let specs = roster::chosen(&args.only)?;
+    if args.list {
+        for spec in &specs {
+            println!("{:<16} {}", spec.name, spec.about);
+        }
+        return Ok(());
+    }
+    let built = build::all(specs)?;
+    let folder = match &args.folder {
+        Some(folder) => tempfile::tempdir_in(folder),
+        None => tempfile::tempdir(),
+    }
+    .context("making a folder for the database files")?;
+    let rounds = if args.quick { 1 } else { args.rounds };
+
+    let mut measurements = Measurements::default();
+    for &rows in &args.rows {
+        for setting in Setting::ALL {
+            if !args.settings.is_empty() && !args.settings.contains(&setting) {
+                continue;
+            }
+            let chosen: Vec<_> =
+                built.iter().filter(|(spec, _)| spec.settings.contains(&setting)).collect();
+            for round in 0..rounds {
+                for place in 0..chosen.len() {
+                    let (spec, binary) = chosen[(place + round as usize) % chosen.len()];
+                    let task =
+                        Task { setting, rows, limit_ms: args.limit_ms, folder: folder.path() };
+                    let found = task
+                        .measure(spec, binary)
+                        .with_context(|| format!("measuring {}", spec.name))?;
+                    eprintln!(
+                        "  {}, {rows} rows, round {} of {rounds}: {}",
+                        setting.name(),
+                        round + 1,
+                        spec.name
+                    );
+                    measurements.add(round, found);
+                }
+            }
+        }
+    }
+    ensure!(!measurements.is_empty(), "no chosen contender knows a chosen setting");
+
+    let text = report::text(&measurements, &built, rounds, folder.path());
+    println!("{text}");
+    if args.save {
+        let path = report::save(&text)?;
+        eprintln!("kept as {}", path.display());
+    }
+    Ok(())
+}
+
+/// One process to start.
+struct Task<'a> {
+    setting: Setting,
+    rows: u32,
+    limit_ms: u32,
+    folder: &'a Path,
+}
+
+impl Task<'_> {
+    fn measure(&self, spec: &ContenderSpec, binary: &Path) -> Result<Vec<Measurement>> {
+        let mut command = Command::new(binary);
+        command
+            .args(["--setting", self.setting.name()])
+            .args(["--rows", &self.rows.to_string()])
+            .args(["--limit-ms", &self.limit_ms.to_string()])
+            .arg("--folder")
+            .arg(self.folder)
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit());
+        if let Some(variant) = spec.variant {
+            command.env("BENCH_ORM_VARIANT", variant);
+        }
+        let output = command.output().with_context(|| format!("starting {}", binary.display()))?;
+        if !output.status.success() {
+            bail!("it ended with {}; what it said is above", output.status);
+        }
+        let lines = String::from_utf8(output.stdout).context("its answer is no text")?;
+        let found: Vec<_> = lines.lines().map(Measurement::parse).collect::<Result<_>>()?;
+        ensure!(!found.is_empty(), "it printed no figure");
+        for one in &found {
+            let asked = (spec.name, self.setting, self.rows);
+            let got = (one.contender.as_str(), one.setting, one.rows);
+            ensure!(got == asked, "it was asked for {asked:?} and answered {got:?}");
+        }
+        Ok(found)
+    }
+}
