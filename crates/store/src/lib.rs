@@ -1,5 +1,28 @@
-//! Operations on models, over any engine.
+//! Operations on models, over any engine: the second of Marmota's narrow
+//! waists, and the memory engine.
+//!
+//! A verb ([`Scope::get`], [`Scope::insert`], …) makes an
+//! [`Action`](action::Action); carried out, it becomes an
+//! [`Operation`](operation::Operation), which an
+//! [`Engine`](engine::Engine)'s session answers with rows lent to a sink and
+//! an outcome. Rows are made ready ([`prepare`]) on this side, so that engines
+//! only store and find.
+//!
+//! This crate knows no SQL, no JSON text and no socket.
 #![forbid(unsafe_code)]
 
+pub mod action;
+pub mod batch;
 pub mod engine;
 pub mod operation;
+pub mod prepare;
+pub mod read;
+pub mod registry;
+mod scope;
+mod store;
+mod transaction;
+pub mod write;
+
+pub use scope::{Pending, Progress, Scope};
+pub use store::{Store, StoreBuilder};
+pub use transaction::{Savepoint, Transaction};

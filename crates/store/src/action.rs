@@ -1,0 +1,110 @@
+//! One surface, two ways to finish: a verb returns an [`Action`], which a
+//! server awaits and a script, a test or a thread runs.
+//!
+//! Both submit the same operation to the same session. With an engine that
+//! answers at once the future is ready at its first poll: no box, no channel,
+//! no task.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use marmota_model::{Result, RowSink};
+
+use crate::operation::{Operation, Outcome};
+use crate::scope::{Pending, Progress, Scope};
+
+/// What a verb does: makes its operation and sink, and its result from the
+/// outcome. Implemented by this crate's verbs.
+pub trait Verb: Unpin {
+    /// What the action gives.
+    type Output;
+
+    /// Makes the operation and the sink, and hands both to `call`. May be
+    /// called again for the same action when it has to wait.
+    ///
+    /// # Errors
+    /// What is wrong with the arguments, or what `call` returns.
+    fn operate(
+        &mut self,
+        scope: &Scope,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()>;
+
+    /// The action's result.
+    ///
+    /// # Errors
+    /// What the outcome means for this verb, such as a missing row.
+    fn finish(&mut self, scope: &Scope, outcome: Outcome) -> Result<Self::Output>;
+}
+
+/// An operation that is still to be carried out: `.await` it, or
+/// [`Action::run`] it. Nothing happens before. Dropped while it waits, it is
+/// given up.
+#[must_use = "an action does nothing until it is awaited or run"]
+pub struct Action<'s, V: Verb> {
+    pub(crate) scope: &'s Scope,
+    pub(crate) verb: V,
+    pending: Option<Pending>,
+}
+
+impl<'s, V: Verb> Action<'s, V> {
+    pub(crate) const fn new(scope: &'s Scope, verb: V) -> Self {
+        Self { scope, verb, pending: None }
+    }
+
+    /// Carries it out, blocking the thread where it has to wait.
+    ///
+    /// # Errors
+    /// The verb's.
+    pub fn run(mut self) -> Result<V::Output> {
+        let Self { scope, verb, .. } = &mut self;
+        let mut outcome = Outcome::default();
+        verb.operate(scope, &mut |operation, sink| {
+            outcome = scope.run(operation, sink)?;
+            Ok(())
+        })?;
+        self.verb.finish(self.scope, outcome)
+    }
+}
+
+impl<V: Verb> Future for Action<'_, V> {
+    type Output = Result<V::Output>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let mut done = None;
+        let Self { scope, verb, pending } = this;
+        let operated = verb.operate(scope, &mut |operation, sink| {
+            if pending.is_none() {
+                match scope.submit(operation, sink)? {
+                    Progress::Done(outcome) => {
+                        done = Some(Ok(outcome));
+                        return Ok(());
+                    }
+                    Progress::Pending(waiting) => *pending = Some(waiting),
+                }
+            }
+            if let Some(waiting) = pending
+                && let Poll::Ready(result) = scope.poll(waiting, operation, sink, context)
+            {
+                *pending = None;
+                done = Some(result);
+            }
+            Ok(())
+        });
+        match (operated, done) {
+            (Err(error), _) | (Ok(()), Some(Err(error))) => Poll::Ready(Err(error)),
+            (Ok(()), Some(Ok(outcome))) => Poll::Ready(this.verb.finish(this.scope, outcome)),
+            (Ok(()), None) => Poll::Pending,
+        }
+    }
+}
+
+impl<V: Verb> Drop for Action<'_, V> {
+    fn drop(&mut self) {
+        if let Some(pending) = self.pending.take() {
+            self.scope.cancel(&pending);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What the store does to a row before an engine sees it: keys, stamps,
+//! versions and defaults filled in, then the rules checked. The same for
+//! structs, records, batches and REST bodies.
+
+use marmota_model::rule::violation;
+use marmota_model::{Error, KeyKind, Result, Table, Timestamp, Uuid, ValueRef, Violation};
+
+/// Where a row comes from, which says how much of it has to be checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A struct: its types hold by themselves.
+    Struct,
+    /// Anywhere else.
+    Values,
+}
+
+/// What the rows of one write share.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp {
+    now: Timestamp,
+}
+
+impl Stamp {
+    /// Reads the clock if the table has a field for it.
+    #[must_use]
+    pub fn now(table: &Table) -> Self {
+        let wanted = table.created_at().is_some() || table.updated_at().is_some();
+        Self { now: if wanted { Timestamp::now() } else { Timestamp::default() } }
+    }
+
+    /// The time, as it stands in a row.
+    #[must_use]
+    pub const fn value(self) -> ValueRef<'static> {
+        ValueRef::Timestamp(self.now)
+    }
+}
+
+/// Makes a row ready to be inserted.
+///
+/// # Errors
+/// [`marmota_model::ErrorKind::Invalid`] with a violation for each field at fault.
+pub fn insert<'a>(
+    table: &'a Table,
+    row: &mut [ValueRef<'a>],
+    origin: Origin,
+    stamp: Stamp,
+) -> Result<()> {
+    let mut violations = Vec::new();
+    insert_into(table, row, origin, stamp, &mut violations);
+    finish(violations)
+}
+
+/// [`insert`] that adds to violations already found.
+pub fn insert_into<'a>(
+    table: &'a Table,
+    row: &mut [ValueRef<'a>],
+    origin: Origin,
+    stamp: Stamp,
+    violations: &mut Vec<Violation>,
+) {
+    prepare_key(table, row, violations);
+    for field in [table.created_at(), table.updated_at()].into_iter().flatten() {
+        row[field] = stamp.value();
+    }
+    if let Some(version) = table.version() {
+        row[version] = ValueRef::Int(1);
+    }
+    fill_absent(table, row, violations);
+    check(table, row, origin, violations);
+}
+
+/// Makes a row ready to be written over one that is stored: the fields
+/// present are written, the others left alone.
+///
+/// # Errors
+/// As [`insert`].
+pub fn update<'a>(
+    table: &'a Table,
+    row: &mut [ValueRef<'a>],
+    origin: Origin,
+    stamp: Stamp,
+) -> Result<()> {
+    let mut violations = Vec::new();
+    update_into(table, row, origin, stamp, &mut violations);
+    finish(violations)
+}
+
+/// [`update`] that adds to violations already found.
+pub fn update_into<'a>(
+    table: &'a Table,
+    row: &mut [ValueRef<'a>],
+    origin: Origin,
+    stamp: Stamp,
+    violations: &mut Vec<Violation>,
+) {
+    row[table.key()] = ValueRef::Absent;
+    for field in [table.created_at(), table.version()].into_iter().flatten() {
+        row[field] = ValueRef::Absent;
+    }
+    if let Some(updated_at) = table.updated_at() {
+        row[updated_at] = stamp.value();
+    }
+    check(table, row, origin, violations);
+}
+
+/// Fills what is absent with its default or NULL, as an insert does; for a
+/// write that replaces a row whole. Blobs, which reads leave out, stay as
+/// they are.
+pub fn fill_for_replace<'a>(
+    table: &'a Table,
+    row: &mut [ValueRef<'a>],
+    violations: &mut Vec<Violation>,
+) {
+    let kept = [Some(table.key()), table.created_at(), table.updated_at(), table.version()];
+    let blobs = table.read_by_default();
+    for position in 0..row.len() {
+        if row[position].is_absent() && blobs.contains(position) && !kept.contains(&Some(position))
+        {
+            fill_one(table, row, position, violations);
+        }
+    }
+}
+
+/// An error if there are violations.
+///
+/// # Errors
+/// [`marmota_model::ErrorKind::Invalid`] with all of them.
+pub fn finish(violations: Vec<Violation>) -> Result<()> {
+    if violations.is_empty() { Ok(()) } else { Err(Error::invalid(violations)) }
+}
+
+fn prepare_key(table: &Table, row: &mut [ValueRef<'_>], violations: &mut Vec<Violation>) {
+    let key = table.key();
+    let field = &table.fields()[key];
+    match (table.key_kind(), row[key]) {
+        (KeyKind::Auto, ValueRef::Int(0) | ValueRef::Null | ValueRef::Absent) => {
+            row[key] = ValueRef::Absent;
+        }
+        (KeyKind::Auto, ValueRef::Int(number)) if number < 0 => {
+            violations.push(violation(field, row[key], "range", "a key is a positive integer"));
+        }
+        (KeyKind::Uuid, ValueRef::Null | ValueRef::Absent) => {
+            row[key] = ValueRef::Uuid(Uuid::now_v7());
+        }
+        (KeyKind::Uuid, ValueRef::Uuid(uuid)) if uuid.is_nil() => {
+            row[key] = ValueRef::Uuid(Uuid::now_v7());
+        }
+        (KeyKind::Text, ValueRef::Text("")) => {
+            violations.push(violation(field, row[key], "not_empty", "a key must not be empty"));
+        }
+        (KeyKind::Text, ValueRef::Null | ValueRef::Absent) => {
+            violations.push(violation(field, ValueRef::Null, "required", "a key must be given"));
+            row[key] = ValueRef::Absent;
+        }
+        _ => {}
+    }
+}
+
+fn fill_absent<'a>(table: &'a Table, row: &mut [ValueRef<'a>], violations: &mut Vec<Violation>) {
+    for position in 0..row.len() {
+        if row[position].is_absent() && position != table.key() {
+            fill_one(table, row, position, violations);
+        }
+    }
+}
+
+fn fill_one<'a>(
+    table: &'a Table,
+    row: &mut [ValueRef<'a>],
+    position: usize,
+    violations: &mut Vec<Violation>,
+) {
+    let field = &table.fields()[position];
+    // A field that was given, but wrongly, is complained about once.
+    let known = |violations: &[Violation]| violations.iter().any(|v| v.field == field.name);
+    match table.default(position) {
+        Some(default) => row[position] = default,
+        None if field.nullable => row[position] = ValueRef::Null,
+        None if known(violations) => {}
+        None => {
+            violations.push(violation(field, ValueRef::Null, "required", "must be given"));
+        }
+    }
+}
+
+fn check(table: &Table, row: &[ValueRef<'_>], origin: Origin, violations: &mut Vec<Violation>) {
+    match origin {
+        Origin::Struct => table.check_typed(row, violations),
+        Origin::Values => table.check(row, violations),
+    }
+}

@@ -1,0 +1,394 @@
+//! The verbs that read: get, list, count.
+
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use marmota_model::{
+    Column, Error, ErrorKind, FieldSet, FieldValue, Filter, Key, Model, NoRows, Order, Query,
+    Record, Records, Result, RowSink, Table, Value, ValueRef, read_field,
+};
+
+use crate::action::{Action, Verb};
+use crate::operation::{Operation, Outcome};
+use crate::scope::Scope;
+
+/// The error of a verb that names a row that is not there.
+#[cold]
+pub(crate) fn no_row(table: &Table, key: ValueRef<'_>) -> Error {
+    let key = marmota_model::text::excerpt_of(key);
+    let name = &table.fields()[table.key()].name;
+    Error::new(ErrorKind::NotFound, format!("there is no `{}` with {name} {key}", table.name()))
+}
+
+/// Checks that a value can be a key of the table.
+pub(crate) fn check_key(table: &Table, key: ValueRef<'_>) -> Result<()> {
+    use marmota_model::KeyKind;
+    match (table.key_kind(), key) {
+        (KeyKind::Auto, ValueRef::Int(_))
+        | (KeyKind::Uuid, ValueRef::Uuid(_))
+        | (KeyKind::Text, ValueRef::Text(_)) => Ok(()),
+        _ => {
+            let mut row = vec![ValueRef::Absent; table.fields().len()];
+            // A key of the wrong kind must be refused even where NULL is written.
+            row[table.key()] = if key.is_absent() { ValueRef::Null } else { key };
+            table.validate(&row)
+        }
+    }
+}
+
+/// Reads one row into a struct.
+struct One<M> {
+    read: Option<Result<M>>,
+}
+
+impl<M: Model> RowSink for One<M> {
+    fn row(&mut self, row: &[ValueRef<'_>]) -> ControlFlow<()> {
+        self.read = Some(M::read(row));
+        ControlFlow::Break(())
+    }
+}
+
+/// The verb of [`Scope::get`].
+pub struct Get<M: Model> {
+    key: M::Key,
+    fields: Option<FieldSet>,
+    one: One<M>,
+}
+
+impl<M: Model> Unpin for Get<M> {}
+
+impl<M: Model> Verb for Get<M> {
+    type Output = M;
+
+    fn operate(
+        &mut self,
+        scope: &Scope,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        let registry = scope.registry();
+        let table = registry.of::<M>()?;
+        let fields = self.fields.unwrap_or(table.read_by_default());
+        let mut operation = Operation::Get { table, key: self.key.borrow(), fields };
+        call(&mut operation, &mut self.one)
+    }
+
+    fn finish(&mut self, scope: &Scope, _: Outcome) -> Result<M> {
+        match self.one.read.take() {
+            Some(read) => read,
+            None => Err(no_row(scope.registry().of::<M>()?, self.key.borrow())),
+        }
+    }
+}
+
+impl<'s, M: Model> Action<'s, Get<M>> {
+    /// Reads the blobs as well.
+    pub fn with_blobs(mut self) -> Self {
+        self.verb.fields = Some(FieldSet::first(M::schema().fields.len()));
+        self
+    }
+
+    /// `None` instead of an error where there is no such row.
+    pub fn optional(self) -> Action<'s, Optional<Get<M>>> {
+        // Nothing was submitted yet, so nothing is left behind.
+        let verb =
+            Get { key: self.verb.key.clone(), fields: self.verb.fields, one: One { read: None } };
+        Action::new(self.scope, Optional(verb))
+    }
+}
+
+/// The verb of [`Action::optional`].
+pub struct Optional<V>(V);
+
+impl<V: Verb> Verb for Optional<V> {
+    type Output = Option<V::Output>;
+
+    fn operate(
+        &mut self,
+        scope: &Scope,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        self.0.operate(scope, call)
+    }
+
+    fn finish(&mut self, scope: &Scope, outcome: Outcome) -> Result<Self::Output> {
+        match self.0.finish(scope, outcome) {
+            Ok(output) => Ok(Some(output)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Collects structs until one does not fit.
+struct Many<M> {
+    rows: Vec<M>,
+    error: Option<Error>,
+}
+
+impl<M: Model> RowSink for Many<M> {
+    fn row(&mut self, row: &[ValueRef<'_>]) -> ControlFlow<()> {
+        match M::read(row) {
+            Ok(model) => {
+                self.rows.push(model);
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                self.error = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+/// The verb of [`Scope::list`].
+pub struct List<M> {
+    query: Query,
+    many: Many<M>,
+}
+
+impl<M> Unpin for List<M> {}
+
+impl<M: Model> Verb for List<M> {
+    type Output = Vec<M>;
+
+    fn operate(
+        &mut self,
+        scope: &Scope,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        let registry = scope.registry();
+        let table = registry.of::<M>()?;
+        self.query.check(table)?;
+        call(&mut Operation::List { table, query: &self.query }, &mut self.many)
+    }
+
+    fn finish(&mut self, _: &Scope, _: Outcome) -> Result<Vec<M>> {
+        match self.many.error.take() {
+            Some(error) => Err(error),
+            None => Ok(std::mem::take(&mut self.many.rows)),
+        }
+    }
+}
+
+impl<M: Model> Action<'_, List<M>> {
+    /// Only rows that the filter selects (and those set before).
+    pub fn filter(mut self, filter: Filter) -> Self {
+        let query = &mut self.verb.query;
+        query.filter = Some(match query.filter.take() {
+            Some(before) => before.and(filter),
+            None => filter,
+        });
+        self
+    }
+
+    /// Sorted by this, behind the orders set before.
+    pub fn order(mut self, order: Order) -> Self {
+        self.verb.query.order.push(order);
+        self
+    }
+
+    /// At most so many rows.
+    pub fn limit(mut self, rows: u64) -> Self {
+        self.verb.query.limit = Some(rows);
+        self
+    }
+
+    /// The rows behind `last` in the list's order: the next page. Set the
+    /// order first.
+    pub fn after(mut self, last: &M) -> Self {
+        let schema = M::schema();
+        let scratch = marmota_model::Scratch::new();
+        let mut row = vec![ValueRef::Absent; schema.fields.len()];
+        last.write(&mut row, &scratch);
+        let query = &mut self.verb.query;
+        let mut after: Vec<Value> = query.order.iter().map(|by| row[by.field].to_value()).collect();
+        match query.order.iter().position(|by| by.field == schema.key) {
+            Some(last) => after.truncate(last + 1),
+            None => after.push(row[schema.key].to_value()),
+        }
+        query.after = Some(after);
+        self
+    }
+
+    /// Reads the blobs as well.
+    pub fn with_blobs(mut self) -> Self {
+        self.verb.query.fields = Some(FieldSet::first(M::schema().fields.len()));
+        self
+    }
+}
+
+impl<'s, M: Model> Action<'s, List<M>> {
+    /// One field of each row instead of the rows; nothing else is read.
+    pub fn column<T: FieldValue>(self, column: Column<M, T>) -> Action<'s, Pluck<M, T>> {
+        let mut query = self.verb.query.clone();
+        query.fields = Some(FieldSet::EMPTY.with(column.position()));
+        Action::new(self.scope, Pluck { query, column, values: Vec::new(), error: None })
+    }
+}
+
+/// The verb of [`Action::column`].
+pub struct Pluck<M, T> {
+    query: Query,
+    column: Column<M, T>,
+    values: Vec<T>,
+    error: Option<Error>,
+}
+
+impl<M, T> Unpin for Pluck<M, T> {}
+
+impl<M: Model, T: FieldValue> Verb for Pluck<M, T> {
+    type Output = Vec<T>;
+
+    fn operate(
+        &mut self,
+        scope: &Scope,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        let registry = scope.registry();
+        let table = registry.of::<M>()?;
+        self.query.check(table)?;
+        let Self { query, column, values, error } = self;
+        let mut sink = |row: &[ValueRef<'_>]| match read_field(row, column.position(), M::schema())
+        {
+            Ok(value) => {
+                values.push(value);
+                ControlFlow::Continue(())
+            }
+            Err(why) => {
+                *error = Some(why);
+                ControlFlow::Break(())
+            }
+        };
+        call(&mut Operation::List { table, query }, &mut sink)
+    }
+
+    fn finish(&mut self, _: &Scope, _: Outcome) -> Result<Vec<T>> {
+        match self.error.take() {
+            Some(error) => Err(error),
+            None => Ok(std::mem::take(&mut self.values)),
+        }
+    }
+}
+
+/// The verb of [`Scope::count`].
+pub struct Count<M> {
+    filter: Option<Filter>,
+    model: PhantomData<fn() -> M>,
+}
+
+impl<M: Model> Verb for Count<M> {
+    type Output = u64;
+
+    fn operate(
+        &mut self,
+        scope: &Scope,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        let registry = scope.registry();
+        let table = registry.of::<M>()?;
+        if let Some(filter) = &self.filter {
+            filter.check(table)?;
+        }
+        call(&mut Operation::Count { table, filter: self.filter.as_ref() }, &mut NoRows)
+    }
+
+    fn finish(&mut self, _: &Scope, outcome: Outcome) -> Result<u64> {
+        Ok(outcome.rows)
+    }
+}
+
+impl<M: Model> Action<'_, Count<M>> {
+    /// Only rows that the filter selects (and those set before).
+    pub fn filter(mut self, filter: Filter) -> Self {
+        self.verb.filter = Some(match self.verb.filter.take() {
+            Some(before) => before.and(filter),
+            None => filter,
+        });
+        self
+    }
+}
+
+/// The verb of [`Scope::get_record`].
+pub struct GetRecord {
+    table: Arc<Table>,
+    key: Value,
+    records: Records,
+}
+
+impl Verb for GetRecord {
+    type Output = Record;
+
+    fn operate(
+        &mut self,
+        _: &Scope,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        let Self { table, key, records } = self;
+        check_key(table, key.as_ref())?;
+        let fields = table.read_by_default();
+        call(&mut Operation::Get { table, key: key.as_ref(), fields }, records)
+    }
+
+    fn finish(&mut self, _: &Scope, _: Outcome) -> Result<Record> {
+        self.records.rows.pop().ok_or_else(|| no_row(&self.table, self.key.as_ref()))
+    }
+}
+
+/// The verb of [`Scope::list_records`].
+pub struct ListRecords {
+    table: Arc<Table>,
+    query: Query,
+    records: Records,
+}
+
+impl Verb for ListRecords {
+    type Output = Vec<Record>;
+
+    fn operate(
+        &mut self,
+        _: &Scope,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        self.query.check(&self.table)?;
+        let Self { table, query, records } = self;
+        call(&mut Operation::List { table, query }, records)
+    }
+
+    fn finish(&mut self, _: &Scope, _: Outcome) -> Result<Vec<Record>> {
+        Ok(std::mem::take(&mut self.records.rows))
+    }
+}
+
+impl Scope {
+    /// The row with this key.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if there is none; see [`Action::optional`].
+    pub fn get<M: Model>(&self, key: impl Into<M::Key>) -> Action<'_, Get<M>> {
+        Action::new(self, Get { key: key.into(), fields: None, one: One { read: None } })
+    }
+
+    /// Rows, in the order of keys unless told otherwise.
+    pub fn list<M: Model>(&self) -> Action<'_, List<M>> {
+        let many = Many { rows: Vec::new(), error: None };
+        Action::new(self, List { query: Query::new(), many })
+    }
+
+    /// How many rows there are.
+    pub fn count<M: Model>(&self) -> Action<'_, Count<M>> {
+        Action::new(self, Count { filter: None, model: PhantomData })
+    }
+
+    /// The row of a run-time table with this key.
+    pub fn get_record(&self, table: &Arc<Table>, key: impl Into<Value>) -> Action<'_, GetRecord> {
+        let records = Records::new(Arc::clone(table));
+        Action::new(self, GetRecord { table: Arc::clone(table), key: key.into(), records })
+    }
+
+    /// Rows of a run-time table.
+    pub fn list_records(&self, table: &Arc<Table>, query: Query) -> Action<'_, ListRecords> {
+        let records = Records::new(Arc::clone(table));
+        Action::new(self, ListRecords { table: Arc::clone(table), query, records })
+    }
+}

@@ -1,0 +1,108 @@
+//! The tables a store knows: an immutable snapshot, swapped whole when a
+//! schema is registered, so that a lookup takes no lock.
+
+use std::any::{TypeId, type_name};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use marmota_model::{Error, ErrorKind, Model, Result, Table};
+
+/// A snapshot of the registered tables.
+#[derive(Clone, Debug, Default)]
+pub struct Registry {
+    tables: Vec<Arc<Table>>,
+    by_name: HashMap<String, Arc<Table>>,
+    by_type: HashMap<TypeId, Arc<Table>>,
+}
+
+impl Registry {
+    /// Every table, in the order of registration.
+    #[must_use]
+    pub fn tables(&self) -> &[Arc<Table>] {
+        &self.tables
+    }
+
+    /// The table called `name`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] naming the tables there are.
+    pub fn table(&self, name: &str) -> Result<&Arc<Table>> {
+        self.by_name.get(name).ok_or_else(|| {
+            let names: Vec<&str> = self.tables.iter().map(|table| table.name()).collect();
+            let name = marmota_model::text::excerpt(name);
+            let message = format!("there is no table `{name}`; there are: {}", names.join(", "));
+            Error::new(ErrorKind::NotFound, message)
+        })
+    }
+
+    /// The table of the model `M`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] saying how to register it.
+    pub fn of<M: Model>(&self) -> Result<&Arc<Table>> {
+        self.by_type.get(&TypeId::of::<M>()).ok_or_else(|| {
+            let name = type_name::<M>().rsplit("::").next().unwrap_or_default();
+            let message = format!(
+                "the store does not know the model `{name}`; add `.model::<{name}>()` \
+                 where it is opened"
+            );
+            Error::new(ErrorKind::NotFound, message)
+        })
+    }
+
+    /// Adds a table, for the model `of` if it is typed.
+    pub(crate) fn add(&mut self, table: Arc<Table>, of: Option<TypeId>) -> Result<()> {
+        if self.by_name.contains_key(table.name()) {
+            let message = format!("two models have the table `{}`; rename one", table.name());
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        self.by_name.insert(table.name().to_owned(), Arc::clone(&table));
+        if let Some(of) = of {
+            self.by_type.insert(of, Arc::clone(&table));
+        }
+        self.tables.push(table);
+        Ok(())
+    }
+
+    /// The tables with those that others refer to in front of them (tables
+    /// that refer to each other in a circle come as they were registered).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a reference to a table that is not registered.
+    pub(crate) fn by_dependency(&self) -> Result<Vec<Arc<Table>>> {
+        use marmota_model::Kind;
+        let mut ordered: Vec<Arc<Table>> = Vec::with_capacity(self.tables.len());
+        let mut rest: Vec<&Arc<Table>> = self.tables.iter().collect();
+        while !rest.is_empty() {
+            let ready = |table: &Arc<Table>| {
+                table.fields().iter().all(|field| match &field.kind {
+                    Kind::Reference { table: to, .. } => {
+                        to == table.name() || ordered.iter().any(|done| done.name() == to)
+                    }
+                    _ => true,
+                })
+            };
+            let next = rest.iter().position(|table| ready(table)).unwrap_or(0);
+            ordered.push(Arc::clone(rest.remove(next)));
+        }
+        for table in &self.tables {
+            for field in table.fields() {
+                if let Kind::Reference { table: to, key } = &field.kind {
+                    let known = self.by_name.get(&**to);
+                    if known.is_none_or(|known| known.key_kind() != *key) {
+                        return Err(Error::new(
+                            ErrorKind::Invalid,
+                            format!(
+                                "field `{}` of `{}` refers to `{to}`, which is not registered or \
+                                 has another kind of key",
+                                field.name,
+                                table.name()
+                            ),
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(ordered)
+    }
+}

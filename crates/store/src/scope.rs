@@ -1,0 +1,253 @@
+//! Where operations run: the store at large, or one transaction. Both are a
+//! [`Scope`], and all verbs are a scope's.
+//!
+//! The store at large keeps one engine session for each thread that uses it
+//! (a slot; threads beyond the number of slots share), made at first use. So
+//! a session is found by a thread-local number and an uncontended lock, and
+//! a scope is `Send + Sync`: any thread, any executor.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use arc_swap::{ArcSwap, Guard};
+use marmota_model::{Error, ErrorKind, Result, RowSink, Table};
+use parking_lot::Mutex;
+
+use crate::engine::{Engine, Session, Submitted, Ticket};
+use crate::operation::{Operation, Outcome};
+use crate::registry::Registry;
+
+/// How many sessions a store opens at most, beside those of transactions.
+const SLOTS: usize = 64;
+
+/// A thread's session, opened at its first operation.
+type Slot = Mutex<Option<Box<dyn Session>>>;
+
+/// What all scopes of a store share.
+pub(crate) struct Shared {
+    pub(crate) engine: Box<dyn Engine>,
+    pub(crate) registry: ArcSwap<Registry>,
+    slots: Box<[Slot]>,
+    closed: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(engine: Box<dyn Engine>, registry: Registry) -> Self {
+        Self {
+            engine,
+            registry: ArcSwap::from_pointee(registry),
+            slots: (0..SLOTS).map(|_| Mutex::new(None)).collect(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        for slot in &self.slots {
+            slot.lock().take();
+        }
+        self.engine.close()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Nobody is left to hear of an error; a caller who wants to calls `close`.
+        let _ = self.close();
+    }
+}
+
+thread_local! {
+    /// This thread's slot number plus one, or 0 before its first operation.
+    static SLOT: Cell<usize> = const { Cell::new(0) };
+    /// True while an engine lends rows to a sink on this thread.
+    static LENDING: Cell<bool> = const { Cell::new(false) };
+}
+
+fn slot_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    SLOT.with(|slot| {
+        if slot.get() == 0 {
+            slot.set(1 + NEXT.fetch_add(1, Ordering::Relaxed) % SLOTS);
+        }
+        slot.get() - 1
+    })
+}
+
+/// Refuses an operation from within a row callback: the engine is in the
+/// middle of a step and the session's lock is held.
+struct Lending;
+
+impl Lending {
+    fn begin() -> Result<Self> {
+        if LENDING.replace(true) {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "the store was called from within a row callback; collect the rows first",
+            ));
+        }
+        Ok(Self)
+    }
+}
+
+impl Drop for Lending {
+    fn drop(&mut self) {
+        LENDING.set(false);
+    }
+}
+
+/// Where operations run: a store derefs to one, a transaction to another.
+/// The verbs (`get`, `list`, `insert`, …) are its methods.
+pub struct Scope {
+    pub(crate) shared: Arc<Shared>,
+    place: Place,
+}
+
+enum Place {
+    /// The session of whichever thread asks.
+    Threads,
+    /// One session of its own.
+    Held(Mutex<Box<dyn Session>>),
+}
+
+/// An operation that waits; see [`Scope::submit`].
+#[derive(Debug)]
+pub struct Pending {
+    slot: usize,
+    ticket: Ticket,
+}
+
+/// How far [`Scope::submit`] came.
+#[derive(Debug)]
+pub enum Progress {
+    /// It is done.
+    Done(Outcome),
+    /// It has to wait: drive it by [`Scope::poll`] or [`Scope::wait`], or give
+    /// it up by [`Scope::cancel`].
+    Pending(Pending),
+}
+
+impl Scope {
+    pub(crate) const fn of_store(shared: Arc<Shared>) -> Self {
+        Self { shared, place: Place::Threads }
+    }
+
+    pub(crate) fn of_session(shared: Arc<Shared>, session: Box<dyn Session>) -> Self {
+        Self { shared, place: Place::Held(Mutex::new(session)) }
+    }
+
+    /// The tables, as they are now.
+    #[must_use]
+    pub fn registry(&self) -> Guard<Arc<Registry>> {
+        self.shared.registry.load()
+    }
+
+    /// The table called `name`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] naming the tables there are.
+    pub fn table(&self, name: &str) -> Result<Arc<Table>> {
+        self.registry().table(name).cloned()
+    }
+
+    fn with_session<T>(
+        &self,
+        slot: usize,
+        run: impl FnOnce(&mut dyn Session) -> Result<T>,
+    ) -> Result<T> {
+        let _lending = Lending::begin()?;
+        if self.shared.closed.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Closed, "the store is closed"));
+        }
+        match &self.place {
+            Place::Held(session) => run(&mut **session.lock()),
+            Place::Threads => {
+                let mut session = self.shared.slots[slot].lock();
+                match &mut *session {
+                    Some(session) => run(&mut **session),
+                    none => run(&mut **none.insert(self.shared.engine.session()?)),
+                }
+            }
+        }
+    }
+
+    /// Begins an operation on rows that are ready (see [`crate::prepare`]);
+    /// the typed verbs do that and more. For layers that lend rows straight
+    /// to an answer, such as REST.
+    ///
+    /// # Errors
+    /// The operation's.
+    pub fn submit(
+        &self,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Result<Progress> {
+        let slot = slot_number();
+        match self.with_session(slot, |session| session.submit(operation, sink))? {
+            Submitted::Done(outcome) => Ok(Progress::Done(outcome)),
+            Submitted::Waiting(ticket) => Ok(Progress::Pending(Pending { slot, ticket })),
+        }
+    }
+
+    /// Goes on with an operation that waits, from a future.
+    pub fn poll(
+        &self,
+        pending: &Pending,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Outcome>> {
+        let polled = self.with_session(pending.slot, |session| {
+            Ok(session.poll(pending.ticket, operation, sink, context))
+        });
+        polled.unwrap_or_else(|error| Poll::Ready(Err(error)))
+    }
+
+    /// Goes on with an operation that waits, blocking the thread.
+    ///
+    /// # Errors
+    /// The operation's.
+    pub fn wait(
+        &self,
+        pending: &Pending,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Result<Outcome> {
+        self.with_session(pending.slot, |session| session.wait(pending.ticket, operation, sink))
+    }
+
+    /// [`Scope::submit`], then [`Scope::wait`].
+    ///
+    /// # Errors
+    /// The operation's.
+    pub fn run(&self, operation: &mut Operation<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
+        let slot = slot_number();
+        self.with_session(slot, |session| match session.submit(operation, sink)? {
+            Submitted::Done(outcome) => Ok(outcome),
+            Submitted::Waiting(ticket) => session.wait(ticket, operation, sink),
+        })
+    }
+
+    /// Gives up an operation that waits; it may still take place.
+    pub fn cancel(&self, pending: &Pending) {
+        // A closed store has nothing left to cancel.
+        let _ = self.with_session(pending.slot, |session| {
+            session.cancel(pending.ticket);
+            Ok(())
+        });
+    }
+}
+
+impl std::fmt::Debug for Scope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let place = match self.place {
+            Place::Threads => "store",
+            Place::Held(_) => "transaction",
+        };
+        write!(f, "{place} on {}", self.shared.engine.capability().name)
+    }
+}

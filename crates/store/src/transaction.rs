@@ -1,0 +1,192 @@
+//! Transactions and savepoints: a scope with a session of its own.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use marmota_model::{NoRows, Result, RowSink};
+
+use crate::action::{Action, Verb};
+use crate::operation::{Operation, Outcome};
+use crate::scope::Scope;
+use crate::store::Store;
+
+/// A transaction. It derefs to a [`Scope`], so every verb works in it, sees
+/// its writes, and is undone unless [`Transaction::commit`] is carried out.
+#[must_use = "a transaction that is dropped is undone"]
+#[derive(Debug)]
+pub struct Transaction {
+    scope: Scope,
+    savepoints: u32,
+}
+
+impl Deref for Transaction {
+    type Target = Scope;
+
+    fn deref(&self) -> &Scope {
+        &self.scope
+    }
+}
+
+/// A place in a transaction to go back to.
+#[derive(Debug)]
+pub struct Savepoint(u32);
+
+#[derive(Clone, Copy)]
+enum Step {
+    Commit,
+    Rollback,
+    Savepoint(u32),
+    Release(u32),
+    RollbackTo(u32),
+}
+
+/// The verb of a transaction's own steps.
+pub struct Control(Step);
+
+impl Verb for Control {
+    type Output = ();
+
+    fn operate(
+        &mut self,
+        _: &Scope,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        let mut operation = match self.0 {
+            Step::Commit => Operation::Commit,
+            Step::Rollback => Operation::Rollback,
+            Step::Savepoint(number) => Operation::Savepoint(number),
+            Step::Release(number) => Operation::Release(number),
+            Step::RollbackTo(number) => Operation::RollbackTo(number),
+        };
+        call(&mut operation, &mut NoRows)
+    }
+
+    fn finish(&mut self, _: &Scope, _: Outcome) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The verb that opens a transaction.
+struct Begin;
+
+impl Verb for Begin {
+    type Output = ();
+
+    fn operate(
+        &mut self,
+        _: &Scope,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        call(&mut Operation::Begin, &mut NoRows)
+    }
+
+    fn finish(&mut self, _: &Scope, _: Outcome) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Transaction {
+    fn open(store: &Store) -> Result<Self> {
+        let session = store.shared.engine.session()?;
+        Ok(Self { scope: Scope::of_session(Arc::clone(&store.shared), session), savepoints: 0 })
+    }
+
+    fn step(&self, step: Step) -> Action<'_, Control> {
+        Action::new(&self.scope, Control(step))
+    }
+
+    /// Makes what was written permanent.
+    ///
+    /// # Errors
+    /// What kept the engine from it; the transaction is undone then.
+    pub fn commit(&self) -> Action<'_, Control> {
+        self.step(Step::Commit)
+    }
+
+    /// Undoes what was written, as dropping the transaction does.
+    ///
+    /// # Errors
+    /// What kept the engine from it.
+    pub fn rollback(&self) -> Action<'_, Control> {
+        self.step(Step::Rollback)
+    }
+
+    /// Sets a place to go back to.
+    ///
+    /// # Errors
+    /// What kept the engine from it.
+    pub async fn savepoint(&mut self) -> Result<Savepoint> {
+        let savepoint = self.next_savepoint();
+        self.step(Step::Savepoint(savepoint.0)).await?;
+        Ok(savepoint)
+    }
+
+    /// [`Transaction::savepoint`] for a thread.
+    ///
+    /// # Errors
+    /// What kept the engine from it.
+    pub fn savepoint_run(&mut self) -> Result<Savepoint> {
+        let savepoint = self.next_savepoint();
+        self.step(Step::Savepoint(savepoint.0)).run()?;
+        Ok(savepoint)
+    }
+
+    fn next_savepoint(&mut self) -> Savepoint {
+        self.savepoints += 1;
+        Savepoint(self.savepoints)
+    }
+
+    /// Undoes what was written since the savepoint, which can be used again.
+    ///
+    /// # Errors
+    /// What kept the engine from it.
+    pub fn rollback_to(&self, savepoint: &Savepoint) -> Action<'_, Control> {
+        self.step(Step::RollbackTo(savepoint.0))
+    }
+
+    /// Forgets the savepoint and keeps what was written since.
+    ///
+    /// # Errors
+    /// What kept the engine from it.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a released savepoint must not be used again"
+    )]
+    pub fn release(&self, savepoint: Savepoint) -> Action<'_, Control> {
+        self.step(Step::Release(savepoint.0))
+    }
+}
+
+impl Store {
+    /// Begins a transaction, waiting its turn where another one is open.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Busy`] if that took too long.
+    pub async fn begin(&self) -> Result<Transaction> {
+        let transaction = Transaction::open(self)?;
+        Action::new(&transaction.scope, Begin).await?;
+        Ok(transaction)
+    }
+
+    /// [`Store::begin`] for a thread.
+    ///
+    /// # Errors
+    /// As [`Store::begin`].
+    pub fn begin_run(&self) -> Result<Transaction> {
+        let transaction = Transaction::open(self)?;
+        Action::new(&transaction.scope, Begin).run()?;
+        Ok(transaction)
+    }
+
+    /// Runs `work` in a transaction: committed if it returns `Ok`, undone if
+    /// it returns an error or panics.
+    ///
+    /// # Errors
+    /// `work`'s, or the engine's.
+    pub fn transaction<T>(&self, work: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
+        let mut transaction = self.begin_run()?;
+        let result = work(&mut transaction)?;
+        transaction.commit().run()?;
+        Ok(result)
+    }
+}

@@ -1,0 +1,571 @@
+//! The verbs that write one row, or many of one table.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use marmota_model::{
+    Column, Comparable, Error, ErrorKind, FieldValue, Filter, Key, Model, NoRows, Record, Result,
+    RowSink, RowSource, Scratch, Table, Value, ValueRef,
+};
+use smallvec::SmallVec;
+
+use crate::action::{Action, Verb};
+use crate::operation::{Keys, Operation, Outcome};
+use crate::prepare::{self, Origin, Stamp};
+use crate::read::check_key;
+use crate::scope::Scope;
+
+/// A row on the stack, unless the model is wide.
+type RowBuffer<'a> = SmallVec<[ValueRef<'a>; 24]>;
+
+type Call<'c> = dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()> + 'c;
+
+fn empty_row<'a>(table: &Table) -> RowBuffer<'a> {
+    smallvec::smallvec![ValueRef::Absent; table.fields().len()]
+}
+
+/// The version a struct was read with; `None` for 0, which no stored row has.
+fn version_of(table: &Table, row: &[ValueRef<'_>]) -> Option<i64> {
+    row[table.version()?].as_int().filter(|&version| version != 0)
+}
+
+#[cold]
+fn lost_key(table: &Table) -> Error {
+    let message = format!("the engine gave no key of the right kind for `{}`", table.name());
+    Error::new(ErrorKind::Bug, message)
+}
+
+/// The verb of [`Scope::insert`].
+pub struct Insert<'m, M: Model> {
+    model: &'m M,
+    /// Kept, so that an action that waits asks for the same key again.
+    key: Value,
+}
+
+impl<M: Model> Unpin for Insert<'_, M> {}
+
+impl<M: Model> Verb for Insert<'_, M> {
+    type Output = M::Key;
+
+    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
+        let registry = scope.registry();
+        let table = registry.of::<M>()?;
+        let scratch = Scratch::new();
+        let mut row = empty_row(table);
+        self.model.write(&mut row, &scratch);
+        if let Value::Uuid(key) = self.key {
+            row[table.key()] = ValueRef::Uuid(key);
+        }
+        prepare::insert(table, &mut row, Origin::Struct, Stamp::now(table))?;
+        if let ValueRef::Uuid(_) | ValueRef::Int(_) = row[table.key()] {
+            self.key = row[table.key()].to_value();
+        }
+        call(&mut Operation::Insert { table, row: &row }, &mut NoRows)
+    }
+
+    fn finish(&mut self, scope: &Scope, outcome: Outcome) -> Result<M::Key> {
+        let given = match &outcome.keys {
+            Keys::One(key) => M::Key::from_value(key),
+            _ if self.key == Value::Absent => Some(self.model.key().clone()),
+            _ => M::Key::from_value(&self.key),
+        };
+        given.ok_or_else(|| match scope.registry().of::<M>() {
+            Ok(table) => lost_key(table),
+            Err(error) => error,
+        })
+    }
+}
+
+/// Structs as a source of prepared rows.
+struct Structs<'a, M> {
+    table: &'a Table,
+    models: std::slice::Iter<'a, M>,
+    scratch: &'a Scratch,
+    stamp: Stamp,
+    updates: bool,
+    index: usize,
+}
+
+impl<'a, M: Model> RowSource<'a> for Structs<'a, M> {
+    fn remaining(&self) -> usize {
+        self.models.len()
+    }
+
+    fn next(&mut self, row: &mut [ValueRef<'a>]) -> Result<bool> {
+        let Some(model) = self.models.next() else { return Ok(false) };
+        model.write(row, self.scratch);
+        let prepared = if self.updates {
+            let key = row[self.table.key()];
+            let updated = prepare::update(self.table, row, Origin::Struct, self.stamp);
+            row[self.table.key()] = key;
+            updated
+        } else {
+            prepare::insert(self.table, row, Origin::Struct, self.stamp)
+        };
+        prepared.map_err(|error| self.at(&error))?;
+        self.index += 1;
+        Ok(true)
+    }
+}
+
+impl<M> Structs<'_, M> {
+    /// Says which row broke a rule.
+    #[cold]
+    fn at(&self, error: &Error) -> Error {
+        let mut at = Error::new(error.kind(), format!("row {}: {}", self.index, error.message()));
+        for violation in error.violations() {
+            at = at.with_violation(violation.clone());
+        }
+        at
+    }
+}
+
+/// The verb of [`Scope::insert_many`].
+pub struct InsertMany<'m, M> {
+    models: &'m [M],
+}
+
+impl<M: Model> Verb for InsertMany<'_, M> {
+    type Output = Vec<M::Key>;
+
+    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
+        if self.models.is_empty() {
+            return Ok(());
+        }
+        let registry = scope.registry();
+        let table = registry.of::<M>()?;
+        let unset = |model: &&M| model.key().is_unset();
+        if M::KEY_KIND == marmota_model::KeyKind::Auto
+            && self.models.iter().any(|model| unset(&model))
+            && !self.models.iter().all(|model| unset(&model))
+        {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "insert_many takes rows that all have a key or all have none; \
+                 split them, or use a batch",
+            ));
+        }
+        let scratch = Scratch::new();
+        let mut rows = Structs {
+            table,
+            models: self.models.iter(),
+            scratch: &scratch,
+            stamp: Stamp::now(table),
+            updates: false,
+            index: 0,
+        };
+        call(&mut Operation::InsertMany { table, rows: &mut rows }, &mut NoRows)
+    }
+
+    fn finish(&mut self, scope: &Scope, outcome: Outcome) -> Result<Vec<M::Key>> {
+        let keys: Option<Vec<M::Key>> = match &outcome.keys {
+            Keys::Known => Some(self.models.iter().map(|model| model.key().clone()).collect()),
+            Keys::One(key) => M::Key::from_value(key).map(|key| vec![key]),
+            Keys::Range { first } => (0..self.models.len() as i64)
+                .map(|offset| M::Key::from_row(ValueRef::Int(first + offset)))
+                .collect(),
+            Keys::Each(keys) => keys.iter().map(M::Key::from_value).collect(),
+        };
+        match keys {
+            Some(keys) => Ok(keys),
+            None => Err(lost_key(scope.registry().of::<M>()?)),
+        }
+    }
+}
+
+/// The verb of [`Scope::update_many`].
+pub struct UpdateMany<'m, M> {
+    models: &'m [M],
+}
+
+impl<M: Model> Verb for UpdateMany<'_, M> {
+    type Output = u64;
+
+    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
+        if self.models.is_empty() {
+            return Ok(());
+        }
+        let registry = scope.registry();
+        let table = registry.of::<M>()?;
+        let scratch = Scratch::new();
+        let mut rows = Structs {
+            table,
+            models: self.models.iter(),
+            scratch: &scratch,
+            stamp: Stamp::now(table),
+            updates: true,
+            index: 0,
+        };
+        call(&mut Operation::UpdateMany { table, rows: &mut rows }, &mut NoRows)
+    }
+
+    fn finish(&mut self, _: &Scope, outcome: Outcome) -> Result<u64> {
+        Ok(outcome.rows)
+    }
+}
+
+/// The verb of [`Scope::update`].
+pub struct Update<'m, M> {
+    model: &'m M,
+}
+
+impl<M: Model> Verb for Update<'_, M> {
+    type Output = i64;
+
+    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
+        let registry = scope.registry();
+        let table = registry.of::<M>()?;
+        let scratch = Scratch::new();
+        let mut row = empty_row(table);
+        self.model.write(&mut row, &scratch);
+        let version = version_of(table, &row);
+        prepare::update(table, &mut row, Origin::Struct, Stamp::now(table))?;
+        let key = self.model.key().borrow();
+        call(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows)
+    }
+
+    fn finish(&mut self, _: &Scope, outcome: Outcome) -> Result<i64> {
+        Ok(outcome.version.unwrap_or(0))
+    }
+}
+
+/// The verb of [`Scope::patch`].
+pub struct Patch<M: Model> {
+    key: M::Key,
+    values: Vec<(usize, Value)>,
+    version: Option<i64>,
+}
+
+impl<M: Model> Unpin for Patch<M> {}
+
+impl<M: Model> Verb for Patch<M> {
+    type Output = i64;
+
+    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
+        let registry = scope.registry();
+        let table = registry.of::<M>()?;
+        let mut row = empty_row(table);
+        for (position, value) in &self.values {
+            row[*position] = value.as_ref();
+        }
+        prepare::update(table, &mut row, Origin::Values, Stamp::now(table))?;
+        let (key, version) = (self.key.borrow(), self.version);
+        call(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows)
+    }
+
+    fn finish(&mut self, _: &Scope, outcome: Outcome) -> Result<i64> {
+        Ok(outcome.version.unwrap_or(0))
+    }
+}
+
+impl<M: Model> Action<'_, Patch<M>> {
+    /// Writes this field too.
+    pub fn set<T: FieldValue>(mut self, column: Column<M, T>, value: impl Comparable<T>) -> Self {
+        self.verb.values.push((column.position(), value.into_value()));
+        self
+    }
+
+    /// Refuses with [`ErrorKind::Stale`] unless this is the row's version.
+    pub fn version(mut self, version: i64) -> Self {
+        self.verb.version = Some(version);
+        self
+    }
+}
+
+/// The verb of [`Scope::increment`].
+pub struct Increment<M: Model, T> {
+    key: M::Key,
+    column: Column<M, T>,
+    by: Value,
+}
+
+impl<M: Model, T> Unpin for Increment<M, T> {}
+
+impl<M: Model, T: FieldValue> Verb for Increment<M, T> {
+    type Output = T;
+
+    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
+        let registry = scope.registry();
+        let table = registry.of::<M>()?;
+        let (key, by) = (self.key.borrow(), self.by.as_ref());
+        let field = self.column.position();
+        let stamp = Stamp::now(table).value();
+        check_increment(table, field, by)?;
+        call(&mut Operation::Increment { table, key, field, by, stamp }, &mut NoRows)
+    }
+
+    fn finish(&mut self, scope: &Scope, outcome: Outcome) -> Result<T> {
+        match T::from_row(outcome.value.as_ref()) {
+            Some(sum) => Ok(sum),
+            None => Err(lost_key(scope.registry().of::<M>()?)),
+        }
+    }
+}
+
+/// Checks that a field can be added to, by this.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] naming the field and the value.
+pub fn check_increment(table: &Table, field: usize, by: ValueRef<'_>) -> Result<()> {
+    use marmota_model::{Kind, Role};
+    let what = &table.fields()[field];
+    let fits = matches!(
+        (&what.kind, by),
+        (Kind::Int { .. }, ValueRef::Int(_)) | (Kind::Currency, ValueRef::Currency(_))
+    );
+    if fits && what.role == Role::Plain {
+        return Ok(());
+    }
+    let message = "only integer and currency fields of the caller's can be added to, by their kind";
+    Err(Error::invalid(vec![marmota_model::rule::violation(what, by, "type", message)]))
+}
+
+/// The verb of [`Scope::delete`].
+pub struct Delete<M: Model> {
+    key: M::Key,
+    version: Option<i64>,
+}
+
+impl<M: Model> Unpin for Delete<M> {}
+
+impl<M: Model> Verb for Delete<M> {
+    type Output = ();
+
+    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
+        let registry = scope.registry();
+        let table = registry.of::<M>()?;
+        let (key, version) = (self.key.borrow(), self.version);
+        call(&mut Operation::Delete { table, key, version }, &mut NoRows)
+    }
+
+    fn finish(&mut self, _: &Scope, _: Outcome) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl<M: Model> Action<'_, Delete<M>> {
+    /// Refuses with [`ErrorKind::Stale`] unless this is the row's version.
+    pub fn version(mut self, version: i64) -> Self {
+        self.verb.version = Some(version);
+        self
+    }
+}
+
+/// The verb of [`Scope::delete_where`].
+pub struct DeleteWhere<M> {
+    filter: Filter,
+    model: PhantomData<fn() -> M>,
+}
+
+impl<M: Model> Verb for DeleteWhere<M> {
+    type Output = u64;
+
+    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
+        let registry = scope.registry();
+        let table = registry.of::<M>()?;
+        self.filter.check(table)?;
+        call(&mut Operation::DeleteWhere { table, filter: Some(&self.filter) }, &mut NoRows)
+    }
+
+    fn finish(&mut self, _: &Scope, outcome: Outcome) -> Result<u64> {
+        Ok(outcome.rows)
+    }
+}
+
+/// The verb of [`Scope::insert_record`].
+pub struct InsertRecord<'r> {
+    record: &'r Record,
+    key: Value,
+}
+
+impl Verb for InsertRecord<'_> {
+    type Output = Value;
+
+    fn operate(&mut self, _: &Scope, call: &mut Call<'_>) -> Result<()> {
+        let table = self.record.table();
+        let mut row = self.record.as_row();
+        if let Value::Uuid(key) = self.key {
+            row[table.key()] = ValueRef::Uuid(key);
+        }
+        prepare::insert(table, &mut row, Origin::Values, Stamp::now(table))?;
+        self.key = row[table.key()].to_value();
+        call(&mut Operation::Insert { table, row: &row }, &mut NoRows)
+    }
+
+    fn finish(&mut self, _: &Scope, outcome: Outcome) -> Result<Value> {
+        match outcome.keys {
+            Keys::One(key) => Ok(key),
+            _ => Ok(std::mem::take(&mut self.key)),
+        }
+    }
+}
+
+/// The verb of [`Scope::update_record`].
+pub struct UpdateRecord<'r> {
+    key: Value,
+    record: &'r Record,
+    version: Option<i64>,
+}
+
+impl Verb for UpdateRecord<'_> {
+    type Output = i64;
+
+    fn operate(&mut self, _: &Scope, call: &mut Call<'_>) -> Result<()> {
+        let table = self.record.table();
+        check_key(table, self.key.as_ref())?;
+        let mut row = self.record.as_row();
+        let version = self.version;
+        prepare::update(table, &mut row, Origin::Values, Stamp::now(table))?;
+        let key = self.key.as_ref();
+        call(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows)
+    }
+
+    fn finish(&mut self, _: &Scope, outcome: Outcome) -> Result<i64> {
+        Ok(outcome.version.unwrap_or(0))
+    }
+}
+
+impl Action<'_, UpdateRecord<'_>> {
+    /// Refuses with [`ErrorKind::Stale`] unless this is the row's version.
+    pub fn version(mut self, version: i64) -> Self {
+        self.verb.version = Some(version);
+        self
+    }
+}
+
+/// The verb of [`Scope::delete_record`].
+pub struct DeleteRecord {
+    table: Arc<Table>,
+    key: Value,
+}
+
+impl Verb for DeleteRecord {
+    type Output = ();
+
+    fn operate(&mut self, _: &Scope, call: &mut Call<'_>) -> Result<()> {
+        let Self { table, key } = self;
+        check_key(table, key.as_ref())?;
+        let mut operation = Operation::Delete { table, key: key.as_ref(), version: None };
+        call(&mut operation, &mut NoRows)
+    }
+
+    fn finish(&mut self, _: &Scope, _: Outcome) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Scope {
+    /// Inserts a row and gives its key. A key that is unset (0, the nil UUID)
+    /// is given by the store; `created_at`, `updated_at` and `version` are its
+    /// own.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for broken rules, [`ErrorKind::Conflict`] for a
+    /// unique value that is taken.
+    pub fn insert<'s, 'm, M: Model>(&'s self, model: &'m M) -> Action<'s, Insert<'m, M>> {
+        Action::new(self, Insert { model, key: Value::Absent })
+    }
+
+    /// Inserts rows, all or none, at batch speed, and gives their keys.
+    ///
+    /// # Errors
+    /// As [`Scope::insert`], naming the row by its place in `models`.
+    pub fn insert_many<'s, 'm, M: Model>(
+        &'s self,
+        models: &'m [M],
+    ) -> Action<'s, InsertMany<'m, M>> {
+        Action::new(self, InsertMany { models })
+    }
+
+    /// Writes every field of a row that is stored and gives its new version
+    /// (0 for a model without). A blob that was not read is left alone.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Stale`] if the model has a
+    /// version and the row was written since it was read.
+    pub fn update<'s, 'm, M: Model>(&'s self, model: &'m M) -> Action<'s, Update<'m, M>> {
+        Action::new(self, Update { model })
+    }
+
+    /// Writes every field of rows that are stored, all or none, without
+    /// comparing versions.
+    ///
+    /// # Errors
+    /// As [`Scope::update`].
+    pub fn update_many<'s, 'm, M: Model>(
+        &'s self,
+        models: &'m [M],
+    ) -> Action<'s, UpdateMany<'m, M>> {
+        Action::new(self, UpdateMany { models })
+    }
+
+    /// Writes the fields given by [`Action::set`] and gives the new version.
+    ///
+    /// # Errors
+    /// As [`Scope::update`].
+    pub fn patch<M: Model>(&self, key: impl Into<M::Key>) -> Action<'_, Patch<M>> {
+        Action::new(self, Patch { key: key.into(), values: Vec::new(), version: None })
+    }
+
+    /// Adds to an integer or currency field, at once, and gives the sum.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Invalid`] if the sum is out of
+    /// the field's range.
+    pub fn increment<M: Model, T: FieldValue>(
+        &self,
+        column: Column<M, T>,
+        key: impl Into<M::Key>,
+        by: impl Into<Value>,
+    ) -> Action<'_, Increment<M, T>> {
+        Action::new(self, Increment { key: key.into(), column, by: by.into() })
+    }
+
+    /// Deletes the row with this key.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Conflict`] if a row refers to it.
+    pub fn delete<M: Model>(&self, key: impl Into<M::Key>) -> Action<'_, Delete<M>> {
+        Action::new(self, Delete { key: key.into(), version: None })
+    }
+
+    /// Deletes the rows that a filter selects and says how many.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] if a row refers to one of them; none is deleted then.
+    pub fn delete_where<M: Model>(&self, filter: Filter) -> Action<'_, DeleteWhere<M>> {
+        Action::new(self, DeleteWhere { filter, model: PhantomData })
+    }
+
+    /// Inserts a row of a run-time table and gives its key.
+    ///
+    /// # Errors
+    /// As [`Scope::insert`].
+    pub fn insert_record<'s, 'r>(&'s self, record: &'r Record) -> Action<'s, InsertRecord<'r>> {
+        Action::new(self, InsertRecord { record, key: Value::Absent })
+    }
+
+    /// Writes the fields that `record` has to the row with this key.
+    ///
+    /// # Errors
+    /// As [`Scope::update`].
+    pub fn update_record<'s, 'r>(
+        &'s self,
+        key: impl Into<Value>,
+        record: &'r Record,
+    ) -> Action<'s, UpdateRecord<'r>> {
+        Action::new(self, UpdateRecord { key: key.into(), record, version: None })
+    }
+
+    /// Deletes a row of a run-time table.
+    ///
+    /// # Errors
+    /// As [`Scope::delete`].
+    pub fn delete_record(
+        &self,
+        table: &Arc<Table>,
+        key: impl Into<Value>,
+    ) -> Action<'_, DeleteRecord> {
+        Action::new(self, DeleteRecord { table: Arc::clone(table), key: key.into() })
+    }
+}
