@@ -1,0 +1,103 @@
+//! The bytes of a message's body, from a constant or owned, without copying them.
+
+/// A whole body. Streams will be a further kind; nothing outside this file looks inside.
+#[derive(Clone, Debug, Default)]
+pub struct Body(Bytes);
+
+#[derive(Clone, Debug)]
+enum Bytes {
+    Static(&'static [u8]),
+    Owned(Vec<u8>),
+    #[cfg(feature = "tower")]
+    Shared(bytes::Bytes),
+}
+
+impl Default for Bytes {
+    fn default() -> Self {
+        Self::Static(&[])
+    }
+}
+
+impl Body {
+    /// A body without a byte.
+    pub const fn empty() -> Self {
+        Self(Bytes::Static(&[]))
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Bytes::Static(bytes) => bytes,
+            Bytes::Owned(bytes) => bytes,
+            #[cfg(feature = "tower")]
+            Bytes::Shared(bytes) => bytes,
+        }
+    }
+
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        self.as_bytes().len()
+    }
+
+    /// Whether there is no byte.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl From<&'static [u8]> for Body {
+    fn from(bytes: &'static [u8]) -> Self {
+        Self(Bytes::Static(bytes))
+    }
+}
+
+impl From<&'static str> for Body {
+    fn from(text: &'static str) -> Self {
+        Self(Bytes::Static(text.as_bytes()))
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Bytes::Owned(bytes))
+    }
+}
+
+impl From<String> for Body {
+    fn from(text: String) -> Self {
+        Self(Bytes::Owned(text.into_bytes()))
+    }
+}
+
+#[cfg(feature = "tower")]
+impl From<bytes::Bytes> for Body {
+    fn from(bytes: bytes::Bytes) -> Self {
+        Self(Bytes::Shared(bytes))
+    }
+}
+
+#[cfg(feature = "tower")]
+impl http_body::Body for Body {
+    type Data = bytes::Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<bytes::Bytes>, Self::Error>>> {
+        let bytes = match std::mem::take(&mut self.0) {
+            Bytes::Static(bytes) => bytes::Bytes::from_static(bytes),
+            Bytes::Owned(bytes) => bytes.into(),
+            Bytes::Shared(bytes) => bytes,
+        };
+        std::task::Poll::Ready((!bytes.is_empty()).then(|| Ok(http_body::Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        http_body::SizeHint::with_exact(self.len() as u64)
+    }
+}

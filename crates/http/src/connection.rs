@@ -1,0 +1,682 @@
+//! One connection: requests out of the read buffer in order, answers into the output buffer,
+//! both lent by the thread only while there is something in them.
+//!
+//! [`Connection::drive`] is called when something may have changed (bytes came, room to send,
+//! a handler was woken) and goes on until nothing more can be done: send what is waiting,
+//! answer every whole request in the buffer, send all answers at once, read again. It never
+//! blocks and never spins: each way out of it leaves an event, a wake or a deadline behind.
+
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use rustix::buffer::spare_capacity;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{
+    RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg, shutdown,
+};
+
+use crate::body::Body;
+use crate::chunked::{Chunked, ChunkedError};
+use crate::handler::{Flow, LaterResponse};
+use crate::head::{BodyLength, HeadError, Span, Version};
+use crate::local::Local;
+use crate::method::Method;
+use crate::request::{Exchange, Request};
+use crate::response::Response;
+use crate::router::Found;
+use crate::status::Status;
+use crate::task::{self, Task, Token};
+use crate::writer::{Persistence, ResponseWriter};
+
+/// Room for a read; two pipelined batches of usual requests.
+const READ_BYTES: usize = 16 * 1024;
+/// With less room than this the buffer grows before it is read into.
+const READ_BYTES_MIN: usize = 2 * 1024;
+/// Reads in one call of `drive` before other connections get their turn.
+const READS_MAX: usize = 16;
+/// After an error answer: how long and how much is read from the client and thrown away, so
+/// that a reset does not overtake the answer.
+const LINGER_MS: u64 = 2_000;
+const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Whether a connection lives on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Keep,
+    Drop,
+}
+
+enum Phase {
+    /// Between requests or inside a head.
+    Head,
+    /// Inside a body.
+    Body(BodyProgress),
+    /// The handler's answer will come.
+    Waiting { answer: LaterResponse, task: Task },
+    /// The last answer is written: send it, then close; lingering when input may be unread.
+    Closing { linger: bool },
+    /// Our side is shut down; throw away what still comes.
+    Lingering { discarded: usize },
+}
+
+enum BodyProgress {
+    Exact { end: usize },
+    Chunked(Chunked),
+}
+
+/// What a deadline is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timing {
+    None,
+    Idle,
+    Head,
+    Body,
+    Write,
+    Linger,
+}
+
+/// What answering the buffered requests came to.
+enum Served {
+    /// All that was there is used up.
+    Hungry,
+    /// Answers are waiting to be sent, or a handler or the end of the connection to be.
+    Stop,
+}
+
+pub(crate) struct Connection {
+    socket: OwnedFd,
+    peer: SocketAddr,
+    token: Token,
+    phase: Phase,
+    request: Option<Request>,
+    found: Found,
+    /// Where the next request starts in the buffer, once this one's body is whole.
+    next_at: usize,
+    output: Vec<u8>,
+    sent: usize,
+    /// A large body that follows the output, and how much of it is sent.
+    tail: Option<(Body, usize)>,
+    readable: bool,
+    /// The client has shut down its side: a read of nothing follows.
+    half_closed: bool,
+    ended: bool,
+    requests: u32,
+    timing: Timing,
+    deadline_ms: u64,
+    body_since_ms: u64,
+}
+
+impl Connection {
+    pub(crate) fn new(socket: OwnedFd, peer: SocketAddr, token: Token, local: &Local) -> Self {
+        Self {
+            socket,
+            peer,
+            token,
+            phase: Phase::Head,
+            request: None,
+            found: Found::NotFound,
+            next_at: 0,
+            output: Vec::new(),
+            sent: 0,
+            tail: None,
+            readable: false,
+            half_closed: false,
+            ended: false,
+            requests: 0,
+            timing: Timing::Idle,
+            deadline_ms: local.now_ms + local.limits.idle_timeout_ms,
+            body_since_ms: 0,
+        }
+    }
+
+    pub(crate) fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// Bytes may have come; `half_closed` when the client has said that no more will.
+    pub(crate) fn note_readable(&mut self, half_closed: bool) {
+        self.readable = true;
+        self.half_closed |= half_closed;
+    }
+
+    /// Polls the handler that waits, if one does, and goes on.
+    pub(crate) fn wake(&mut self, local: &mut Local) -> Fate {
+        if let Phase::Waiting { answer, task } = &mut self.phase {
+            task.arm();
+            let polled = catch_unwind(AssertUnwindSafe(|| {
+                answer.as_mut().poll(&mut Context::from_waker(task.waker()))
+            }));
+            match polled {
+                Ok(Poll::Pending) => return Fate::Keep,
+                Ok(Poll::Ready(response)) => self.answer_later(response, local),
+                Err(_) => self.answer_panic(local),
+            }
+        }
+        self.drive(local)
+    }
+
+    /// Does all that can be done now.
+    pub(crate) fn drive(&mut self, local: &mut Local) -> Fate {
+        for _ in 0..READS_MAX {
+            if let Served::Hungry = self.serve(local) {
+                if !self.readable {
+                    return self.rest(local);
+                }
+                if self.read(local) == Fate::Drop {
+                    return Fate::Drop;
+                }
+                continue;
+            }
+            match self.flush(local) {
+                Poll::Pending => return Fate::Keep,
+                Poll::Ready(Fate::Drop) => return Fate::Drop,
+                Poll::Ready(Fate::Keep) => {}
+            }
+            match self.phase {
+                Phase::Closing { linger: false } => return Fate::Drop,
+                Phase::Closing { linger: true } => self.start_lingering(local),
+                _ => {}
+            }
+            match &mut self.phase {
+                Phase::Waiting { .. } => {
+                    self.timing = Timing::None;
+                    return Fate::Keep;
+                }
+                Phase::Lingering { .. } => return self.discard(local),
+                _ => {}
+            }
+        }
+        task::requeue(self.token);
+        Fate::Keep
+    }
+
+    /// Answers the whole requests in the buffer.
+    fn serve(&mut self, local: &mut Local) -> Served {
+        for _ in 0..local.limits.pipelined_max {
+            let unsent = self.output.len() - self.sent;
+            if self.tail.is_some() || unsent > local.limits.unsent_bytes_max {
+                return Served::Stop;
+            }
+            let whole = match &mut self.phase {
+                Phase::Head => self.take_head(local),
+                Phase::Body(_) => self.take_body(local),
+                _ => return Served::Stop,
+            };
+            if !whole {
+                let idle =
+                    matches!(self.phase, Phase::Head | Phase::Body(_)) && self.output.is_empty();
+                return if idle { Served::Hungry } else { Served::Stop };
+            }
+            self.run(local);
+        }
+        Served::Stop
+    }
+
+    /// Parses the next head. True when a whole request with its body stands in the buffer.
+    fn take_head(&mut self, local: &mut Local) -> bool {
+        let Some(request) = &mut self.request else { return false };
+        if request.0.unread() == 0 {
+            return false;
+        }
+        let exchange = own(request);
+        let from = exchange.consumed;
+        match exchange.head.parse(&exchange.buffer, from, &local.head_limits) {
+            Ok(false) => {
+                if self.timing != Timing::Head {
+                    self.set_deadline(Timing::Head, local.now_ms + local.limits.header_timeout_ms);
+                }
+                return false;
+            }
+            Err(error) => {
+                self.refuse(refusal(error.status(), error.text()), local);
+                return false;
+            }
+            Ok(true) => {}
+        }
+        self.requests = self.requests.saturating_add(1);
+        let head = &exchange.head;
+        self.found =
+            exchange.routes.find(head.method, &exchange.buffer, head.path, &mut exchange.params);
+        exchange.endpoint = match self.found {
+            Found::Endpoint(index) => Some(index),
+            _ => None,
+        };
+        exchange.body = Span::default();
+        if head.body == BodyLength::None {
+            self.next_at = head.end;
+            return true;
+        }
+        self.start_body(local)
+    }
+
+    /// Decides whether the body is wanted, and asks for it when the client waits for that.
+    fn start_body(&mut self, local: &mut Local) -> bool {
+        let Some(request) = &mut self.request else { return false };
+        let (head, routes) = (&request.0.head, &request.0.routes);
+        let endpoint = request.0.endpoint.and_then(|index| routes.endpoint(index));
+        let body_max = endpoint
+            .and_then(|endpoint| endpoint.body_bytes_max)
+            .unwrap_or(local.limits.body_bytes_max);
+        if head.expect_continue && endpoint.is_none() {
+            // Nobody wants the body; since the client may or may not send it, no request can
+            // follow.
+            self.answer_unrouted(local, true);
+            return false;
+        }
+        let progress = match head.body {
+            BodyLength::Exact(length) if length > body_max as u64 => {
+                self.refuse(refusal(Status::CONTENT_TOO_LARGE, "the body is too large"), local);
+                return false;
+            }
+            BodyLength::Exact(length) => BodyProgress::Exact { end: head.end + length as usize },
+            _ => BodyProgress::Chunked(Chunked::new(body_max, local.limits.head_bytes_max)),
+        };
+        if head.expect_continue && request.0.buffer.len() == head.end {
+            if self.output.capacity() == 0 {
+                self.output = local.take_output();
+            }
+            self.output.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+        }
+        self.next_at = head.end;
+        self.phase = Phase::Body(progress);
+        self.body_since_ms = local.now_ms;
+        self.take_body(local)
+    }
+
+    /// Takes what has come of the body. True when it is whole.
+    fn take_body(&mut self, local: &mut Local) -> bool {
+        let (Some(request), Phase::Body(progress)) = (&mut self.request, &mut self.phase) else {
+            return false;
+        };
+        let exchange = own(request);
+        let start = exchange.head.end;
+        let received = exchange.buffer.len() - start;
+        let end = match progress {
+            BodyProgress::Exact { end } if exchange.buffer.len() >= *end => {
+                self.next_at = *end;
+                Some(*end)
+            }
+            BodyProgress::Exact { .. } => None,
+            BodyProgress::Chunked(chunked) => {
+                match chunked.decode(&mut exchange.buffer, start, &mut self.next_at) {
+                    Ok(true) => Some(start + chunked.decoded()),
+                    Ok(false) => {
+                        exchange.buffer.truncate(start + chunked.decoded());
+                        self.next_at = exchange.buffer.len();
+                        None
+                    }
+                    Err(error) => {
+                        self.refuse(chunked_refusal(error), local);
+                        return false;
+                    }
+                }
+            }
+        };
+        match end {
+            Some(end) => {
+                exchange.body = Span::new(start, end);
+                self.phase = Phase::Head;
+                true
+            }
+            None => {
+                let earned_ms = received as u64 * 1_000 / local.limits.body_rate_min.max(1);
+                self.set_deadline(
+                    Timing::Body,
+                    self.body_since_ms + local.limits.body_timeout_ms + earned_ms,
+                );
+                false
+            }
+        }
+    }
+
+    /// Has the request that stands in the buffer answered.
+    fn run(&mut self, local: &mut Local) {
+        let Found::Endpoint(endpoint) = self.found else {
+            return self.answer_unrouted(local, false);
+        };
+        let Some(request) = &self.request else { return };
+        if self.output.capacity() == 0 {
+            self.output = local.take_output();
+        }
+        let persistence = self.persistence(request, local);
+        let head_only = request.method() == Method::Head;
+        let start = self.output.len();
+        let output = &mut self.output;
+        let token = self.token;
+        // The closure leaves nothing half done behind that is used again: after a panic the
+        // output is cut back to its start and the connection closed.
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let mut out = ResponseWriter::new(output, local, persistence, head_only, token);
+            out.endpoint = endpoint;
+            let flow = match request.0.routes.endpoint(endpoint) {
+                Some(endpoint) => endpoint.handler.handle(request, &mut out),
+                None => Flow::Done,
+            };
+            match flow {
+                Flow::Done => Outcome::Written(out.finish()),
+                Flow::Later(answer) => {
+                    out.reset();
+                    Outcome::Later(answer, out.waiting.take())
+                }
+            }
+        }));
+        match outcome {
+            Ok(Outcome::Written(Ok(tail))) => self.finish_request(tail, persistence),
+            Ok(Outcome::Later(answer, Some(task))) => self.phase = Phase::Waiting { answer, task },
+            Ok(Outcome::Later(answer, None)) => self.first_poll(answer, local),
+            Ok(Outcome::Written(Err(()))) | Err(_) => {
+                self.output.truncate(start);
+                self.answer_panic(local);
+            }
+        }
+    }
+
+    fn first_poll(&mut self, mut answer: LaterResponse, local: &mut Local) {
+        let task = local.take_task();
+        task.aim(self.token);
+        task.arm();
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            answer.as_mut().poll(&mut Context::from_waker(task.waker()))
+        }));
+        match polled {
+            Ok(Poll::Pending) => self.phase = Phase::Waiting { answer, task },
+            Ok(Poll::Ready(response)) => {
+                drop(answer);
+                local.give_task(task);
+                self.answer_later(response, local);
+            }
+            Err(_) => self.answer_panic(local),
+        }
+    }
+
+    /// Writes an answer that came after its handler had returned.
+    fn answer_later(&mut self, response: Response, local: &mut Local) {
+        self.phase = Phase::Head;
+        let Some(request) = &self.request else { return };
+        let persistence = self.persistence(request, local);
+        self.write(response, persistence, local);
+    }
+
+    fn answer_panic(&mut self, local: &mut Local) {
+        self.phase = Phase::Head;
+        self.write(Response::from_status(Status::INTERNAL_SERVER_ERROR), Persistence::Close, local);
+    }
+
+    /// Answers a request that no endpoint takes.
+    fn answer_unrouted(&mut self, local: &mut Local, close: bool) {
+        let Some(request) = &self.request else { return };
+        let allow = |status, node| {
+            let allow = request.0.routes.allow(node).to_owned();
+            Response::from_status(status)
+                .with_header("Allow", allow)
+                .unwrap_or(Response::from_status(status))
+        };
+        let response = match self.found {
+            Found::Options(node) => allow(Status::NO_CONTENT, node),
+            Found::NotAllowed(node) => allow(Status::METHOD_NOT_ALLOWED, node),
+            Found::NotImplemented => Response::from_status(Status::NOT_IMPLEMENTED),
+            _ if request.target() == "*" => Response::new(Status::NO_CONTENT),
+            _ => Response::from_status(Status::NOT_FOUND),
+        };
+        let implemented = self.found != Found::NotImplemented;
+        let persistence = match self.persistence(request, local) {
+            goes_on if implemented && !close => goes_on,
+            _ => Persistence::Close,
+        };
+        self.write(response, persistence, local);
+        if close && let Phase::Closing { linger } = &mut self.phase {
+            *linger = true;
+        }
+    }
+
+    /// Answers what is not a request, or not one that is read to its end, and closes.
+    #[cold]
+    fn refuse(&mut self, response: Response, local: &mut Local) {
+        self.write(response, Persistence::Close, local);
+        self.phase = Phase::Closing { linger: true };
+    }
+
+    fn write(&mut self, response: Response, persistence: Persistence, local: &mut Local) {
+        if self.output.capacity() == 0 {
+            self.output = local.take_output();
+        }
+        let head_only =
+            self.request.as_ref().is_some_and(|request| request.method() == Method::Head);
+        let mut out =
+            ResponseWriter::new(&mut self.output, local, persistence, head_only, self.token);
+        out.respond(response);
+        let tail = out.finish().unwrap_or_default();
+        self.finish_request(tail, persistence);
+    }
+
+    /// The answer is written: the request's bytes are used up.
+    #[inline]
+    fn finish_request(&mut self, tail: Option<Body>, persistence: Persistence) {
+        self.tail = tail.map(|body| (body, 0));
+        self.timing = Timing::None;
+        if persistence == Persistence::Close {
+            let unread =
+                self.request.as_ref().is_some_and(|request| request.0.buffer.len() > self.next_at);
+            self.phase = Phase::Closing { linger: unread || !self.half_closed };
+        }
+        if let Some(request) = &mut self.request {
+            let next_at = self.next_at;
+            let exchange = own(request);
+            exchange.consumed = next_at.min(exchange.buffer.len());
+        }
+    }
+
+    #[inline]
+    fn persistence(&self, request: &Request, local: &Local) -> Persistence {
+        let head = &request.0.head;
+        let worn_out =
+            local.limits.requests_per_connection_max.is_some_and(|max| self.requests >= max);
+        match head.version {
+            _ if !head.keep_alive || worn_out || local.draining => Persistence::Close,
+            Version::Http11 => Persistence::Implied,
+            Version::Http10 => Persistence::Said,
+        }
+    }
+
+    /// Reads once.
+    fn read(&mut self, local: &mut Local) -> Fate {
+        if self.request.is_none() {
+            self.request = Some(local.take_exchange(self.peer));
+        }
+        let Some(request) = &mut self.request else { return Fate::Drop };
+        let exchange = own(request);
+        let wanted = match &self.phase {
+            Phase::Body(BodyProgress::Exact { end }) => end.saturating_sub(exchange.buffer.len()),
+            Phase::Body(_) => READ_BYTES,
+            _ => {
+                exchange.compact();
+                READ_BYTES
+            }
+        };
+        make_room(&mut exchange.buffer, wanted);
+        let room = exchange.buffer.capacity() - exchange.buffer.len();
+        match recv(&self.socket, spare_capacity(&mut exchange.buffer), RecvFlags::empty()) {
+            Ok((0, _)) => {
+                self.ended = true;
+                self.readable = false;
+                self.half_closed = true;
+            }
+            Ok((count, _)) => self.readable = count == room || self.half_closed,
+            Err(Errno::AGAIN) => self.readable = false,
+            Err(Errno::INTR) => {}
+            Err(_) => return Fate::Drop,
+        }
+        Fate::Keep
+    }
+
+    /// Nothing more can be done until bytes come: gives the buffers back when they are empty.
+    fn rest(&mut self, local: &mut Local) -> Fate {
+        if self.ended {
+            return Fate::Drop;
+        }
+        if self.output.capacity() > 0 {
+            local.give_output(std::mem::take(&mut self.output));
+        }
+        if matches!(self.phase, Phase::Head)
+            && self.request.as_ref().is_none_or(|request| request.0.unread() == 0)
+        {
+            if let Some(request) = self.request.take() {
+                local.give_exchange(request);
+            }
+            if local.draining {
+                return Fate::Drop;
+            }
+            self.set_deadline(Timing::Idle, local.now_ms + local.limits.idle_timeout_ms);
+        }
+        Fate::Keep
+    }
+
+    /// Sends what is waiting; `Pending` when the socket takes no more for now.
+    fn flush(&mut self, local: &Local) -> Poll<Fate> {
+        loop {
+            let unsent = &self.output[self.sent..];
+            let sent = match &self.tail {
+                None if unsent.is_empty() => break,
+                None => send(&self.socket, unsent, SendFlags::NOSIGNAL),
+                Some((body, offset)) => {
+                    let slices = [IoSlice::new(unsent), IoSlice::new(&body.as_bytes()[*offset..])];
+                    sendmsg(
+                        &self.socket,
+                        &slices,
+                        &mut SendAncillaryBuffer::default(),
+                        SendFlags::NOSIGNAL,
+                    )
+                }
+            };
+            match sent {
+                Ok(count) => self.note_sent(count),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => {
+                    self.set_deadline(Timing::Write, local.now_ms + local.limits.write_timeout_ms);
+                    return Poll::Pending;
+                }
+                Err(_) => return Poll::Ready(Fate::Drop),
+            }
+        }
+        self.output.clear();
+        self.sent = 0;
+        Poll::Ready(Fate::Keep)
+    }
+
+    fn note_sent(&mut self, count: usize) {
+        let from_output = count.min(self.output.len() - self.sent);
+        self.sent += from_output;
+        if let Some((body, offset)) = &mut self.tail {
+            *offset += count - from_output;
+            if *offset == body.len() && self.sent == self.output.len() {
+                self.tail = None;
+            }
+        }
+    }
+
+    fn start_lingering(&mut self, local: &mut Local) {
+        self.phase = Phase::Lingering { discarded: 0 };
+        // The answer is out; if shutting down fails the client is gone, and reading will say so.
+        let _ = shutdown(&self.socket, Shutdown::Write);
+        self.set_deadline(Timing::Linger, local.now_ms + LINGER_MS);
+        self.readable = true;
+        if let Some(request) = self.request.take() {
+            local.give_exchange(request);
+        }
+        local.give_output(std::mem::take(&mut self.output));
+    }
+
+    /// Throws away what comes, until the client closes too.
+    fn discard(&mut self, local: &mut Local) -> Fate {
+        let Phase::Lingering { discarded } = &mut self.phase else { return Fate::Drop };
+        let mut scratch = local.take_output();
+        make_room(&mut scratch, READ_BYTES);
+        let fate = loop {
+            scratch.clear();
+            match recv(&self.socket, spare_capacity(&mut scratch), RecvFlags::empty()) {
+                Ok((0, _)) => break Fate::Drop,
+                Ok((count, _)) => {
+                    *discarded += count;
+                    if *discarded > LINGER_BYTES_MAX {
+                        break Fate::Drop;
+                    }
+                }
+                Err(Errno::AGAIN) => break Fate::Keep,
+                Err(Errno::INTR) => {}
+                Err(_) => break Fate::Drop,
+            }
+        };
+        local.give_output(scratch);
+        fate
+    }
+
+    fn set_deadline(&mut self, timing: Timing, deadline_ms: u64) {
+        self.timing = timing;
+        self.deadline_ms = deadline_ms;
+    }
+
+    /// Looks at the deadline; called by the thread's sweep.
+    pub(crate) fn sweep(&mut self, local: &mut Local) -> Fate {
+        if self.timing == Timing::None || local.now_ms < self.deadline_ms {
+            return Fate::Keep;
+        }
+        match self.timing {
+            Timing::Head | Timing::Body => {
+                self.refuse(
+                    refusal(Status::REQUEST_TIMEOUT, "the request did not come in time"),
+                    local,
+                );
+                self.drive(local)
+            }
+            _ => Fate::Drop,
+        }
+    }
+
+    /// Shutdown was asked for: answers what has come, and ends if nothing is in flight.
+    pub(crate) fn drain(&mut self, local: &mut Local) -> Fate {
+        self.readable = true;
+        self.drive(local)
+    }
+}
+
+/// What running a handler came to.
+enum Outcome {
+    Written(Result<Option<Body>, ()>),
+    Later(LaterResponse, Option<Task>),
+}
+
+/// The exchange to write to. When a handler has kept its request, that one keeps the buffer
+/// and the connection goes on with a copy.
+#[inline]
+fn own(request: &mut Request) -> &mut Exchange {
+    Rc::make_mut(&mut request.0)
+}
+
+/// Grows a buffer for reading, by doubling: what a client announces is not believed before it
+/// comes.
+fn make_room(buffer: &mut Vec<u8>, wanted: usize) {
+    if buffer.capacity() - buffer.len() < wanted.clamp(1, READ_BYTES_MIN) {
+        buffer.reserve(buffer.len().clamp(READ_BYTES, wanted.max(READ_BYTES)));
+    }
+}
+
+#[cold]
+fn refusal(status: Status, text: &'static str) -> Response {
+    Response::text(text).with_status(status)
+}
+
+#[cold]
+fn chunked_refusal(error: ChunkedError) -> Response {
+    match error {
+        ChunkedError::Size => refusal(Status::BAD_REQUEST, "a chunk size is malformed"),
+        ChunkedError::Line => refusal(Status::BAD_REQUEST, "the chunked coding is malformed"),
+        ChunkedError::TooLarge => refusal(Status::CONTENT_TOO_LARGE, "the body is too large"),
+        ChunkedError::Overhead => {
+            refusal(HeadError::TooLarge.status(), "the trailers or chunk extensions are too large")
+        }
+    }
+}

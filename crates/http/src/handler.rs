@@ -1,0 +1,142 @@
+//! Handlers: one trait, two ways to write one. A direct handler writes its answer into the
+//! connection's buffer; an asynchronous one is a function from [`Request`] to a future of
+//! something that is [`IntoResponse`].
+//!
+//! The future of an asynchronous handler lives in an allocation that its endpoint keeps for
+//! the next request, so an answer that is ready at the first poll allocates nothing.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::request::Request;
+use crate::response::{IntoResponse, Response};
+use crate::writer::ResponseWriter;
+
+/// An answer that comes later. It is polled on the connection's own thread only.
+pub type LaterResponse = Pin<Box<dyn Future<Output = Response>>>;
+
+/// How a handler leaves its answer.
+pub enum Flow {
+    /// It is written.
+    Done,
+    /// It will come; what was written so far is given up.
+    Later(LaterResponse),
+}
+
+/// Something that answers requests. Implemented for functions
+/// `Fn(&Request, &mut ResponseWriter) -> Flow`; for asynchronous ones see [`Endpoint::future`].
+pub trait Handler: Send + Sync + 'static {
+    /// Answers the request.
+    fn handle(&self, request: &Request, out: &mut ResponseWriter<'_>) -> Flow;
+}
+
+impl<F> Handler for F
+where
+    F: Fn(&Request, &mut ResponseWriter<'_>) -> Flow + Send + Sync + 'static,
+{
+    fn handle(&self, request: &Request, out: &mut ResponseWriter<'_>) -> Flow {
+        self(request, out)
+    }
+}
+
+/// A handler and what the server has to know about it before it runs.
+#[derive(Clone)]
+pub struct Endpoint {
+    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) body_bytes_max: Option<usize>,
+    /// Its futures may want a tokio runtime around them.
+    pub(crate) asynchronous: bool,
+}
+
+impl Endpoint {
+    /// An endpoint of a handler that writes its answer itself.
+    pub fn direct(
+        handler: impl Fn(&Request, &mut ResponseWriter<'_>) -> Flow + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(handler)
+    }
+
+    /// An endpoint of anything that is a [`Handler`].
+    pub fn new(handler: impl Handler) -> Self {
+        Self { handler: Arc::new(handler), body_bytes_max: None, asynchronous: false }
+    }
+
+    /// An endpoint of an asynchronous function. Its future need not be `Send`.
+    pub fn future<F, T>(handler: F) -> Self
+    where
+        F: Fn(Request) -> T + Send + Sync + 'static,
+        T: Future + 'static,
+        T::Output: IntoResponse,
+    {
+        let mut endpoint = Self::new(FutureHandler(handler));
+        endpoint.asynchronous = true;
+        endpoint
+    }
+
+    /// Allows bodies of this many bytes here, whatever the server's limit is.
+    #[must_use]
+    pub fn body_bytes_max(mut self, bytes: usize) -> Self {
+        self.body_bytes_max = Some(bytes);
+        self
+    }
+
+    /// Has the server enter its tokio runtime for the futures of a direct handler.
+    #[must_use]
+    pub fn with_runtime(mut self) -> Self {
+        self.asynchronous = true;
+        self
+    }
+}
+
+struct FutureHandler<F>(F);
+
+impl<F, T> Handler for FutureHandler<F>
+where
+    F: Fn(Request) -> T + Send + Sync + 'static,
+    T: Future + 'static,
+    T::Output: IntoResponse,
+{
+    fn handle(&self, request: &Request, out: &mut ResponseWriter<'_>) -> Flow {
+        let endpoint = out.endpoint;
+        let mut run = out.local().take_run::<T>(endpoint);
+        run.set(Some((self.0)(request.clone())));
+        let task = out.task();
+        match poll(&mut run, &mut Context::from_waker(task.waker())) {
+            Poll::Ready(answer) => {
+                run.set(None);
+                out.local().give_run(endpoint, run);
+                out.local().give_task(task);
+                out.respond(answer.into_response());
+                Flow::Done
+            }
+            Poll::Pending => {
+                out.waiting = Some(task);
+                Flow::Later(Box::pin(Waiting(run)))
+            }
+        }
+    }
+}
+
+fn poll<T: Future>(run: &mut Pin<Box<Option<T>>>, cx: &mut Context<'_>) -> Poll<T::Output> {
+    match run.as_mut().as_pin_mut() {
+        Some(future) => future.poll(cx),
+        None => Poll::Pending,
+    }
+}
+
+/// A future that was pending at its first poll, with its answer made a [`Response`].
+struct Waiting<T>(Pin<Box<Option<T>>>);
+
+impl<T> Future for Waiting<T>
+where
+    T: Future,
+    T::Output: IntoResponse,
+{
+    type Output = Response;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
+        poll(&mut self.0, cx).map(IntoResponse::into_response)
+    }
+}

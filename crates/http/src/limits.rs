@@ -1,0 +1,78 @@
+//! Every limit and timeout of the server in one place, all on by default.
+
+/// What the server allows. Change single fields and leave the rest:
+///
+/// ```
+/// use marmota_http::Limits;
+/// let limits = Limits { body_bytes_max: 64 * 1024, ..Limits::default() };
+/// assert_eq!(limits.head_bytes_max, 16 * 1024);
+/// ```
+///
+/// Times are checked by a sweep, so a connection may live up to a quarter longer (at most a
+/// second) than its timeout says.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections open at once in the whole server; one more is answered 503 and closed.
+    pub connections_max: usize,
+    /// Bytes of a request's head, from the method to the empty line (431).
+    pub head_bytes_max: usize,
+    /// Header lines in a request (431).
+    pub headers_max: usize,
+    /// Bytes of the request target (414).
+    pub target_bytes_max: usize,
+    /// Bytes of a request's body (413), unless the route has its own limit.
+    pub body_bytes_max: usize,
+    /// From a request's first byte to the end of its head (408).
+    pub header_timeout_ms: u64,
+    /// For a body, beside the time that [`Limits::body_rate_min`] gives its bytes (408).
+    pub body_timeout_ms: u64,
+    /// Bytes a second at which a body must come once `body_timeout_ms` is used up; each byte
+    /// that came extends the deadline by its share.
+    pub body_rate_min: u64,
+    /// Between an answer and the next request on a connection, after which it is closed.
+    pub idle_timeout_ms: u64,
+    /// Without any progress in sending an answer, after which the connection is dropped.
+    pub write_timeout_ms: u64,
+    /// Pipelined requests answered before the answers are sent and other connections served.
+    pub pipelined_max: usize,
+    /// Bytes of answers not yet sent, above which a connection's next request waits.
+    pub unsent_bytes_max: usize,
+    /// Requests on one connection, after which it is closed; `None` is without end.
+    pub requests_per_connection_max: Option<u32>,
+    /// After shutdown was asked for, how long requests in flight may take.
+    pub drain_timeout_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 65_536,
+            head_bytes_max: 16 * 1024,
+            headers_max: 100,
+            target_bytes_max: 8 * 1024,
+            body_bytes_max: 2 * 1024 * 1024,
+            header_timeout_ms: 10_000,
+            body_timeout_ms: 10_000,
+            body_rate_min: 1_024,
+            idle_timeout_ms: 60_000,
+            write_timeout_ms: 30_000,
+            pipelined_max: 256,
+            unsent_bytes_max: 256 * 1024,
+            requests_per_connection_max: None,
+            drain_timeout_ms: 10_000,
+        }
+    }
+}
+
+impl Limits {
+    /// How often deadlines have to be looked at, in milliseconds.
+    pub(crate) fn sweep_ms(&self) -> u64 {
+        let shortest = self
+            .header_timeout_ms
+            .min(self.body_timeout_ms)
+            .min(self.idle_timeout_ms)
+            .min(self.write_timeout_ms)
+            .min(self.drain_timeout_ms);
+        (shortest / 4).clamp(10, 1_000)
+    }
+}

@@ -1,0 +1,176 @@
+//! What the connections of one server thread share: the clock, the lines every answer starts
+//! with, buffers in reserve, allocations of handler futures in reserve, the spare task.
+
+use std::any::Any;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::head::HeadLimits;
+use crate::limits::Limits;
+use crate::request::{Exchange, Request};
+use crate::router::Routes;
+use crate::task::{Inbox, Task};
+
+/// A buffer in reserve is never larger than this, so that a burst does not stay in memory.
+const RESERVE_BYTES_MAX: usize = 64 * 1024;
+/// Buffers in reserve on a thread.
+const RESERVE_MAX: usize = 64;
+/// The status line with which [`Local::head_ok`] starts.
+const STATUS_OK: &[u8] = b"HTTP/1.1 200 OK\r\n";
+
+/// The shared state of one server thread.
+pub(crate) struct Local {
+    pub(crate) limits: Limits,
+    pub(crate) head_limits: HeadLimits,
+    pub(crate) routes: Arc<Routes>,
+    pub(crate) inbox: Arc<Inbox>,
+    /// Milliseconds on a clock that never goes back, read once a turn.
+    pub(crate) now_ms: u64,
+    /// Shutdown was asked for: answer what is in flight, close what is idle.
+    pub(crate) draining: bool,
+    server_line: Vec<u8>,
+    head_ok: Vec<u8>,
+    second: i64,
+    exchanges: Vec<Rc<Exchange>>,
+    outputs: Vec<Vec<u8>>,
+    runs: Vec<Option<Box<dyn Any>>>,
+    spare: Option<Task>,
+}
+
+impl Local {
+    pub(crate) fn new(
+        limits: Limits,
+        routes: Arc<Routes>,
+        inbox: Arc<Inbox>,
+        server_name: &str,
+    ) -> Self {
+        let head_limits = HeadLimits {
+            bytes_max: limits.head_bytes_max,
+            headers_max: limits.headers_max,
+            target_bytes_max: limits.target_bytes_max,
+        };
+        let server_line = if server_name.is_empty() {
+            Vec::new()
+        } else {
+            format!("Server: {server_name}\r\n").into_bytes()
+        };
+        let runs = routes.endpoints().map(|_| None).collect();
+        let mut local = Self {
+            limits,
+            head_limits,
+            routes,
+            inbox,
+            now_ms: 0,
+            draining: false,
+            server_line,
+            head_ok: Vec::new(),
+            second: i64::MIN,
+            exchanges: Vec::new(),
+            outputs: Vec::new(),
+            runs,
+            spare: None,
+        };
+        local.tick();
+        local
+    }
+
+    /// Reads the clocks. The coarse ones cost a few nanoseconds and are right to some
+    /// milliseconds, which is all that timeouts and `Date` need.
+    pub(crate) fn tick(&mut self) {
+        let now = clock_gettime(ClockId::MonotonicCoarse);
+        self.now_ms = now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000;
+        let second = clock_gettime(ClockId::RealtimeCoarse).tv_sec;
+        if second != self.second {
+            self.second = second;
+            let date =
+                httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second.max(0) as u64));
+            self.head_ok.clear();
+            self.head_ok.extend_from_slice(STATUS_OK);
+            self.head_ok.extend_from_slice(&self.server_line);
+            self.head_ok.extend_from_slice(b"Date: ");
+            self.head_ok.extend_from_slice(date.as_bytes());
+            self.head_ok.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// The start of a 200: status line, `Server`, `Date`.
+    pub(crate) fn head_ok(&self) -> &[u8] {
+        &self.head_ok
+    }
+
+    /// The same without the status line.
+    pub(crate) fn head_common(&self) -> &[u8] {
+        &self.head_ok[STATUS_OK.len()..]
+    }
+
+    /// A request handle with an empty buffer.
+    pub(crate) fn take_exchange(&mut self, peer: SocketAddr) -> Request {
+        if let Some(mut exchange) = self.exchanges.pop()
+            && let Some(inner) = Rc::get_mut(&mut exchange)
+        {
+            inner.peer = peer;
+            return Request(exchange);
+        }
+        Request(Rc::new(Exchange::new(Arc::clone(&self.routes), peer)))
+    }
+
+    /// Keeps a request handle for another connection, if nobody else holds it.
+    pub(crate) fn give_exchange(&mut self, request: Request) {
+        let mut exchange = request.0;
+        let Some(inner) = Rc::get_mut(&mut exchange) else { return };
+        if self.exchanges.len() < RESERVE_MAX && inner.buffer.capacity() <= RESERVE_BYTES_MAX {
+            inner.buffer.clear();
+            inner.consumed = 0;
+            self.exchanges.push(exchange);
+        }
+    }
+
+    pub(crate) fn take_output(&mut self) -> Vec<u8> {
+        self.outputs.pop().unwrap_or_else(|| Vec::with_capacity(4 * 1024))
+    }
+
+    pub(crate) fn give_output(&mut self, mut output: Vec<u8>) {
+        if self.outputs.len() < RESERVE_MAX && output.capacity() <= RESERVE_BYTES_MAX {
+            output.clear();
+            self.outputs.push(output);
+        }
+    }
+
+    /// The allocation in which the endpoint's last future ran.
+    pub(crate) fn take_run<F: 'static>(&mut self, endpoint: usize) -> Pin<Box<Option<F>>> {
+        self.runs
+            .get_mut(endpoint)
+            .and_then(Option::as_mut)
+            .and_then(|kept| kept.downcast_mut::<Option<Pin<Box<Option<F>>>>>())
+            .and_then(Option::take)
+            .unwrap_or_else(|| Box::pin(None))
+    }
+
+    /// Keeps the allocation for the endpoint's next future.
+    pub(crate) fn give_run<F: 'static>(&mut self, endpoint: usize, run: Pin<Box<Option<F>>>) {
+        let Some(slot) = self.runs.get_mut(endpoint) else { return };
+        match slot.as_mut().and_then(|kept| kept.downcast_mut::<Option<Pin<Box<Option<F>>>>>()) {
+            Some(kept) => *kept = Some(run),
+            None => *slot = Some(Box::new(Some(run))),
+        }
+    }
+
+    /// A task whose waker nobody holds.
+    pub(crate) fn take_task(&mut self) -> Task {
+        match self.spare.take() {
+            Some(task) if task.is_free() => task,
+            _ => Task::new(&self.inbox),
+        }
+    }
+
+    pub(crate) fn give_task(&mut self, task: Task) {
+        if task.is_free() {
+            self.spare = Some(task);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! A request as a handler sees it: a handle on the connection's read buffer and the ranges in
+//! it. Nothing is copied; making one for the next request of a connection costs no allocation,
+//! because the buffer, the header ranges and the parameter ranges are used again.
+//!
+//! The handle is `!Send` like everything on a server thread. A handler may keep it as long as
+//! it likes; the connection then takes a new buffer.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::head::{Head, Span, Version};
+use crate::method::Method;
+use crate::percent::{self, QueryParams};
+use crate::router::Routes;
+
+/// A request with its whole body.
+#[derive(Clone, Debug)]
+pub struct Request(pub(crate) Rc<Exchange>);
+
+/// The read buffer of a connection and what is known about the request now served from it.
+#[derive(Clone, Debug)]
+pub(crate) struct Exchange {
+    pub(crate) buffer: Vec<u8>,
+    /// Everything before this belongs to requests already answered.
+    pub(crate) consumed: usize,
+    pub(crate) head: Head,
+    pub(crate) body: Span,
+    /// Raw ranges of the route's parameters in the buffer, in the pattern's order.
+    pub(crate) params: Vec<Span>,
+    /// The matched endpoint in `routes`, `None` while there is none.
+    pub(crate) endpoint: Option<usize>,
+    pub(crate) routes: Arc<Routes>,
+    pub(crate) peer: SocketAddr,
+}
+
+impl Exchange {
+    pub(crate) fn new(routes: Arc<Routes>, peer: SocketAddr) -> Self {
+        Self {
+            buffer: Vec::new(),
+            consumed: 0,
+            head: Head::default(),
+            body: Span::default(),
+            params: Vec::new(),
+            endpoint: None,
+            routes,
+            peer,
+        }
+    }
+
+    /// Bytes that belong to no answered request yet.
+    pub(crate) fn unread(&self) -> usize {
+        self.buffer.len() - self.consumed
+    }
+
+    /// Moves the unread bytes to the front of the buffer.
+    pub(crate) fn compact(&mut self) {
+        if self.consumed > 0 {
+            self.buffer.drain(..self.consumed);
+            self.consumed = 0;
+        }
+    }
+}
+
+impl Request {
+    /// The method; also `Head` in the handler of a GET, whose body is then not sent.
+    pub fn method(&self) -> Method {
+        self.0.head.method
+    }
+
+    /// The method's name as it was sent, for methods without a name here.
+    pub fn method_name(&self) -> &str {
+        self.ascii(self.0.head.method_span)
+    }
+
+    /// The request target as it was sent.
+    pub fn target(&self) -> &str {
+        self.ascii(self.0.head.target)
+    }
+
+    /// The path, still percent-encoded; `/` when the target has none.
+    pub fn path(&self) -> &str {
+        match self.ascii(self.0.head.path) {
+            "" => "/",
+            path => path,
+        }
+    }
+
+    /// The percent-decoded segments of the path: two for `/a/b`, one empty for `/`.
+    pub fn segments(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        let path = self.path();
+        path.strip_prefix('/')
+            .unwrap_or(path)
+            .split('/')
+            .map(|segment| percent::decode(segment.as_bytes(), false))
+    }
+
+    /// The query without its `?`, still encoded; empty when there is none.
+    pub fn query(&self) -> &str {
+        self.0.head.query.map_or("", |span| self.ascii(span))
+    }
+
+    /// The decoded pairs of the query in order.
+    pub fn query_params(&self) -> QueryParams<'_> {
+        QueryParams::new(self.query())
+    }
+
+    /// The decoded value of the first pair with this name.
+    pub fn query_param(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.query_params().find(|(key, _)| key == name).map(|(_, value)| value)
+    }
+
+    /// The value of the first header with this name, upper and lower case alike.
+    pub fn header(&self, name: &str) -> Option<&[u8]> {
+        let buffer = &self.0.buffer;
+        self.0
+            .head
+            .headers
+            .iter()
+            .find(|header| header.name.of(buffer).eq_ignore_ascii_case(name.as_bytes()))
+            .map(|header| header.value.of(buffer))
+    }
+
+    /// The value of the first header with this name, when it is UTF-8.
+    pub fn header_text(&self, name: &str) -> Option<&str> {
+        self.header(name).and_then(|value| std::str::from_utf8(value).ok())
+    }
+
+    /// All headers in order, names as they were sent.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.0
+            .head
+            .headers
+            .iter()
+            .map(|header| (self.ascii(header.name), header.value.of(&self.0.buffer)))
+    }
+
+    /// The whole body; empty when there is none.
+    pub fn body(&self) -> &[u8] {
+        self.0.body.of(&self.0.buffer)
+    }
+
+    /// The decoded value of a parameter of the route's pattern.
+    pub fn param(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.param_index(name).and_then(|index| self.param_at(index))
+    }
+
+    /// The decoded value of the pattern's parameter number `index`, from 0.
+    pub fn param_at(&self, index: usize) -> Option<Cow<'_, str>> {
+        Some(percent::decode(self.param_raw(index)?, false))
+    }
+
+    /// A parameter of the kind `int` as a number; `None` also when it does not fit.
+    pub fn param_int(&self, name: &str) -> Option<i64> {
+        self.param_int_at(self.param_index(name)?)
+    }
+
+    /// As [`Request::param_int`], by number.
+    pub fn param_int_at(&self, index: usize) -> Option<i64> {
+        std::str::from_utf8(self.param_raw(index)?).ok()?.parse().ok()
+    }
+
+    /// The other end of the connection.
+    pub fn peer(&self) -> SocketAddr {
+        self.0.peer
+    }
+
+    /// The version of HTTP the client speaks.
+    pub fn version(&self) -> Version {
+        self.0.head.version
+    }
+
+    /// Whether the client asked to keep the connection.
+    pub fn keep_alive(&self) -> bool {
+        self.0.head.keep_alive
+    }
+
+    fn param_raw(&self, index: usize) -> Option<&[u8]> {
+        self.0.params.get(index).map(|span| span.of(&self.0.buffer))
+    }
+
+    fn param_index(&self, name: &str) -> Option<usize> {
+        self.0.routes.param_index(self.0.endpoint?, name)
+    }
+
+    /// Text of a range that the head's parser has found to be ASCII.
+    fn ascii(&self, span: Span) -> &str {
+        std::str::from_utf8(span.of(&self.0.buffer)).unwrap_or_default()
+    }
+}

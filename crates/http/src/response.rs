@@ -1,0 +1,267 @@
+//! An answer as a value: status, headers, body. Handlers that return one are the common case;
+//! those that write straight into the connection's buffer use [`crate::ResponseWriter`].
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::body::Body;
+use crate::status::Status;
+
+/// An answer. `Server`, `Date`, `Connection` and `Content-Length` are added when it is written.
+///
+/// ```
+/// use marmota_http::{Response, Status};
+/// let answer = Response::text("made").with_status(Status::CREATED).with_header("Location", "/a/7")?;
+/// assert_eq!(answer.status(), Status::CREATED);
+/// # Ok::<(), marmota_http::HeaderError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Response {
+    status: Status,
+    content_type: Cow<'static, str>,
+    headers: Vec<(Cow<'static, str>, Cow<'static, [u8]>)>,
+    body: Body,
+}
+
+/// A header that cannot be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderError {
+    name: String,
+    reason: &'static str,
+}
+
+impl fmt::Display for HeaderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "header {:?}: {}", self.name, self.reason)
+    }
+}
+
+impl std::error::Error for HeaderError {}
+
+impl Response {
+    /// An answer of this status without a body.
+    pub const fn new(status: Status) -> Self {
+        Self { status, content_type: Cow::Borrowed(""), headers: Vec::new(), body: Body::empty() }
+    }
+
+    /// A 200 with a body of this media type.
+    ///
+    /// # Panics
+    /// Never: a media type that cannot be sent is left out when the answer is written.
+    pub fn with_body(content_type: impl Into<Cow<'static, str>>, body: impl Into<Body>) -> Self {
+        let mut response = Self::new(Status::OK);
+        response.content_type = content_type.into();
+        response.body = body.into();
+        response
+    }
+
+    /// A 200 with plain text.
+    pub fn text(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::with_body("text/plain; charset=utf-8", cow_body(text.into()))
+    }
+
+    /// A 200 with a page.
+    pub fn html(page: impl Into<Cow<'static, str>>) -> Self {
+        Self::with_body("text/html; charset=utf-8", cow_body(page.into()))
+    }
+
+    /// A 200 with JSON that is already written.
+    pub fn json_bytes(json: impl Into<Body>) -> Self {
+        Self::with_body("application/json", json)
+    }
+
+    /// An answer of this status that says so in its body.
+    pub fn from_status(status: Status) -> Self {
+        if status.bodiless() {
+            return Self::new(status);
+        }
+        Self::text(status.reason()).with_status(status)
+    }
+
+    /// Changes the status.
+    #[must_use]
+    pub fn with_status(mut self, status: Status) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// Adds a header. `Content-Type` is replaced; the headers the server writes itself are
+    /// refused.
+    ///
+    /// # Errors
+    /// When the name is no token, the value has a control character (CR and LF above all), or
+    /// the header belongs to the server (`Content-Length`, `Transfer-Encoding`, `Connection`).
+    pub fn with_header(
+        mut self,
+        name: impl Into<Cow<'static, str>>,
+        value: impl Into<Cow<'static, str>>,
+    ) -> Result<Self, HeaderError> {
+        let value = match value.into() {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        };
+        self.add_header(name.into(), value)?;
+        Ok(self)
+    }
+
+    /// As [`Response::with_header`], in place and for values of any bytes.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_header(
+        &mut self,
+        name: Cow<'static, str>,
+        value: Cow<'static, [u8]>,
+    ) -> Result<(), HeaderError> {
+        check_header(&name, &value)?;
+        if name.eq_ignore_ascii_case("content-type") {
+            self.content_type = Cow::Owned(String::from_utf8_lossy(&value).into_owned());
+        } else {
+            self.headers.push((name, value));
+        }
+        Ok(())
+    }
+
+    /// Replaces the body and leaves the media type as it is.
+    #[must_use]
+    pub fn with_whole_body(mut self, body: impl Into<Body>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// The status.
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// The media type, empty when there is none.
+    pub fn content_type(&self) -> &str {
+        &self.content_type
+    }
+
+    /// The headers beside `Content-Type`, in order.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.headers.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// The body.
+    pub fn body(&self) -> &Body {
+        &self.body
+    }
+
+    /// The body alone, without copying it.
+    pub fn into_body(self) -> Body {
+        self.body
+    }
+}
+
+fn cow_body(text: Cow<'static, str>) -> Body {
+    match text {
+        Cow::Borrowed(text) => text.into(),
+        Cow::Owned(text) => text.into(),
+    }
+}
+
+/// Refuses what would break the framing of an answer.
+pub(crate) fn check_header(name: &str, value: &[u8]) -> Result<(), HeaderError> {
+    let reason = if !crate::head::is_token(name.as_bytes()) {
+        "the name is not a token"
+    } else if value.iter().any(|&byte| (byte < 0x20 && byte != b'\t') || byte == 0x7f) {
+        "the value has a control character"
+    } else if is_framing(name) {
+        "the server writes this header itself"
+    } else {
+        return Ok(());
+    };
+    Err(HeaderError { name: name.to_owned(), reason })
+}
+
+fn is_framing(name: &str) -> bool {
+    match name.len() {
+        10 => name.eq_ignore_ascii_case("connection"),
+        14 => name.eq_ignore_ascii_case("content-length"),
+        17 => name.eq_ignore_ascii_case("transfer-encoding"),
+        _ => false,
+    }
+}
+
+/// What a handler may return.
+pub trait IntoResponse {
+    /// The answer that stands for this value.
+    fn into_response(self) -> Response;
+}
+
+impl IntoResponse for Response {
+    fn into_response(self) -> Response {
+        self
+    }
+}
+
+impl IntoResponse for Status {
+    fn into_response(self) -> Response {
+        Response::from_status(self)
+    }
+}
+
+impl IntoResponse for &'static str {
+    fn into_response(self) -> Response {
+        Response::text(self)
+    }
+}
+
+impl IntoResponse for String {
+    fn into_response(self) -> Response {
+        Response::text(self)
+    }
+}
+
+impl IntoResponse for () {
+    fn into_response(self) -> Response {
+        Response::new(Status::NO_CONTENT)
+    }
+}
+
+impl IntoResponse for HeaderError {
+    fn into_response(self) -> Response {
+        Response::from_status(Status::INTERNAL_SERVER_ERROR)
+    }
+}
+
+impl IntoResponse for std::convert::Infallible {
+    fn into_response(self) -> Response {
+        match self {}
+    }
+}
+
+impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
+    fn into_response(self) -> Response {
+        match self {
+            Ok(value) => value.into_response(),
+            Err(error) => error.into_response(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_that_break_framing_are_refused() {
+        for (name, value) in [
+            ("X", "a\r\nB: c"),
+            ("X", "a\nb"),
+            ("X", "\0"),
+            ("X:", "a"),
+            ("", "a"),
+            ("Content-Length", "1"),
+        ] {
+            assert!(
+                Response::new(Status::OK).with_header(name, value).is_err(),
+                "{name:?} {value:?}"
+            );
+        }
+        let answer = Response::text("a").with_header("content-type", "text/csv").unwrap();
+        assert_eq!(answer.content_type(), "text/csv");
+    }
+}

@@ -1,0 +1,61 @@
+//! A thread's connections by token. A slot that is used again has another generation, so a
+//! late event or wake never reaches the wrong connection.
+
+use crate::connection::Connection;
+use crate::task::Token;
+
+#[derive(Default)]
+pub(crate) struct Slab {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+struct Slot {
+    generation: u32,
+    connection: Option<Connection>,
+}
+
+impl Slab {
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Puts in the connection that `make` makes of its token.
+    pub(crate) fn insert(&mut self, make: impl FnOnce(Token) -> Connection) -> Token {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, connection: None });
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[index as usize];
+        let token = u64::from(slot.generation) << 32 | u64::from(index);
+        slot.connection = Some(make(token));
+        token
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, token: Token) -> Option<&mut Connection> {
+        let slot = self.slots.get_mut(token as u32 as usize)?;
+        if u64::from(slot.generation) != token >> 32 {
+            return None;
+        }
+        slot.connection.as_mut()
+    }
+
+    pub(crate) fn remove(&mut self, token: Token) -> Option<Connection> {
+        self.get_mut(token)?;
+        let slot = self.slots.get_mut(token as u32 as usize)?;
+        // The highest generation is left to tokens that are no connections.
+        slot.generation = (slot.generation + 1) % (u32::MAX - 1);
+        self.free.push(token as u32);
+        slot.connection.take()
+    }
+
+    /// The tokens of all connections.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = Token> {
+        self.slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| slot.connection.is_some())
+            .map(|(index, slot)| u64::from(slot.generation) << 32 | index as u64)
+    }
+}

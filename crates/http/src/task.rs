@@ -1,0 +1,152 @@
+//! Waking a connection whose handler waits: wakers, a list of those woken on the thread
+//! itself, and an inbox for those woken from elsewhere.
+//!
+//! One [`Task`] is lent to every handler that is polled for the first time. Most answer at
+//! once and never clone the waker, so the same task serves the next request; only a handler
+//! that has to wait keeps it, and only then is a new one made.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Wake, Waker};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::OwnedFd;
+
+/// Names a connection: its slot and the slot's generation.
+pub(crate) type Token = u64;
+
+thread_local! {
+    /// The inbox of the server thread we are on, and the tokens woken on it.
+    static HERE: RefCell<Here> = const { RefCell::new(Here { inbox: 0, woken: Vec::new() }) };
+}
+
+struct Here {
+    inbox: usize,
+    woken: Vec<Token>,
+}
+
+/// Where other threads leave the tokens they wake; the event counter ends the thread's wait.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    id: usize,
+    tokens: Mutex<Vec<Token>>,
+    pub(crate) counter: OwnedFd,
+}
+
+impl Inbox {
+    pub(crate) fn new() -> std::io::Result<Arc<Self>> {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        Ok(Arc::new(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            tokens: Mutex::new(Vec::new()),
+            counter: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
+        }))
+    }
+
+    /// Makes the calling thread the one that this inbox belongs to.
+    pub(crate) fn settle_here(&self) {
+        HERE.with_borrow_mut(|here| *here = Here { inbox: self.id, woken: Vec::new() });
+    }
+
+    /// Ends the thread's wait.
+    pub(crate) fn ring(&self) {
+        // A full counter (EAGAIN) rings already.
+        let _ = rustix::io::write(&self.counter, &1u64.to_ne_bytes());
+    }
+
+    fn wake(&self, token: Token) {
+        if wake_here(self.id, token) {
+            return;
+        }
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens.push(token);
+        // Whoever finds the list empty rings; it is emptied only after the bell was heard.
+        if tokens.len() == 1 {
+            self.ring();
+        }
+    }
+
+    /// Moves what other threads left into `tokens`; called when the bell was heard.
+    pub(crate) fn collect(&self, tokens: &mut Vec<Token>) {
+        let _ = rustix::io::read(&self.counter, &mut [0u8; 8]);
+        tokens.append(&mut self.tokens.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+fn wake_here(inbox: usize, token: Token) -> bool {
+    HERE.try_with(|here| match here.try_borrow_mut() {
+        Ok(mut here) if here.inbox == inbox => {
+            here.woken.push(token);
+            true
+        }
+        _ => false,
+    })
+    .unwrap_or(false)
+}
+
+/// Has this thread's connection looked at again before the thread waits.
+pub(crate) fn requeue(token: Token) {
+    HERE.with_borrow_mut(|here| here.woken.push(token));
+}
+
+/// Moves the tokens woken on this thread into `tokens`.
+pub(crate) fn woken(tokens: &mut Vec<Token>) {
+    HERE.with_borrow_mut(|here| tokens.append(&mut here.woken));
+}
+
+/// What a waker wakes.
+#[derive(Debug)]
+pub(crate) struct Task {
+    shared: Arc<Shared>,
+    waker: Waker,
+}
+
+#[derive(Debug)]
+struct Shared {
+    token: AtomicU64,
+    queued: AtomicBool,
+    inbox: Arc<Inbox>,
+}
+
+impl Wake for Shared {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.queued.swap(true, Ordering::AcqRel) {
+            self.inbox.wake(self.token.load(Ordering::Acquire));
+        }
+    }
+}
+
+impl Task {
+    pub(crate) fn new(inbox: &Arc<Inbox>) -> Self {
+        let shared = Arc::new(Shared {
+            token: AtomicU64::new(0),
+            queued: AtomicBool::new(false),
+            inbox: Arc::clone(inbox),
+        });
+        Self { waker: Waker::from(Arc::clone(&shared)), shared }
+    }
+
+    pub(crate) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    /// Names the connection to wake.
+    pub(crate) fn aim(&self, token: Token) {
+        self.shared.token.store(token, Ordering::Release);
+    }
+
+    /// Lets the next wake count again; called before each poll.
+    pub(crate) fn arm(&self) {
+        self.shared.queued.store(false, Ordering::Release);
+    }
+
+    /// Whether nobody else holds the waker, so that it may serve another connection.
+    pub(crate) fn is_free(&self) -> bool {
+        Arc::strong_count(&self.shared) == 2
+    }
+}

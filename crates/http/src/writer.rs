@@ -1,0 +1,303 @@
+//! Writing an answer straight into the connection's output buffer, behind those of the
+//! requests before it. The status line, `Server` and `Date` are one copy of prepared bytes;
+//! `Content-Length` is filled in when the length of the body is known.
+
+use crate::body::Body;
+use crate::local::Local;
+use crate::response::{HeaderError, Response, check_header};
+use crate::status::Status;
+use crate::task::Task;
+
+/// A body of at least this many bytes is sent from where it is instead of being copied behind
+/// its head: beyond it the copy costs more than the second slice in the system call.
+const COPY_BYTES_MAX: usize = 16 * 1024;
+/// Room for the digits of a length that is not known yet.
+const LENGTH_DIGITS: usize = 10;
+/// A body up to this length is moved over the digits left free; a longer one keeps spaces there.
+const MOVE_BYTES_MAX: usize = 4 * 1024;
+
+/// What the answer says about the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Persistence {
+    /// HTTP/1.1 goes on, which needs no word.
+    Implied,
+    /// HTTP/1.0 goes on, which must be said.
+    Said,
+    /// Closed after this answer.
+    Close,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Nothing written; this status will be.
+    Fresh(Status),
+    /// The head is open for more headers.
+    Head(Status),
+    /// The body is being written.
+    Body { length_at: usize, body_start: usize },
+    /// All is written.
+    Whole,
+}
+
+/// Writes one answer. Set the status, add headers, then write the body; or hand over a whole
+/// [`Response`]. An answer that was begun may be [`reset`](Self::reset) and begun again.
+pub struct ResponseWriter<'a> {
+    out: &'a mut Vec<u8>,
+    local: &'a mut Local,
+    start: usize,
+    stage: Stage,
+    persistence: Persistence,
+    head_only: bool,
+    /// The status has no body by definition.
+    bodiless: bool,
+    tail: Option<Body>,
+    pub(crate) endpoint: usize,
+    /// The task of a future that was polled already and is pending.
+    pub(crate) waiting: Option<Task>,
+    token: u64,
+}
+
+impl<'a> ResponseWriter<'a> {
+    pub(crate) fn new(
+        out: &'a mut Vec<u8>,
+        local: &'a mut Local,
+        persistence: Persistence,
+        head_only: bool,
+        token: u64,
+    ) -> Self {
+        let start = out.len();
+        Self {
+            out,
+            local,
+            start,
+            stage: Stage::Fresh(Status::OK),
+            persistence,
+            head_only,
+            bodiless: false,
+            tail: None,
+            endpoint: usize::MAX,
+            waiting: None,
+            token,
+        }
+    }
+
+    /// Sets the status; 200 when it is never set. Headers and a body already written are given
+    /// up, as by [`reset`](Self::reset).
+    pub fn status(&mut self, status: Status) -> &mut Self {
+        self.reset();
+        self.stage = Stage::Fresh(status);
+        self
+    }
+
+    /// Adds a header.
+    ///
+    /// # Errors
+    /// As [`Response::with_header`], and when the body is already begun.
+    pub fn header(&mut self, name: &str, value: &str) -> Result<&mut Self, HeaderError> {
+        check_header(name, value.as_bytes())?;
+        self.put_header(name, value.as_bytes());
+        Ok(self)
+    }
+
+    /// Adds `Content-Type`. A media type that cannot stand in a header is left out.
+    pub fn content_type(&mut self, media_type: &str) -> &mut Self {
+        if check_header("Content-Type", media_type.as_bytes()).is_ok() {
+            self.put_header("Content-Type", media_type.as_bytes());
+        }
+        self
+    }
+
+    /// Ends the head and gives the buffer in which the body is to be written: **append only**,
+    /// earlier answers lie before it. A buffer found shorter than it was given is answered
+    /// with 500.
+    pub fn body_mut(&mut self) -> &mut Vec<u8> {
+        if !matches!(self.stage, Stage::Body { .. } | Stage::Whole) {
+            self.open_head();
+            self.end_head_with(|out| out.extend_from_slice(&[b' '; LENGTH_DIGITS]));
+            let body_start = self.out.len();
+            self.stage = Stage::Body { length_at: body_start - 4 - LENGTH_DIGITS, body_start };
+        }
+        self.out
+    }
+
+    /// Bytes of body written by way of [`body_mut`](Self::body_mut) so far.
+    pub fn body_len(&self) -> usize {
+        match self.stage {
+            Stage::Body { body_start, .. } => self.out.len().saturating_sub(body_start),
+            _ => 0,
+        }
+    }
+
+    /// Writes a whole body of this media type: the quick way when the bytes are at hand.
+    pub fn send(&mut self, media_type: &str, body: &[u8]) {
+        self.content_type(media_type);
+        self.open_head();
+        self.end_with_length(body.len());
+        if !self.head_only && !self.bodiless {
+            self.out.extend_from_slice(body);
+        }
+        self.stage = Stage::Whole;
+    }
+
+    /// Writes a whole answer in the place of what was begun.
+    pub fn respond(&mut self, response: Response) {
+        self.status(response.status());
+        if !response.content_type().is_empty() {
+            self.content_type(response.content_type());
+        }
+        self.open_head();
+        for (name, value) in response.headers() {
+            self.put_header(name, value);
+        }
+        let body = response.into_body();
+        self.end_with_length(body.len());
+        self.stage = Stage::Whole;
+        if self.head_only || self.bodiless {
+            return;
+        }
+        if body.len() < COPY_BYTES_MAX {
+            self.out.extend_from_slice(body.as_bytes());
+        } else {
+            self.tail = Some(body);
+        }
+    }
+
+    /// Gives up everything written for this answer; the status is 200 again.
+    pub fn reset(&mut self) {
+        self.out.truncate(self.start);
+        self.tail = None;
+        self.stage = Stage::Fresh(Status::OK);
+    }
+
+    /// Whether anything was written.
+    pub fn is_begun(&self) -> bool {
+        !matches!(self.stage, Stage::Fresh(_))
+    }
+
+    fn put_header(&mut self, name: &str, value: &[u8]) {
+        self.open_head();
+        if matches!(self.stage, Stage::Head(_)) {
+            self.out.extend_from_slice(name.as_bytes());
+            self.out.extend_from_slice(b": ");
+            self.out.extend_from_slice(value);
+            self.out.extend_from_slice(b"\r\n");
+        }
+    }
+
+    fn open_head(&mut self) {
+        let Stage::Fresh(status) = self.stage else { return };
+        self.bodiless = status.bodiless();
+        if status == Status::OK {
+            self.out.extend_from_slice(self.local.head_ok());
+        } else {
+            self.out.extend_from_slice(b"HTTP/1.1 ");
+            decimal(self.out, usize::from(status.code()));
+            self.out.push(b' ');
+            self.out.extend_from_slice(status.reason().as_bytes());
+            self.out.extend_from_slice(b"\r\n");
+            self.out.extend_from_slice(self.local.head_common());
+        }
+        self.stage = Stage::Head(status);
+    }
+
+    fn end_with_length(&mut self, length: usize) {
+        if self.bodiless {
+            self.put_persistence();
+            self.out.extend_from_slice(b"\r\n");
+        } else {
+            self.end_head_with(|out| decimal(out, length));
+        }
+    }
+
+    fn end_head_with(&mut self, length: impl FnOnce(&mut Vec<u8>)) {
+        self.put_persistence();
+        self.out.extend_from_slice(b"Content-Length: ");
+        length(self.out);
+        self.out.extend_from_slice(b"\r\n\r\n");
+    }
+
+    fn put_persistence(&mut self) {
+        match self.persistence {
+            Persistence::Implied => {}
+            Persistence::Said => self.out.extend_from_slice(b"Connection: keep-alive\r\n"),
+            Persistence::Close => self.out.extend_from_slice(b"Connection: close\r\n"),
+        }
+    }
+
+    /// Completes the answer. `Err` when the handler cut bytes off that were not its own.
+    pub(crate) fn finish(&mut self) -> Result<Option<Body>, ()> {
+        match self.stage {
+            Stage::Whole => {}
+            Stage::Body { length_at, body_start } => {
+                if self.out.len() < body_start {
+                    return Err(());
+                }
+                if self.bodiless {
+                    self.drop_length(length_at);
+                } else {
+                    self.fill_length(length_at, body_start);
+                }
+            }
+            Stage::Fresh(_) | Stage::Head(_) => {
+                self.open_head();
+                self.end_with_length(0);
+            }
+        }
+        self.stage = Stage::Whole;
+        Ok(self.tail.take())
+    }
+
+    /// Ends an answer of a status without body whose handler opened a body all the same.
+    fn drop_length(&mut self, length_at: usize) {
+        self.out.truncate(length_at - b"Content-Length: ".len());
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    fn fill_length(&mut self, length_at: usize, body_start: usize) {
+        let length = self.out.len() - body_start;
+        let (digits, count) = digits(length);
+        let digits = &digits[digits.len() - count..];
+        let body_end = if self.head_only { body_start } else { self.out.len() };
+        if body_end - body_start <= MOVE_BYTES_MAX {
+            self.out[length_at..length_at + count].copy_from_slice(digits);
+            let free = LENGTH_DIGITS - count;
+            self.out.copy_within(length_at + LENGTH_DIGITS..body_end, length_at + count);
+            self.out.truncate(body_end - free);
+        } else {
+            let end = length_at + LENGTH_DIGITS;
+            self.out[end - count..end].copy_from_slice(digits);
+        }
+    }
+
+    pub(crate) fn local(&mut self) -> &mut Local {
+        self.local
+    }
+
+    /// A task aimed at this connection, for a first poll.
+    pub(crate) fn task(&mut self) -> Task {
+        let task = self.local.take_task();
+        task.aim(self.token);
+        task.arm();
+        task
+    }
+}
+
+/// The decimal digits of a number, right-aligned, and how many they are.
+fn digits(mut number: usize) -> ([u8; LENGTH_DIGITS], usize) {
+    let mut digits = [0; LENGTH_DIGITS];
+    let mut count = 0;
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+        count += 1;
+        if number == 0 {
+            break;
+        }
+    }
+    (digits, count)
+}
+
+fn decimal(out: &mut Vec<u8>, number: usize) {
+    let (digits, count) = digits(number);
+    out.extend_from_slice(&digits[digits.len() - count..]);
+}
