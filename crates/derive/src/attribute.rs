@@ -1,0 +1,282 @@
+//! `#[model(…)]`, cut into items of a known name, each of which is then read
+//! in the form it must have. An item in another form is answered with an
+//! example of the right one.
+
+use proc_macro2::{TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream, Parser};
+use syn::punctuated::Punctuated;
+use syn::{Attribute, Ident, LitStr, Meta, Path, Token, parenthesized, token};
+
+use crate::constant::Constant;
+use crate::name;
+use crate::problem::Problems;
+
+/// A kind of place where `#[model(…)]` can stand.
+pub(crate) struct Place {
+    /// What it is called in errors.
+    called: &'static str,
+    /// What may be written there: the name, and an example.
+    known: &'static [(&'static str, &'static str)],
+    /// Those that may be written more than once.
+    repeated: &'static [&'static str],
+}
+
+/// On a struct.
+pub(crate) const MODEL: Place = Place {
+    called: "a model",
+    known: &[
+        ("table", "table = \"person\""),
+        ("index", "index(last_name, first_name)"),
+        ("unique", "unique(email, tenant)"),
+        ("crate", "crate = \"marmota::model\""),
+    ],
+    repeated: &["index", "unique"],
+};
+
+/// On a field of a struct.
+pub(crate) const FIELD: Place = Place {
+    called: "a field",
+    known: &[
+        ("key", "key"),
+        ("rename", "rename = \"column\""),
+        ("max", "max = 40"),
+        ("collate", "collate = \"nocase\""),
+        ("unique", "unique"),
+        ("index", "index"),
+        ("default", "default = \"FR\""),
+        ("not_empty", "not_empty"),
+        ("length", "length(min = 2, max = 9)"),
+        ("range", "range(min = 0, max = 100)"),
+        ("pattern", "pattern = \"[A-Z]{2}\""),
+        ("email", "email"),
+        ("check", "check = path::to::function"),
+        ("created_at", "created_at"),
+        ("updated_at", "updated_at"),
+        ("version", "version"),
+    ],
+    repeated: &["check", "pattern"],
+};
+
+/// On an enum.
+pub(crate) const ENUM: Place = Place {
+    called: "an enum",
+    known: &[("integer", "integer"), ("crate", "crate = \"marmota::model\"")],
+    repeated: &[],
+};
+
+/// On a variant of an enum.
+pub(crate) const VARIANT: Place =
+    Place { called: "a variant", known: &[("rename", "rename = \"name\"")], repeated: &[] };
+
+/// Names from elsewhere, and what they are here.
+const FOREIGN: &[(&str, &str)] = &[
+    ("primary_key", "`key`"),
+    ("id", "`key`"),
+    ("max_length", "`max`"),
+    ("max_len", "`max`"),
+    ("min", "`length(min = …)` for texts or `range(min = …)` for numbers"),
+    ("regex", "`pattern`"),
+    ("name", "`rename`"),
+    ("column", "`rename`"),
+    ("table_name", "`table`"),
+    ("validate", "`check`"),
+    ("custom", "`check`"),
+    ("required", "`not_empty`; a field is required unless its type is an Option"),
+    ("nullable", "an Option as the field's type"),
+    ("optional", "an Option as the field's type"),
+];
+
+/// One item: `max = 40`.
+pub(crate) struct Item {
+    /// Its name.
+    pub(crate) name: Ident,
+    given: Given,
+    example: &'static str,
+}
+
+enum Given {
+    Nothing,
+    Value(TokenStream),
+    List(TokenStream),
+}
+
+/// The two ends of `length` and `range`.
+#[derive(Default)]
+pub(crate) struct Ends {
+    /// `min = …`.
+    pub(crate) min: Option<Constant>,
+    /// `max = …`.
+    pub(crate) max: Option<Constant>,
+}
+
+/// The items of every `#[model(…)]` among `attributes`; those that `place`
+/// does not know are reported and left out.
+pub(crate) fn items(attributes: &[Attribute], place: &Place, problems: &mut Problems) -> Vec<Item> {
+    let mut items: Vec<Item> = Vec::new();
+    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("model")) {
+        let Meta::List(list) = &attribute.meta else {
+            let example = place.known[0].1;
+            problems.at(attribute, format!("write `#[model({example})]`"));
+            continue;
+        };
+        let parser = Punctuated::<Item, Token![,]>::parse_terminated;
+        for mut item in problems.keep(parser.parse2(list.tokens.clone())).unwrap_or_default() {
+            let name = item.name.to_string();
+            let Some(known) = place.known.iter().find(|known| known.0 == name) else {
+                problems.at(&item.name, unknown(&name, place));
+                continue;
+            };
+            if !place.repeated.contains(&known.0) && items.iter().any(|other| other.name == name) {
+                problems.at(&item.name, format!("`{name}` is written twice; keep one"));
+                continue;
+            }
+            item.example = known.1;
+            items.push(item);
+        }
+    }
+    items
+}
+
+fn unknown(name: &str, place: &Place) -> String {
+    let elsewhere = [&MODEL, &FIELD, &ENUM, &VARIANT]
+        .into_iter()
+        .find(|other| other.known.iter().any(|known| known.0 == name));
+    if let Some(other) = elsewhere {
+        return format!("`{name}` belongs on {}, not on {}", other.called, place.called);
+    }
+    let names = place.known.iter().map(|known| known.0);
+    let foreign = FOREIGN.iter().find(|foreign| foreign.0 == name);
+    let hint = match (foreign, name::nearest(name, names.clone())) {
+        (Some((_, here)), _) => format!("; here it is {here}"),
+        (None, Some(near)) => format!("; did you mean `{near}`?"),
+        (None, None) => String::new(),
+    };
+    let names: Vec<&str> = names.collect();
+    format!("no attribute `{name}`{hint}\n{} has {}", place.called, names.join(", "))
+}
+
+impl Parse for Item {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let name = Ident::parse_any(input)?;
+        let given = if input.peek(token::Paren) {
+            let content;
+            parenthesized!(content in input);
+            Given::List(content.parse()?)
+        } else if input.peek(Token![=]) {
+            input.parse::<Token![=]>()?;
+            let mut value = TokenStream::new();
+            while !input.is_empty() && !input.peek(Token![,]) {
+                value.extend([input.parse::<TokenTree>()?]);
+            }
+            Given::Value(value)
+        } else {
+            Given::Nothing
+        };
+        Ok(Self { name, given, example: "" })
+    }
+}
+
+impl Item {
+    /// Checks that nothing was given with it.
+    pub(crate) fn bare(&self, problems: &mut Problems) {
+        if !matches!(self.given, Given::Nothing) {
+            self.refuse(problems);
+        }
+    }
+
+    /// The text of `name = "text"`.
+    pub(crate) fn text(&self, problems: &mut Problems) -> Option<LitStr> {
+        self.value(problems)
+    }
+
+    /// The constant of `name = constant`.
+    pub(crate) fn constant(&self, problems: &mut Problems) -> Option<Constant> {
+        self.value(problems)
+    }
+
+    /// The path of `name = path`.
+    pub(crate) fn path(&self, problems: &mut Problems) -> Option<Path> {
+        let tokens = self.value_tokens(problems)?;
+        // `f::<…>` and `F<…>` are both fine for a function's path.
+        let Ok(path) = Path::parse_mod_style.parse2(tokens) else {
+            self.refuse(problems);
+            return None;
+        };
+        Some(path)
+    }
+
+    /// The names of `name(one, two)`, at least one.
+    pub(crate) fn names(&self, problems: &mut Problems) -> Vec<Ident> {
+        let parser = Punctuated::<Ident, Token![,]>::parse_terminated_with;
+        let parser = |input: ParseStream<'_>| parser(input, Ident::parse_any);
+        if let Given::List(list) = &self.given
+            && let Ok(names) = parser.parse2(list.clone())
+            && !names.is_empty()
+        {
+            return names.into_iter().collect();
+        }
+        self.refuse(problems);
+        Vec::new()
+    }
+
+    /// The constants of `name(min = constant, max = constant)`, at least one.
+    pub(crate) fn ends(&self, problems: &mut Problems) -> Ends {
+        let parser = Punctuated::<Item, Token![,]>::parse_terminated;
+        let mut ends = Ends::default();
+        if let Given::List(list) = &self.given
+            && let Ok(items) = parser.parse2(list.clone())
+            && !items.is_empty()
+        {
+            for item in items {
+                let end = match item.name.to_string().as_str() {
+                    "min" => &mut ends.min,
+                    "max" => &mut ends.max,
+                    _ => {
+                        self.refuse(problems);
+                        return Ends::default();
+                    }
+                };
+                let item = Self { example: self.example, ..item };
+                if end.is_some() {
+                    problems.at(&item.name, format!("`{}` is written twice; keep one", item.name));
+                }
+                *end = item.constant(problems);
+            }
+        } else {
+            self.refuse(problems);
+        }
+        ends
+    }
+
+    fn value<T: Parse>(&self, problems: &mut Problems) -> Option<T> {
+        let tokens = self.value_tokens(problems)?;
+        let value = syn::parse2(tokens).ok();
+        if value.is_none() {
+            self.refuse(problems);
+        }
+        value
+    }
+
+    fn value_tokens(&self, problems: &mut Problems) -> Option<TokenStream> {
+        if let Given::Value(tokens) = &self.given {
+            return Some(tokens.clone());
+        }
+        self.refuse(problems);
+        None
+    }
+
+    fn refuse(&self, problems: &mut Problems) {
+        problems.at(self, format!("write it as in `#[model({})]`", self.example));
+    }
+}
+
+impl ToTokens for Item {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        self.name.to_tokens(tokens);
+        if let Given::Value(given) | Given::List(given) = &self.given {
+            given.to_tokens(tokens);
+        }
+    }
+}

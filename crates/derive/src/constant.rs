@@ -1,0 +1,210 @@
+//! A constant in an attribute, `default = 3` or `range(min = -1.5)`, and the
+//! literal of the schema that it becomes in a field of a known type.
+
+use std::cmp::Ordering;
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::parse::{Parse, ParseStream};
+use syn::{Lit, Token};
+
+use crate::shape::Shape;
+
+/// Ten-thousandths in one: an amount has four decimals.
+const CURRENCY_DECIMALS: usize = 4;
+
+/// A constant as it was written.
+pub(crate) struct Constant {
+    negative: Option<Token![-]>,
+    written: Lit,
+}
+
+/// A constant as a `Literal` of the schema.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Literal {
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    /// In ten-thousandths.
+    Currency(i64),
+    Text(String),
+}
+
+impl Parse for Constant {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let negative: Option<Token![-]> = input.parse()?;
+        let written: Lit = input.parse()?;
+        match written {
+            Lit::Int(_) | Lit::Float(_) => Ok(Self { negative, written }),
+            Lit::Str(_) | Lit::Bool(_) if negative.is_none() => Ok(Self { negative, written }),
+            _ => Err(input.error("expected a number, a text, true or false")),
+        }
+    }
+}
+
+impl ToTokens for Constant {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        self.negative.to_tokens(tokens);
+        self.written.to_tokens(tokens);
+    }
+}
+
+impl Constant {
+    /// The number of a length or maximum: `least` to `u32::MAX`.
+    pub(crate) fn size(&self, least: u32) -> Result<u32, String> {
+        let number = match &self.written {
+            Lit::Int(number) if self.negative.is_none() => number.base10_parse().ok(),
+            _ => None,
+        };
+        number
+            .filter(|number| *number >= least)
+            .ok_or_else(|| format!("this is a whole number from {least} to {}", u32::MAX))
+    }
+
+    /// The literal that it is in a field of `shape`; the error says what to write.
+    pub(crate) fn literal(&self, shape: Shape) -> Result<Literal, String> {
+        let expected = match (shape, &self.written) {
+            (Shape::Bool, Lit::Bool(value)) => return Ok(Literal::Bool(value.value)),
+            (Shape::Bool, _) => "`true` or `false`",
+            (Shape::Int(min, max), Lit::Int(_)) => {
+                return match self.integer() {
+                    Some(value) if (min..=max).contains(&value) => Ok(Literal::Int(value)),
+                    _ => Err(format!("the field's type holds {min} to {max}")),
+                };
+            }
+            (Shape::Int(..), _) => "a whole number",
+            (Shape::Float, Lit::Int(_) | Lit::Float(_)) => return self.float(),
+            (Shape::Float, _) => "a number",
+            (Shape::Currency, Lit::Int(_) | Lit::Float(_)) => {
+                return scaled(&self.digits()).map(Literal::Currency).ok_or_else(|| {
+                    "an amount has at most four decimals and 19 digits, as 12.50".to_owned()
+                });
+            }
+            (Shape::Currency, _) => "a number, as 12.50",
+            (Shape::Blob, _) => return Err("a blob has no constants".to_owned()),
+            (Shape::Reference, Lit::Int(_)) | (Shape::Other, _) => return self.as_written(),
+            (_, Lit::Str(text)) if text.value().contains('\0') => {
+                return Err("a text has no character U+0000".to_owned());
+            }
+            (_, Lit::Str(text)) => return Ok(Literal::Text(text.value())),
+            (Shape::Text, _) => "a text in quotes",
+            (Shape::Json, _) => "JSON text in quotes, as \"[]\"",
+            (Shape::Date, _) => "a date in quotes, as \"2026-11-21\"",
+            (Shape::Time, _) => "a time in quotes, as \"17:05:00\"",
+            (Shape::Timestamp, _) => "a timestamp in quotes, as \"2026-11-21T17:05:00Z\"",
+            (Shape::Uuid, _) => "a UUID in quotes",
+            (Shape::Reference, _) => "the key of the row referred to",
+        };
+        Err(format!("the field's type asks for {expected}"))
+    }
+
+    fn as_written(&self) -> Result<Literal, String> {
+        match &self.written {
+            Lit::Bool(value) => Ok(Literal::Bool(value.value)),
+            Lit::Str(text) => Ok(Literal::Text(text.value())),
+            Lit::Float(_) => self.float(),
+            _ => match self.integer() {
+                Some(value) => Ok(Literal::Int(value)),
+                None => Err("an integer has 64 bits and a sign".to_owned()),
+            },
+        }
+    }
+
+    fn digits(&self) -> String {
+        let digits = match &self.written {
+            Lit::Int(number) => number.base10_digits(),
+            Lit::Float(number) => number.base10_digits(),
+            _ => "",
+        };
+        if self.negative.is_some() { format!("-{digits}") } else { digits.to_owned() }
+    }
+
+    fn integer(&self) -> Option<i64> {
+        self.digits().parse().ok()
+    }
+
+    fn float(&self) -> Result<Literal, String> {
+        match self.digits().parse::<f64>() {
+            Ok(value) if value.is_finite() => Ok(Literal::Float(value)),
+            _ => Err("a float is finite".to_owned()),
+        }
+    }
+}
+
+/// A decimal number in ten-thousandths, if it is exact and fits.
+fn scaled(digits: &str) -> Option<i64> {
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let fraction = fraction.trim_end_matches('0');
+    if fraction.len() > CURRENCY_DECIMALS {
+        return None;
+    }
+    format!("{whole}{fraction:0<CURRENCY_DECIMALS$}").parse().ok()
+}
+
+impl Literal {
+    /// How it compares with another of the same field; `None` for texts, whose
+    /// order the field's kind knows.
+    pub(crate) fn order(&self, other: &Self) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Int(a), Self::Int(b)) | (Self::Currency(a), Self::Currency(b)) => Some(a.cmp(b)),
+            (Self::Float(a), Self::Float(b)) => a.partial_cmp(b),
+            _ => None,
+        }
+    }
+
+    /// The code of the schema's `Literal`.
+    pub(crate) fn code(&self, model: &TokenStream) -> TokenStream {
+        match self {
+            Self::Bool(value) => quote!(#model::Literal::Bool(#value)),
+            Self::Int(value) => quote!(#model::Literal::Int(#value)),
+            Self::Float(value) => quote!(#model::Literal::Float(#value)),
+            Self::Currency(scaled) => {
+                quote!(#model::Literal::Currency(#model::Currency::from_scaled(#scaled)))
+            }
+            Self::Text(text) => {
+                quote!(#model::Literal::Text(::std::borrow::Cow::Borrowed(#text)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn literal(written: &str, shape: Shape) -> Result<Literal, String> {
+        syn::parse_str::<Constant>(written).unwrap().literal(shape)
+    }
+
+    #[test]
+    fn amounts_are_exact() {
+        for (written, amount) in [
+            ("12.50", 125_000),
+            ("-0.0001", -1),
+            ("7", 70_000),
+            ("-922337203685477.5808", i64::MIN),
+            ("1.000000", 10_000),
+        ] {
+            assert_eq!(literal(written, Shape::Currency), Ok(Literal::Currency(amount)));
+        }
+        for written in ["0.00001", "922337203685477.5808", "1e3", "\"1\"", "true"] {
+            assert!(literal(written, Shape::Currency).is_err(), "{written}");
+        }
+    }
+
+    #[test]
+    fn integers_fit_their_type() {
+        let i8 = Shape::Int(-128, 127);
+        assert_eq!(literal("-128", i8), Ok(Literal::Int(-128)));
+        assert_eq!(literal("0x7f", i8), Ok(Literal::Int(127)));
+        assert!(literal("128", i8).unwrap_err().contains("-128 to 127"));
+        assert!(literal("99999999999999999999", Shape::Int(i64::MIN, i64::MAX)).is_err());
+        assert_eq!(literal("-9223372036854775808", Shape::Other), Ok(Literal::Int(i64::MIN)));
+    }
+
+    #[test]
+    fn no_minus_before_texts() {
+        assert!(syn::parse_str::<Constant>("-\"a\"").is_err());
+        assert!(syn::parse_str::<Constant>("'a'").is_err());
+    }
+}

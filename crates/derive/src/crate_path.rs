@@ -1,0 +1,42 @@
+//! Where the generated code finds the model: in the facade `marmota` of most
+//! programs, or in `marmota-model` for the crates below the facade.
+
+use proc_macro_crate::{FoundCrate, crate_name};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::quote;
+use syn::Path;
+
+use crate::attribute::Item;
+use crate::problem::Problems;
+
+/// The path of the module with `Model` in it, from the item `crate = "…"` if
+/// there is one. Outside cargo, where nothing can be looked up, it is
+/// `::marmota::model`.
+pub(crate) fn find(items: &[Item], problems: &mut Problems) -> TokenStream {
+    let written = items
+        .iter()
+        .find(|item| item.name == "crate")
+        .and_then(|item| item.text(problems))
+        .and_then(|text| problems.keep(text.parse_with(Path::parse_mod_style)));
+    if let Some(path) = written {
+        return quote!(#path);
+    }
+    if let Some(facade) = dependency("marmota") {
+        return quote!(::#facade::model);
+    }
+    match dependency("marmota-model") {
+        Some(model) => quote!(::#model),
+        None => quote!(::marmota::model),
+    }
+}
+
+/// The name under which the crate being compiled knows a package. A crate
+/// knows itself by its own name (`extern crate self as …`), which its
+/// examples and doc tests share.
+fn dependency(package: &str) -> Option<Ident> {
+    let name = match crate_name(package).ok()? {
+        FoundCrate::Name(name) => name,
+        FoundCrate::Itself => package.replace('-', "_"),
+    };
+    Some(Ident::new(&name, Span::call_site()))
+}

@@ -1,0 +1,411 @@
+//! One field of a model: its attributes read and checked, and the code of its
+//! entry in the schema.
+
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::Visibility;
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+
+use crate::attribute::{self, Item};
+use crate::constant::{Constant, Literal};
+use crate::name;
+use crate::problem::Problems;
+use crate::shape::{Shape, inside_option};
+
+/// The part the store plays in a field.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Role {
+    Plain,
+    Key,
+    CreatedAt,
+    UpdatedAt,
+    Version,
+}
+
+/// One field of a model.
+pub(crate) struct Field {
+    /// Its name in Rust.
+    pub(crate) ident: Ident,
+    pub(crate) visibility: Visibility,
+    /// Its type, with the model's name for `Self`.
+    pub(crate) of: TokenStream,
+    /// Where errors about its type point.
+    pub(crate) of_span: Span,
+    /// The name of the column.
+    pub(crate) name: String,
+    /// What `name` was written as, for errors.
+    pub(crate) name_span: Span,
+    /// The name of its constant: `LAST_NAME`.
+    pub(crate) constant: Ident,
+    pub(crate) role: Role,
+    /// The item that gave it its role.
+    pub(crate) role_span: Option<Span>,
+    pub(crate) unique: bool,
+    pub(crate) index: bool,
+    /// Its type without `Option`, in which rules check it.
+    inside: TokenStream,
+    shape: Shape,
+    optional: bool,
+    text: Option<Text>,
+    default: Option<Literal>,
+    rules: Vec<TokenStream>,
+}
+
+/// What `max` and `collate` add to a text.
+struct Text {
+    chars_max: u32,
+    collation: &'static str,
+    span: Span,
+}
+
+impl Field {
+    /// Reads a field of the struct called `owner`.
+    pub(crate) fn read(
+        field: &syn::Field,
+        ident: &Ident,
+        owner: &Ident,
+        model: &TokenStream,
+        problems: &mut Problems,
+    ) -> Self {
+        let rust_name = ident.unraw().to_string();
+        let inside = inside_option(&field.ty);
+        let inner = inside.unwrap_or(&field.ty);
+        let constant = name::snake_case(&rust_name).to_uppercase();
+        let mut read = Self {
+            ident: ident.clone(),
+            visibility: field.vis.clone(),
+            of: without_self(field.ty.to_token_stream(), owner),
+            of_span: field.ty.span(),
+            name: rust_name,
+            name_span: ident.span(),
+            constant: format_ident!("{constant}", span = ident.span()),
+            role: Role::Plain,
+            role_span: None,
+            unique: false,
+            index: false,
+            inside: without_self(inner.to_token_stream(), owner),
+            shape: Shape::of(inner),
+            optional: inside.is_some(),
+            text: None,
+            default: None,
+            rules: Vec::new(),
+        };
+        let items = attribute::items(&field.attrs, &attribute::FIELD, problems);
+        for item in &items {
+            read.apply(item, owner, model, problems);
+        }
+        read.check(&items, problems);
+        read
+    }
+
+    fn apply(&mut self, item: &Item, owner: &Ident, model: &TokenStream, problems: &mut Problems) {
+        let name = item.name.to_string();
+        match name.as_str() {
+            "key" => self.take_role(Role::Key, item, problems),
+            "created_at" => self.take_role(Role::CreatedAt, item, problems),
+            "updated_at" => self.take_role(Role::UpdatedAt, item, problems),
+            "version" => self.take_role(Role::Version, item, problems),
+            "unique" => {
+                item.bare(problems);
+                self.unique = true;
+            }
+            "index" => {
+                item.bare(problems);
+                self.index = true;
+            }
+            "rename" => {
+                if let Some(text) = item.text(problems) {
+                    self.name = text.value();
+                    self.name_span = text.span();
+                }
+            }
+            "max" | "collate" => self.apply_text(item, problems),
+            "default" => {
+                if let Some(constant) = item.constant(problems) {
+                    self.default = self.literal(&constant, problems);
+                }
+            }
+            _ => self.apply_rule(item, owner, model, problems),
+        }
+    }
+
+    fn take_role(&mut self, role: Role, item: &Item, problems: &mut Problems) {
+        item.bare(problems);
+        if self.role != Role::Plain {
+            problems.at(item, "a field is one of key, created_at, updated_at and version");
+        }
+        self.role = role;
+        self.role_span = Some(item.name.span());
+    }
+
+    fn apply_text(&mut self, item: &Item, problems: &mut Problems) {
+        if !self.suits(self.shape.may_be_text(), item, "texts", problems) {
+            return;
+        }
+        let text = self.text.get_or_insert(Text {
+            chars_max: 0,
+            collation: "Binary",
+            span: item.name.span(),
+        });
+        if item.name == "max" {
+            if let Some(constant) = item.constant(problems) {
+                match constant.size(1) {
+                    Ok(size) => text.chars_max = size,
+                    Err(why) => problems.at(constant, format!("{why} (in characters)")),
+                }
+            }
+        } else if let Some(collation) = item.text(problems) {
+            match collation.value().as_str() {
+                "nocase" => text.collation = "NoCase",
+                "binary" => text.collation = "Binary",
+                other => problems.at(
+                    collation,
+                    format!("no collation {other:?}; there are \"nocase\" and \"binary\""),
+                ),
+            }
+        }
+    }
+
+    fn apply_rule(
+        &mut self,
+        item: &Item,
+        owner: &Ident,
+        model: &TokenStream,
+        problems: &mut Problems,
+    ) {
+        let name = item.name.to_string();
+        let (suits, whom) = match name.as_str() {
+            "not_empty" | "length" => (self.shape.may_have_length(), "texts and blobs"),
+            "range" => (self.shape.may_have_range(), "numbers, dates and times"),
+            "pattern" | "email" => (self.shape.may_be_text(), "texts"),
+            _ => (true, ""),
+        };
+        if !self.suits(suits, item, whom, problems) {
+            return;
+        }
+        let rule = match name.as_str() {
+            "not_empty" | "email" => {
+                item.bare(problems);
+                let variant = if name == "email" { "Email" } else { "NotEmpty" };
+                let variant = format_ident!("{variant}");
+                Some(quote!(#model::Rule::#variant))
+            }
+            "length" => length_rule(item, model, problems),
+            "range" => self.range_rule(item, model, problems),
+            "pattern" => pattern_rule(item, model, problems),
+            _ => self.check_rule(item, owner, model, problems),
+        };
+        self.rules.extend(rule);
+    }
+
+    fn suits(&self, suits: bool, item: &Item, whom: &str, problems: &mut Problems) -> bool {
+        if !suits {
+            let of = self.inside.to_string().replace(' ', "");
+            problems.at(item, format!("`{}` is for {whom}; this field is `{of}`", item.name));
+        }
+        suits
+    }
+
+    fn literal(&self, constant: &Constant, problems: &mut Problems) -> Option<Literal> {
+        constant.literal(self.shape).map_err(|why| problems.at(constant, why)).ok()
+    }
+
+    fn range_rule(
+        &self,
+        item: &Item,
+        model: &TokenStream,
+        problems: &mut Problems,
+    ) -> Option<TokenStream> {
+        let ends = item.ends(problems);
+        let min = ends.min.as_ref().and_then(|end| self.literal(end, problems));
+        let max = ends.max.as_ref().and_then(|end| self.literal(end, problems));
+        if let (Some(least), Some(most)) = (&min, &max)
+            && least.order(most).is_some_and(std::cmp::Ordering::is_gt)
+        {
+            problems.at(item, "`min` is above `max`: no value fits");
+        }
+        let [min, max] = [min, max].map(|end| optional(end.map(|end| end.code(model))));
+        Some(quote!(#model::Rule::Range { min: #min, max: #max }))
+    }
+
+    /// A function that takes the field's type by reference. NULL satisfies
+    /// every rule, so that it never sees an `Option`.
+    fn check_rule(
+        &self,
+        item: &Item,
+        owner: &Ident,
+        model: &TokenStream,
+        problems: &mut Problems,
+    ) -> Option<TokenStream> {
+        let path = item.path(problems)?;
+        let rule = path.segments.last()?.ident.unraw().to_string();
+        let function = without_self(path.to_token_stream(), owner);
+        let inside = &self.inside;
+        // Hygienic, so that a user's function may be called `value`.
+        let value = Ident::new("value", Span::mixed_site());
+        Some(quote!(#model::Rule::Check {
+            name: #rule,
+            check: |#value| match <#inside as #model::FieldValue>::from_row(#value) {
+                ::std::option::Option::Some(#value) => #function(&#value),
+                ::std::option::Option::None => ::std::result::Result::Ok(()),
+            },
+        }))
+    }
+
+    /// What can only be checked when all items are known.
+    fn check(&self, items: &[Item], problems: &mut Problems) {
+        if let Some(fault) = name::fault(&self.name) {
+            let way_out = if self.name == self.ident.unraw().to_string() {
+                "; add `#[model(rename = \"…\")]`"
+            } else {
+                ""
+            };
+            problems.at_span(self.name_span, format!("{fault}{way_out}"));
+        }
+        if let (Some(Literal::Text(default)), Some(text)) = (&self.default, &self.text) {
+            let length = default.chars().count();
+            if text.chars_max != 0 && length > text.chars_max as usize {
+                let most = text.chars_max;
+                let default = items.iter().find(|item| item.name == "default");
+                problems
+                    .at(default, format!("it has {length} characters, and `max` allows {most}"));
+            }
+        }
+        let (type_fits, expected) = match self.role {
+            Role::Plain => return,
+            Role::Key => (true, ""),
+            Role::CreatedAt | Role::UpdatedAt => (
+                matches!(self.shape, Shape::Timestamp | Shape::Other) && !self.optional,
+                "this field is set by the store: write its type as `Timestamp`",
+            ),
+            Role::Version => (
+                matches!(self.shape, Shape::Int(i64::MIN, _) | Shape::Other) && !self.optional,
+                "this field is counted by the store: write its type as `i64`",
+            ),
+        };
+        if !type_fits {
+            problems.at_span(self.of_span, expected);
+        }
+        for item in items.iter().filter(|item| item.name == "default") {
+            problems.at(item, "the store sets this field itself; a default is never used");
+        }
+    }
+
+    /// Checks what is asked of the one field that is the model's key.
+    pub(crate) fn check_key(&self, problems: &mut Problems) {
+        if self.optional || !self.shape.may_be_key() {
+            problems.at_span(
+                self.of_span,
+                "the type of a key is `i64` (the engine gives it), `Uuid` (the store gives it) \
+                 or `String` (the caller gives it)",
+            );
+        }
+        if self.unique || self.index {
+            problems.at_span(
+                self.name_span,
+                "a key is unique and indexed already; leave `unique` and `index` out",
+            );
+        }
+        if self.default.is_some() && self.role == Role::Plain {
+            problems.at_span(self.name_span, "a key has no default");
+        }
+    }
+
+    /// The field's entry in the schema; every part of it is constant.
+    pub(crate) fn code(&self, model: &TokenStream) -> TokenStream {
+        let Self { of, name, unique, rules, .. } = self;
+        let role = match self.role {
+            Role::Plain => quote!(Plain),
+            Role::Key => quote!(Key),
+            Role::CreatedAt => quote!(CreatedAt),
+            Role::UpdatedAt => quote!(UpdatedAt),
+            Role::Version => quote!(Version),
+        };
+        let value = quote_spanned!(self.error_span()=> <#of as #model::FieldValue>);
+        let kind = match &self.text {
+            None => quote!(#value::KIND),
+            Some(Text { chars_max, collation, span }) => {
+                let collation = format_ident!("{collation}");
+                let span = span.resolved_at(Span::call_site());
+                quote_spanned!(span=>
+                    #value::KIND.text_with(#chars_max, #model::Collation::#collation))
+            }
+        };
+        let default = optional(self.default.as_ref().map(|default| default.code(model)));
+        quote!(#model::Field {
+            name: ::std::borrow::Cow::Borrowed(#name),
+            kind: #kind,
+            nullable: #value::NULLABLE,
+            unique: #unique,
+            role: #model::Role::#role,
+            default: #default,
+            rules: ::std::borrow::Cow::Borrowed(&[#(#rules),*]),
+        })
+    }
+
+    /// Points errors about the type at the type, without passing the code for
+    /// the user's own (lints look at where code comes from).
+    pub(crate) fn error_span(&self) -> Span {
+        self.of_span.resolved_at(Span::call_site())
+    }
+}
+
+fn length_rule(item: &Item, model: &TokenStream, problems: &mut Problems) -> Option<TokenStream> {
+    let ends = item.ends(problems);
+    let mut size = |end: Option<Constant>, otherwise| match end.map(|end| (end.size(0), end)) {
+        None => otherwise,
+        Some((Ok(size), _)) => size,
+        Some((Err(why), end)) => {
+            problems.at(end, why);
+            otherwise
+        }
+    };
+    let (min, max) = (size(ends.min, 0), size(ends.max, u32::MAX));
+    if min > max {
+        problems.at(item, "`min` is above `max`: no value fits");
+    }
+    Some(quote!(#model::Rule::Length { min: #min, max: #max }))
+}
+
+fn pattern_rule(item: &Item, model: &TokenStream, problems: &mut Problems) -> Option<TokenStream> {
+    let text = item.text(problems)?;
+    let pattern = text.value();
+    // As it will be compiled, and alone, so that `a)|(b` does not slip through.
+    for pattern in [&pattern, &format!("^(?:{pattern})$")] {
+        if let Err(error) = regex_syntax::ast::parse::Parser::new().parse(pattern) {
+            let at = error.span().start.offset;
+            let part: String = pattern.chars().skip(pattern[..at].chars().count()).collect();
+            let place =
+                if part.is_empty() { "at its end".to_owned() } else { format!("at `{part}`") };
+            problems.at(&text, format!("not a regular expression: {}, {place}", error.kind()));
+            return None;
+        }
+    }
+    Some(quote!(#model::Rule::Pattern(::std::borrow::Cow::Borrowed(#pattern))))
+}
+
+fn optional(code: Option<TokenStream>) -> TokenStream {
+    match code {
+        Some(code) => quote!(::std::option::Option::Some(#code)),
+        None => quote!(::std::option::Option::None),
+    }
+}
+
+/// The same code with the model's name for `Self`, which a `static` does not know.
+fn without_self(code: TokenStream, owner: &Ident) -> TokenStream {
+    code.into_iter()
+        .map(|token| match token {
+            TokenTree::Ident(ident) if ident == "Self" => {
+                TokenTree::Ident(Ident::new(&owner.to_string(), ident.span()))
+            }
+            TokenTree::Group(group) => {
+                let inside = without_self(group.stream(), owner);
+                let mut same = proc_macro2::Group::new(group.delimiter(), inside);
+                same.set_span(group.span());
+                TokenTree::Group(same)
+            }
+            other => other,
+        })
+        .collect()
+}

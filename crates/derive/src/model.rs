@@ -1,0 +1,350 @@
+//! `#[derive(Model)]`: a struct read as a model, and the code for it.
+//!
+//! The code is one constant schema, a straight line of statements each way
+//! between struct and row, and a typed constant for each field. It has no
+//! generics and no closures but the user's own checks, so that a program of
+//! hundreds of models still builds fast.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::{Data, DeriveInput, Fields, FieldsNamed};
+
+use crate::attribute::{self, Item};
+use crate::crate_path;
+use crate::field::{Field, Role};
+use crate::name;
+use crate::problem::Problems;
+
+/// The most fields of a model: the bits of the model's `FieldSet`.
+const FIELDS_MAX: usize = 128;
+
+struct Model {
+    ident: Ident,
+    /// The path of the module that the code uses.
+    path: TokenStream,
+    table: String,
+    fields: Vec<Field>,
+    key: usize,
+    indexes: Vec<Index>,
+}
+
+struct Index {
+    fields: Vec<usize>,
+    unique: bool,
+}
+
+/// The code for a struct, or what is wrong with it.
+pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
+    let mut problems = Problems::default();
+    let model = Model::read(input, &mut problems);
+    problems.or_code(|| model.map(|model| model.code()).unwrap_or_default())
+}
+
+fn named_fields<'a>(input: &'a DeriveInput, problems: &mut Problems) -> Option<&'a FieldsNamed> {
+    if !input.generics.params.is_empty() {
+        problems.at(
+            &input.generics,
+            "a model is one table, so its struct has no generic parameters and no lifetimes; \
+             write one struct for each table, of types that own their data",
+        );
+    }
+    match &input.data {
+        Data::Struct(data) => match &data.fields {
+            Fields::Named(fields) => return Some(fields),
+            Fields::Unnamed(fields) => problems
+                .at(fields, "the fields of a model have names: write `{ id: i64, name: String }`"),
+            Fields::Unit => problems.at(
+                &input.ident,
+                "a model has fields, one of which is its key: write `{ id: i64 }`",
+            ),
+        },
+        Data::Enum(data) => problems.at(
+            data.enum_token,
+            "a model is a struct; for an enum that is the type of a field, derive `ModelEnum`",
+        ),
+        Data::Union(data) => {
+            problems.at(data.union_token, "a model is a struct with named fields");
+        }
+    }
+    None
+}
+
+impl Model {
+    fn read(input: &DeriveInput, problems: &mut Problems) -> Option<Self> {
+        let items = attribute::items(&input.attrs, &attribute::MODEL, problems);
+        let path = crate_path::find(&items, problems);
+        let named = named_fields(input, problems)?;
+        let fields: Vec<Field> = named
+            .named
+            .iter()
+            .filter_map(|field| {
+                let ident = field.ident.as_ref()?;
+                Some(Field::read(field, ident, &input.ident, &path, problems))
+            })
+            .collect();
+        let mut model = Self {
+            ident: input.ident.clone(),
+            path,
+            table: name::snake_case(&input.ident.unraw().to_string()),
+            fields,
+            key: 0,
+            indexes: Vec::new(),
+        };
+        model.name_table(&items, problems);
+        model.find_key(problems);
+        model.check_roles(problems);
+        model.check_names(problems);
+        model.read_indexes(&items, problems);
+        Some(model)
+    }
+
+    fn name_table(&mut self, items: &[Item], problems: &mut Problems) {
+        let mut span = self.ident.span();
+        let mut way_out = "; add `#[model(table = \"…\")]`";
+        if let Some(item) = items.iter().find(|item| item.name == "table")
+            && let Some(text) = item.text(problems)
+        {
+            self.table = text.value();
+            span = text.span();
+            way_out = "";
+        }
+        if let Some(fault) = name::fault(&self.table) {
+            problems.at_span(span, format!("{fault}{way_out}"));
+        } else if self.table.starts_with("sqlite_") {
+            problems.at_span(span, format!("SQLite keeps names with `sqlite_` to itself{way_out}"));
+        }
+    }
+
+    fn find_key(&mut self, problems: &mut Problems) {
+        let marked = self.fields.iter().position(|field| field.role == Role::Key);
+        let named = || {
+            let is_id = |field: &Field| field.ident == "id" && field.role == Role::Plain;
+            self.fields.iter().position(is_id)
+        };
+        let Some(key) = marked.or_else(named) else {
+            let model = &self.ident;
+            problems.at(
+                model,
+                format!(
+                    "`{model}` has no key: add a field `id: i64`, or write `#[model(key)]` on \
+                     the field that is the key"
+                ),
+            );
+            return;
+        };
+        for second in self.fields[key + 1..].iter().filter(|field| field.role == Role::Key) {
+            let (model, first) = (&self.ident, &self.fields[key].ident);
+            problems.at_span(
+                second.role_span.unwrap_or(second.name_span),
+                format!(
+                    "`{model}` has a second key beside `{first}`; keep one, and write \
+                     `#[model(unique({first}, {}))]` on the struct for what is unique together",
+                    second.ident
+                ),
+            );
+        }
+        self.fields[key].check_key(problems);
+        self.fields[key].role = Role::Key;
+        self.key = key;
+    }
+
+    fn check_roles(&self, problems: &mut Problems) {
+        for (position, field) in self.fields.iter().enumerate() {
+            if matches!(field.role, Role::Plain | Role::Key) {
+                continue;
+            }
+            let same = |other: &&Field| other.role == field.role;
+            if let Some(first) = self.fields[..position].iter().find(same) {
+                problems.at_span(
+                    field.role_span.unwrap_or(field.name_span),
+                    format!("`{}` has this part already; keep one of them", first.ident),
+                );
+            }
+        }
+    }
+
+    fn check_names(&self, problems: &mut Problems) {
+        for (position, field) in self.fields.iter().enumerate() {
+            let before = &self.fields[..position];
+            // Engines take no notice of case in the names of columns.
+            let same = |other: &&Field| other.name.eq_ignore_ascii_case(&field.name);
+            if let Some(first) = before.iter().find(same) {
+                problems.at_span(
+                    field.name_span,
+                    format!(
+                        "the column `{}` is that of the field `{}` already; rename one of them",
+                        field.name, first.ident
+                    ),
+                );
+            } else if let Some(first) = before.iter().find(|one| one.constant == field.constant) {
+                problems.at_span(
+                    field.ident.span(),
+                    format!(
+                        "the constant `{}` is that of the field `{}` already; give this field \
+                         another name in Rust",
+                        field.constant, first.ident
+                    ),
+                );
+            }
+        }
+        if let Some(field) = self.fields.get(FIELDS_MAX) {
+            problems.at_span(
+                field.ident.span(),
+                format!(
+                    "a model has at most {FIELDS_MAX} fields, and this one has {}; move some to \
+                     another model, or into one `Json` field",
+                    self.fields.len()
+                ),
+            );
+        }
+    }
+
+    fn read_indexes(&mut self, items: &[Item], problems: &mut Problems) {
+        for (position, field) in self.fields.iter().enumerate() {
+            // What is unique has an index.
+            if field.index && !field.unique {
+                self.indexes.push(Index { fields: vec![position], unique: false });
+            }
+        }
+        for item in items.iter().filter(|item| item.name == "index" || item.name == "unique") {
+            let names = item.names(problems);
+            let mut fields = Vec::with_capacity(names.len());
+            for ident in &names {
+                match self.fields.iter().position(|field| field.ident == *ident) {
+                    None => problems.at(ident, self.no_such_field(ident)),
+                    Some(field) if fields.contains(&field) => {
+                        problems.at(ident, format!("`{ident}` is in this index already"));
+                    }
+                    Some(field) => fields.push(field),
+                }
+            }
+            let index = Index { fields, unique: item.name == "unique" };
+            let same = |other: &Index| other.fields == index.fields && other.unique == index.unique;
+            if !index.fields.is_empty() && self.indexes.iter().any(same) {
+                problems.at(item, "the model has this index already; keep one");
+            }
+            self.indexes.push(index);
+        }
+    }
+
+    fn no_such_field(&self, ident: &Ident) -> String {
+        let names: Vec<String> = self.fields.iter().map(|field| field.ident.to_string()).collect();
+        let near = name::nearest(&ident.to_string(), names.iter().map(String::as_str));
+        let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let model = &self.ident;
+        format!("no field `{ident}` in `{model}`{hint}\nits fields are {}", names.join(", "))
+    }
+
+    fn code(&self) -> TokenStream {
+        let columns = self.columns();
+        let schema = self.schema();
+        let rows = self.rows();
+        let Self { ident, path, table, key, .. } = self;
+        let Field { ident: key_ident, of: key_type, .. } = &self.fields[*key];
+        let key_trait = quote_spanned!(self.fields[*key].error_span()=>
+            <#key_type as #path::Key>::KEY_KIND);
+        quote! {
+            #columns
+
+            #[automatically_derived]
+            #[allow(deprecated)]
+            impl #path::Model for #ident {
+                const TABLE: &'static str = #table;
+                const KEY_KIND: #path::KeyKind = #key_trait;
+                type Key = #key_type;
+
+                #schema
+
+                fn key(&self) -> &Self::Key {
+                    &self.#key_ident
+                }
+
+                fn set_key(&mut self, key: Self::Key) {
+                    self.#key_ident = key;
+                }
+
+                #rows
+            }
+        }
+    }
+
+    fn columns(&self) -> TokenStream {
+        let Self { ident, path, .. } = self;
+        let columns = self.fields.iter().enumerate().map(|(position, field)| {
+            let Field { visibility, of, name, constant, .. } = field;
+            let doc = format!("The field `{name}`, for filters and orders.");
+            quote! {
+                #[doc = #doc]
+                #visibility const #constant: #path::Column<#ident, #of> =
+                    #path::Column::new(#position, #name);
+            }
+        });
+        // A program need not use every column.
+        quote! {
+            #[automatically_derived]
+            #[allow(dead_code, deprecated, unreachable_pub)]
+            impl #ident {
+                #(#columns)*
+            }
+        }
+    }
+
+    /// Two statics, because a constant could not borrow what has a destructor.
+    fn schema(&self) -> TokenStream {
+        let Self { path, table, key, .. } = self;
+        let count = self.fields.len();
+        let fields = self.fields.iter().map(|field| field.code(path));
+        let indexes = self.indexes.iter().map(|Index { fields, unique }| {
+            quote!(#path::Index {
+                fields: ::std::borrow::Cow::Borrowed(&[#(#fields),*]),
+                unique: #unique,
+            })
+        });
+        quote! {
+            fn schema() -> &'static #path::Schema {
+                static FIELDS: [#path::Field; #count] = [#(#fields),*];
+                static SCHEMA: #path::Schema = #path::Schema {
+                    name: ::std::borrow::Cow::Borrowed(#table),
+                    fields: ::std::borrow::Cow::Borrowed(&FIELDS),
+                    indexes: ::std::borrow::Cow::Borrowed(&[#(#indexes),*]),
+                    key: #key,
+                };
+                &SCHEMA
+            }
+        }
+    }
+
+    fn rows(&self) -> TokenStream {
+        let path = &self.path;
+        let count = self.fields.len();
+        let writes = self.fields.iter().enumerate().map(|(position, field)| {
+            let Field { ident, of, .. } = field;
+            quote_spanned! {field.error_span()=>
+                row[#position] = <#of as #path::FieldValue>::to_row(&self.#ident, scratch);
+            }
+        });
+        let reads = self.fields.iter().enumerate().map(|(position, field)| {
+            let Field { ident, of, .. } = field;
+            quote_spanned! {field.error_span()=>
+                #ident: #path::read_field::<#of>(row, #position, schema)?
+            }
+        });
+        quote! {
+            fn write<'a>(
+                &'a self,
+                row: &mut [#path::ValueRef<'a>],
+                scratch: &'a #path::Scratch,
+            ) {
+                // One check of the length instead of one for each field.
+                let row = &mut row[..#count];
+                #(#writes)*
+            }
+
+            fn read(row: &[#path::ValueRef<'_>]) -> #path::Result<Self> {
+                let schema = <Self as #path::Model>::schema();
+                ::std::result::Result::Ok(Self { #(#reads),* })
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! `#[derive(ModelEnum)]`: an enum without data as the type of a field.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::quote;
+use syn::ext::IdentExt;
+use syn::{Data, DeriveInput, Fields};
+
+use crate::attribute;
+use crate::crate_path;
+use crate::name;
+use crate::problem::Problems;
+
+struct ModelEnum {
+    ident: Ident,
+    path: TokenStream,
+    integer: bool,
+    variants: Vec<Variant>,
+}
+
+struct Variant {
+    ident: Ident,
+    name: String,
+}
+
+/// The code for an enum, or what is wrong with it.
+pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
+    let mut problems = Problems::default();
+    let read = ModelEnum::read(input, &mut problems);
+    problems.or_code(|| read.map(|read| read.code()).unwrap_or_default())
+}
+
+impl ModelEnum {
+    fn read(input: &DeriveInput, problems: &mut Problems) -> Option<Self> {
+        let items = attribute::items(&input.attrs, &attribute::ENUM, problems);
+        let path = crate_path::find(&items, problems);
+        let integer = items.iter().find(|item| item.name == "integer");
+        if let Some(item) = integer {
+            item.bare(problems);
+        }
+        if !input.generics.params.is_empty() {
+            problems.at(&input.generics, "an enum that is a field has no generic parameters");
+        }
+        let Data::Enum(data) = &input.data else {
+            problems.at(
+                &input.ident,
+                "`ModelEnum` is for enums without data; for a struct, derive `Model`",
+            );
+            return None;
+        };
+        if data.variants.is_empty() {
+            problems.at(&input.ident, "an enum that is a field has at least one variant");
+        }
+        let mut variants: Vec<Variant> = Vec::with_capacity(data.variants.len());
+        for variant in &data.variants {
+            let read = Variant::read(variant, problems);
+            if integer.is_some() && variant.discriminant.is_none() {
+                let ident = &variant.ident;
+                problems.at(
+                    ident,
+                    format!(
+                        "rows keep this variant's number: write it, as `{ident} = 1`, so that \
+                         it stays the same when variants are added or moved"
+                    ),
+                );
+            }
+            if let Some(first) = variants.iter().find(|other| other.name == read.name) {
+                problems.at(
+                    &variant.ident,
+                    format!(
+                        "the name {:?} is that of `{}` already; rename one of them",
+                        read.name, first.ident
+                    ),
+                );
+            }
+            variants.push(read);
+        }
+        let ident = input.ident.clone();
+        Some(Self { ident, path, integer: integer.is_some(), variants })
+    }
+
+    fn code(&self) -> TokenStream {
+        let Self { ident, path, variants, .. } = self;
+        let listed = variants.iter().map(|Variant { ident, name }| {
+            quote!(#path::Variant {
+                name: ::std::borrow::Cow::Borrowed(#name),
+                number: Self::#ident as i64,
+            })
+        });
+        let stored = if self.integer { quote!(Integer) } else { quote!(Text) };
+        let arms = variants.iter().map(|Variant { ident, name }| {
+            if self.integer {
+                quote!(Self::#ident => #path::ValueRef::Int(Self::#ident as i64))
+            } else {
+                quote!(Self::#ident => #path::ValueRef::Text(#name))
+            }
+        });
+        let from_row = if self.integer { self.from_number() } else { self.from_name() };
+        quote! {
+            #[automatically_derived]
+            #[allow(deprecated)]
+            impl #path::FieldValue for #ident {
+                const KIND: #path::Kind = #path::Kind::Enum {
+                    variants: ::std::borrow::Cow::Borrowed(&[#(#listed),*]),
+                    stored: #path::EnumStored::#stored,
+                };
+
+                fn to_row<'a>(&'a self, _: &'a #path::Scratch) -> #path::ValueRef<'a> {
+                    match self { #(#arms),* }
+                }
+
+                fn from_row(value: #path::ValueRef<'_>) -> ::std::option::Option<Self> {
+                    #from_row
+                }
+            }
+        }
+    }
+
+    fn from_name(&self) -> TokenStream {
+        let arms = self.variants.iter().map(
+            |Variant { ident, name }| quote!(#name => ::std::option::Option::Some(Self::#ident)),
+        );
+        quote! {
+            match value.as_text()? {
+                #(#arms,)*
+                _ => ::std::option::Option::None,
+            }
+        }
+    }
+
+    fn from_number(&self) -> TokenStream {
+        let arms = self.variants.iter().map(|Variant { ident, .. }| {
+            quote!(if number == Self::#ident as i64 {
+                return ::std::option::Option::Some(Self::#ident);
+            })
+        });
+        quote! {
+            let number = value.as_int()?;
+            #(#arms)*
+            ::std::option::Option::None
+        }
+    }
+}
+
+impl Variant {
+    fn read(variant: &syn::Variant, problems: &mut Problems) -> Self {
+        let ident = variant.ident.clone();
+        if !matches!(variant.fields, Fields::Unit) {
+            problems.at(
+                &variant.fields,
+                format!(
+                    "a variant that is kept in one column has no data: write `{ident}` alone, \
+                     and keep the data in fields of the model or in a `Json<…>`"
+                ),
+            );
+        }
+        let mut name = name::snake_case(&ident.unraw().to_string());
+        for item in attribute::items(&variant.attrs, &attribute::VARIANT, problems) {
+            if let Some(text) = item.text(problems) {
+                name = text.value();
+                if name.is_empty() || name.contains('\0') {
+                    problems.at(text, "a name is not empty and has no character U+0000");
+                }
+            }
+        }
+        Self { ident, name }
+    }
+}
