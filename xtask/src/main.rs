@@ -1,1 +1,73 @@
-fn main() {}
+//! The project's own commands: `cargo xtask test` runs all that must pass.
+#![forbid(unsafe_code)]
+
+mod readme;
+mod step;
+mod tidy;
+
+use std::process::ExitCode;
+
+use step::{Failure, cargo, install_missing, run};
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  test      everything below, after installing by apt what is missing
+  check     formatting, lints, documentation
+  tidy      the structure that ARCHITECTURE.md promises
+  units     all tests of the workspace
+  readme    the README's example in a crate of its own
+  fuzz [N]  each fuzz target for N seconds (30; needs nightly and cargo-fuzz)";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match words.as_slice() {
+        ["test"] => test(),
+        ["check"] => check(),
+        ["tidy"] => tidy::check(),
+        ["units"] => units(),
+        ["readme"] => readme::check(),
+        ["fuzz"] => fuzz("30"),
+        ["fuzz", seconds] => fuzz(seconds),
+        _ => {
+            eprintln!("{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn test() -> Result<(), Failure> {
+    install_missing(&[("cc", "build-essential"), ("curl", "curl")])?;
+    tidy::check()?;
+    check()?;
+    units()?;
+    readme::check()
+}
+
+fn check() -> Result<(), Failure> {
+    run(cargo().args(["fmt", "--all", "--check"]))?;
+    run(cargo().args(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))?;
+    run(cargo()
+        .args(["doc", "--workspace", "--no-deps", "--locked", "--quiet"])
+        .env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn units() -> Result<(), Failure> {
+    run(cargo().args(["test", "--workspace", "--locked"]))
+}
+
+fn fuzz(seconds: &str) -> Result<(), Failure> {
+    for target in step::names_in("fuzz/fuzz_targets", "rs")? {
+        let time = format!("-max_total_time={seconds}");
+        run(cargo().args(["+nightly", "fuzz", "run", &target, "--", &time]))?;
+    }
+    Ok(())
+}

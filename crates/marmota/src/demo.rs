@@ -1,0 +1,81 @@
+//! The models that the program shows, and their first rows.
+
+use marmota::prelude::*;
+
+/// Somebody who found something out.
+#[derive(Model)]
+struct Person {
+    id: i64,
+    #[model(max = 40, not_empty)]
+    first_name: String,
+    #[model(max = 40, not_empty, index)]
+    last_name: String,
+    #[model(range(min = -3000, max = 2100))]
+    year_of_birth: i32,
+    year_of_death: Option<i32>,
+    #[model(version)]
+    version: i64,
+}
+
+/// What was found out.
+#[derive(Model)]
+struct Discovery {
+    id: i64,
+    #[model(max = 80, not_empty, unique)]
+    title: String,
+    year: i32,
+    by: Ref<Person>,
+    #[model(created_at)]
+    created: Timestamp,
+    #[model(version)]
+    version: i64,
+}
+
+type Life = (&'static str, &'static str, i32, Option<i32>, &'static [(&'static str, i32)]);
+
+const LIVES: [Life; 6] = [
+    ("Marie", "Curie", 1867, Some(1934), &[("Polonium", 1898), ("Radium", 1898)]),
+    ("Ada", "Lovelace", 1815, Some(1852), &[("The first program", 1843)]),
+    ("Irène", "Joliot-Curie", 1897, Some(1956), &[("Artificial radioactivity", 1934)]),
+    ("Lise", "Meitner", 1878, Some(1968), &[("Nuclear fission", 1939)]),
+    ("Chien-Shiung", "Wu", 1912, Some(1997), &[("Parity violation", 1957)]),
+    ("Jocelyn", "Bell Burnell", 1943, None, &[("Pulsars", 1967)]),
+];
+
+/// Opens the store at `url`, with the first rows in it if it is new.
+pub(crate) fn open(url: &str) -> Result<Store> {
+    let store = marmota::open(url)?.model::<Person>().model::<Discovery>().open()?;
+    if store.count::<Person>().run()? == 0 {
+        store.transaction(|transaction| {
+            LIVES.iter().try_for_each(|life| seed(transaction, life))
+        })?;
+    }
+    Ok(store)
+}
+
+fn seed(transaction: &Transaction, life: &Life) -> Result<()> {
+    let (first_name, last_name, year_of_birth, year_of_death, discoveries) = *life;
+    let id = transaction
+        .insert(&Person {
+            id: 0,
+            first_name: first_name.to_owned(),
+            last_name: last_name.to_owned(),
+            year_of_birth,
+            year_of_death,
+            version: 0,
+        })
+        .run()?;
+    for (title, year) in discoveries {
+        transaction
+            .insert(&Discovery {
+                id: 0,
+                title: (*title).to_owned(),
+                year: *year,
+                by: Ref::new(id),
+                created: Timestamp::default(),
+                version: 0,
+            })
+            .run()?;
+    }
+    Ok(())
+}

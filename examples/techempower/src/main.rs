@@ -1,0 +1,94 @@
+//! The TechEmpower benchmark's server: the same routes through the ORM and
+//! through the layer below it.
+#![forbid(unsafe_code)]
+
+mod data;
+mod direct;
+mod fortune;
+mod number;
+mod orm;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use marmota::http::{Flow, Method};
+use marmota::prelude::*;
+
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[cfg(all(feature = "jemalloc", not(feature = "mimalloc")))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Serves the TechEmpower benchmark's routes.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// The database: `sqlite` (a file below ./data), or any URL that Marmota opens.
+    #[arg(long, default_value = "sqlite", value_name = "URL")]
+    db: String,
+    /// The port to listen on, on every address.
+    #[arg(long, default_value_t = 8080)]
+    port: u16,
+    /// The address to listen on.
+    #[arg(long, default_value = "0.0.0.0")]
+    address: String,
+    /// Servers, each with its own listener and threads.
+    #[arg(short = 's', long)]
+    servers: Option<usize>,
+    /// Threads of each server; by default one for each core that may be used.
+    #[arg(short = 't', long)]
+    threads: Option<usize>,
+    /// Pin each thread to a core.
+    #[arg(short = 'p', long)]
+    pin: bool,
+}
+
+/// The answer of `/json`, made for each request.
+#[derive(serde::Serialize)]
+struct Message {
+    message: &'static str,
+}
+
+fn main() -> ExitCode {
+    match serve(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("techempower: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    let data = data::Data::open(&arguments.db)?;
+    let mut server = Server::bind((arguments.address.as_str(), arguments.port))?.pin(arguments.pin);
+    if let Some(servers) = arguments.servers {
+        server = server.servers(servers);
+    }
+    if let Some(threads) = arguments.threads {
+        server = server.threads(threads);
+    }
+    println!("TechEmpower on {} at http://{}", arguments.db, server.local_addr());
+    server.run(router(&data)?)?;
+    Ok(data.store.close()?)
+}
+
+fn router(data: &data::Data) -> Result<Router> {
+    let router = Router::new()
+        .direct(Method::Get, "/plaintext", |_, out| {
+            out.send("text/plain", b"Hello, World!");
+            Flow::Done
+        })
+        .direct(Method::Get, "/json", |_, out| {
+            let message = Message { message: "Hello, World!" };
+            let body = out.content_type("application/json").body_mut();
+            if serde_json::to_writer(body, &message).is_err() {
+                out.respond(Response::from_status(Status::INTERNAL_SERVER_ERROR));
+            }
+            Flow::Done
+        });
+    direct::routes(orm::routes(router, data), data)
+}

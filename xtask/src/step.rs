@@ -1,0 +1,96 @@
+//! Running one command after another, saying which, and stopping at the first
+//! that fails.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+/// Why a command of the project stopped.
+#[derive(Debug)]
+pub(crate) struct Failure(pub(crate) String);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// The project's folder.
+pub(crate) fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+/// The cargo that started this program.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// Runs a command to its end, with its output shown.
+pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
+    let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let shown = format!("{} {}", program.to_string_lossy(), words.join(" "));
+    eprintln!("==> {shown}");
+    let begun = Instant::now();
+    let status =
+        command.status().map_err(|error| Failure(format!("`{shown}` did not start: {error}")))?;
+    eprintln!("<== {:.1} s", begun.elapsed().as_secs_f64());
+    if status.success() { Ok(()) } else { Err(Failure(format!("`{shown}` failed: {status}"))) }
+}
+
+/// Installs by apt the packages whose programs are not on this machine.
+pub(crate) fn install_missing(programs: &[(&str, &str)]) -> Result<(), Failure> {
+    let missing: Vec<&str> = programs
+        .iter()
+        .filter(|(program, _)| !is_installed(program))
+        .map(|(_, package)| *package)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    run(apt_get().arg("update"))?;
+    run(apt_get().args(["install", "--yes", "--no-install-recommends"]).args(missing))
+}
+
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+fn apt_get() -> Command {
+    // In a container one is root and has no sudo; elsewhere it is the other way round.
+    let mut command = if is_installed("sudo") {
+        let mut sudo = Command::new("sudo");
+        sudo.arg("apt-get");
+        sudo
+    } else {
+        Command::new("apt-get")
+    };
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
+
+/// The names, without the extension, of the files with it in a folder.
+pub(crate) fn names_in(folder: &str, extension: &str) -> Result<Vec<String>, Failure> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(root().join(folder))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|found| found == extension)
+            && let Some(name) = path.file_stem()
+        {
+            names.push(name.to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}

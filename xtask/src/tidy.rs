@@ -1,0 +1,99 @@
+//! What ARCHITECTURE.md promises of the tree and no lint can see: which crate
+//! depends on which, where unsafe code stands, that every file says what it
+//! is, and that nothing large or generated is committed.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::step::{Failure, root};
+
+/// The project's crates that each may depend on: every arrow points down.
+const ARROWS: [(&str, &[&str]); 7] = [
+    ("model", &[]),
+    ("derive", &[]),
+    ("store", &["marmota-model"]),
+    ("http", &[]),
+    ("sqlite", &["marmota-model", "marmota-store"]),
+    ("rest", &["marmota-model", "marmota-store", "marmota-http"]),
+    (
+        "marmota",
+        &[
+            "marmota-model",
+            "marmota-derive",
+            "marmota-store",
+            "marmota-http",
+            "marmota-sqlite",
+            "marmota-rest",
+        ],
+    ),
+];
+
+/// The only library files with unsafe code.
+const UNSAFE: [&str; 2] = ["crates/sqlite/src/ffi.rs", "crates/sqlite/src/ffi/"];
+
+const FILE_BYTES_MAX: u64 = 1 << 20;
+const FORBIDDEN_NAMES: [&str; 7] =
+    ["util.rs", "utils.rs", "common.rs", "helper.rs", "helpers.rs", "misc.rs", "manager.rs"];
+
+pub(crate) fn check() -> Result<(), Failure> {
+    let mut faults = Vec::new();
+    check_arrows(&mut faults)?;
+    for file in tracked()? {
+        check_file(&file, &mut faults)?;
+    }
+    if faults.is_empty() {
+        eprintln!("==> tidy");
+        return Ok(());
+    }
+    Err(Failure(faults.join("\n       ")))
+}
+
+fn check_arrows(faults: &mut Vec<String>) -> Result<(), Failure> {
+    for (name, allowed) in ARROWS {
+        let manifest = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml"))?;
+        let dependencies = manifest
+            .split_once("[dependencies]")
+            .map_or("", |(_, rest)| rest.split("\n[").next().unwrap_or_default());
+        for line in dependencies.lines() {
+            let dependency = line.split([' ', '.', '=']).next().unwrap_or_default();
+            if dependency.starts_with("marmota") && !allowed.contains(&dependency) {
+                faults.push(format!("crates/{name} must not depend on {dependency}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn tracked() -> Result<Vec<String>, Failure> {
+    let output = Command::new("git").args(["ls-files"]).current_dir(root()).output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
+}
+
+fn check_file(file: &str, faults: &mut Vec<String>) -> Result<(), Failure> {
+    let path = root().join(file);
+    let Ok(metadata) = fs::metadata(&path) else { return Ok(()) };
+    if metadata.len() > FILE_BYTES_MAX {
+        faults.push(format!("{file} has more than 1 MB"));
+    }
+    let is_source = file.starts_with("crates/") && file.contains("/src/");
+    if !is_source || path.extension().is_none_or(|extension| extension != "rs") {
+        return Ok(());
+    }
+    let text = fs::read_to_string(&path)?;
+    if !text.starts_with("//!") {
+        faults.push(format!("{file} does not begin with what it is (`//!`)"));
+    }
+    let name = Path::new(file).file_name().unwrap_or_default().to_string_lossy();
+    if FORBIDDEN_NAMES.contains(&&*name) {
+        faults.push(format!("{file} is named after no noun that it defines"));
+    }
+    let has_unsafe = text.lines().any(|line| {
+        let code = line.trim_start();
+        !code.starts_with("//") && (code.contains("unsafe {") || code.contains("unsafe fn"))
+    });
+    if has_unsafe && !UNSAFE.iter().any(|allowed| file.starts_with(allowed)) {
+        faults.push(format!("{file} has unsafe code; only crates/sqlite/src/ffi may"));
+    }
+    Ok(())
+}
