@@ -70,15 +70,16 @@ pub(crate) struct Args {
 }
 
 /// Runs the suite and prints its tables on standard output; progress goes to
-/// standard error.
+/// standard error. A server that fails is left out of that round and the others
+/// go on; the end is an error then.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let specs = roster::chosen(&args.only, &args.also)?;
     if args.list {
-        for spec in &specs {
+        for spec in roster::all() {
             println!("{:<12} {}", spec.name, spec.about);
         }
         return Ok(());
     }
+    let specs = roster::chosen(&args.only, &args.also)?;
     let plan = Plan::new(args)?;
     plan.raise_descriptor_limit()?;
     let wrk = Wrk::find_or_install(args.wrk_threads)?;
@@ -88,14 +89,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for workload in &plan.workloads {
         for round in 1..=plan.rounds {
             for (place, (spec, binary)) in built.iter().enumerate() {
-                let sample = plan
-                    .measure(&wrk, spec, binary, workload)
-                    .with_context(|| format!("measuring {} at {workload}", spec.name))?;
-                eprintln!(
-                    "  {workload}, round {round} of {}: {:<12} {sample}",
-                    plan.rounds, spec.name
-                );
-                report.add(*workload, place, sample);
+                eprint!("  {workload}, round {round} of {}: {:<12} ", plan.rounds, spec.name);
+                match plan.measure(&wrk, spec, binary, workload) {
+                    Ok(sample) => {
+                        eprintln!("{sample}");
+                        report.add(*workload, place, sample);
+                    }
+                    Err(error) => {
+                        eprintln!("failed: {error:#}");
+                        report.add_failure(*workload, place);
+                    }
+                }
             }
         }
     }
@@ -105,6 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let path = report::save(&tables, &plan.workloads)?;
         eprintln!("kept as {}", path.display());
     }
+    ensure!(!report.has_failures(), "not every run succeeded; see above");
     Ok(())
 }
 

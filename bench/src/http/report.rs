@@ -33,11 +33,19 @@ struct Row {
     role: Role,
 }
 
+/// The rounds of one server under one workload; a round that failed is none.
+type Rounds = Vec<Option<Sample>>;
+
+/// One workload, with the rounds of each row.
+struct Group {
+    workload: Workload,
+    rows: Vec<Rounds>,
+}
+
 /// All samples of a run.
 pub(crate) struct Report {
     rows: Vec<Row>,
-    /// For each workload, for each row, its rounds.
-    groups: Vec<(Workload, Vec<Vec<Sample>>)>,
+    groups: Vec<Group>,
     preamble: String,
 }
 
@@ -62,12 +70,27 @@ impl Report {
 
     /// Adds a round of the server at `place` in the order given to `new`.
     pub(crate) fn add(&mut self, workload: Workload, place: usize, sample: Sample) {
-        if self.groups.last().is_none_or(|(last, _)| *last != workload) {
-            self.groups.push((workload, vec![Vec::new(); self.rows.len()]));
-        }
-        if let Some((_, rows)) = self.groups.last_mut() {
-            rows[place].push(sample);
-        }
+        self.rounds(workload, place).push(Some(sample));
+    }
+
+    /// Adds a round in which the server failed.
+    pub(crate) fn add_failure(&mut self, workload: Workload, place: usize) {
+        self.rounds(workload, place).push(None);
+    }
+
+    pub(crate) fn has_failures(&self) -> bool {
+        let mut rounds = self.groups.iter().flat_map(|group| group.rows.iter().flatten());
+        rounds.any(Option::is_none)
+    }
+
+    fn rounds(&mut self, workload: Workload, place: usize) -> &mut Rounds {
+        let known = self.groups.iter().position(|group| group.workload == workload);
+        let at = known.unwrap_or_else(|| {
+            let rows = vec![Rounds::new(); self.rows.len()];
+            self.groups.push(Group { workload, rows });
+            self.groups.len() - 1
+        });
+        &mut self.groups[at].rows[place]
     }
 
     /// The tables, as text that is Markdown too.
@@ -83,17 +106,24 @@ impl Report {
 
     fn figures(&self) -> Table {
         let mut table = new_table(&HEADINGS, 2);
-        for (workload, rows) in &self.groups {
-            let throughput = Measure::new(self, rows, |s| s.requests_per_s);
-            let economy = Measure::new(self, rows, |s| s.requests_per_cpu_s);
-            for (place, samples) in rows.iter().enumerate() {
+        for group in &self.groups {
+            let throughput = Measure::new(self, &group.rows, |s| s.requests_per_s);
+            let economy = Measure::new(self, &group.rows, |s| s.requests_per_cpu_s);
+            for (place, rounds) in group.rows.iter().enumerate() {
+                let label = if place == 0 { group.workload.to_string() } else { String::new() };
+                let name = self.rows[place].name.clone();
+                let failed = rounds.iter().filter(|round| round.is_none()).count();
+                let samples: Vec<Sample> = rounds.iter().flatten().copied().collect();
+                if samples.is_empty() {
+                    table.add_row(failed_row(label, name));
+                    continue;
+                }
                 let middle = |value: fn(&Sample) -> f64| median(samples.iter().map(value));
-                let label = if place == 0 { workload.to_string() } else { String::new() };
                 let stolen = middle(|s| s.stolen) * 100.0;
                 let others = middle(|s| s.others) * 100.0;
                 table.add_row([
                     label,
-                    self.rows[place].name.clone(),
+                    name,
                     thousands(middle(|s| s.requests_per_s)),
                     throughput.ratio(place, throughput.best_peer),
                     throughput.ratio(place, throughput.floor),
@@ -102,9 +132,9 @@ impl Report {
                     economy.ratio(place, economy.floor),
                     format!("{:.2}", middle(|s| s.server_cores)),
                     format!("{:.1}", middle(|s| s.p99_us) / 1000.0),
-                    format!("{:.0}", megabytes(most(samples, |s| s.peak_kib))),
+                    format!("{:.0}", megabytes(most(&samples, |s| s.peak_kib))),
                     format!("{stolen:.1}, {others:.1}"),
-                    errors(samples),
+                    errors(&samples, failed),
                 ]);
             }
         }
@@ -112,7 +142,8 @@ impl Report {
     }
 
     fn memory(&self) -> Table {
-        let mut connections: Vec<u32> = self.groups.iter().map(|(w, _)| w.connections).collect();
+        let mut connections: Vec<u32> =
+            self.groups.iter().map(|group| group.workload.connections).collect();
         connections.sort_unstable();
         connections.dedup();
         let mut headings = vec!["server".to_owned(), "idle".to_owned()];
@@ -120,8 +151,8 @@ impl Report {
         let mut table = new_table(&headings, 1);
         for (place, row) in self.rows.iter().enumerate() {
             let most_of = |chosen: &dyn Fn(&Workload) -> bool, value: fn(&Sample) -> u64| {
-                let groups = self.groups.iter().filter(|(workload, _)| chosen(workload));
-                let kib = groups.map(|(_, rows)| most(&rows[place], value));
+                let groups = self.groups.iter().filter(|group| chosen(&group.workload));
+                let kib = groups.map(|group| most(group.rows[place].iter().flatten(), value));
                 format!("{:.1}", megabytes(kib.fold(0.0, f64::max)))
             };
             let mut cells = vec![row.name.clone(), most_of(&|_| true, |s| s.idle_kib)];
@@ -136,18 +167,19 @@ impl Report {
 
 /// One figure of all servers under one workload, and whom to compare with.
 struct Measure {
-    /// For each server, its rounds.
+    /// For each server, its rounds; a failed one is not a number.
     values: Vec<Vec<f64>>,
     best_peer: Option<usize>,
     floor: Option<usize>,
 }
 
 impl Measure {
-    fn new(report: &Report, rows: &[Vec<Sample>], value: fn(&Sample) -> f64) -> Measure {
+    fn new(report: &Report, rows: &[Rounds], value: fn(&Sample) -> f64) -> Measure {
+        let figure = |round: &Option<Sample>| round.as_ref().map_or(f64::NAN, value);
         let values: Vec<Vec<f64>> =
-            rows.iter().map(|samples| samples.iter().map(value).collect()).collect();
+            rows.iter().map(|rounds| rounds.iter().map(figure).collect()).collect();
         let of_role = |role| (0..values.len()).filter(move |&p| report.rows[p].role == role);
-        let middle = |place: usize| median(values[place].iter().copied());
+        let middle = |place: usize| median_of_numbers(values[place].iter().copied());
         Measure {
             best_peer: of_role(Role::Peer).max_by(|&a, &b| middle(a).total_cmp(&middle(b))),
             floor: of_role(Role::Floor).next(),
@@ -158,22 +190,33 @@ impl Measure {
     fn ratio(&self, place: usize, to: Option<usize>) -> String {
         let Some(to) = to else { return "–".to_owned() };
         let rounds = self.values[place].iter().zip(&self.values[to]);
-        format!("{:.2}", median(rounds.map(|(own, other)| own / other)))
+        format!("{:.2}", median_of_numbers(rounds.map(|(own, other)| own / other)))
     }
 }
 
-fn most(samples: &[Sample], value: fn(&Sample) -> u64) -> f64 {
-    samples.iter().map(value).max().unwrap_or(0) as f64
+fn median_of_numbers(values: impl Iterator<Item = f64>) -> f64 {
+    median(values.filter(|value| !value.is_nan()))
+}
+
+fn most<'a>(samples: impl IntoIterator<Item = &'a Sample>, value: fn(&Sample) -> u64) -> f64 {
+    samples.into_iter().map(value).max().unwrap_or(0) as f64
+}
+
+fn failed_row(label: String, name: String) -> Vec<String> {
+    let mut cells = vec!["–".to_owned(); HEADINGS.len()];
+    cells[0] = label;
+    cells[1] = name;
+    cells[HEADINGS.len() - 1] = "every round failed".to_owned();
+    cells
 }
 
 /// Nothing when all went well; otherwise the sums over the rounds.
-fn errors(samples: &[Sample]) -> String {
+fn errors(samples: &[Sample], failed: usize) -> String {
     let socket: u64 = samples.iter().map(|s| s.socket_errors).sum();
     let statuses: u64 = samples.iter().map(|s| s.bad_statuses).sum();
-    match (socket, statuses) {
-        (0, 0) => String::new(),
-        _ => format!("{socket} socket, {statuses} not 2xx"),
-    }
+    let kinds = [(socket, "socket"), (statuses, "not 2xx"), (failed as u64, "failed rounds")];
+    let told = kinds.iter().filter(|(count, _)| *count > 0);
+    told.map(|(count, kind)| format!("{count} {kind}")).collect::<Vec<_>>().join(", ")
 }
 
 fn thousands(value: f64) -> String {
@@ -272,7 +315,7 @@ mod tests {
             (Role::Peer, [20.0, 2.0, 20.0]),
             (Role::Floor, [60.0, 6.0, 40.0]),
         ]);
-        let (_, rows) = &report.groups[0];
+        let rows = &report.groups[0].rows;
         let measure = Measure::new(&report, rows, |s| s.requests_per_cpu_s);
         assert_eq!(measure.best_peer, Some(2));
         assert_eq!(measure.ratio(0, measure.best_peer), "1.50");
@@ -286,6 +329,21 @@ mod tests {
         let tables = report.tables();
         assert!(tables.contains("json, 64 connections"), "{tables}");
         assert!(tables.contains('–'), "{tables}");
+    }
+
+    #[test]
+    fn a_failed_round_leaves_the_others_to_count() {
+        let mut report = report(&[(Role::Ours, [2.0; 3]), (Role::Peer, [4.0; 3])]);
+        let workload = report.groups[0].workload;
+        assert!(!report.has_failures());
+        report.add_failure(workload, 0);
+        report.add(workload, 1, Sample { requests_per_cpu_s: 100.0, ..Sample::default() });
+        let measure = Measure::new(&report, &report.groups[0].rows, |s| s.requests_per_cpu_s);
+        assert_eq!(measure.ratio(0, measure.best_peer), "0.50");
+        assert!(report.has_failures());
+        assert!(report.tables().contains("1 failed rounds"));
+        report.groups[0].rows[0] = vec![None];
+        assert!(report.tables().contains("every round failed"));
     }
 
     #[test]

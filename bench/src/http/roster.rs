@@ -64,14 +64,28 @@ pub(crate) fn workspace() -> &'static Path {
     bench.parent().unwrap_or(bench)
 }
 
-fn all() -> Vec<ServerSpec> {
-    let mut specs: Vec<_> = ours().into_iter().collect();
-    specs.extend([
+/// Every server there is.
+pub(crate) fn all() -> Vec<ServerSpec> {
+    vec![
+        ServerSpec::new(
+            "marmota",
+            Role::Ours,
+            Source::Package("techempower"),
+            &["--port", "{port}", "--db", "sqlite"],
+            "Marmota's TechEmpower server",
+        ),
+        ServerSpec::new(
+            "hello",
+            Role::Ours,
+            Source::Example { package: "marmota-http", example: "hello" },
+            &["127.0.0.1:{port}"],
+            "marmota-http's example of two routes; only when named",
+        ),
         ServerSpec::peer("axum", "peer-axum", &[], "axum on hyper, a runtime per core"),
         ServerSpec::peer("actix-web", "peer-actix", &["web"], "actix-web with its router"),
         ServerSpec::peer("actix", "peer-actix", &["server"], "actix-http's codec by hand"),
-        ServerSpec::peer("ntex", "peer-ntex", &[], "ntex's codec by hand on io_uring"),
-        ServerSpec::peer("xitca-web", "peer-xitca", &[], "xitca-http with its router"),
+        ServerSpec::peer("ntex", "peer-ntex", &[], "ntex's codec by hand, on io_uring"),
+        ServerSpec::peer("xitca-web", "peer-xitca", &[], "xitca-http with its router, on io_uring"),
         ServerSpec::peer("may-minihttp", "peer-may", &[], "stackful coroutines"),
         ServerSpec::new(
             "epoll floor",
@@ -80,36 +94,14 @@ fn all() -> Vec<ServerSpec> {
             &["--port", "{port}"],
             "a bare epoll loop, no parsing, a fixed answer",
         ),
-    ]);
-    specs
+    ]
 }
 
-/// The TechEmpower server, or while there is none, an example that answers the
-/// same two routes.
-fn ours() -> Option<ServerSpec> {
-    let has = |path: &str| workspace().join(path).exists();
-    if has("examples/techempower/Cargo.toml") {
-        Some(ServerSpec::new(
-            "marmota",
-            Role::Ours,
-            Source::Package("techempower"),
-            &["--port", "{port}", "--db", "sqlite"],
-            "Marmota's TechEmpower server",
-        ))
-    } else if has("crates/http/examples/hello.rs") {
-        Some(ServerSpec::new(
-            "marmota",
-            Role::Ours,
-            Source::Example { package: "marmota-http", example: "hello" },
-            &["--port", "{port}"],
-            "the hello example of marmota-http",
-        ))
-    } else {
-        None
-    }
-}
+/// Measured only when asked for by name.
+const ONLY_WHEN_NAMED: &str = "hello";
 
-/// The servers named in `only` (all when it is empty) and those of `also`.
+/// The servers named in `only` (the usual ones when it is empty) and those of
+/// `also`.
 pub(crate) fn chosen(only: &[String], also: &[String]) -> Result<Vec<ServerSpec>> {
     let specs = all();
     for name in only {
@@ -121,7 +113,10 @@ pub(crate) fn chosen(only: &[String], also: &[String]) -> Result<Vec<ServerSpec>
     }
     let mut chosen: Vec<_> = specs
         .into_iter()
-        .filter(|spec| only.is_empty() || only.iter().any(|name| matches(spec, name)))
+        .filter(|spec| {
+            let named = only.iter().any(|name| matches(spec, name));
+            named || (only.is_empty() && spec.name != ONLY_WHEN_NAMED)
+        })
         .collect();
     for text in also {
         chosen.push(guest(text)?);

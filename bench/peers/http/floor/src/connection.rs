@@ -1,5 +1,5 @@
 //! One client of the floor: bytes in, request ends counted, as many copies of
-//! the answer out. It remembers only the bytes that may begin a blank line and
+//! the answer out. It remembers only the byte that may begin a request's end and
 //! how much of the answers the socket has not taken yet.
 
 use memchr::memmem::Finder;
@@ -10,7 +10,10 @@ use std::os::fd::OwnedFd;
 
 const READ_BYTES: usize = 32 * 1024;
 const COPIES: usize = 64;
-const END: &[u8] = b"\r\n\r\n";
+/// A line end followed by the start of a blank line: a request's end, but for
+/// its last byte. The pair stands nowhere else, which lets the search skip from
+/// end to end instead of stopping at every line.
+const END: &[u8] = b"\n\r";
 /// Bytes of a request end that can be left at the end of a read.
 const CARRY_BYTES: usize = END.len() - 1;
 /// Where a request for `/json` has its `j`.
