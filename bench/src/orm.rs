@@ -19,7 +19,7 @@ use std::process::{Command, Stdio};
 
 /// What to measure.
 #[derive(clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Rows of the table; one set of tables for each number
     #[arg(long, value_delimiter = ',', default_values_t = [5_000, 200_000], value_name = "N,…",
           value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
@@ -63,7 +63,7 @@ fn setting(name: &str) -> Result<Setting, String> {
 ///
 /// # Errors
 /// A contender that does not build, or whose rows are not the ones inserted.
-pub fn run(args: Args) -> Result<()> {
+pub(crate) fn run(args: Args) -> Result<()> {
     let specs = roster::chosen(&args.only)?;
     if args.list {
         for spec in &specs {
@@ -72,7 +72,7 @@ pub fn run(args: Args) -> Result<()> {
         return Ok(());
     }
     let built = build::all(specs)?;
-    let folder = match &args.folder {
+    let folder = match args.folder {
         Some(folder) => tempfile::tempdir_in(folder),
         None => tempfile::tempdir(),
     }
@@ -82,27 +82,9 @@ pub fn run(args: Args) -> Result<()> {
     let mut measurements = Measurements::default();
     for &rows in &args.rows {
         for setting in Setting::ALL {
-            if !args.settings.is_empty() && !args.settings.contains(&setting) {
-                continue;
-            }
-            let chosen: Vec<_> =
-                built.iter().filter(|(spec, _)| spec.settings.contains(&setting)).collect();
-            for round in 0..rounds {
-                for place in 0..chosen.len() {
-                    let (spec, binary) = chosen[(place + round as usize) % chosen.len()];
-                    let task =
-                        Task { setting, rows, limit_ms: args.limit_ms, folder: folder.path() };
-                    let found = task
-                        .measure(spec, binary)
-                        .with_context(|| format!("measuring {}", spec.name))?;
-                    eprintln!(
-                        "  {}, {rows} rows, round {} of {rounds}: {}",
-                        setting.name(),
-                        round + 1,
-                        spec.name
-                    );
-                    measurements.add(round, found);
-                }
+            if args.settings.is_empty() || args.settings.contains(&setting) {
+                let task = Task { setting, rows, limit_ms: args.limit_ms, folder: folder.path() };
+                task.measure_all(&built, rounds, &mut measurements)?;
             }
         }
     }
@@ -117,7 +99,7 @@ pub fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// One process to start.
+/// What one process measures.
 struct Task<'a> {
     setting: Setting,
     rows: u32,
@@ -126,6 +108,32 @@ struct Task<'a> {
 }
 
 impl Task<'_> {
+    /// Runs every contender that knows the setting once a round, each round from another one on.
+    fn measure_all(
+        &self,
+        built: &[(ContenderSpec, PathBuf)],
+        rounds: u32,
+        measurements: &mut Measurements,
+    ) -> Result<()> {
+        let mut contenders: Vec<_> =
+            built.iter().filter(|(spec, _)| spec.settings.contains(&self.setting)).collect();
+        if contenders.is_empty() {
+            return Ok(());
+        }
+        for round in 1..=rounds {
+            for (spec, binary) in &contenders {
+                let (setting, rows) = (self.setting.name(), self.rows);
+                eprintln!("  {setting}, {rows} rows, round {round} of {rounds}: {}", spec.name);
+                let found = self
+                    .measure(spec, binary)
+                    .with_context(|| format!("measuring {}", spec.name))?;
+                measurements.add(round, found);
+            }
+            contenders.rotate_left(1);
+        }
+        Ok(())
+    }
+
     fn measure(&self, spec: &ContenderSpec, binary: &Path) -> Result<Vec<Measurement>> {
         let mut command = Command::new(binary);
         command

@@ -48,7 +48,10 @@ impl Figure {
     pub fn is_insert(self) -> bool {
         matches!(
             self,
-            Self::InsertOne | Self::InsertBatch | Self::InsertTransaction | Self::InsertBatchTransaction
+            Self::InsertOne
+                | Self::InsertBatch
+                | Self::InsertTransaction
+                | Self::InsertBatchTransaction
         )
     }
 

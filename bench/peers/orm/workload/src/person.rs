@@ -3,7 +3,7 @@
 use crate::Random;
 
 /// The seed of the rows that all contenders insert.
-pub const PEOPLE_SEED: u64 = 0x6d61_726d_6f74_61;
+pub const PEOPLE_SEED: u64 = 0x006d_6172_6d6f_7461;
 
 /// One row, as a contender gets it to insert. The id is the one the store is expected to give.
 #[derive(Debug, Clone, PartialEq, Eq)]

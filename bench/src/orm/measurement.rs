@@ -1,0 +1,179 @@
+//! What the contenders answered, and the medians and ratios over the rounds.
+
+use anyhow::{Context, Result, ensure};
+use bench_orm_workload::{Figure, Setting};
+
+/// One figure of one process.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Measurement {
+    pub(crate) contender: String,
+    pub(crate) setting: Setting,
+    /// Rows asked for.
+    pub(crate) rows: u32,
+    pub(crate) figure: Figure,
+    /// Rows inserted or read a second.
+    pub(crate) rows_per_s: f64,
+    /// Rows a statement with which this contender inserts batches fastest.
+    pub(crate) statement_rows: u64,
+    /// The share of the time in which the thread was ready and another program had the core.
+    pub(crate) waited: f64,
+    /// CPU time that the host kept from this machine meanwhile.
+    pub(crate) stolen_ms: u64,
+}
+
+impl Measurement {
+    /// Reads a line that a contender printed.
+    pub(crate) fn parse(line: &str) -> Result<Self> {
+        Self::read(line).with_context(|| format!("the line {line:?} is no figure"))
+    }
+
+    fn read(line: &str) -> Result<Self> {
+        let json: serde_json::Value = serde_json::from_str(line)?;
+        let text = |name: &str| json[name].as_str().with_context(|| format!("{name} is no text"));
+        let whole =
+            |name: &str| json[name].as_u64().with_context(|| format!("{name} is no whole number"));
+        let real = |name: &str| json[name].as_f64().with_context(|| format!("{name} is no number"));
+        let seconds = real("seconds")?;
+        ensure!(seconds > 0.0, "no time passed");
+        Ok(Self {
+            contender: text("contender")?.to_owned(),
+            setting: Setting::parse(text("setting")?).context("the setting is unknown")?,
+            rows: u32::try_from(whole("rows")?)?,
+            figure: Figure::parse(text("figure")?).context("the figure is unknown")?,
+            rows_per_s: whole("done")? as f64 / seconds,
+            statement_rows: whole("statement_rows")?,
+            waited: real("waited_ms")? / 1e3 / seconds,
+            stolen_ms: whole("stolen_ms")?,
+        })
+    }
+}
+
+/// All that was measured, each with its round.
+#[derive(Default)]
+pub(crate) struct Measurements(Vec<(u32, Measurement)>);
+
+impl Measurements {
+    pub(crate) fn add(&mut self, round: u32, found: Vec<Measurement>) {
+        self.0.extend(found.into_iter().map(|one| (round, one)));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Settings and numbers of rows there is a table for, in the order measured.
+    pub(crate) fn tables(&self) -> Vec<(Setting, u32)> {
+        let mut tables = Vec::new();
+        for (_, one) in &self.0 {
+            if !tables.contains(&(one.setting, one.rows)) {
+                tables.push((one.setting, one.rows));
+            }
+        }
+        tables
+    }
+
+    /// Everything of one table.
+    pub(crate) fn of(&self, setting: Setting, rows: u32) -> impl Iterator<Item = &Measurement> {
+        self.0
+            .iter()
+            .map(|(_, one)| one)
+            .filter(move |one| (one.setting, one.rows) == (setting, rows))
+    }
+
+    /// Rows a second, the median of the rounds.
+    pub(crate) fn rate(
+        &self,
+        table: (Setting, u32),
+        contender: &str,
+        figure: Figure,
+    ) -> Option<f64> {
+        median(self.rates(table, contender, figure).map(|(_, rate)| rate).collect())
+    }
+
+    /// How many times as fast `contender` was as `other`: the median of the ratios within the
+    /// rounds, which a machine that drifts between rounds does not touch.
+    pub(crate) fn ratio(
+        &self,
+        table: (Setting, u32),
+        contender: &str,
+        other: &str,
+        figure: Figure,
+    ) -> Option<f64> {
+        let others: Vec<_> = self.rates(table, other, figure).collect();
+        let ratios = self.rates(table, contender, figure).filter_map(|(round, rate)| {
+            let of_round = others.iter().find(|(other_round, _)| *other_round == round);
+            of_round.map(|(_, other_rate)| rate / other_rate)
+        });
+        median(ratios.collect())
+    }
+
+    fn rates(
+        &self,
+        (setting, rows): (Setting, u32),
+        contender: &str,
+        figure: Figure,
+    ) -> impl Iterator<Item = (u32, f64)> {
+        let wanted = move |one: &Measurement| {
+            one.setting == setting
+                && one.rows == rows
+                && one.figure == figure
+                && one.contender == contender
+        };
+        self.0
+            .iter()
+            .filter(move |(_, one)| wanted(one))
+            .map(|(round, one)| (*round, one.rows_per_s))
+    }
+}
+
+/// The middle one, or the mean of the two in the middle.
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        length if length % 2 == 1 => Some(values[middle]),
+        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(contender: &str, seconds: f64) -> String {
+        format!(
+            r#"{{"contender":"{contender}","setting":"memory","rows":10,"figure":"by id","done":10,"seconds":{seconds},"statement_rows":500,"waited_ms":500.0,"stolen_ms":0}}"#
+        )
+    }
+
+    #[test]
+    fn a_line_is_read_and_a_wrong_one_names_what_is_wrong() {
+        let one = Measurement::parse(&line("floor", 2.0)).unwrap();
+        assert_eq!((one.figure, one.rows_per_s, one.waited), (Figure::ReadById, 5.0, 0.25));
+        for (from, to, wrong) in [
+            ("by id", "by name", "figure is unknown"),
+            ("\"memory\"", "7", "setting is no text"),
+            ("2,", "0,", "no time passed"),
+        ] {
+            let error = Measurement::parse(&line("floor", 2.0).replace(from, to)).unwrap_err();
+            assert!(format!("{error:#}").contains(wrong), "{error:#}");
+        }
+    }
+
+    #[test]
+    fn ratios_are_of_the_same_round() {
+        let mut all = Measurements::default();
+        // The machine is ten times slower in the second round; the ratio is 2 in each.
+        for (round, slower) in [(0, 1.0), (1, 10.0)] {
+            for (contender, seconds) in [("a", 1.0), ("b", 2.0)] {
+                let one = Measurement::parse(&line(contender, seconds * slower)).unwrap();
+                all.add(round, vec![one]);
+            }
+        }
+        let table = (Setting::Memory, 10);
+        assert_eq!(all.ratio(table, "a", "b", Figure::ReadById), Some(2.0));
+        assert_eq!(all.ratio(table, "a", "c", Figure::ReadById), None);
+        assert_eq!(all.rate(table, "a", Figure::ReadById), Some(5.5));
+    }
+}

@@ -1,0 +1,158 @@
+//! The contenders there are to measure, as data: what each is, how it is built
+//! and which settings it knows. Adding one is adding an entry here and its
+//! folder under `bench/peers/orm`.
+
+use anyhow::{Result, bail};
+use bench_orm_workload::Setting;
+use std::path::{Path, PathBuf};
+
+/// What a contender stands for in the ratios.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// Marmota: what the aims are about.
+    Ours,
+    /// A crate others use.
+    Peer,
+    /// Plain calls, or a plain `Vec`: what the ratios in the tables are of.
+    Floor,
+}
+
+/// One contender.
+#[derive(Clone, Debug)]
+pub(crate) struct ContenderSpec {
+    /// As it calls itself in its answers.
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) role: Role,
+    /// Its folder under `bench/peers/orm`, a workspace with a lock file of its own.
+    pub(crate) folder: &'static str,
+    /// The program built there.
+    pub(crate) binary: &'static str,
+    /// What it is told by `BENCH_ORM_VARIANT`, for programs that are several contenders.
+    pub(crate) variant: Option<&'static str>,
+    pub(crate) settings: &'static [Setting],
+}
+
+const SQLITE: &[Setting] = &[Setting::FileFull, Setting::FileOff, Setting::Memory];
+
+/// In the order of the tables.
+const ALL: [ContenderSpec; 8] = [
+    ContenderSpec {
+        name: "floor",
+        about: "plain calls of SQLite's C interface, tuned build, nothing in between",
+        role: Role::Floor,
+        folder: "floor",
+        binary: "bench-orm-floor",
+        variant: None,
+        settings: SQLITE,
+    },
+    ContenderSpec {
+        name: "plain Vec",
+        about: "a Vec, a hash index and a lock: the memory engine's floor",
+        role: Role::Floor,
+        folder: "floor",
+        binary: "bench-orm-vec",
+        variant: None,
+        settings: &[Setting::Engine],
+    },
+    ContenderSpec {
+        name: "marmota",
+        about: "Marmota's store on SQLite, and its memory engine",
+        role: Role::Ours,
+        folder: "marmota",
+        binary: "bench-orm-marmota",
+        variant: None,
+        settings: &Setting::ALL,
+    },
+    ContenderSpec {
+        name: "rusqlite",
+        about: "rusqlite by hand, cached statements, many rows a statement",
+        role: Role::Peer,
+        folder: "rusqlite",
+        binary: "bench-orm-rusqlite",
+        variant: None,
+        settings: SQLITE,
+    },
+    ContenderSpec {
+        name: "diesel",
+        about: "diesel's query builder; by id through get_result(), its fastest",
+        role: Role::Peer,
+        folder: "diesel",
+        binary: "bench-orm-diesel",
+        variant: None,
+        settings: SQLITE,
+    },
+    ContenderSpec {
+        name: "diesel first()",
+        about: "diesel's read by id as its guide writes it, through first()",
+        role: Role::Peer,
+        folder: "diesel",
+        binary: "bench-orm-diesel",
+        variant: Some("first"),
+        settings: SQLITE,
+    },
+    ContenderSpec {
+        name: "sqlx",
+        about: "sqlx on one connection, columns by number",
+        role: Role::Peer,
+        folder: "sqlx",
+        binary: "bench-orm-sqlx",
+        variant: None,
+        settings: SQLITE,
+    },
+    ContenderSpec {
+        name: "sea-orm",
+        about: "sea-orm's entities and active models on sqlx",
+        role: Role::Peer,
+        folder: "seaorm",
+        binary: "bench-orm-seaorm",
+        variant: None,
+        settings: SQLITE,
+    },
+];
+
+/// The folder of the main workspace.
+pub(crate) fn workspace() -> &'static Path {
+    let bench = Path::new(env!("CARGO_MANIFEST_DIR"));
+    bench.parent().unwrap_or(bench)
+}
+
+impl ContenderSpec {
+    /// Where its manifest is, from the folder of the main workspace.
+    pub(crate) fn manifest(&self) -> PathBuf {
+        Path::new("bench/peers/orm").join(self.folder).join("Cargo.toml")
+    }
+}
+
+/// The contenders of these names, or all of them.
+pub(crate) fn chosen(only: &[String]) -> Result<Vec<ContenderSpec>> {
+    if let Some(name) = only.iter().find(|name| !ALL.iter().any(|spec| spec.name == **name)) {
+        let names = ALL.each_ref().map(|spec| spec.name).join(", ");
+        bail!("no contender is called {name:?}; there are: {names}");
+    }
+    let wanted = |spec: &ContenderSpec| only.is_empty() || only.iter().any(|n| n == spec.name);
+    Ok(ALL.iter().filter(|spec| wanted(spec)).cloned().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_has_exactly_one_floor_and_marmota() {
+        for setting in Setting::ALL {
+            for role in [Role::Floor, Role::Ours] {
+                let of_role =
+                    |spec: &&ContenderSpec| spec.role == role && spec.settings.contains(&setting);
+                assert_eq!(ALL.iter().filter(of_role).count(), 1, "{role:?} of {setting:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_refused_with_those_there_are() {
+        let error = chosen(&["dielsel".to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("dielsel") && error.contains("sea-orm"), "{error}");
+        assert_eq!(chosen(&["diesel".to_owned()]).unwrap().len(), 1);
+    }
+}
