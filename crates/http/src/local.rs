@@ -6,11 +6,9 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::time::{ClockId, clock_gettime};
-
-use crate::head::HeadLimits;
+use crate::head::{HeadLimits, is_value};
 use crate::limits::Limits;
 use crate::request::{Exchange, Request};
 use crate::router::Routes;
@@ -20,6 +18,10 @@ use crate::task::{Inbox, Task};
 const RESERVE_BYTES_MAX: usize = 64 * 1024;
 /// Buffers in reserve on a thread.
 const RESERVE_MAX: usize = 64;
+/// Media types whose head is kept ready; a server uses a few.
+const TYPED_MAX: usize = 4;
+/// How often the time of day is looked at; `Date` may lag by this much.
+const DATE_MS: u64 = 100;
 /// The status line with which [`Local::head_ok`] starts.
 const STATUS_OK: &[u8] = b"HTTP/1.1 200 OK\r\n";
 
@@ -35,7 +37,12 @@ pub(crate) struct Local {
     pub(crate) draining: bool,
     server_line: Vec<u8>,
     head_ok: Vec<u8>,
-    second: i64,
+    /// [`Local::head_ok`] with `Content-Type` for the media types last used, this second's.
+    typed: [(String, Vec<u8>); TYPED_MAX],
+    next_typed: usize,
+    second: u64,
+    started: Instant,
+    next_date_ms: u64,
     exchanges: Vec<Rc<Exchange>>,
     outputs: Vec<Vec<u8>>,
     runs: Vec<Option<Box<dyn Any>>>,
@@ -69,7 +76,11 @@ impl Local {
             draining: false,
             server_line,
             head_ok: Vec::new(),
-            second: i64::MIN,
+            typed: Default::default(),
+            next_typed: 0,
+            second: u64::MAX,
+            started: Instant::now(),
+            next_date_ms: 0,
             exchanges: Vec::new(),
             outputs: Vec::new(),
             runs,
@@ -79,23 +90,52 @@ impl Local {
         local
     }
 
-    /// Reads the clocks. The coarse ones cost a few nanoseconds and are right to some
-    /// milliseconds, which is all that timeouts and `Date` need.
+    /// Reads the clock, once a turn. The standard library's is taken on purpose: rustix' own
+    /// vDSO look-up does not survive valgrind, by which instructions are counted.
     pub(crate) fn tick(&mut self) {
-        let now = clock_gettime(ClockId::MonotonicCoarse);
-        self.now_ms = now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000;
-        let second = clock_gettime(ClockId::RealtimeCoarse).tv_sec;
-        if second != self.second {
-            self.second = second;
-            let date =
-                httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second.max(0) as u64));
-            self.head_ok.clear();
-            self.head_ok.extend_from_slice(STATUS_OK);
-            self.head_ok.extend_from_slice(&self.server_line);
-            self.head_ok.extend_from_slice(b"Date: ");
-            self.head_ok.extend_from_slice(date.as_bytes());
-            self.head_ok.extend_from_slice(b"\r\n");
+        self.now_ms = self.started.elapsed().as_millis() as u64;
+        if self.now_ms >= self.next_date_ms {
+            self.next_date_ms = self.now_ms + DATE_MS;
+            self.tick_date();
         }
+    }
+
+    fn tick_date(&mut self) {
+        let now = SystemTime::now();
+        let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        if second == self.second {
+            return;
+        }
+        self.second = second;
+        self.head_ok.clear();
+        self.head_ok.extend_from_slice(STATUS_OK);
+        self.head_ok.extend_from_slice(&self.server_line);
+        self.head_ok.extend_from_slice(b"Date: ");
+        self.head_ok.extend_from_slice(httpdate::fmt_http_date(now).as_bytes());
+        self.head_ok.extend_from_slice(b"\r\n");
+        self.typed = Default::default();
+    }
+
+    /// The start of a 200 with this media type, which must be fit for a header.
+    #[inline]
+    pub(crate) fn head_typed(&mut self, media_type: &str) -> Option<&[u8]> {
+        let at = match self.typed.iter().position(|(known, _)| known == media_type) {
+            Some(at) => at,
+            None => self.prepare_typed(media_type)?,
+        };
+        Some(&self.typed[at].1)
+    }
+
+    #[cold]
+    fn prepare_typed(&mut self, media_type: &str) -> Option<usize> {
+        if media_type.is_empty() || !is_value(media_type.as_bytes()) {
+            return None;
+        }
+        let at = self.next_typed;
+        self.next_typed = (at + 1) % TYPED_MAX;
+        let head = [&self.head_ok, &b"Content-Type: "[..], media_type.as_bytes(), b"\r\n"].concat();
+        self.typed[at] = (media_type.to_owned(), head);
+        Some(at)
     }
 
     /// The start of a 200: status line, `Server`, `Date`.

@@ -166,7 +166,7 @@ fn cow_body(text: Cow<'static, str>) -> Body {
 pub(crate) fn check_header(name: &str, value: &[u8]) -> Result<(), HeaderError> {
     let reason = if !crate::head::is_token(name.as_bytes()) {
         "the name is not a token"
-    } else if value.iter().any(|&byte| (byte < 0x20 && byte != b'\t') || byte == 0x7f) {
+    } else if !crate::head::is_value(value) {
         "the value has a control character"
     } else if is_framing(name) {
         "the server writes this header itself"

@@ -3,6 +3,7 @@
 //! `Content-Length` is filled in when the length of the body is known.
 
 use crate::body::Body;
+use crate::head::is_value;
 use crate::local::Local;
 use crate::response::{HeaderError, Response, check_header};
 use crate::status::Status;
@@ -13,6 +14,9 @@ use crate::task::Task;
 const COPY_BYTES_MAX: usize = 16 * 1024;
 /// Room for the digits of a length that is not known yet.
 const LENGTH_DIGITS: usize = 10;
+/// The last line of a head whose length is not known yet, and where its digits belong.
+const OPEN_LENGTH: &[u8; 30] = b"Content-Length:           \r\n\r\n";
+const LENGTH_AT: usize = 16;
 /// A body up to this length is moved over the digits left free; a longer one keeps spaces there.
 const MOVE_BYTES_MAX: usize = 4 * 1024;
 
@@ -32,7 +36,7 @@ enum Stage {
     /// Nothing written; this status will be.
     Fresh(Status),
     /// The head is open for more headers.
-    Head(Status),
+    Head,
     /// The body is being written.
     Body { length_at: usize, body_start: usize },
     /// All is written.
@@ -100,8 +104,14 @@ impl<'a> ResponseWriter<'a> {
     }
 
     /// Adds `Content-Type`. A media type that cannot stand in a header is left out.
+    #[inline]
     pub fn content_type(&mut self, media_type: &str) -> &mut Self {
-        if check_header("Content-Type", media_type.as_bytes()).is_ok() {
+        if self.stage == Stage::Fresh(Status::OK)
+            && let Some(head) = self.local.head_typed(media_type)
+        {
+            self.out.extend_from_slice(head);
+            self.stage = Stage::Head;
+        } else if is_value(media_type.as_bytes()) {
             self.put_header("Content-Type", media_type.as_bytes());
         }
         self
@@ -113,7 +123,8 @@ impl<'a> ResponseWriter<'a> {
     pub fn body_mut(&mut self) -> &mut Vec<u8> {
         if !matches!(self.stage, Stage::Body { .. } | Stage::Whole) {
             self.open_head();
-            self.end_head_with(|out| out.extend_from_slice(&[b' '; LENGTH_DIGITS]));
+            self.put_persistence();
+            self.out.extend_from_slice(OPEN_LENGTH);
             let body_start = self.out.len();
             self.stage = Stage::Body { length_at: body_start - 4 - LENGTH_DIGITS, body_start };
         }
@@ -176,7 +187,7 @@ impl<'a> ResponseWriter<'a> {
 
     fn put_header(&mut self, name: &str, value: &[u8]) {
         self.open_head();
-        if matches!(self.stage, Stage::Head(_)) {
+        if matches!(self.stage, Stage::Head) {
             self.out.extend_from_slice(name.as_bytes());
             self.out.extend_from_slice(b": ");
             self.out.extend_from_slice(value);
@@ -197,23 +208,23 @@ impl<'a> ResponseWriter<'a> {
             self.out.extend_from_slice(b"\r\n");
             self.out.extend_from_slice(self.local.head_common());
         }
-        self.stage = Stage::Head(status);
+        self.stage = Stage::Head;
     }
 
+    #[inline]
     fn end_with_length(&mut self, length: usize) {
-        if self.bodiless {
-            self.put_persistence();
-            self.out.extend_from_slice(b"\r\n");
-        } else {
-            self.end_head_with(|out| decimal(out, length));
-        }
-    }
-
-    fn end_head_with(&mut self, length: impl FnOnce(&mut Vec<u8>)) {
         self.put_persistence();
-        self.out.extend_from_slice(b"Content-Length: ");
-        length(self.out);
-        self.out.extend_from_slice(b"\r\n\r\n");
+        if self.bodiless {
+            self.out.extend_from_slice(b"\r\n");
+            return;
+        }
+        // One copy of a line made on the stack is cheaper than one for each of its parts.
+        let mut line = *OPEN_LENGTH;
+        let (digits, count) = digits(length);
+        let end = LENGTH_AT + count;
+        line[LENGTH_AT..end].copy_from_slice(&digits[LENGTH_DIGITS - count..]);
+        line[end..end + 4].copy_from_slice(b"\r\n\r\n");
+        self.out.extend_from_slice(&line[..end + 4]);
     }
 
     fn put_persistence(&mut self) {
@@ -238,7 +249,7 @@ impl<'a> ResponseWriter<'a> {
                     self.fill_length(length_at, body_start);
                 }
             }
-            Stage::Fresh(_) | Stage::Head(_) => {
+            Stage::Fresh(_) | Stage::Head => {
                 self.open_head();
                 self.end_with_length(0);
             }
@@ -249,7 +260,7 @@ impl<'a> ResponseWriter<'a> {
 
     /// Ends an answer of a status without body whose handler opened a body all the same.
     fn drop_length(&mut self, length_at: usize) {
-        self.out.truncate(length_at - b"Content-Length: ".len());
+        self.out.truncate(length_at - LENGTH_AT);
         self.out.extend_from_slice(b"\r\n");
     }
 
