@@ -3,6 +3,7 @@
 
 use std::any::{TypeId, type_name};
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Model, Result, Table};
@@ -12,7 +13,30 @@ use marmota_model::{Error, ErrorKind, Model, Result, Table};
 pub struct Registry {
     tables: Vec<Arc<Table>>,
     by_name: HashMap<String, Arc<Table>>,
-    by_type: HashMap<TypeId, Arc<Table>>,
+    by_type: HashMap<TypeId, Arc<Table>, BuildHasherDefault<TypeIdHasher>>,
+}
+
+/// A `TypeId` is a hash already; hashing it again would only cost time on
+/// the way of every typed operation.
+#[derive(Clone, Copy, Debug, Default)]
+struct TypeIdHasher(u64);
+
+impl Hasher for TypeIdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.0 ^= u64::from_ne_bytes(word);
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 ^= word;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl Registry {
