@@ -26,6 +26,8 @@
 //! [`http`] (the server), [`rest`] (REST over models).
 #![forbid(unsafe_code)]
 
+pub mod guide;
+
 pub use marmota_derive::{Model, ModelEnum};
 pub use marmota_model as model;
 pub use marmota_model::{Error, ErrorKind, Result};

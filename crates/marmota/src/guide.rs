@@ -1,0 +1,15 @@
+//! The guide: the pages of `docs/guide`, whose examples are compiled and run.
+
+#[doc = include_str!("../../../docs/guide/models.md")]
+pub mod models {}
+
+#[doc = include_str!("../../../docs/guide/store.md")]
+pub mod store {}
+
+#[cfg(feature = "server")]
+#[doc = include_str!("../../../docs/guide/rest.md")]
+pub mod rest {}
+
+#[cfg(feature = "server")]
+#[doc = include_str!("../../../docs/guide/server.md")]
+pub mod server {}
