@@ -1,1 +1,45 @@
-//! marmota-rest
+//! REST over any registered model, and errors as answers.
+//!
+//! [`api`] gives a [`Router`] with the whole contract (`docs/guide/rest.md`):
+//! rows, lists with filters and keyset pages, blobs, increments, batches. A
+//! request becomes an operation on the registry's snapshot; the rows that the
+//! engine lends are written as JSON into the answer. No struct is built, and
+//! with an engine that answers at once nothing is awaited.
+//!
+//! [`ApiError`] and [`problem`] give handlers of one's own the same errors.
+//!
+//! ```no_run
+//! use marmota_http::Server;
+//! # fn serve(store: marmota_store::Store) -> Result<(), Box<dyn std::error::Error>> {
+//! Server::bind("127.0.0.1:8080")?.run(marmota_rest::api(&store))?;
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod answer;
+mod api;
+mod batch;
+mod blob;
+mod body;
+mod call;
+mod cursor;
+mod delete;
+mod etag;
+mod get;
+mod increment;
+mod insert;
+mod insert_many;
+mod key;
+mod list;
+mod params;
+mod problem;
+mod schema_document;
+mod scrap;
+mod update;
+
+pub use api::{Api, api};
+pub use problem::{ApiError, Result, problem};
+
+#[cfg(doc)]
+use marmota_http::Router;

@@ -1,0 +1,304 @@
+//! `POST /api/batch`: several writes, over any tables, in one transaction,
+//! with a result for each.
+
+use std::sync::Arc;
+
+use marmota_http::Status;
+use marmota_model::{Error, NoRows, Scratch, Table, Value, ValueRef, json};
+use marmota_store::operation::{BatchMode, Keys, Operation, Outcome, Write};
+use marmota_store::prepare::{self, Origin, Stamp};
+use marmota_store::registry::Registry;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::answer::{Answer, Head, JSON};
+use crate::body::{self, empty_row};
+use crate::call::{Halt, Next, On, Run, Verb};
+use crate::increment::read_by;
+use crate::params;
+use crate::problem::{ApiError, Result};
+use crate::scrap::Scrap;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body<'a> {
+    #[serde(default)]
+    mode: Mode,
+    #[serde(borrow)]
+    operations: Vec<&'a RawValue>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    #[default]
+    All,
+    Each,
+}
+
+/// One operation; the member with the verb's name has the table's.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Member<'a> {
+    #[serde(borrow)]
+    insert: Option<std::borrow::Cow<'a, str>>,
+    #[serde(borrow)]
+    update: Option<std::borrow::Cow<'a, str>>,
+    #[serde(borrow)]
+    increment: Option<std::borrow::Cow<'a, str>>,
+    #[serde(borrow)]
+    delete: Option<std::borrow::Cow<'a, str>>,
+    #[serde(borrow)]
+    key: Option<&'a RawValue>,
+    #[serde(borrow)]
+    row: Option<&'a RawValue>,
+    version: Option<i64>,
+    #[serde(borrow)]
+    field: Option<std::borrow::Cow<'a, str>>,
+    #[serde(borrow)]
+    by: Option<&'a RawValue>,
+}
+
+pub(crate) struct BatchCall {
+    mode: Mode,
+    writes: Vec<Write>,
+    /// The errors of operations that were refused before they were tried,
+    /// with their places; in mode `each` only.
+    refused: Vec<(usize, ApiError)>,
+    results: Vec<marmota_model::Result<Outcome>>,
+}
+
+impl BatchCall {
+    pub(crate) fn of(on: On<'_, Registry>) -> Result<Self> {
+        params::none(on.request)?;
+        body::check_json(on.request)?;
+        let body: Body<'_> = serde_json::from_slice(on.request.body()).map_err(|error| {
+            ApiError::bad_request(format!(
+                "the body must be such as {{\"operations\":[{{\"delete\":\"person\",\"key\":7}}]}}: \
+                 {error}"
+            ))
+        })?;
+        let most = on.api.batch_operations_max;
+        if body.operations.len() > most {
+            let count = body.operations.len();
+            let message = format!("a batch has at most {most} operations, this one has {count}");
+            return Err(ApiError::bad_request(message).with_status(Status::CONTENT_TOO_LARGE));
+        }
+        let mut batch = Self {
+            mode: body.mode,
+            writes: Vec::with_capacity(body.operations.len()),
+            refused: Vec::new(),
+            results: Vec::new(),
+        };
+        for (index, operation) in body.operations.iter().enumerate() {
+            match write_of(on.subject, operation) {
+                Ok(write) => batch.writes.push(write),
+                Err(error) if batch.mode == Mode::All => return Err(error.at(index)),
+                Err(error) => batch.refused.push((index, error)),
+            }
+        }
+        Ok(batch)
+    }
+
+    fn write_results(&mut self, body: &mut Vec<u8>) {
+        body.extend_from_slice(b"{\"results\":[");
+        let total = self.refused.len() + self.results.len();
+        let mut refused = self.refused.drain(..).peekable();
+        let mut tried = self.writes.iter().zip(self.results.drain(..));
+        for index in 0..total {
+            if index > 0 {
+                body.push(b',');
+            }
+            if let Some((_, error)) = refused.next_if(|(at, _)| *at == index) {
+                write_error(&error, body);
+                continue;
+            }
+            match tried.next() {
+                Some((write, Ok(outcome))) => write_outcome(write, &outcome, body),
+                Some((_, Err(error))) => write_error(&error.into(), body),
+                None => {}
+            }
+        }
+        body.extend_from_slice(b"]}");
+    }
+}
+
+impl Verb for BatchCall {
+    type Subject = Registry;
+
+    fn step(
+        &mut self,
+        _: On<'_, Registry>,
+        answer: &mut Answer<'_, '_>,
+        run: &mut Run<'_>,
+    ) -> Result<Next, Halt> {
+        if !self.writes.is_empty() {
+            let mode = match self.mode {
+                Mode::All => BatchMode::AllOrNothing,
+                Mode::Each => BatchMode::Each,
+            };
+            let Self { writes, results, .. } = self;
+            let ran = run(&mut Operation::Batch { writes, mode, results }, &mut NoRows);
+            match (ran, self.mode) {
+                (Err(Halt::Failed(error)), Mode::All) => {
+                    let index = self.results.len().saturating_sub(1);
+                    // The batch fails with the error of its last result.
+                    return Err(match self.results.pop() {
+                        Some(Err(failed)) => ApiError::from(failed).at(index).into(),
+                        _ => error.into(),
+                    });
+                }
+                (Err(halt), _) => return Err(halt),
+                (Ok(_), _) => {}
+            }
+        }
+        let mut body = Scrap::take();
+        self.write_results(&mut body);
+        answer.whole(Head::new(Status::OK, JSON), &mut body);
+        Ok(Next::Answered)
+    }
+}
+
+/// Checks an operation and makes it one of the store's.
+fn write_of(registry: &Registry, json: &RawValue) -> Result<Write> {
+    let member: Member<'_> = serde_json::from_str(json.get()).map_err(|error| {
+        ApiError::bad_request(format!("the operation is none of a batch: {error}"))
+    })?;
+    let Member { insert, update, increment, delete, .. } = &member;
+    match (insert, update, increment, delete) {
+        (Some(table), None, None, None) => {
+            only(&member, ["row"])?;
+            of_insert(registry.table(table)?, &member)
+        }
+        (None, Some(table), None, None) => {
+            only(&member, ["key", "row", "version"])?;
+            of_update(registry.table(table)?, &member)
+        }
+        (None, None, Some(table), None) => {
+            only(&member, ["key", "field", "by"])?;
+            of_increment(registry.table(table)?, &member)
+        }
+        (None, None, None, Some(table)) => {
+            only(&member, ["key", "version"])?;
+            let table = registry.table(table)?;
+            let key = key_of(table, &member)?;
+            Ok(Write::Delete { table: Arc::clone(table), key, version: member.version })
+        }
+        _ => Err(ApiError::bad_request(
+            "an operation has exactly one of insert, update, increment and delete, with the \
+             table's name",
+        )),
+    }
+}
+
+/// Refuses members that another verb takes.
+fn only<const N: usize>(member: &Member<'_>, taken: [&str; N]) -> Result<()> {
+    let there = [
+        ("key", member.key.is_some()),
+        ("row", member.row.is_some()),
+        ("version", member.version.is_some()),
+        ("field", member.field.is_some()),
+        ("by", member.by.is_some()),
+    ];
+    match there.into_iter().find(|(name, there)| *there && !taken.contains(name)) {
+        None => Ok(()),
+        Some((name, _)) => Err(ApiError::bad_request(format!(
+            "this operation takes {} and no `{name}`",
+            taken.join(", ")
+        ))),
+    }
+}
+
+fn needed<'a, T: ?Sized>(member: Option<&'a T>, name: &str) -> Result<&'a T> {
+    member.ok_or_else(|| ApiError::bad_request(format!("the operation needs `{name}`")))
+}
+
+fn key_of(table: &Table, member: &Member<'_>) -> Result<Value> {
+    let json = needed(member.key, "key")?;
+    let scratch = Scratch::new();
+    let field = &table.fields()[table.key()];
+    match json::read_value(field, json.get(), &scratch) {
+        Ok(ValueRef::Null) => {
+            let message = "a key must be given";
+            let violation =
+                marmota_model::rule::violation(field, ValueRef::Null, "required", message);
+            Err(Error::invalid(vec![violation]).into())
+        }
+        Ok(key) => Ok(key.to_value()),
+        Err(violation) => Err(Error::invalid(vec![violation]).into()),
+    }
+}
+
+fn of_insert(table: &Arc<Table>, member: &Member<'_>) -> Result<Write> {
+    let json = needed(member.row, "row")?;
+    let scratch = Scratch::new();
+    let mut row = empty_row(table);
+    let mut violations = Vec::new();
+    body::read_row(table, json.get().as_bytes(), &scratch, &mut row, &mut violations)?;
+    let stamp = Stamp::now(table);
+    prepare::insert_into(table, &mut row, Origin::Values, stamp, &mut violations);
+    prepare::finish(violations)?;
+    let row = row.iter().map(ValueRef::to_value).collect();
+    Ok(Write::Insert { table: Arc::clone(table), row })
+}
+
+fn of_update(table: &Arc<Table>, member: &Member<'_>) -> Result<Write> {
+    let key = key_of(table, member)?;
+    let json = needed(member.row, "row")?;
+    let scratch = Scratch::new();
+    let mut row = empty_row(table);
+    let mut violations = Vec::new();
+    body::read_row(table, json.get().as_bytes(), &scratch, &mut row, &mut violations)?;
+    body::check_same_key(table, &row, key.as_ref())?;
+    let version = body::take_version(table, &mut row, member.version, &mut violations)?;
+    let stamp = Stamp::now(table);
+    prepare::update_into(table, &mut row, Origin::Values, stamp, &mut violations);
+    prepare::finish(violations)?;
+    let row = row.iter().map(ValueRef::to_value).collect();
+    Ok(Write::Update { table: Arc::clone(table), key, row, version })
+}
+
+fn of_increment(table: &Arc<Table>, member: &Member<'_>) -> Result<Write> {
+    let key = key_of(table, member)?;
+    let field = table.position(needed(member.field.as_deref(), "field")?)?;
+    let by = read_by(table, field, needed(member.by, "by")?.get())?;
+    let stamp = Stamp::now(table).value().to_value();
+    Ok(Write::Increment { table: Arc::clone(table), key, field, by, stamp })
+}
+
+fn write_outcome(write: &Write, outcome: &Outcome, body: &mut Vec<u8>) {
+    let table = write.table();
+    let status = match write {
+        Write::Insert { .. } => Status::CREATED,
+        Write::Delete { .. } => Status::NO_CONTENT,
+        _ => Status::OK,
+    };
+    body.extend_from_slice(format!("{{\"status\":{}", status.code()).as_bytes());
+    if let Write::Insert { row, .. } = write {
+        let key = match &outcome.keys {
+            Keys::One(key) => key,
+            _ => &row[table.key()],
+        };
+        body.extend_from_slice(b",\"key\":");
+        json::write_value(body, key.as_ref());
+    }
+    if let Write::Increment { .. } = write {
+        body.extend_from_slice(b",\"value\":");
+        json::write_value(body, outcome.value.as_ref());
+    }
+    let version = match write {
+        Write::Insert { .. } => table.version().map(|_| 1),
+        _ => outcome.version,
+    };
+    if let Some(version) = version {
+        body.extend_from_slice(format!(",\"version\":{version}").as_bytes());
+    }
+    body.push(b'}');
+}
+
+fn write_error(error: &ApiError, body: &mut Vec<u8>) {
+    error.log();
+    body.extend_from_slice(format!("{{\"status\":{},\"error\":", error.status().code()).as_bytes());
+    error.write(body);
+    body.push(b'}');
+}

@@ -1,0 +1,122 @@
+//! `GET` and `PUT /api/{table}/{id}/{blob}`: the bytes of a blob field as
+//! they are.
+
+use std::ops::ControlFlow;
+
+use marmota_http::Status;
+use marmota_model::{FieldSet, NoRows, Table, Value, ValueRef};
+use marmota_store::operation::Operation;
+use marmota_store::prepare::{self, Origin, Stamp};
+
+use crate::answer::{Answer, Head};
+use crate::body::{self, blob_field, empty_row};
+use crate::call::{Halt, Next, On, Run, Verb};
+use crate::etag::{self, Condition, Etag};
+use crate::get::{no_row, version_tag};
+use crate::key;
+use crate::params;
+use crate::problem::Result;
+
+const BYTES: &str = "application/octet-stream";
+
+pub(crate) struct BlobGet {
+    key: Value,
+    field: usize,
+    found: Found,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Found {
+    NoRow,
+    Null,
+    Bytes,
+}
+
+impl BlobGet {
+    pub(crate) fn of(on: On<'_>) -> Result<Self> {
+        params::none(on.request)?;
+        let field = blob_field(on.request, on.table())?;
+        Ok(Self { key: key::of_path(on.request, on.table())?, field, found: Found::NoRow })
+    }
+}
+
+impl Verb for BlobGet {
+    type Subject = Table;
+
+    fn step(
+        &mut self,
+        on: On<'_>,
+        answer: &mut Answer<'_, '_>,
+        run: &mut Run<'_>,
+    ) -> Result<Next, Halt> {
+        let table = on.table();
+        let Self { key, field, found } = self;
+        let fields = FieldSet::EMPTY.with(*field);
+        let fields = table.version().map_or(fields, |version| fields.with(version));
+        let mut sink = |row: &[ValueRef<'_>]| {
+            *found = Found::Null;
+            if let ValueRef::Blob(bytes) = row[*field] {
+                *found = Found::Bytes;
+                let etag = version_tag(table, row).unwrap_or_else(|| Etag::of_bytes(bytes));
+                if etag::none_match(on.request, etag) {
+                    answer.empty(Head::new(Status::NOT_MODIFIED, "").etag(Some(etag)));
+                } else {
+                    let head = Head::new(Status::OK, BYTES).etag(Some(etag));
+                    answer.body(head).extend_from_slice(bytes);
+                }
+            }
+            ControlFlow::Break(())
+        };
+        run(&mut Operation::Get { table, key: key.as_ref(), fields }, &mut sink)?;
+        match found {
+            Found::Bytes => Ok(Next::Answered),
+            Found::NoRow => Err(no_row(table, key.as_ref()).into()),
+            Found::Null => {
+                let name = &table.fields()[*field].name;
+                Err(body::no_resource(format!("field `{name}` of this row is null")).into())
+            }
+        }
+    }
+}
+
+pub(crate) struct BlobPut {
+    key: Value,
+    field: usize,
+    condition: Condition,
+    stamp: Stamp,
+}
+
+impl BlobPut {
+    pub(crate) fn of(on: On<'_>) -> Result<Self> {
+        params::none(on.request)?;
+        let table = on.table();
+        let field = blob_field(on.request, table)?;
+        let key = key::of_path(on.request, table)?;
+        let condition = etag::condition(on.request, table)?;
+        Ok(Self { key, field, condition, stamp: Stamp::now(table) })
+    }
+}
+
+impl Verb for BlobPut {
+    type Subject = Table;
+
+    fn step(
+        &mut self,
+        on: On<'_>,
+        answer: &mut Answer<'_, '_>,
+        run: &mut Run<'_>,
+    ) -> Result<Next, Halt> {
+        let table = on.table();
+        let mut row = empty_row(table);
+        row[self.field] = ValueRef::Blob(on.request.body());
+        prepare::update(table, &mut row, Origin::Values, self.stamp)?;
+        let (key, version) = (self.key.as_ref(), self.condition.version);
+        let outcome = run(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows)?;
+        let etag = match outcome.version {
+            Some(version) => Etag::Version(version),
+            None => Etag::of_bytes(on.request.body()),
+        };
+        answer.empty(Head::new(Status::NO_CONTENT, "").etag(Some(etag)));
+        Ok(Next::Answered)
+    }
+}

@@ -1,0 +1,143 @@
+//! Request bodies: whether they are JSON, and what they say of a row.
+
+use marmota_http::{Request, Status};
+use marmota_model::rule::violation;
+use marmota_model::{
+    Error, ErrorKind, Kind, Result as ModelResult, Scratch, Table, ValueRef, Violation, json,
+};
+use smallvec::SmallVec;
+
+use crate::problem::{ApiError, Result};
+
+/// A row on the stack, unless the table is wide.
+pub(crate) type Row<'a> = SmallVec<[ValueRef<'a>; 24]>;
+
+pub(crate) fn empty_row<'a>(table: &Table) -> Row<'a> {
+    smallvec::smallvec![ValueRef::Absent; table.fields().len()]
+}
+
+/// Refuses a body that says it is something else than JSON.
+///
+/// A body without a type, or with the one that curl gives to any, is read as
+/// JSON all the same; not from a browser's page of another origin, which can
+/// send those (and only those) without asking first.
+///
+/// # Errors
+/// 415.
+pub(crate) fn check_json(request: &Request) -> Result<()> {
+    let kind = request.header("content-type").unwrap_or_default();
+    let kind = kind.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
+    let is = |name: &[u8]| kind.eq_ignore_ascii_case(name);
+    let suffix = kind.len().saturating_sub(b"+json".len());
+    if is(b"application/json") || is(b"text/json") || kind[suffix..].eq_ignore_ascii_case(b"+json")
+    {
+        return Ok(());
+    }
+    let untyped = kind.is_empty() || is(b"application/x-www-form-urlencoded");
+    if untyped && request.header("origin").is_none() {
+        return Ok(());
+    }
+    let message = format!(
+        "the body must be JSON with `Content-Type: application/json`, not `{}`",
+        marmota_model::text::excerpt(&String::from_utf8_lossy(kind))
+    );
+    Err(ApiError::from(Error::new(ErrorKind::Unsupported, message))
+        .with_status(Status::UNSUPPORTED_MEDIA_TYPE))
+}
+
+/// True for `Prefer: return=minimal`.
+pub(crate) fn wants_minimal(request: &Request) -> bool {
+    request.header_text("prefer").is_some_and(|prefer| {
+        prefer.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case("return=minimal"))
+    })
+}
+
+/// Reads an object into `row`; what is wrong with its members goes to
+/// `violations`, what it says of stamps is dropped.
+///
+/// # Errors
+/// A body that is no JSON object.
+pub(crate) fn read_row<'a>(
+    table: &Table,
+    body: &'a [u8],
+    scratch: &'a Scratch,
+    row: &mut [ValueRef<'a>],
+    violations: &mut Vec<Violation>,
+) -> ModelResult<()> {
+    json::read_object(table, body, scratch, row, violations)?;
+    for stamp in [table.created_at(), table.updated_at()].into_iter().flatten() {
+        row[stamp] = ValueRef::Absent;
+    }
+    Ok(())
+}
+
+/// Takes the expected version out of a row to be written, beside one that
+/// stands elsewhere in the request.
+///
+/// # Errors
+/// 400 if the two differ, 422 for one that is no version.
+pub(crate) fn take_version(
+    table: &Table,
+    row: &mut [ValueRef<'_>],
+    elsewhere: Option<i64>,
+    violations: &mut Vec<Violation>,
+) -> Result<Option<i64>> {
+    let Some(position) = table.version() else { return Ok(elsewhere) };
+    let field = &table.fields()[position];
+    match (std::mem::take(&mut row[position]), elsewhere) {
+        (ValueRef::Int(inside), Some(outside)) if inside != outside => {
+            let message = format!("`{}` differs from the version expected, {outside}", field.name);
+            let value = ValueRef::Int(inside);
+            Err(ApiError::of_url(Error::invalid(vec![violation(field, value, "version", message)])))
+        }
+        (ValueRef::Int(inside), _) => Ok(Some(inside)),
+        (ValueRef::Null, _) => {
+            let message = "must be the version read, or not there";
+            violations.push(violation(field, ValueRef::Null, "required", message));
+            Ok(elsewhere)
+        }
+        _ => Ok(elsewhere),
+    }
+}
+
+/// Refuses a row whose key is another one than the request names.
+///
+/// # Errors
+/// 400.
+pub(crate) fn check_same_key(table: &Table, row: &[ValueRef<'_>], key: ValueRef<'_>) -> Result<()> {
+    let inside = row[table.key()];
+    if inside.is_absent() || inside == key {
+        return Ok(());
+    }
+    let field = &table.fields()[table.key()];
+    let message = format!(
+        "the row is that of {}; a key does not change",
+        marmota_model::text::excerpt_of(key)
+    );
+    Err(ApiError::of_url(Error::invalid(vec![violation(field, inside, "key", message)])))
+}
+
+/// The field that the path names, if it is of this kind.
+///
+/// # Errors
+/// 404 for another one.
+pub(crate) fn blob_field(request: &Request, table: &Table) -> Result<usize> {
+    let name = request.param("field").unwrap_or_default();
+    match table.find(&name) {
+        Some(field) if table.fields()[field].kind == Kind::Blob => Ok(field),
+        Some(field) => Err(no_resource(format!(
+            "field `{name}` of `{}` is {}, no blob; it is read and written with its row",
+            table.name(),
+            table.fields()[field].kind.name()
+        ))),
+        None => Err(no_resource(format!(
+            "`{}` has no field `{}`",
+            table.name(),
+            marmota_model::text::excerpt(&name)
+        ))),
+    }
+}
+
+pub(crate) fn no_resource(message: String) -> ApiError {
+    Error::new(ErrorKind::NotFound, message).into()
+}

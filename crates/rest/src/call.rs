@@ -1,0 +1,192 @@
+//! One request's way through the store, the same for every verb.
+//!
+//! A verb's step prepares its operation from the request and hands it to
+//! `run`. With an engine that answers at once that is all: the step goes on
+//! and writes its answer. With one that waits, `run` fails with
+//! [`Halt::Pending`], the step ends there, and the verb moves into a future
+//! that takes the same step again when the engine has more to say. So a verb
+//! is written once, straight down, and owns only what a second step must not
+//! make anew (a key, a time).
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use marmota_http::{Flow, Request, Response, ResponseWriter};
+use marmota_model::{Error, RowSink, Table};
+use marmota_store::operation::{Operation, Outcome};
+use marmota_store::{Pending, Progress};
+
+use crate::answer::Answer;
+use crate::api::Shared;
+use crate::problem::ApiError;
+
+/// What a step works on. `subject` is the table, or the registry for what
+/// concerns several.
+pub(crate) struct On<'c, S = Table> {
+    pub(crate) api: &'c Arc<Shared>,
+    pub(crate) request: &'c Request,
+    pub(crate) subject: &'c Arc<S>,
+}
+
+impl<S> Clone for On<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for On<'_, S> {}
+
+impl<'c> On<'c> {
+    pub(crate) fn table(&self) -> &'c Table {
+        self.subject
+    }
+}
+
+/// Why a step ends before its end.
+pub(crate) enum Halt {
+    /// The engine has to wait.
+    Pending,
+    /// The request fails with this.
+    Failed(ApiError),
+}
+
+impl From<ApiError> for Halt {
+    fn from(error: ApiError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Hands an operation to the store. A step calls it for one operation; one
+/// that needs a second returns [`Next::Step`] in between.
+pub(crate) type Run<'r> =
+    dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome, Halt> + 'r;
+
+/// What comes behind a step.
+pub(crate) enum Next {
+    /// Another one, for the verb's next operation.
+    Step,
+    /// Nothing: the answer is written.
+    Answered,
+}
+
+/// What a route does.
+pub(crate) trait Verb: Unpin + 'static {
+    /// See [`On`].
+    type Subject: 'static;
+
+    /// Takes one step; takes it again from its start while it is pending.
+    fn step(
+        &mut self,
+        on: On<'_, Self::Subject>,
+        answer: &mut Answer<'_, '_>,
+        run: &mut Run<'_>,
+    ) -> Result<Next, Halt>;
+}
+
+/// Carries out a verb, at once where the engine lets it.
+pub(crate) fn carry_out<V: Verb>(
+    mut verb: V,
+    on: On<'_, V::Subject>,
+    out: &mut ResponseWriter<'_>,
+) -> Flow {
+    let mut answer = Answer::direct(out);
+    let mut pending = None;
+    let mut submit = |operation: &mut Operation<'_>, sink: &mut dyn RowSink| match on
+        .api
+        .store
+        .submit(operation, sink)?
+    {
+        Progress::Done(outcome) => Ok(outcome),
+        Progress::Pending(waiting) => {
+            pending = Some(waiting);
+            Err(Halt::Pending)
+        }
+    };
+    loop {
+        match verb.step(on, &mut answer, &mut submit) {
+            Ok(Next::Step) => {}
+            Ok(Next::Answered) => return Flow::Done,
+            Err(Halt::Pending) => break,
+            Err(Halt::Failed(error)) => {
+                answer.fail(&error);
+                return Flow::Done;
+            }
+        }
+    }
+    Flow::Later(Box::pin(Waiting {
+        verb,
+        api: Arc::clone(on.api),
+        request: on.request.clone(),
+        subject: Arc::clone(on.subject),
+        answer: Some(answer.into_later()),
+        pending,
+    }))
+}
+
+/// A verb whose engine has to wait, with all that its steps need.
+struct Waiting<V: Verb> {
+    verb: V,
+    api: Arc<Shared>,
+    request: Request,
+    subject: Arc<V::Subject>,
+    /// Taken when it is whole.
+    answer: Option<Answer<'static, 'static>>,
+    pending: Option<Pending>,
+}
+
+impl<V: Verb> Future for Waiting<V> {
+    type Output = Response;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
+        let Self { verb, api, request, subject, answer: slot, pending } = self.get_mut();
+        let on = On { api, request, subject };
+        // Polled again after its end, it would have nothing to say.
+        let Some(mut answer) = slot.take() else { return Poll::Pending };
+        let mut drive = |operation: &mut Operation<'_>, sink: &mut dyn RowSink| {
+            let waiting = match pending.take() {
+                Some(waiting) => waiting,
+                None => match on.api.store.submit(operation, sink)? {
+                    Progress::Done(outcome) => return Ok(outcome),
+                    Progress::Pending(waiting) => waiting,
+                },
+            };
+            match on.api.store.poll(&waiting, operation, sink, context) {
+                Poll::Ready(result) => result.map_err(Halt::from),
+                Poll::Pending => {
+                    *pending = Some(waiting);
+                    Err(Halt::Pending)
+                }
+            }
+        };
+        loop {
+            match verb.step(on, &mut answer, &mut drive) {
+                Ok(Next::Step) => {}
+                Ok(Next::Answered) => return Poll::Ready(answer.into_response()),
+                Err(Halt::Pending) => {
+                    *slot = Some(answer);
+                    return Poll::Pending;
+                }
+                Err(Halt::Failed(error)) => {
+                    answer.fail(&error);
+                    return Poll::Ready(answer.into_response());
+                }
+            }
+        }
+    }
+}
+
+impl<V: Verb> Drop for Waiting<V> {
+    fn drop(&mut self) {
+        if let Some(pending) = self.pending.take() {
+            self.api.store.cancel(&pending);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Where a page ends and the next begins: the values of the last row in the
+//! fields of the order, as a JSON array in base64url.
+//!
+//! A cursor comes back from outside: it is read as the values it claims to be
+//! and refused if it is anything else. It gives no rights: what it can select,
+//! a filter can.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use marmota_model::{Order, Query, Scratch, Table, Value, ValueRef, json};
+use serde_json::value::RawValue;
+
+use crate::problem::{ApiError, Result};
+
+/// The cursor of a row.
+pub(crate) fn write(table: &Table, order: &[Order], row: &[ValueRef<'_>]) -> String {
+    let mut values = vec![b'['];
+    for (at, by) in order.iter().enumerate() {
+        if at > 0 {
+            values.push(b',');
+        }
+        json::write_value_as(&mut values, &table.fields()[by.field].kind, row[by.field]);
+    }
+    values.push(b']');
+    URL_SAFE_NO_PAD.encode(values)
+}
+
+/// The values in a cursor, for [`Query::after`].
+///
+/// # Errors
+/// 400 for what no page of this order ends with.
+pub(crate) fn read(table: &Table, query: &Query, text: &str) -> Result<Vec<Value>> {
+    values(table, &query.order_with_key(table), text).ok_or_else(|| {
+        let message = "is no cursor of this list and order; take it from the `next` of the page \
+                       before";
+        ApiError::of_param("after", text, "cursor", message.to_owned())
+    })
+}
+
+fn values(table: &Table, order: &[Order], text: &str) -> Option<Vec<Value>> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+    let members: Vec<&RawValue> = serde_json::from_slice(&bytes).ok()?;
+    if members.len() != order.len() {
+        return None;
+    }
+    let scratch = Scratch::new();
+    let mut values = Vec::with_capacity(order.len());
+    for (by, member) in order.iter().zip(members) {
+        let field = &table.fields()[by.field];
+        let value = json::read_value(field, member.get(), &scratch).ok()?;
+        if value.is_null() && !field.nullable {
+            return None;
+        }
+        values.push(value.to_value());
+    }
+    Some(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use marmota_model::{EnumStored, Field, Kind, Role, Schema, Variant};
+    use proptest::prelude::*;
+
+    fn table() -> Table {
+        let variants = vec![
+            Variant { name: "red".into(), number: 1 },
+            Variant { name: "green".into(), number: 2 },
+        ];
+        let color = Kind::Enum { variants: variants.into(), stored: EnumStored::Integer };
+        Table::new(Schema::new(
+            "thing",
+            vec![
+                Field::new("id", Kind::I64).role(Role::Key),
+                Field::new("name", Kind::TEXT),
+                Field::new("price", Kind::Currency).nullable(true),
+                Field::new("color", color),
+                Field::new("size", Kind::Float),
+            ],
+        ))
+        .unwrap()
+    }
+
+    fn query() -> Query {
+        let order = [(1, true), (2, false), (3, false), (4, false)];
+        let order = order.map(|(field, descending)| Order { field, descending });
+        Query { order: order.to_vec(), ..Query::new() }
+    }
+
+    proptest! {
+        #[test]
+        fn values_come_back(
+            id: i64,
+            name: String,
+            price: Option<i64>,
+            size in proptest::num::f64::NORMAL,
+        ) {
+            let table = table();
+            let price = price.map_or(ValueRef::Null, |scaled| {
+                ValueRef::Currency(marmota_model::Currency::from_scaled(scaled))
+            });
+            let row = [
+                ValueRef::Int(id),
+                ValueRef::Text(&name),
+                price,
+                ValueRef::Int(2),
+                ValueRef::Float(size),
+            ];
+            let query = query();
+            let text = write(&table, &query.order_with_key(&table), &row);
+            let after = read(&table, &query, &text).unwrap();
+            let wanted = [1, 2, 3, 4, 0].map(|at| row[at].to_value());
+            prop_assert_eq!(after, wanted);
+        }
+
+        #[test]
+        fn forged_ones_are_refused_and_never_panic(text in "[a-zA-Z0-9_-]{0,40}") {
+            let table = table();
+            prop_assert!(read(&table, &query(), &text).is_err());
+        }
+
+        #[test]
+        fn forged_values_are_refused(json in r#"\[(null|1|"x"|\[\]|\{\}|,){0,5}\]"#) {
+            let table = table();
+            let text = URL_SAFE_NO_PAD.encode(json);
+            let answer = read(&table, &query(), &text);
+            prop_assert!(answer.is_err_and(|error| error.status().code() == 400));
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Entity tags: a row's version where its table has one, else a hash of the
+//! answer's body; and the conditions that requests make with them (RFC 9110).
+
+use marmota_http::{Request, Status};
+use marmota_model::{Error, ErrorKind, Table};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::problem::{ApiError, Result};
+
+/// A strong entity tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Etag {
+    /// `"v3"`
+    Version(i64),
+    /// `"h0123456789abcdef"`
+    Hash(u64),
+}
+
+impl Etag {
+    /// The tag of these bytes.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
+        Self::Hash(xxh3_64(bytes))
+    }
+
+    /// The tag as a header has it.
+    pub(crate) fn text(self) -> EtagText {
+        use std::io::Write as _;
+        let mut text = EtagText { bytes: [0; 24], length: 0 };
+        let mut rest = &mut text.bytes[..];
+        let written = match self {
+            Self::Version(version) => write!(rest, "\"v{version}\""),
+            Self::Hash(hash) => write!(rest, "\"h{hash:016x}\""),
+        };
+        // The longest is `"v-9223372036854775808"`: 23 bytes.
+        debug_assert!(written.is_ok());
+        text.length = 24 - rest.len();
+        text
+    }
+
+    fn from_text(text: &str) -> Option<Self> {
+        let inner = text.strip_prefix('"')?.strip_suffix('"')?;
+        match inner.split_at_checked(1)? {
+            ("v", version) => version.parse().ok().map(Self::Version),
+            ("h", hash) => u64::from_str_radix(hash, 16).ok().map(Self::Hash),
+            _ => None,
+        }
+    }
+}
+
+/// A tag's text, on the stack.
+pub(crate) struct EtagText {
+    bytes: [u8; 24],
+    length: usize,
+}
+
+impl EtagText {
+    pub(crate) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
+    }
+}
+
+/// Whether `If-None-Match` names this tag (weakly, as it asks for).
+pub(crate) fn none_match(request: &Request, etag: Etag) -> bool {
+    let Some(header) = request.header_text("if-none-match") else { return false };
+    header.trim() == "*"
+        || header.split(',').any(|tag| {
+            let tag = tag.trim();
+            Etag::from_text(tag.strip_prefix("W/").unwrap_or(tag)) == Some(etag)
+        })
+}
+
+/// True for `If-None-Match: *`: write only what is not there yet.
+pub(crate) fn must_be_new(request: &Request) -> bool {
+    request.header("if-none-match").is_some_and(|header| header.trim_ascii() == b"*")
+}
+
+/// What `If-Match` asks of the row to be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Condition {
+    /// There has to be such a row.
+    pub(crate) must_exist: bool,
+    /// It has to have this version.
+    pub(crate) version: Option<i64>,
+}
+
+/// Reads `If-Match`.
+///
+/// # Errors
+/// 412 for a tag that cannot be a row's, 400 for several.
+pub(crate) fn condition(request: &Request, table: &Table) -> Result<Condition> {
+    let Some(header) = request.header("if-match") else { return Ok(Condition::default()) };
+    let text = String::from_utf8_lossy(header);
+    let text = text.trim();
+    if text == "*" {
+        return Ok(Condition { must_exist: true, version: None });
+    }
+    if text.contains(',') {
+        return Err(ApiError::bad_request("`If-Match` takes one tag here, that of the row's GET"));
+    }
+    if table.version().is_none() {
+        let message = format!(
+            "rows of `{}` have no version to compare `If-Match` with; leave it out, or give the \
+             model a version field",
+            table.name()
+        );
+        return Err(stale(message));
+    }
+    match Etag::from_text(text) {
+        Some(Etag::Version(version)) => Ok(Condition { must_exist: true, version: Some(version) }),
+        _ => Err(stale(format!(
+            "`If-Match: {}` is no version of a `{}`; give the ETag of its GET, such as \"v3\"",
+            marmota_model::text::excerpt(text),
+            table.name()
+        ))),
+    }
+}
+
+/// A 412.
+pub(crate) fn stale(message: String) -> ApiError {
+    ApiError::from(Error::new(ErrorKind::Stale, message)).with_status(Status::PRECONDITION_FAILED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_read_back() {
+        for tag in [
+            Etag::Version(1),
+            Etag::Version(i64::MAX),
+            Etag::Version(i64::MIN),
+            Etag::Hash(0),
+            Etag::Hash(u64::MAX),
+        ] {
+            assert_eq!(Etag::from_text(tag.text().as_str()), Some(tag));
+        }
+        for text in ["", "\"", "\"\"", "v1", "\"v\"", "\"vx\"", "\"é\"", "\"h\""] {
+            assert_eq!(Etag::from_text(text), None, "{text}");
+        }
+    }
+}

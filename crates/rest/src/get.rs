@@ -1,0 +1,93 @@
+//! `GET /api/{table}/{id}`: one row.
+
+use std::ops::ControlFlow;
+
+use marmota_http::Status;
+use marmota_model::{Error, ErrorKind, FieldSet, Table, Value, ValueRef, json};
+use marmota_store::operation::Operation;
+
+use crate::answer::{Answer, Head, JSON};
+use crate::call::{Halt, Next, On, Run, Verb};
+use crate::etag::{self, Etag};
+use crate::key;
+use crate::params;
+use crate::problem::Result;
+use crate::scrap::Scrap;
+
+pub(crate) struct Get {
+    key: Value,
+    shown: FieldSet,
+    found: bool,
+}
+
+impl Get {
+    pub(crate) fn of(on: On<'_>) -> Result<Self> {
+        let key = key::of_path(on.request, on.table())?;
+        let shown = params::fields(on.request, on.table())?;
+        Ok(Self { key, shown, found: false })
+    }
+}
+
+impl Verb for Get {
+    type Subject = Table;
+
+    fn step(
+        &mut self,
+        on: On<'_>,
+        answer: &mut Answer<'_, '_>,
+        run: &mut Run<'_>,
+    ) -> Result<Next, Halt> {
+        let table = on.table();
+        let Self { key, shown, found } = self;
+        let fields = table.version().map_or(*shown, |version| shown.with(version));
+        let mut sink = |row: &[ValueRef<'_>]| {
+            *found = true;
+            write_row(on, *shown, row, Status::OK, answer);
+            ControlFlow::Break(())
+        };
+        run(&mut Operation::Get { table, key: key.as_ref(), fields }, &mut sink)?;
+        if *found { Ok(Next::Answered) } else { Err(no_row(table, key.as_ref()).into()) }
+    }
+}
+
+/// Answers with a row: 304 if the client has it already. Where the tag is the
+/// version, the row is written once, into the answer; where it is a hash, it
+/// has to be there before its head.
+pub(crate) fn write_row(
+    on: On<'_>,
+    shown: FieldSet,
+    row: &[ValueRef<'_>],
+    status: Status,
+    answer: &mut Answer<'_, '_>,
+) {
+    let table = on.table();
+    let reads = status == Status::OK;
+    if let Some(etag) = version_tag(table, row) {
+        if reads && etag::none_match(on.request, etag) {
+            return answer.empty(Head::new(Status::NOT_MODIFIED, "").etag(Some(etag)));
+        }
+        let out = answer.body(Head::new(status, JSON).etag(Some(etag)));
+        return json::write_row(out, table, shown, row);
+    }
+    let mut scrap = Scrap::take();
+    json::write_row(&mut scrap, table, shown, row);
+    let etag = Etag::of_bytes(&scrap);
+    if reads && etag::none_match(on.request, etag) {
+        answer.empty(Head::new(Status::NOT_MODIFIED, "").etag(Some(etag)));
+    } else {
+        answer.whole(Head::new(status, JSON).etag(Some(etag)), &mut scrap);
+    }
+}
+
+/// The tag of a row with a version.
+pub(crate) fn version_tag(table: &Table, row: &[ValueRef<'_>]) -> Option<Etag> {
+    row[table.version()?].as_int().map(Etag::Version)
+}
+
+/// The error of a request that names a row that is not there.
+#[cold]
+pub(crate) fn no_row(table: &Table, key: ValueRef<'_>) -> Error {
+    let key = marmota_model::text::excerpt_of(key);
+    let name = &table.fields()[table.key()].name;
+    Error::new(ErrorKind::NotFound, format!("there is no `{}` with {name} {key}", table.name()))
+}

@@ -1,0 +1,92 @@
+//! `POST /api/{table}/{id}/{field}/increment`: adds to a number where it is
+//! stored, so that no two clients lose each other's.
+
+use marmota_http::Status;
+use marmota_model::{NoRows, Scratch, Table, Value, ValueRef, json};
+use marmota_store::operation::Operation;
+use marmota_store::prepare::Stamp;
+use marmota_store::write::check_increment;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::answer::{Answer, Head, JSON};
+use crate::body;
+use crate::call::{Halt, Next, On, Run, Verb};
+use crate::etag::Etag;
+use crate::key;
+use crate::params;
+use crate::problem::{ApiError, Result};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body<'a> {
+    #[serde(borrow)]
+    by: &'a RawValue,
+}
+
+pub(crate) struct Increment {
+    key: Value,
+    field: usize,
+    by: Value,
+    stamp: Stamp,
+}
+
+impl Increment {
+    pub(crate) fn of(on: On<'_>) -> Result<Self> {
+        params::none(on.request)?;
+        body::check_json(on.request)?;
+        let table = on.table();
+        let key = key::of_path(on.request, table)?;
+        if on.request.header("if-match").is_some() {
+            return Err(ApiError::bad_request(
+                "an increment takes no `If-Match`: it adds to whatever is stored",
+            ));
+        }
+        let name = on.request.param("field").unwrap_or_default();
+        let field = table.find(&name).ok_or_else(|| {
+            let name = marmota_model::text::excerpt(&name);
+            body::no_resource(format!("`{}` has no field `{name}`", table.name()))
+        })?;
+        let read: Body<'_> = serde_json::from_slice(on.request.body()).map_err(|error| {
+            ApiError::bad_request(format!("the body must be such as {{\"by\":1}}: {error}"))
+        })?;
+        let by = read_by(table, field, read.by.get())?;
+        Ok(Self { key, field, by, stamp: Stamp::now(table) })
+    }
+}
+
+/// Reads how much is to be added to a field.
+///
+/// # Errors
+/// 422 naming the field and value.
+pub(crate) fn read_by(table: &Table, field: usize, json: &str) -> Result<Value> {
+    let scratch = Scratch::new();
+    let by = json::read_value(&table.fields()[field], json, &scratch)
+        .map_err(|violation| marmota_model::Error::invalid(vec![violation]))?;
+    check_increment(table, field, by)?;
+    Ok(by.to_value())
+}
+
+impl Verb for Increment {
+    type Subject = Table;
+
+    fn step(
+        &mut self,
+        on: On<'_>,
+        answer: &mut Answer<'_, '_>,
+        run: &mut Run<'_>,
+    ) -> Result<Next, Halt> {
+        let table = on.table();
+        let (key, by, stamp): (_, _, ValueRef<'_>) =
+            (self.key.as_ref(), self.by.as_ref(), self.stamp.value());
+        let mut operation = Operation::Increment { table, key, field: self.field, by, stamp };
+        let outcome = run(&mut operation, &mut NoRows)?;
+        let head = Head::new(Status::OK, JSON).etag(outcome.version.map(Etag::Version));
+        let out = answer.body(head);
+        out.push(b'{');
+        out.extend_from_slice(table.json_key(self.field));
+        json::write_value(out, outcome.value.as_ref());
+        out.push(b'}');
+        Ok(Next::Answered)
+    }
+}

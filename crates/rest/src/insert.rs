@@ -1,0 +1,106 @@
+//! `POST /api/{table}` with an object: one row.
+
+use marmota_http::{Request, Status};
+use marmota_model::{NoRows, Scratch, Table, Uuid, Value, ValueRef, json};
+use marmota_store::operation::{Keys, Operation, Outcome};
+use marmota_store::prepare::{self, Origin, Stamp};
+
+use crate::answer::{Answer, Head, JSON};
+use crate::body::{self, empty_row};
+use crate::call::{Halt, Next, On, Run, Verb};
+use crate::etag::Etag;
+use crate::get::version_tag;
+use crate::key;
+use crate::params;
+use crate::problem::Result;
+use crate::scrap::Scrap;
+
+pub(crate) struct Insert {
+    stamp: Stamp,
+    /// Kept, so that a step taken again asks for the same key.
+    uuid: Option<Uuid>,
+}
+
+impl Insert {
+    pub(crate) fn of(on: On<'_>) -> Result<Self> {
+        params::none(on.request)?;
+        body::check_json(on.request)?;
+        Ok(Self { stamp: Stamp::now(on.table()), uuid: None })
+    }
+}
+
+impl Verb for Insert {
+    type Subject = Table;
+
+    fn step(
+        &mut self,
+        on: On<'_>,
+        answer: &mut Answer<'_, '_>,
+        run: &mut Run<'_>,
+    ) -> Result<Next, Halt> {
+        let table = on.table();
+        let scratch = Scratch::new();
+        let mut row = empty_row(table);
+        let mut violations = Vec::new();
+        body::read_row(table, on.request.body(), &scratch, &mut row, &mut violations)?;
+        if let Some(uuid) = self.uuid {
+            row[table.key()] = ValueRef::Uuid(uuid);
+        }
+        prepare::insert_into(table, &mut row, Origin::Values, self.stamp, &mut violations);
+        prepare::finish(violations)?;
+        if let ValueRef::Uuid(uuid) = row[table.key()] {
+            self.uuid = Some(uuid);
+        }
+        let outcome = run(&mut Operation::Insert { table, row: &row }, &mut NoRows)?;
+        give_key(table, &mut row, &outcome);
+        let location = location(on.request.path(), row[table.key()]);
+        write_stored(on, &row, Status::CREATED, Some(location), answer);
+        Ok(Next::Answered)
+    }
+}
+
+/// Puts the key that the engine gave into the row.
+pub(crate) fn give_key(table: &Table, row: &mut [ValueRef<'_>], outcome: &Outcome) {
+    if let Keys::One(Value::Int(key)) = outcome.keys {
+        row[table.key()] = ValueRef::Int(key);
+    }
+}
+
+fn location(collection: &str, key: ValueRef<'_>) -> String {
+    format!("{}/{}", collection.trim_end_matches('/'), key::to_segment(key))
+}
+
+/// Answers a write with the row as it is stored now, or without it where the
+/// client prefers that.
+pub(crate) fn write_stored(
+    on: On<'_>,
+    row: &[ValueRef<'_>],
+    status: Status,
+    location: Option<String>,
+    answer: &mut Answer<'_, '_>,
+) {
+    let table = on.table();
+    let shown = table.read_by_default();
+    let mut head = Head::new(status, JSON).etag(version_tag(table, row));
+    head.location = location;
+    if body::wants_minimal(on.request) {
+        return write_minimal(on.request, head, answer);
+    }
+    if head.etag.is_some() {
+        return json::write_row(answer.body(head), table, shown, row);
+    }
+    let mut scrap = Scrap::take();
+    json::write_row(&mut scrap, table, shown, row);
+    head.etag = Some(Etag::of_bytes(&scrap));
+    answer.whole(head, &mut scrap);
+}
+
+/// Answers a write without a body.
+pub(crate) fn write_minimal(request: &Request, mut head: Head, answer: &mut Answer<'_, '_>) {
+    head.minimal = body::wants_minimal(request);
+    head.content_type = "";
+    if head.status == Status::OK {
+        head.status = Status::NO_CONTENT;
+    }
+    answer.empty(head);
+}

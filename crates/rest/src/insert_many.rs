@@ -1,0 +1,149 @@
+//! `POST /api/{table}` with an array: rows, all or none, at the speed of one
+//! statement for many.
+
+use std::cell::Cell;
+
+use marmota_http::Status;
+use marmota_model::{
+    Error, ErrorKind, NoRows, Result as ModelResult, RowSource, Scratch, Table, Value, ValueRef,
+    json,
+};
+use marmota_store::operation::{Keys, Operation};
+use marmota_store::prepare::{self, Origin, Stamp};
+use serde_json::value::RawValue;
+
+use crate::answer::{Answer, Head, JSON};
+use crate::body;
+use crate::call::{Halt, Next, On, Run, Verb};
+use crate::params;
+use crate::problem::{ApiError, Result};
+use crate::scrap::Scrap;
+
+pub(crate) struct InsertMany {
+    stamp: Stamp,
+    /// The keys of the rows, where those have them before the engine does;
+    /// kept, so that a step taken again asks for the same.
+    keys: Vec<Value>,
+}
+
+impl InsertMany {
+    pub(crate) fn of(on: On<'_>) -> Result<Self> {
+        params::none(on.request)?;
+        body::check_json(on.request)?;
+        Ok(Self { stamp: Stamp::now(on.table()), keys: Vec::new() })
+    }
+}
+
+impl Verb for InsertMany {
+    type Subject = Table;
+
+    fn step(
+        &mut self,
+        on: On<'_>,
+        answer: &mut Answer<'_, '_>,
+        run: &mut Run<'_>,
+    ) -> Result<Next, Halt> {
+        let table = on.table();
+        let objects: Vec<&RawValue> = serde_json::from_slice(on.request.body())
+            .map_err(|error| ApiError::bad_request(format!("the body is not JSON: {error}")))?;
+        let scratch = Scratch::new();
+        let refused = Cell::new(None);
+        let mut outcome = None;
+        if !objects.is_empty() {
+            let mut rows = Objects {
+                table,
+                objects: &objects,
+                scratch: &scratch,
+                stamp: self.stamp,
+                keys: &mut self.keys,
+                index: 0,
+                refused: &refused,
+            };
+            let ran = run(&mut Operation::InsertMany { table, rows: &mut rows }, &mut NoRows);
+            outcome = Some(ran.map_err(|halt| match (halt, refused.get()) {
+                (Halt::Failed(error), Some(index)) => Halt::Failed(error.at(index)),
+                (halt, _) => halt,
+            })?);
+        }
+        let keys = outcome.map_or(Keys::Known, |outcome| outcome.keys);
+        let mut body = Scrap::take();
+        self.write_keys(table, keys, objects.len(), &mut body);
+        answer.whole(Head::new(Status::CREATED, JSON), &mut body);
+        Ok(Next::Answered)
+    }
+}
+
+impl InsertMany {
+    fn write_keys(&self, table: &Table, keys: Keys, rows: usize, body: &mut Vec<u8>) {
+        let kind = &table.fields()[table.key()].kind;
+        body.extend_from_slice(b"{\"keys\":[");
+        let mut write = |value: ValueRef<'_>| {
+            if body.last() != Some(&b'[') {
+                body.push(b',');
+            }
+            json::write_value_as(body, kind, value);
+        };
+        match keys {
+            Keys::Known => self.keys.iter().for_each(|key| write(key.as_ref())),
+            Keys::One(key) => write(key.as_ref()),
+            Keys::Range { first } => {
+                (0..rows as i64).for_each(|offset| write(ValueRef::Int(first + offset)));
+            }
+            Keys::Each(keys) => keys.iter().for_each(|key| write(key.as_ref())),
+        }
+        body.extend_from_slice(b"]}");
+    }
+}
+
+/// The objects of a body as a source of rows.
+struct Objects<'a, 'k> {
+    table: &'a Table,
+    objects: &'a [&'a RawValue],
+    scratch: &'a Scratch,
+    stamp: Stamp,
+    keys: &'k mut Vec<Value>,
+    index: usize,
+    /// The place of the row that was refused.
+    refused: &'k Cell<Option<usize>>,
+}
+
+impl<'a> RowSource<'a> for Objects<'a, '_> {
+    fn remaining(&self) -> usize {
+        self.objects.len() - self.index
+    }
+
+    fn next(&mut self, row: &mut [ValueRef<'a>]) -> ModelResult<bool> {
+        let Some(object) = self.objects.get(self.index) else { return Ok(false) };
+        self.read(object, row).inspect_err(|_| self.refused.set(Some(self.index)))?;
+        self.index += 1;
+        Ok(true)
+    }
+}
+
+impl<'a> Objects<'a, '_> {
+    fn read(&mut self, object: &'a RawValue, row: &mut [ValueRef<'a>]) -> ModelResult<()> {
+        let table = self.table;
+        row.fill(ValueRef::Absent);
+        let mut violations = Vec::new();
+        body::read_row(table, object.get().as_bytes(), self.scratch, row, &mut violations)?;
+        if let (Some(Value::Uuid(known)), ValueRef::Absent | ValueRef::Null) =
+            (self.keys.get(self.index), row[table.key()])
+        {
+            row[table.key()] = ValueRef::Uuid(*known);
+        }
+        prepare::insert_into(table, row, Origin::Values, self.stamp, &mut violations);
+        prepare::finish(violations)?;
+        let key = row[table.key()];
+        let keyed = !key.is_absent();
+        if self.index > 0 && keyed == self.keys.is_empty() {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "rows of one array all have a key or all have none; send two arrays, or a batch",
+            ));
+        }
+        if keyed && self.keys.len() == self.index {
+            self.keys.push(key.to_value());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! Keys in paths: read from a segment, written for `Location`.
+
+use std::borrow::Cow;
+
+use marmota_http::Request;
+use marmota_model::rule::violation;
+use marmota_model::{Error, KeyKind, Table, Uuid, Value, ValueRef};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use crate::problem::{ApiError, Result};
+
+/// What stands in a path segment as it is (RFC 3986's unreserved).
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The key that the request's path names.
+///
+/// # Errors
+/// 400 for what cannot be a key of the table.
+pub(crate) fn of_path(request: &Request, table: &Table) -> Result<Value> {
+    let text = request.param("id").unwrap_or_default();
+    match table.key_kind() {
+        KeyKind::Auto => text.parse().ok().map(Value::Int),
+        KeyKind::Uuid => Uuid::try_parse(&text).ok().map(Value::Uuid),
+        KeyKind::Text if is_utf8(request, &text) => Some(Value::Text(text.to_string())),
+        KeyKind::Text => None,
+    }
+    .ok_or_else(|| wrong(table, &text))
+}
+
+#[cold]
+fn wrong(table: &Table, text: &str) -> ApiError {
+    let what = match table.key_kind() {
+        KeyKind::Auto => "an integer",
+        KeyKind::Uuid => "a UUID",
+        KeyKind::Text => "UTF-8",
+    };
+    let field = &table.fields()[table.key()];
+    let message = format!("the key in the path of a `{}` must be {what}", table.name());
+    ApiError::of_url(Error::invalid(vec![violation(field, ValueRef::Text(text), "type", message)]))
+}
+
+/// False if the decoder put U+FFFD in the place of bytes that are no UTF-8:
+/// such a key would be another one than was asked for.
+fn is_utf8(request: &Request, text: &str) -> bool {
+    !text.contains('\u{fffd}') || percent_decode_str(request.path()).decode_utf8().is_ok()
+}
+
+/// The key as a path segment.
+pub(crate) fn to_segment(key: ValueRef<'_>) -> Cow<'_, str> {
+    match key {
+        ValueRef::Int(number) => number.to_string().into(),
+        ValueRef::Uuid(uuid) => uuid.hyphenated().to_string().into(),
+        ValueRef::Text(text) => utf8_percent_encode(text, SEGMENT).into(),
+        _ => Cow::Borrowed(""),
+    }
+}

@@ -1,0 +1,136 @@
+//! `GET /api/{table}`: a page of rows.
+//!
+//! The page is written into a buffer of the thread's and copied once behind
+//! its head: the `Link` header stands before the rows, and what it says is
+//! known behind them.
+
+use std::ops::ControlFlow;
+
+use marmota_http::{QueryParams, Request, Status};
+use marmota_model::{NoRows, Order, Query, Table, ValueRef, json};
+use marmota_store::operation::Operation;
+
+use crate::answer::{Answer, Head, JSON};
+use crate::call::{Halt, Next, On, Run, Verb};
+use crate::cursor;
+use crate::params::{self, ListParams};
+use crate::problem::Result;
+use crate::scrap::Scrap;
+
+pub(crate) struct List {
+    params: ListParams,
+    order: Vec<Order>,
+    /// How many rows there are in all, once they are counted.
+    count: Option<u64>,
+    body: Scrap,
+    rows: u64,
+    /// The last row's cursor, if there are rows behind it.
+    next: Option<String>,
+    more: bool,
+}
+
+impl List {
+    pub(crate) fn of(on: On<'_>) -> Result<Self> {
+        let mut params = params::list(on.request, on.table(), on.api)?;
+        // One more tells whether there is a next page.
+        params.query.limit = Some(params.rows_max + 1);
+        let order = params.query.order_with_key(on.table());
+        let mut body = Scrap::take();
+        body.extend_from_slice(b"{\"rows\":[");
+        Ok(Self { params, order, count: None, body, rows: 0, next: None, more: false })
+    }
+
+    fn take_row(&mut self, table: &Table, row: &[ValueRef<'_>]) -> ControlFlow<()> {
+        if self.rows == self.params.rows_max {
+            self.more = true;
+            return ControlFlow::Break(());
+        }
+        if self.rows > 0 {
+            self.body.push(b',');
+        }
+        self.rows += 1;
+        json::write_row(&mut self.body, table, self.params.shown, row);
+        if self.rows == self.params.rows_max {
+            self.next = Some(cursor::write(table, &self.order, row));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn end(&mut self, on: On<'_>, answer: &mut Answer<'_, '_>) {
+        let next = match (self.more, &self.next) {
+            (true, Some(cursor)) => Some(next_url(on.request, cursor)),
+            _ => None,
+        };
+        self.body.extend_from_slice(b"],\"next\":");
+        match &next {
+            Some(url) => json::write_string(&mut self.body, url),
+            None => self.body.extend_from_slice(b"null"),
+        }
+        if let Some(count) = self.count {
+            self.body.extend_from_slice(b",\"count\":");
+            self.body.extend_from_slice(count.to_string().as_bytes());
+        }
+        self.body.push(b'}');
+        let mut head = Head::new(Status::OK, JSON);
+        head.link = next.map(|url| format!("<{url}>; rel=\"next\""));
+        answer.whole(head, &mut self.body);
+    }
+}
+
+impl Verb for List {
+    type Subject = Table;
+
+    fn step(
+        &mut self,
+        on: On<'_>,
+        answer: &mut Answer<'_, '_>,
+        run: &mut Run<'_>,
+    ) -> Result<Next, Halt> {
+        let table = on.table();
+        if self.params.count && self.count.is_none() {
+            let filter = self.params.query.filter.as_ref();
+            let counted = run(&mut Operation::Count { table, filter }, &mut NoRows)?;
+            self.count = Some(counted.rows);
+            return Ok(Next::Step);
+        }
+        // The sink changes everything but the query.
+        let query: Query = std::mem::take(&mut self.params.query);
+        let mut sink = |row: &[ValueRef<'_>]| self.take_row(table, row);
+        let ran = run(&mut Operation::List { table, query: &query }, &mut sink);
+        self.params.query = query;
+        ran?;
+        self.end(on, answer);
+        Ok(Next::Answered)
+    }
+}
+
+/// The request's own URL with another cursor.
+fn next_url(request: &Request, cursor: &str) -> String {
+    let mut url = String::with_capacity(request.target().len() + cursor.len() + 8);
+    push_safe(&mut url, request.path());
+    url.push('?');
+    for pair in request.query().split('&') {
+        let is_after = QueryParams::new(pair).next().is_none_or(|(name, _)| name == "after");
+        if !is_after {
+            push_safe(&mut url, pair);
+            url.push('&');
+        }
+    }
+    url.push_str("after=");
+    url.push_str(cursor);
+    url
+}
+
+/// Appends a part of a target; characters that end a link in a header, and
+/// that lax clients send as they are, are encoded.
+fn push_safe(url: &mut String, part: &str) {
+    for c in part.chars() {
+        match c {
+            '<' => url.push_str("%3C"),
+            '>' => url.push_str("%3E"),
+            '"' => url.push_str("%22"),
+            '\\' => url.push_str("%5C"),
+            c => url.push(c),
+        }
+    }
+}

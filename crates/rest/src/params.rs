@@ -1,0 +1,208 @@
+//! What the URL's query says, checked: every parameter is known and stands
+//! once, every field exists, every number is in its range.
+
+use marmota_http::Request;
+use marmota_model::{Comparison, FieldSet, Filter, Kind, Query, Table, parse_filter, parse_order};
+
+use crate::api::Shared;
+use crate::cursor;
+use crate::problem::{ApiError, Result};
+
+/// The parameters of a list that are no fields.
+const OF_LISTS: [&str; 6] = ["filter", "order", "limit", "after", "fields", "count"];
+
+/// What a list asks for.
+#[derive(Debug)]
+pub(crate) struct ListParams {
+    /// The query, its limit being the page's.
+    pub(crate) query: Query,
+    /// The fields to show; the query may read more.
+    pub(crate) shown: FieldSet,
+    pub(crate) rows_max: u64,
+    pub(crate) count: bool,
+}
+
+/// Refuses any parameter, on routes that have none.
+///
+/// # Errors
+/// 400 naming it.
+pub(crate) fn none(request: &Request) -> Result<()> {
+    match request.query_params().next() {
+        None => Ok(()),
+        Some((name, value)) => Err(unknown(&name, &value, "this route takes no parameters")),
+    }
+}
+
+/// The fields that `?fields=` chooses; the table's default set without it.
+///
+/// # Errors
+/// 400 for a field that the table has not, or another parameter.
+pub(crate) fn fields(request: &Request, table: &Table) -> Result<FieldSet> {
+    let mut chosen = None;
+    for (name, value) in request.query_params() {
+        if name != "fields" {
+            return Err(unknown(&name, &value, "this route takes `fields` only"));
+        }
+        once(&mut chosen, "fields", &value, parse_fields(table, &value)?)?;
+    }
+    Ok(chosen.unwrap_or(table.read_by_default()))
+}
+
+/// The filter that `?filter=` gives, which has to be there.
+///
+/// # Errors
+/// 400 saying where it breaks, or that it is missing.
+pub(crate) fn required_filter(request: &Request, table: &Table) -> Result<Filter> {
+    let mut filter = None;
+    for (name, value) in request.query_params() {
+        if name != "filter" {
+            return Err(unknown(&name, &value, "this route takes `filter` only"));
+        }
+        once(&mut filter, "filter", &value, of_filter(table, &value)?)?;
+    }
+    filter.ok_or_else(|| {
+        let key = &table.fields()[table.key()].name;
+        ApiError::of_param(
+            "filter",
+            "",
+            "required",
+            format!(
+                "rows are deleted by a filter, such as ?filter={key} = 7, or all of them by \
+                 ?filter={key} != null; one row is deleted at its own path"
+            ),
+        )
+    })
+}
+
+/// The parameters of a list.
+///
+/// # Errors
+/// 400 naming the parameter, its value and what it may be.
+pub(crate) fn list(request: &Request, table: &Table, api: &Shared) -> Result<ListParams> {
+    let mut query = Query::new();
+    let (mut order, mut limit, mut after, mut shown, mut count) = (None, None, None, None, None);
+    let (mut filter, mut equal) = (None, Vec::new());
+    let mut named = FieldSet::EMPTY;
+    for (name, value) in request.query_params() {
+        match &*name {
+            "filter" => once(&mut filter, &name, &value, of_filter(table, &value)?)?,
+            "order" => {
+                let parsed = parse_order(table, &value).map_err(ApiError::of_url)?;
+                once(&mut order, &name, &value, parsed)?;
+            }
+            "limit" => once(&mut limit, &name, &value, of_limit(&value, api.page_rows_max)?)?,
+            "after" => once(&mut after, &name, &value, value.to_string())?,
+            "fields" => once(&mut shown, &name, &value, parse_fields(table, &value)?)?,
+            "count" => once(&mut count, &name, &value, of_count(&value)?)?,
+            _ => {
+                let Some(field) = table.find(&name) else {
+                    return Err(unknown_of_list(table, &name, &value));
+                };
+                if named.contains(field) {
+                    return Err(twice(&name, &value));
+                }
+                named = named.with(field);
+                equal.push(of_field(table, field, &value)?);
+            }
+        }
+    }
+    equal.extend(filter);
+    query.filter = match equal.len() {
+        0 | 1 => equal.pop(),
+        _ => Some(Filter::And(equal)),
+    };
+    query.order = order.unwrap_or_default();
+    if let Some(after) = after {
+        query.after = Some(cursor::read(table, &query, &after)?);
+    }
+    let shown = shown.unwrap_or(table.read_by_default());
+    let order = query.order_with_key(table);
+    query.fields = Some(order.iter().fold(shown, |fields, by| fields.with(by.field)));
+    query.check(table).map_err(ApiError::of_url)?;
+    let rows_max = limit.unwrap_or(api.page_rows_default);
+    Ok(ListParams { query, shown, rows_max, count: count.unwrap_or(false) })
+}
+
+fn once<T>(slot: &mut Option<T>, name: &str, text: &str, value: T) -> Result<()> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(twice(name, text)),
+    }
+}
+
+#[cold]
+fn twice(name: &str, value: &str) -> ApiError {
+    let message = "must stand only once; `filter` takes several conditions on a field";
+    ApiError::of_param(name, value, "twice", message.to_owned())
+}
+
+#[cold]
+fn unknown(name: &str, value: &str, why: &str) -> ApiError {
+    ApiError::of_param(name, value, "unknown", why.to_owned())
+}
+
+#[cold]
+fn unknown_of_list(table: &Table, name: &str, value: &str) -> ApiError {
+    let fields: Vec<&str> = table.fields().iter().map(|field| &*field.name).collect();
+    let message = format!(
+        "is no parameter of a list; there are {} and the fields of `{}`: {}",
+        OF_LISTS.join(", "),
+        table.name(),
+        fields.join(", ")
+    );
+    ApiError::of_param(name, value, "unknown", message)
+}
+
+fn of_filter(table: &Table, text: &str) -> Result<Filter> {
+    parse_filter(table, text).map_err(ApiError::of_url)
+}
+
+fn of_limit(text: &str, rows_max: u64) -> Result<u64> {
+    match text.parse() {
+        Ok(rows) if (1..=rows_max).contains(&rows) => Ok(rows),
+        _ => Err(ApiError::of_param(
+            "limit",
+            text,
+            "range",
+            format!("must be an integer between 1 and {rows_max}"),
+        )),
+    }
+}
+
+fn of_count(text: &str) -> Result<bool> {
+    match text {
+        "true" | "1" | "" => Ok(true),
+        "false" | "0" => Ok(false),
+        _ => Err(ApiError::of_param("count", text, "type", "must be true or false".to_owned())),
+    }
+}
+
+/// `?field=value`: equal to it or, in a field that is no text, `null`.
+fn of_field(table: &Table, position: usize, text: &str) -> Result<Filter> {
+    let field = &table.fields()[position];
+    let is_text = matches!(
+        field.kind,
+        Kind::Text { .. } | Kind::Reference { key: marmota_model::KeyKind::Text, .. }
+    );
+    if text == "null" && field.nullable && !is_text {
+        return Ok(Filter::IsNull { field: position });
+    }
+    match marmota_model::text::parse(&field.kind, text) {
+        Ok(value) => Ok(Filter::Compare {
+            field: position,
+            comparison: Comparison::Equal,
+            value: value.to_value(),
+        }),
+        Err(what) => {
+            Err(ApiError::of_param(&field.name, text, "type", format!("is compared with {what}")))
+        }
+    }
+}
+
+fn parse_fields(table: &Table, text: &str) -> Result<FieldSet> {
+    let mut fields = FieldSet::EMPTY;
+    for name in text.split(',') {
+        fields = fields.with(table.position(name.trim()).map_err(ApiError::of_url)?);
+    }
+    Ok(fields)
+}

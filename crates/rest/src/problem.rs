@@ -1,0 +1,265 @@
+//! Errors as answers: the one table from error kinds to statuses, and
+//! `application/problem+json` (RFC 9457).
+//!
+//! What the client sees is not what the log sees: errors that concern the
+//! inside of the service keep their words for the log.
+
+use marmota_http::{IntoResponse, Response, Status};
+use marmota_model::{Error, ErrorKind, Violation, json};
+
+/// The media type of every error.
+pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
+
+/// `Result` for handlers: both sides are answers.
+pub type Result<T = Response, E = ApiError> = std::result::Result<T, E>;
+
+/// An error with the status it is answered with. Every Marmota error becomes
+/// one by `?`, and it is an answer itself:
+///
+/// ```
+/// use marmota_http::{Request, Response};
+/// use marmota_rest::ApiError;
+///
+/// async fn greet(request: Request) -> Result<Response, ApiError> {
+///     let name = request.param("name").unwrap_or_default();
+///     let age: marmota_model::Currency = "12.5".parse().map_err(|error| {
+///         ApiError::bad_request(format!("no amount: {error}"))
+///     })?;
+///     Ok(Response::text(format!("{name} has {age}")))
+/// }
+/// ```
+#[derive(Debug)]
+pub struct ApiError {
+    error: Error,
+    status: Status,
+    index: Option<usize>,
+    allow: Option<&'static str>,
+}
+
+impl ApiError {
+    /// The error with another status than its kind's.
+    #[must_use]
+    pub fn with_status(mut self, status: Status) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// A 400 that says what is wrong with the request itself.
+    #[must_use]
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::from(Error::new(ErrorKind::Invalid, message)).with_status(Status::BAD_REQUEST)
+    }
+
+    /// The status it is answered with.
+    #[must_use]
+    pub const fn status(&self) -> Status {
+        self.status
+    }
+
+    /// The error behind it.
+    #[must_use]
+    pub const fn error(&self) -> &Error {
+        &self.error
+    }
+
+    /// What is wrong with the URL: a 400, where the same in a body is a 422.
+    pub(crate) fn of_url(error: Error) -> Self {
+        let status = match error.kind() {
+            ErrorKind::Invalid => Status::BAD_REQUEST,
+            kind => status_of(kind, false),
+        };
+        Self::from(error).with_status(status)
+    }
+
+    /// A 400 for a parameter of the URL.
+    pub(crate) fn of_param(name: &str, value: &str, rule: &str, message: String) -> Self {
+        let mut quoted = Vec::new();
+        json::write_string(&mut quoted, value);
+        Self::of_url(Error::invalid(vec![Violation {
+            field: marmota_model::text::excerpt(name),
+            value: marmota_model::text::excerpt(&String::from_utf8_lossy(&quoted)),
+            rule: rule.to_owned(),
+            message,
+        }]))
+    }
+
+    /// Says which operation or row of several is at fault.
+    pub(crate) fn at(mut self, index: usize) -> Self {
+        self.index = Some(index);
+        self
+    }
+
+    /// A 405 with the methods that there are.
+    pub(crate) fn not_allowed(allow: &'static str) -> Self {
+        let message = format!("this resource answers {allow}");
+        let mut error = Self::from(Error::new(ErrorKind::Unsupported, message))
+            .with_status(Status::METHOD_NOT_ALLOWED);
+        error.allow = Some(allow);
+        error
+    }
+
+    /// The header beside the body that the status asks for.
+    pub(crate) fn header(&self) -> Option<(&'static str, &'static str)> {
+        match (self.allow, self.error.kind()) {
+            (Some(allow), _) => Some(("Allow", allow)),
+            (None, ErrorKind::Busy | ErrorKind::Io) => Some(("Retry-After", "1")),
+            _ => None,
+        }
+    }
+
+    /// Writes what the client may not see to the log.
+    pub(crate) fn log(&self) {
+        if self.status.code() >= 500 {
+            log::error!("answered {}: {:?}", self.status.code(), self.error);
+        }
+    }
+
+    /// Appends the problem as JSON.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let kind = self.error.kind();
+        out.extend_from_slice(b"{\"type\":\"urn:marmota:error:");
+        out.extend_from_slice(kind.name().as_bytes());
+        out.extend_from_slice(b"\",\"title\":");
+        json::write_string(out, title(kind));
+        out.extend_from_slice(b",\"status\":");
+        out.extend_from_slice(self.status.code().to_string().as_bytes());
+        out.extend_from_slice(b",\"detail\":");
+        json::write_string(out, concealed(kind).unwrap_or(self.error.message()));
+        if let Some(index) = self.index {
+            out.extend_from_slice(b",\"index\":");
+            out.extend_from_slice(index.to_string().as_bytes());
+        }
+        if !self.error.violations().is_empty() {
+            out.extend_from_slice(b",\"errors\":");
+            // Four strings: serializing them cannot fail.
+            let _ = serde_json::to_writer(&mut *out, self.error.violations());
+        }
+        out.push(b'}');
+    }
+}
+
+impl From<Error> for ApiError {
+    fn from(error: Error) -> Self {
+        let status = status_of(error.kind(), !error.violations().is_empty());
+        Self { error, status, index: None, allow: None }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        self.log();
+        let mut body = Vec::new();
+        self.write(&mut body);
+        let mut response = Response::with_body(PROBLEM_JSON, body).with_status(self.status);
+        if let Some((name, value)) = self.header() {
+            // Constant names and values are always headers.
+            let _ = response.add_header(name.into(), value.as_bytes().into());
+        }
+        response
+    }
+}
+
+/// The answer that stands for an error, for handlers that write their answer
+/// themselves; see [`ApiError`] for those that return one.
+#[must_use]
+pub fn problem(error: &Error) -> Response {
+    let mut copy = Error::new(error.kind(), error.message());
+    for violation in error.violations() {
+        copy = copy.with_violation(violation.clone());
+    }
+    if let Some(source) = std::error::Error::source(error) {
+        copy = copy.with_source(source.to_string());
+    }
+    ApiError::from(copy).into_response()
+}
+
+/// From an error's kind to a status: the only such table.
+fn status_of(kind: ErrorKind, names_fields: bool) -> Status {
+    match kind {
+        ErrorKind::NotFound => Status::NOT_FOUND,
+        ErrorKind::Conflict => Status::CONFLICT,
+        ErrorKind::Stale => Status::PRECONDITION_FAILED,
+        // A well-formed request whose fields break rules, or one that makes no sense.
+        ErrorKind::Invalid if names_fields => Status::UNPROCESSABLE_CONTENT,
+        ErrorKind::Invalid => Status::BAD_REQUEST,
+        ErrorKind::Denied => Status::FORBIDDEN,
+        ErrorKind::Busy | ErrorKind::Io | ErrorKind::Closed => Status::SERVICE_UNAVAILABLE,
+        ErrorKind::Timeout => Status::GATEWAY_TIMEOUT,
+        ErrorKind::Lost => Status::BAD_GATEWAY,
+        ErrorKind::Unsupported => Status::NOT_IMPLEMENTED,
+        _ => Status::INTERNAL_SERVER_ERROR,
+    }
+}
+
+const fn title(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::NotFound => "There is no such thing",
+        ErrorKind::Conflict => "The write collides with what is stored",
+        ErrorKind::Stale => "The row has changed since it was read",
+        ErrorKind::Invalid => "The request is not valid",
+        ErrorKind::Denied => "The caller may not do this",
+        ErrorKind::Busy => "Too much is waiting",
+        ErrorKind::Timeout => "It took too long",
+        ErrorKind::Lost => "The database went away",
+        ErrorKind::Unsupported => "The service does not do this",
+        ErrorKind::Io => "The storage does not take writes or cannot be read",
+        ErrorKind::Closed => "The service is closing",
+        _ => "The service failed",
+    }
+}
+
+/// What is said instead of the error's own words where those tell of files,
+/// statements and hosts.
+const fn concealed(kind: ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::Io => Some("the disk is full, read-only or failing; nothing was written"),
+        ErrorKind::Lost => {
+            Some("whether the write took place is unknown; read before trying again")
+        }
+        ErrorKind::Engine | ErrorKind::Protocol | ErrorKind::Bug => {
+            Some("an internal error; the service's log says more")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(error: Error) -> serde_json::Value {
+        serde_json::from_slice(problem(&error).body().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn fields_at_fault_are_named() {
+        let violation = Violation {
+            field: "age".into(),
+            value: "-1".into(),
+            rule: "range".into(),
+            message: "must be at least 0".into(),
+        };
+        let body = body(Error::invalid(vec![violation]));
+        assert_eq!(body["status"], 422);
+        assert_eq!(body["type"], "urn:marmota:error:invalid");
+        assert_eq!(body["errors"][0]["field"], "age");
+        assert_eq!(body["errors"][0]["rule"], "range");
+    }
+
+    #[test]
+    fn the_inside_stays_inside() {
+        for kind in [ErrorKind::Io, ErrorKind::Engine, ErrorKind::Bug, ErrorKind::Protocol] {
+            let answer = problem(&Error::new(kind, "/secret/file.db near line 7"));
+            assert!(answer.status().code() >= 500);
+            let text = String::from_utf8_lossy(answer.body().as_bytes()).into_owned();
+            assert!(!text.contains("secret"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_busy_service_says_when_to_come_back() {
+        let answer = problem(&Error::new(ErrorKind::Busy, "32 writes wait"));
+        assert_eq!(answer.status(), Status::SERVICE_UNAVAILABLE);
+        assert_eq!(answer.headers().next(), Some(("Retry-After", &b"1"[..])));
+    }
+}

@@ -1,0 +1,118 @@
+//! `GET /api`: the tables and their fields, for people and tools.
+
+use marmota_http::{Request, ResponseWriter};
+use marmota_model::{Collation, Field, KeyKind, Kind, Role, Rule, Table, json};
+use marmota_store::registry::Registry;
+use serde_json::{Map, Value, json};
+
+use crate::answer::{Answer, Head, JSON, refuse};
+use crate::etag::{self, Etag};
+use crate::params;
+
+/// Answers with the document.
+pub(crate) fn answer(registry: &Registry, request: &Request, out: &mut ResponseWriter<'_>) {
+    if let Err(error) = params::none(request) {
+        return refuse(error, out);
+    }
+    let base = request.path().trim_end_matches('/');
+    let tables: Vec<Value> = registry.tables().iter().map(|table| of_table(table, base)).collect();
+    let mut body = json!({ "tables": tables }).to_string().into_bytes();
+    let etag = Some(Etag::of_bytes(&body));
+    if etag.is_some_and(|etag| etag::none_match(request, etag)) {
+        let head = Head::new(marmota_http::Status::NOT_MODIFIED, "").etag(etag);
+        return Answer::direct(out).empty(head);
+    }
+    Answer::direct(out).whole(Head::new(marmota_http::Status::OK, JSON).etag(etag), &mut body);
+}
+
+fn of_table(table: &Table, base: &str) -> Value {
+    let name = |position: usize| &*table.fields()[position].name;
+    let indexes: Vec<Value> = table
+        .indexes()
+        .iter()
+        .map(|index| {
+            let fields: Vec<&str> = index.fields.iter().map(|&field| name(field)).collect();
+            json!({ "fields": fields, "unique": index.unique })
+        })
+        .collect();
+    let fields: Vec<Value> =
+        table.fields().iter().enumerate().map(|(at, field)| of_field(table, at, field)).collect();
+    json!({
+        "name": table.name(),
+        "href": format!("{base}/{}", table.name()),
+        "key": name(table.key()),
+        "key_given_by": match table.key_kind() {
+            KeyKind::Auto | KeyKind::Uuid => "service",
+            KeyKind::Text => "client",
+        },
+        "fields": fields,
+        "indexes": indexes,
+    })
+}
+
+fn of_field(table: &Table, position: usize, field: &Field) -> Value {
+    let mut out = Map::new();
+    let mut put = |name: &str, value: Value| {
+        out.insert(name.to_owned(), value);
+    };
+    put("name", json!(field.name));
+    put("kind", json!(field.kind.name()));
+    put("nullable", json!(field.nullable));
+    put("unique", json!(field.unique || position == table.key()));
+    match &field.kind {
+        Kind::Text { chars_max, collation } => {
+            if *chars_max > 0 {
+                put("max", json!(chars_max));
+            }
+            if *collation == Collation::NoCase {
+                put("collation", json!("nocase"));
+            }
+        }
+        Kind::Int { min, max } if (*min, *max) != (i64::MIN, i64::MAX) => {
+            put("range", json!([min, max]));
+        }
+        Kind::Enum { variants, .. } => {
+            let names: Vec<&str> = variants.iter().map(|variant| &*variant.name).collect();
+            put("values", json!(names));
+        }
+        Kind::Reference { table, .. } => put("table", json!(table)),
+        _ => {}
+    }
+    let role = match field.role {
+        Role::Plain => None,
+        Role::Key => Some("key"),
+        Role::CreatedAt => Some("created_at"),
+        Role::UpdatedAt => Some("updated_at"),
+        Role::Version => Some("version"),
+    };
+    if let Some(role) = role {
+        put("role", json!(role));
+    }
+    if let Some(default) = table.default(position) {
+        let mut text = Vec::new();
+        json::write_value_as(&mut text, &field.kind, default);
+        put("default", serde_json::from_slice(&text).unwrap_or_default());
+    }
+    if !field.rules.is_empty() {
+        put("rules", field.rules.iter().map(of_rule).collect());
+    }
+    Value::Object(out)
+}
+
+fn of_rule(rule: &Rule) -> Value {
+    let end = |end: &Option<marmota_model::Literal>| {
+        let mut text = Vec::new();
+        let value = end.as_ref().map_or(marmota_model::ValueRef::Null, |literal| literal.value());
+        json::write_value(&mut text, value);
+        serde_json::from_slice::<Value>(&text).unwrap_or_default()
+    };
+    match rule {
+        Rule::NotEmpty => json!({ "rule": "not_empty" }),
+        Rule::Length { min, max } => json!({ "rule": "length", "min": min, "max": max }),
+        Rule::Range { min, max } => json!({ "rule": "range", "min": end(min), "max": end(max) }),
+        Rule::Pattern(pattern) => json!({ "rule": "pattern", "pattern": pattern }),
+        Rule::Email => json!({ "rule": "email" }),
+        Rule::Check { name, .. } => json!({ "rule": name }),
+        _ => json!({ "rule": "other" }),
+    }
+}

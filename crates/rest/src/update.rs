@@ -1,0 +1,192 @@
+//! `PUT` and `PATCH /api/{table}/{id}`: a row written whole, or the fields
+//! that are named.
+
+use marmota_http::Status;
+use marmota_model::{
+    ErrorKind, FieldSet, KeyKind, NoRows, Scratch, Table, Value, ValueRef, Violation,
+};
+use marmota_store::operation::Operation;
+use marmota_store::prepare::{self, Origin, Stamp};
+
+use crate::answer::{Answer, Head, JSON};
+use crate::body::{self, Row, empty_row};
+use crate::call::{Halt, Next, On, Run, Verb};
+use crate::etag::{self, Condition, Etag};
+use crate::insert::{write_minimal, write_stored};
+use crate::key;
+use crate::params;
+use crate::problem::Result;
+
+pub(crate) struct Update {
+    key: Value,
+    replace: bool,
+    condition: Condition,
+    stamp: Stamp,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy)]
+enum Stage {
+    /// Write over the row that is there.
+    Update,
+    /// There is none: make it.
+    Insert,
+    /// Written; read what the body did not say.
+    Read { version: Option<i64> },
+}
+
+impl Update {
+    pub(crate) fn replace(on: On<'_>) -> Result<Self> {
+        Self::of(on, true)
+    }
+
+    pub(crate) fn patch(on: On<'_>) -> Result<Self> {
+        Self::of(on, false)
+    }
+
+    fn of(on: On<'_>, replace: bool) -> Result<Self> {
+        params::none(on.request)?;
+        body::check_json(on.request)?;
+        let key = key::of_path(on.request, on.table())?;
+        let condition = etag::condition(on.request, on.table())?;
+        let stage = if replace && etag::must_be_new(on.request) && can_create(on.table()) {
+            Stage::Insert
+        } else {
+            Stage::Update
+        };
+        Ok(Self { key, replace, condition, stamp: Stamp::now(on.table()), stage })
+    }
+
+    /// The row as the body says; its violations are still to be reported.
+    fn read<'a>(
+        &self,
+        on: On<'a>,
+        scratch: &'a Scratch,
+        violations: &mut Vec<Violation>,
+    ) -> Result<(Row<'a>, Option<i64>), Halt> {
+        let table = on.table();
+        let mut row = empty_row(table);
+        body::read_row(table, on.request.body(), scratch, &mut row, violations)?;
+        body::check_same_key(table, &row, self.key.as_ref())?;
+        let version = body::take_version(table, &mut row, self.condition.version, violations)?;
+        Ok((row, version))
+    }
+
+    fn update(
+        &mut self,
+        on: On<'_>,
+        answer: &mut Answer<'_, '_>,
+        run: &mut Run<'_>,
+    ) -> Result<Next, Halt> {
+        let table = on.table();
+        let scratch = Scratch::new();
+        let mut violations = Vec::new();
+        let (mut row, version) = self.read(on, &scratch, &mut violations)?;
+        if self.replace {
+            prepare::fill_for_replace(table, &mut row, &mut violations);
+        }
+        prepare::update_into(table, &mut row, Origin::Values, self.stamp, &mut violations);
+        prepare::finish(violations)?;
+        let key = self.key.as_ref();
+        let ran = run(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows);
+        let outcome = match ran {
+            Ok(outcome) => outcome,
+            Err(Halt::Failed(error))
+                if error.error().kind() == ErrorKind::NotFound
+                    && self.may_create(table, version.is_some()) =>
+            {
+                self.stage = Stage::Insert;
+                return Ok(Next::Step);
+            }
+            Err(halt) => return Err(halt),
+        };
+        if body::wants_minimal(on.request) {
+            let etag = outcome.version.map(Etag::Version);
+            write_minimal(on.request, Head::new(Status::OK, JSON).etag(etag), answer);
+            return Ok(Next::Answered);
+        }
+        row[table.key()] = key;
+        if let (Some(position), Some(version)) = (table.version(), outcome.version) {
+            row[position] = ValueRef::Int(version);
+        }
+        let shown = table.read_by_default();
+        if FieldSet::present(&row).union(shown) == FieldSet::present(&row) {
+            // The body said all there is to say.
+            write_stored(on, &row, Status::OK, None, answer);
+            return Ok(Next::Answered);
+        }
+        self.stage = Stage::Read { version: outcome.version };
+        Ok(Next::Step)
+    }
+
+    /// A row that is not there can be made by a PUT that names its key, unless
+    /// the request says that it has to be there.
+    fn may_create(&self, table: &Table, expects_version: bool) -> bool {
+        self.replace && can_create(table) && !self.condition.must_exist && !expects_version
+    }
+
+    fn insert(
+        &self,
+        on: On<'_>,
+        answer: &mut Answer<'_, '_>,
+        run: &mut Run<'_>,
+    ) -> Result<Next, Halt> {
+        let table = on.table();
+        let scratch = Scratch::new();
+        let mut violations = Vec::new();
+        let (mut row, _) = self.read(on, &scratch, &mut violations)?;
+        row[table.key()] = self.key.as_ref();
+        prepare::insert_into(table, &mut row, Origin::Values, self.stamp, &mut violations);
+        prepare::finish(violations)?;
+        run(&mut Operation::Insert { table, row: &row }, &mut NoRows)?;
+        write_stored(on, &row, Status::CREATED, Some(on.request.path().to_owned()), answer);
+        Ok(Next::Answered)
+    }
+
+    fn read_back(
+        &self,
+        on: On<'_>,
+        written: Option<i64>,
+        answer: &mut Answer<'_, '_>,
+        run: &mut Run<'_>,
+    ) -> Result<Next, Halt> {
+        let table = on.table();
+        let mut found = false;
+        let mut sink = |row: &[ValueRef<'_>]| {
+            found = true;
+            write_stored(on, row, Status::OK, None, answer);
+            std::ops::ControlFlow::Break(())
+        };
+        let (key, fields) = (self.key.as_ref(), table.read_by_default());
+        let fields = table.version().map_or(fields, |version| fields.with(version));
+        run(&mut Operation::Get { table, key, fields }, &mut sink)?;
+        if !found {
+            // Written, and deleted by somebody else since.
+            let head = Head::new(Status::OK, JSON).etag(written.map(Etag::Version));
+            write_minimal(on.request, head, answer);
+        }
+        Ok(Next::Answered)
+    }
+}
+
+impl Verb for Update {
+    type Subject = Table;
+
+    fn step(
+        &mut self,
+        on: On<'_>,
+        answer: &mut Answer<'_, '_>,
+        run: &mut Run<'_>,
+    ) -> Result<Next, Halt> {
+        match self.stage {
+            Stage::Update => self.update(on, answer, run),
+            Stage::Insert => self.insert(on, answer, run),
+            Stage::Read { version } => self.read_back(on, version, answer, run),
+        }
+    }
+}
+
+/// A key that the caller gives can be given in a path as well.
+fn can_create(table: &Table) -> bool {
+    table.key_kind() != KeyKind::Auto
+}
