@@ -27,6 +27,9 @@ use wrk::Wrk;
 /// Connections from which only plaintext is measured: the test is of the
 /// connections then, and a round takes longer.
 const MANY_CONNECTIONS: u32 = 4096;
+/// Length of a measured run unless told, with usual and with many connections.
+const SECONDS: u32 = 4;
+const MANY_SECONDS: u32 = 15;
 /// Descriptors a server or wrk needs beside one per connection.
 const SPARE_DESCRIPTORS: u64 = 256;
 
@@ -36,9 +39,10 @@ pub(crate) struct Args {
     /// Rounds of each workload; the table shows medians
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
-    /// Seconds of load in each measured run
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=600))]
-    seconds: u32,
+    /// Seconds of load in each measured run: 4 unless told, 15 from 4096
+    /// connections on, where making them takes a good part of the first ones
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=600))]
+    seconds: Option<u32>,
     /// One round of 2 seconds at 64 connections
     #[arg(long)]
     quick: bool,
@@ -70,8 +74,8 @@ pub(crate) struct Args {
 }
 
 /// Runs the suite and prints its tables on standard output; progress goes to
-/// standard error. A server that fails is left out of that round and the others
-/// go on; the end is an error then.
+/// standard error. A server that cannot be built is left out, one that fails is
+/// left out of that round, and the others go on; the end is an error then.
 pub(crate) fn run(args: &Args) -> Result<()> {
     if args.list {
         for spec in roster::all() {
@@ -83,9 +87,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let plan = Plan::new(args)?;
     plan.raise_descriptor_limit()?;
     let wrk = Wrk::find_or_install(args.wrk_threads)?;
+    let asked = specs.len();
     let built = build::all(specs, args.native)?;
 
-    let mut report = Report::new(&built, plan.rounds, plan.seconds, args.native);
+    let mut report = Report::new(&built, plan.rounds, args.native);
     for workload in &plan.workloads {
         for round in 1..=plan.rounds {
             for (place, (spec, binary)) in built.iter().enumerate() {
@@ -109,13 +114,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let path = report::save(&tables, &plan.workloads)?;
         eprintln!("kept as {}", path.display());
     }
+    ensure!(asked == built.len(), "not every server could be built; see above");
     ensure!(!report.has_failures(), "not every run succeeded; see above");
     Ok(())
 }
 
 struct Plan {
     rounds: u32,
-    seconds: u32,
+    seconds: Option<u32>,
     warm_up: Duration,
     workloads: Vec<Workload>,
 }
@@ -140,7 +146,7 @@ impl Plan {
         );
         Ok(Plan {
             rounds: if args.quick { 1 } else { args.rounds },
-            seconds: if args.quick { 2 } else { args.seconds },
+            seconds: args.seconds.or(args.quick.then_some(2)),
             warm_up: Duration::from_secs(1),
             workloads,
         })
@@ -167,6 +173,12 @@ impl Plan {
         setrlimit(Resource::Nofile, raised).context("raising the limit of open files")
     }
 
+    fn time(&self, workload: &Workload) -> Duration {
+        let many = workload.connections >= MANY_CONNECTIONS;
+        let usual = if many { MANY_SECONDS } else { SECONDS };
+        Duration::from_secs(u64::from(self.seconds.unwrap_or(usual)))
+    }
+
     fn measure(
         &self,
         wrk: &Wrk,
@@ -182,8 +194,7 @@ impl Plan {
         let machine = MachineTimes::now()?;
         let ours = ProcessUsage::of_waited_children()?;
         let before = server.usage()?;
-        let load =
-            wrk.load(server.port(), workload, Duration::from_secs(u64::from(self.seconds)))?;
+        let load = wrk.load(server.port(), workload, self.time(workload))?;
         let after = server.usage().context("the server ended under load")?;
         let wrk_cpu_s = ProcessUsage::of_waited_children()?.cpu_s - ours.cpu_s;
         let server_cpu_s = after.cpu_s - before.cpu_s;
@@ -196,6 +207,7 @@ impl Plan {
             requests_per_cpu_s: load.requests as f64 / server_cpu_s.max(0.01),
             server_cores: server_cpu_s / load.seconds,
             p99_us: load.p99_us,
+            seconds: load.seconds,
             idle_kib: idle.resident_kib,
             peak_kib: after.peak_kib,
             stolen: machine.stolen_share(),

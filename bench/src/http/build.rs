@@ -3,25 +3,24 @@
 //! from cargo's messages where each executable is.
 
 use super::roster::{Role, ServerSpec, Source, workspace};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Builds every spec; those whose program is the same are built once.
+/// Builds every spec; one that cannot be built is told and left out. An error
+/// only when none could.
 pub(crate) fn all(specs: Vec<ServerSpec>, native: bool) -> Result<Vec<(ServerSpec, PathBuf)>> {
-    if !specs.iter().any(|spec| spec.role == Role::Ours) {
-        eprintln!("note: Marmota is not among the servers, so there are no ratios of it");
-    }
     let mut built = Vec::new();
     for spec in specs {
-        let binary = match &spec.source {
-            Source::Program(path) => path.clone(),
-            source => {
-                cargo_build(source, native).with_context(|| format!("building {}", spec.name))?
-            }
-        };
-        built.push((spec, binary));
+        match cargo_build(&spec.source, native) {
+            Ok(binary) => built.push((spec, binary)),
+            Err(error) => eprintln!("left out: {}: {error:#}", spec.name),
+        }
+    }
+    ensure!(!built.is_empty(), "no server could be built");
+    if !built.iter().any(|(spec, _)| spec.role == Role::Ours) {
+        eprintln!("note: Marmota is not among the servers");
     }
     Ok(built)
 }

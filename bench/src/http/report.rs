@@ -42,6 +42,13 @@ struct Group {
     rows: Vec<Rounds>,
 }
 
+impl Group {
+    fn label(&self) -> String {
+        let seconds = median(self.rows.iter().flatten().flatten().map(|s| s.seconds));
+        format!("{}, {seconds:.0} s", self.workload)
+    }
+}
+
 /// All samples of a run.
 pub(crate) struct Report {
     rows: Vec<Row>,
@@ -50,21 +57,13 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(
-        servers: &[(ServerSpec, PathBuf)],
-        rounds: u32,
-        seconds: u32,
-        native: bool,
-    ) -> Report {
+    pub(crate) fn new(servers: &[(ServerSpec, PathBuf)], rounds: u32, native: bool) -> Report {
         let rows = servers
             .iter()
             .map(|(spec, _)| Row { name: spec.name.clone(), role: spec.role })
             .collect();
         let tuned = if native { "this processor" } else { "any processor of its kind" };
-        let preamble = format!(
-            "{}: medians of {rounds} round(s) of {seconds} s, built for {tuned}.",
-            machine()
-        );
+        let preamble = format!("{}: medians of {rounds} round(s), built for {tuned}.", machine());
         Report { rows, groups: Vec::new(), preamble }
     }
 
@@ -110,7 +109,7 @@ impl Report {
             let throughput = Measure::new(self, &group.rows, |s| s.requests_per_s);
             let economy = Measure::new(self, &group.rows, |s| s.requests_per_cpu_s);
             for (place, rounds) in group.rows.iter().enumerate() {
-                let label = if place == 0 { group.workload.to_string() } else { String::new() };
+                let label = if place == 0 { group.label() } else { String::new() };
                 let name = self.rows[place].name.clone();
                 let failed = rounds.iter().filter(|round| round.is_none()).count();
                 let samples: Vec<Sample> = rounds.iter().flatten().copied().collect();
@@ -131,7 +130,7 @@ impl Report {
                     economy.ratio(place, economy.best_peer),
                     economy.ratio(place, economy.floor),
                     format!("{:.2}", middle(|s| s.server_cores)),
-                    format!("{:.1}", middle(|s| s.p99_us) / 1000.0),
+                    wait(&samples),
                     format!("{:.0}", megabytes(most(&samples, |s| s.peak_kib))),
                     format!("{stolen:.1}, {others:.1}"),
                     errors(&samples, failed),
@@ -208,6 +207,15 @@ fn failed_row(label: String, name: String) -> Vec<String> {
     cells[1] = name;
     cells[HEADINGS.len() - 1] = "every round failed".to_owned();
     cells
+}
+
+/// The median of the rounds' 99th percentiles, ms.
+fn wait(samples: &[Sample]) -> String {
+    let known: Vec<f64> = samples.iter().filter_map(|s| s.p99_us).collect();
+    if known.is_empty() {
+        return "–".to_owned();
+    }
+    format!("{:.1}", median(known) / 1000.0)
 }
 
 /// Nothing when all went well; otherwise the sums over the rounds.

@@ -11,8 +11,10 @@ pub(crate) struct Sample {
     pub(crate) requests_per_cpu_s: f64,
     /// CPU seconds the server used in a second.
     pub(crate) server_cores: f64,
-    /// 99 of 100 waits were shorter, µs; of a whole batch when pipelined.
-    pub(crate) p99_us: f64,
+    /// How long the load lasted.
+    pub(crate) seconds: f64,
+    /// 99 of 100 waits were shorter, µs; none where wrk cannot tell.
+    pub(crate) p99_us: Option<f64>,
     /// Resident memory before the first load, KiB.
     pub(crate) idle_kib: u64,
     /// Most resident memory by the end, KiB.
