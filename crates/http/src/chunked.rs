@@ -157,7 +157,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn decode(coded: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>, ChunkedError> {
+    /// The body and what follows it.
+    type Decoded = (Vec<u8>, Vec<u8>);
+
+    fn decode(coded: &[u8]) -> Result<Option<Decoded>, ChunkedError> {
         let mut buffer = coded.to_vec();
         let (mut decoder, mut at) = (Chunked::new(64, 32), 0);
         let done = decoder.decode(&mut buffer, 0, &mut at)?;

@@ -118,7 +118,7 @@ impl Connection {
             token,
             phase: Phase::Head,
             request: None,
-            found: Found::NotFound,
+            found: Found::Nothing,
             next_at: 0,
             output: Vec::new(),
             sent: 0,
@@ -459,9 +459,12 @@ impl Connection {
         self.tail = tail.map(|body| (body, 0));
         self.timing = Timing::None;
         if persistence == Persistence::Close {
-            let unread =
-                self.request.as_ref().is_some_and(|request| request.0.buffer.len() > self.next_at);
-            self.phase = Phase::Closing { linger: unread || !self.half_closed };
+            // A client that did not ask for the end may have sent more, which would make the
+            // close a reset; one that did ask has not.
+            let linger = self.request.as_ref().is_none_or(|request| {
+                request.0.head.keep_alive || request.0.buffer.len() > self.next_at
+            });
+            self.phase = Phase::Closing { linger };
         }
         if let Some(request) = &mut self.request {
             let next_at = self.next_at;

@@ -190,7 +190,7 @@ pub(crate) enum Found {
     Options(usize),
     /// A node without this method.
     NotAllowed(usize),
-    NotFound,
+    Nothing,
     /// A method without a name where no endpoint takes all.
     NotImplemented,
 }
@@ -323,10 +323,10 @@ impl Routes {
             return match (self.fallback, method) {
                 (Some(fallback), _) => Found::Endpoint(fallback),
                 (None, Method::Other | Method::Connect) => Found::NotImplemented,
-                (None, _) => Found::NotFound,
+                (None, _) => Found::Nothing,
             };
         };
-        let Some(leaf) = &self.nodes[node].leaf else { return Found::NotFound };
+        let Some(leaf) = &self.nodes[node].leaf else { return Found::Nothing };
         let named = |method: Method| leaf.named.get(method as usize).copied().flatten();
         let head = || if method == Method::Head { named(Method::Get) } else { None };
         match named(method).or_else(head).or(leaf.any) {
@@ -565,7 +565,7 @@ mod tests {
         ] {
             let found =
                 routes.find(Method::Get, path.as_bytes(), Span::new(0, path.len()), &mut params);
-            assert_eq!(found, expected.map_or(Found::NotFound, Found::Endpoint), "{path}");
+            assert_eq!(found, expected.map_or(Found::Nothing, Found::Endpoint), "{path}");
             let found: Vec<_> = params
                 .iter()
                 .map(|span| std::str::from_utf8(span.of(path.as_bytes())).unwrap())

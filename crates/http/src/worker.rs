@@ -72,7 +72,8 @@ impl Worker {
     pub(crate) fn run(mut self) -> io::Result<()> {
         self.local.inbox.settle_here();
         loop {
-            self.reactor.wait(self.patience_ms())?;
+            let patience_ms = self.patience_ms();
+            self.reactor.wait(patience_ms)?;
             self.local.tick();
             let mut index = 0;
             while let Some(event) = self.reactor.event(index) {
@@ -91,7 +92,8 @@ impl Worker {
 
     /// How long nothing has to be done if nothing happens; `None` is without end, so an idle
     /// server uses no processor time at all.
-    fn patience_ms(&self) -> Option<u64> {
+    fn patience_ms(&mut self) -> Option<u64> {
+        task::woken(&mut self.woken);
         if !self.woken.is_empty() {
             return Some(0);
         }
@@ -130,7 +132,6 @@ impl Worker {
         }
         // What is woken meanwhile has its turn after the next look at the events.
         self.woken = woken;
-        task::woken(&mut self.woken);
     }
 
     fn accept(&mut self) {
@@ -205,7 +206,6 @@ impl Worker {
             self.next_sweep_ms = self.next_sweep_ms.min(until);
         }
         let local = &mut self.local;
-        self.woken.clear();
         let tokens: Vec<Token> = self.slab.tokens().collect();
         for token in tokens {
             if let Some(connection) = self.slab.get_mut(token)

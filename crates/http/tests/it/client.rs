@@ -1,0 +1,113 @@
+//! A client that sends bytes as they are and reads answers strictly.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use marmota_http::{Limits, Router, RunningServer, Server};
+
+/// Starts a server on a free port.
+pub(crate) fn serve(router: Router) -> RunningServer {
+    serve_with(router, Limits::default())
+}
+
+pub(crate) fn serve_with(router: Router, limits: Limits) -> RunningServer {
+    Server::bind("127.0.0.1:0").unwrap().servers(2).limits(limits).start(router).unwrap()
+}
+
+/// One answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+}
+
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) fn new(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, buffer: Vec::new() }
+    }
+
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
+        // The server may have answered and closed already, which is for the reader to see.
+        let _ = self.stream.write_all(bytes.as_ref());
+        self
+    }
+
+    /// Reads the next answer, `None` at the end of the connection.
+    pub(crate) fn answer(&mut self) -> Option<Answer> {
+        self.answer_to("GET")
+    }
+
+    pub(crate) fn answer_to(&mut self, method: &str) -> Option<Answer> {
+        let head_end = loop {
+            if let Some(at) = self.buffer.windows(4).position(|window| window == b"\r\n\r\n") {
+                break at + 4;
+            }
+            if !self.fill() {
+                assert!(self.buffer.is_empty(), "cut off: {}", self.buffer.escape_ascii());
+                return None;
+            }
+        };
+        let head = String::from_utf8(self.buffer.drain(..head_end).collect()).unwrap();
+        let status: u16 = head[9..12].parse().unwrap();
+        let mut answer = Answer { status, head, body: Vec::new() };
+        let length = answer.header("content-length").map(|length| length.parse().unwrap());
+        assert_eq!(length.is_none(), status < 200 || status == 204 || status == 304, "{answer:?}");
+        if method != "HEAD" {
+            let length: usize = length.unwrap_or(0);
+            while self.buffer.len() < length {
+                assert!(self.fill(), "body cut off");
+            }
+            answer.body = self.buffer.drain(..length).collect();
+        }
+        Some(answer)
+    }
+
+    /// Whether the server has closed and nothing but its end is left.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        self.buffer.is_empty() && !self.fill()
+    }
+
+    fn fill(&mut self) -> bool {
+        let mut piece = [0; 16 * 1024];
+        match self.stream.read(&mut piece) {
+            Ok(count) => {
+                self.buffer.extend_from_slice(&piece[..count]);
+                count > 0
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
+            Err(error) => panic!("the server neither answered nor closed: {error}"),
+        }
+    }
+}
+
+/// Sends one request on a connection of its own.
+pub(crate) fn ask(address: SocketAddr, request: &str) -> Answer {
+    Client::new(address).send(request).answer().unwrap()
+}
+
+pub(crate) fn get(address: SocketAddr, path: &str) -> Answer {
+    ask(address, &format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"))
+}

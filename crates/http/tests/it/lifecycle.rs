@@ -1,0 +1,100 @@
+//! Starting, stopping, and what is answered meanwhile.
+
+use std::time::{Duration, Instant};
+
+use marmota_http::{Limits, Router, Server, ServerError};
+
+use crate::client::{Client, get, serve, serve_with};
+
+fn router() -> Router {
+    Router::new().get("/", |_| async { "ok" }).get("/slow", |_| async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        "slow"
+    })
+}
+
+#[test]
+fn requests_in_flight_are_answered_at_shutdown() {
+    let server = serve(router());
+    let address = server.local_addr();
+    let mut idle = Client::new(address);
+    idle.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").answer().unwrap();
+    let mut busy = Client::new(address);
+    busy.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    std::thread::sleep(Duration::from_millis(100));
+    let begun = Instant::now();
+    let ended = std::thread::spawn(move || server.shutdown());
+    assert!(idle.is_closed());
+    assert!(begun.elapsed() < Duration::from_millis(150), "idle connections close at once");
+    let answer = busy.answer().unwrap();
+    assert_eq!((answer.text(), answer.header("connection")), ("slow", Some("close")));
+    // The server waits a moment for the client to close first, so that nothing is reset.
+    drop(busy);
+    ended.join().unwrap().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(2));
+    assert!(std::net::TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn a_request_that_never_ends_does_not_hold_the_shutdown() {
+    let forever =
+        Router::new().get("/", |_| async { std::future::pending::<&'static str>().await });
+    let server = serve_with(forever, Limits { drain_timeout_ms: 200, ..Limits::default() });
+    Client::new(server.local_addr()).send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut client = Client::new(server.local_addr());
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    std::thread::sleep(Duration::from_millis(50));
+    let begun = Instant::now();
+    server.shutdown().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(2));
+    assert!(client.is_closed());
+}
+
+#[test]
+fn a_handle_ends_the_service_from_anywhere() {
+    let server = Server::bind("127.0.0.1:0")
+        .unwrap()
+        .servers(1)
+        .threads(2)
+        .pin(true)
+        .start(router())
+        .unwrap();
+    assert_eq!(get(server.local_addr(), "/").text(), "ok");
+    let handle = server.shutdown_handle();
+    std::thread::spawn(move || handle.shutdown());
+    server.join().unwrap();
+}
+
+#[test]
+fn a_taken_address_is_refused() {
+    let server = serve(router());
+    let error = Server::bind(server.local_addr()).unwrap_err();
+    assert!(matches!(error, ServerError::Bind { .. }));
+    assert!(error.to_string().contains("choose another address"), "{error}");
+}
+
+#[test]
+fn bad_routes_and_names_are_refused() {
+    let bind = || Server::bind("127.0.0.1:0").unwrap();
+    let error = bind().start(Router::new().get("no-slash", |_| async { "" })).unwrap_err();
+    assert!(error.to_string().contains("no-slash"), "{error}");
+    assert!(matches!(bind().name("a\r\nb").start(Router::new()), Err(ServerError::Name(_))));
+    let nameless = bind().name("").start(Router::new()).unwrap();
+    assert_eq!(get(nameless.local_addr(), "/").header("server"), None);
+}
+
+#[test]
+fn thousands_of_connections_are_served_and_forgotten() {
+    let server = serve(router());
+    let mut clients: Vec<Client> = (0..2_000).map(|_| Client::new(server.local_addr())).collect();
+    for round in 0..2 {
+        for client in &mut clients {
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        }
+        for client in &mut clients {
+            assert_eq!(client.answer().unwrap().text(), "ok", "round {round}");
+        }
+    }
+    drop(clients);
+    server.shutdown().unwrap();
+}
