@@ -14,6 +14,7 @@
 pub mod action;
 pub mod batch;
 pub mod engine;
+pub mod memory;
 pub mod operation;
 pub mod prepare;
 pub mod read;

@@ -1,0 +1,164 @@
+//! Rates of the memory engine on one core: `cargo run --release -p
+//! marmota-store --example memory_rates [rows]`.
+//!
+//! The record is the usual one: an id, two texts of up to 40 characters, an
+//! amount and three timestamps. Operations go to the engine's session as the
+//! store gives them, one virtual call each.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use marmota_model::{
+    Currency, Field, Kind, NoRows, Query, Result, Role, RowSource, Schema, Table, Timestamp,
+    ValueRef,
+};
+use marmota_store::engine::{Engine, Session, Submitted};
+use marmota_store::memory::Memory;
+use marmota_store::operation::Operation;
+
+const ROUNDS: usize = 5;
+
+struct Source<'a> {
+    texts: &'a [(String, String)],
+    next: usize,
+}
+
+impl<'a> RowSource<'a> for Source<'a> {
+    fn remaining(&self) -> usize {
+        self.texts.len() - self.next
+    }
+
+    fn next(&mut self, row: &mut [ValueRef<'a>]) -> Result<bool> {
+        let Some((first, last)) = self.texts.get(self.next) else { return Ok(false) };
+        self.next += 1;
+        fill(row, first, last, self.next as i64);
+        Ok(true)
+    }
+}
+
+fn fill<'a>(row: &mut [ValueRef<'a>], first: &'a str, last: &'a str, number: i64) {
+    let stamp = Timestamp::from_micros(1_700_000_000_000_000 + number).unwrap_or_default();
+    row.copy_from_slice(&[
+        ValueRef::Absent,
+        ValueRef::Text(first),
+        ValueRef::Text(last),
+        ValueRef::Currency(Currency::from_scaled(number * 125)),
+        ValueRef::Timestamp(stamp),
+        ValueRef::Timestamp(stamp),
+        ValueRef::Timestamp(stamp),
+    ]);
+}
+
+fn table(indexed: bool) -> Result<Arc<Table>> {
+    let stamp = |name| Field::new(name, Kind::Timestamp);
+    Ok(Arc::new(Table::new(Schema::new(
+        "sample",
+        vec![
+            Field::new("id", Kind::I64).role(Role::Key),
+            Field::new("first", Kind::TEXT),
+            Field::new("last", Kind::TEXT).unique(indexed),
+            Field::new("amount", Kind::Currency),
+            stamp("at"),
+            stamp("created").role(Role::CreatedAt),
+            stamp("updated").role(Role::UpdatedAt),
+        ],
+    ))?))
+}
+
+fn run(session: &mut dyn Session, operation: &mut Operation<'_>) -> Result<u64> {
+    let mut sum = 0;
+    let mut sink = |row: &[ValueRef<'_>]| {
+        sum += row[1].as_text().map_or(0, str::len) as u64;
+        ControlFlow::Continue(())
+    };
+    match session.submit(operation, &mut sink)? {
+        Submitted::Done(outcome) => Ok(outcome.rows + sum % 2),
+        Submitted::Waiting(ticket) => Ok(session.wait(ticket, operation, &mut NoRows)?.rows),
+    }
+}
+
+fn rate(best: &mut f64, rows: usize, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    let start = Instant::now();
+    work()?;
+    *best = best.max(rows as f64 / start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn round(texts: &[(String, String)], best: &mut [f64; 6]) -> Result<()> {
+    let rows = texts.len();
+    let table = table(false)?;
+    let open = |table: &Arc<Table>| -> Result<_> {
+        let engine = Memory::new();
+        engine.prepare(std::slice::from_ref(table), 1)?;
+        let session = engine.session()?;
+        Ok((engine, session))
+    };
+    let (_engine, mut session) = open(&table)?;
+    rate(&mut best[0], rows, || {
+        let mut row = [ValueRef::Absent; 7];
+        for (number, (first, last)) in texts.iter().enumerate() {
+            fill(&mut row, first, last, number as i64);
+            run(&mut *session, &mut Operation::Insert { table: &table, row: &row })?;
+        }
+        Ok(())
+    })?;
+    rate(&mut best[2], rows, || {
+        let mut key = 1_u64;
+        for _ in 0..rows {
+            key = key.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let key = ValueRef::Int(1 + ((key >> 33) % rows as u64) as i64);
+            let fields = table.all();
+            run(&mut *session, &mut Operation::Get { table: &table, key, fields })?;
+        }
+        Ok(())
+    })?;
+    let query = Query::new();
+    rate(&mut best[3], rows, || {
+        run(&mut *session, &mut Operation::List { table: &table, query: &query }).map(drop)
+    })?;
+    let mut page = Query::new();
+    page.order = vec![marmota_model::Order { field: 2, descending: false }];
+    page.limit = Some(20);
+    rate(&mut best[4], rows, || {
+        run(&mut *session, &mut Operation::List { table: &table, query: &page }).map(drop)
+    })?;
+    let (_engine, mut session) = open(&table)?;
+    rate(&mut best[1], rows, || {
+        let rows = &mut Source { texts, next: 0 };
+        run(&mut *session, &mut Operation::InsertMany { table: &table, rows }).map(drop)
+    })?;
+    let table = self::table(true)?;
+    let (_engine, mut session) = open(&table)?;
+    rate(&mut best[5], rows, || {
+        let rows = &mut Source { texts, next: 0 };
+        run(&mut *session, &mut Operation::InsertMany { table: &table, rows }).map(drop)
+    })
+}
+
+fn main() -> Result<()> {
+    let rows = std::env::args().nth(1).and_then(|rows| rows.parse().ok()).unwrap_or(200_000);
+    let texts: Vec<(String, String)> = (0..rows as u64)
+        .map(|number| {
+            let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            (format!("first name {}", number % 1000), format!("{mixed:016x} name"))
+        })
+        .collect();
+    let mut best = [0.0; 6];
+    for _ in 0..ROUNDS {
+        round(&texts, &mut best)?;
+    }
+    let names = [
+        "insert, one an operation",
+        "insert many",
+        "get by random id",
+        "list",
+        "scanned for the first 20 by an unindexed text",
+        "insert many, one text unique",
+    ];
+    println!("{rows} rows, best of {ROUNDS}, million rows a second");
+    for (name, rate) in names.iter().zip(best) {
+        println!("{:8.2}  {name}", rate / 1e6);
+    }
+    Ok(())
+}

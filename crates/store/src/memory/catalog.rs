@@ -1,0 +1,215 @@
+//! The tables of an engine and what refers to what: an immutable snapshot,
+//! swapped whole by `prepare`.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use marmota_model::{Error, ErrorKind, KeyKind, Kind, Result, Table, ValueRef};
+use parking_lot::RwLock;
+use smallvec::{SmallVec, smallvec};
+
+use super::layout::form_of;
+use super::table_rows::{TableRows, Values};
+
+/// The tables, by number.
+#[derive(Default)]
+pub(super) struct Catalog {
+    pub(super) slots: Vec<Slot>,
+    /// The number of a table by where it lies: it lies there as long as its
+    /// slot keeps it.
+    by_address: HashMap<usize, u32>,
+    by_name: HashMap<String, u32>,
+}
+
+/// One table and its neighbours.
+pub(super) struct Slot {
+    pub(super) table: Arc<Table>,
+    pub(super) rows: Arc<RwLock<TableRows>>,
+    /// The fields that refer, each to the table with this number.
+    pub(super) refers: SmallVec<[(usize, u32); 4]>,
+    /// The fields that refer to this table, each of the table with this number.
+    pub(super) referred: SmallVec<[(usize, u32); 4]>,
+}
+
+impl Catalog {
+    /// The catalog of these tables.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a reference that is not of its target's key kind.
+    pub(super) fn new(tables: Vec<(Arc<Table>, Arc<RwLock<TableRows>>)>) -> Result<Self> {
+        let mut catalog = Self::default();
+        for (number, (table, rows)) in tables.into_iter().enumerate() {
+            catalog.by_address.insert(Arc::as_ptr(&table) as usize, number as u32);
+            catalog.by_name.insert(table.name().to_owned(), number as u32);
+            let (refers, referred) = (smallvec![], smallvec![]);
+            catalog.slots.push(Slot { table, rows, refers, referred });
+        }
+        for number in 0..catalog.slots.len() {
+            let table = Arc::clone(&catalog.slots[number].table);
+            for (field, target) in catalog.references(&table)? {
+                catalog.slots[number].refers.push((field, target));
+                catalog.slots[target as usize].referred.push((field, number as u32));
+            }
+        }
+        Ok(catalog)
+    }
+
+    fn references(&self, table: &Table) -> Result<Vec<(usize, u32)>> {
+        let mut references = Vec::new();
+        for (position, field) in table.fields().iter().enumerate() {
+            let Kind::Reference { table: name, key } = &field.kind else { continue };
+            // A table that this engine has not cannot be looked into.
+            let Some(&target) = self.by_name.get(&**name) else { continue };
+            let target_kind = self.slots[target as usize].table.key_kind();
+            if target_kind != *key {
+                let message = format!(
+                    "field `{}` of model `{}` refers to `{name}` by a key of kind {}, which is \
+                     of kind {}; use the same kind",
+                    field.name,
+                    table.name(),
+                    key_name(*key),
+                    key_name(target_kind)
+                );
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+            references.push((position, target));
+        }
+        Ok(references)
+    }
+
+    /// The number of a table.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if it was not prepared, or with other fields.
+    #[inline]
+    pub(super) fn find(&self, table: &Table) -> Result<u32> {
+        match self.by_address.get(&(std::ptr::from_ref(table) as usize)) {
+            Some(&number) => Ok(number),
+            None => self.find_by_name(table),
+        }
+    }
+
+    #[cold]
+    fn find_by_name(&self, table: &Table) -> Result<u32> {
+        let refuse = |why: &str| {
+            let message =
+                format!("table `{}` {why}; register its model with the store first", table.name());
+            Error::new(ErrorKind::Invalid, message)
+        };
+        let number = self.number(table.name()).ok_or_else(|| refuse("is not known"))?;
+        if same_shape(&self.slots[number as usize].table, table) {
+            Ok(number)
+        } else {
+            Err(refuse("was prepared with other fields"))
+        }
+    }
+
+    /// The number of the table with this name.
+    pub(super) fn number(&self, name: &str) -> Option<u32> {
+        self.by_name.get(name).copied()
+    }
+}
+
+const fn key_name(kind: KeyKind) -> &'static str {
+    match kind {
+        KeyKind::Auto => "i64",
+        KeyKind::Uuid => "uuid",
+        KeyKind::Text => "text",
+    }
+}
+
+/// Whether rows of one table can lie as rows of the other as they are.
+pub(super) fn same_shape(a: &Table, b: &Table) -> bool {
+    let same_field = |(a, b): (&marmota_model::Field, &marmota_model::Field)| {
+        a.name == b.name
+            && a.nullable == b.nullable
+            && form_of(&a.kind) == form_of(&b.kind)
+            && a.kind.collation() == b.kind.collation()
+            && a.role == b.role
+    };
+    a.fields().len() == b.fields().len()
+        && a.key() == b.key()
+        && a.fields().iter().zip(b.fields()).all(same_field)
+        && a.indexes() == b.indexes()
+}
+
+/// The rows of a table under its changed schema.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for what would lose data or has no value to give,
+/// with the way out.
+pub(super) fn rebuild(old: &TableRows, table: &Arc<Table>) -> Result<TableRows> {
+    let mut new = TableRows::new(Arc::clone(table));
+    if old.keys.len() == 0 {
+        return Ok(new);
+    }
+    check_change(&old.table, table)?;
+    let sources: Vec<Option<usize>> =
+        table.fields().iter().map(|field| old.table.find(&field.name)).collect();
+    let mut failed = None;
+    let range = old.keys.range(&old.pages, None, None);
+    let _ = old.keys.walk(range, false, |number| {
+        let stored = old.pages.row(number);
+        let columns = &old.pages.layout.columns;
+        let value = |source: &Option<usize>| match source {
+            Some(source) => stored.value(&columns[*source]),
+            None => ValueRef::Absent,
+        };
+        let row: Values<'_> = sources.iter().map(value).collect();
+        match new.insert(&row) {
+            Ok(_) => std::ops::ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                std::ops::ControlFlow::Break(())
+            }
+        }
+    });
+    match failed {
+        None => Ok(new),
+        Some(error) => {
+            let message = format!(
+                "the rows of `{}` do not fit its new schema: {error}; change those rows first",
+                table.name()
+            );
+            Err(Error::new(ErrorKind::Invalid, message))
+        }
+    }
+}
+
+/// Refuses to drop fields, to change what they hold, and to add fields that
+/// rows would have no value for.
+fn check_change(old: &Table, new: &Table) -> Result<()> {
+    let refuse = |field: &str, why: &str| {
+        let message = format!("field `{field}` of model `{}`: {why}", new.name());
+        Err(Error::new(ErrorKind::Invalid, message))
+    };
+    for field in old.fields() {
+        let Some(position) = new.find(&field.name) else {
+            return refuse(
+                &field.name,
+                "it is gone from the model, but rows have it; keep it, or delete the rows first",
+            );
+        };
+        let (was, is) = (&field.kind, &new.fields()[position].kind);
+        if form_of(was) != form_of(is) {
+            let why = format!(
+                "it changes from {} to {}; add a field of another name instead",
+                was.name(),
+                is.name()
+            );
+            return refuse(&field.name, &why);
+        }
+    }
+    for (position, field) in new.fields().iter().enumerate() {
+        if old.find(&field.name).is_none() && !field.nullable && new.default(position).is_none() {
+            return refuse(
+                &field.name,
+                "it is new, and rows have no value for it; make it nullable or give it a default",
+            );
+        }
+    }
+    if old.fields()[old.key()].name != new.fields()[new.key()].name {
+        return refuse(&new.fields()[new.key()].name, "another field is the key of existing rows");
+    }
+    Ok(())
+}

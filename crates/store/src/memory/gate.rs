@@ -1,0 +1,100 @@
+//! Who may have a transaction open, and who waits for its end.
+//!
+//! One transaction at a time is open in an engine. The tables that it has
+//! changed are its own until it ends ([`super::table_rows::TableRows::owner`]):
+//! everybody else's operations on them wait, reads as well as writes, so that
+//! nobody sees what may yet be undone. Whoever waits holds nothing, so there
+//! is no deadlock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use marmota_model::{Error, ErrorKind};
+use parking_lot::{Condvar, Mutex};
+
+/// How long [`Gate::wait`] waits.
+const WAIT_MS_MAX: u64 = 5_000;
+
+/// The engine's transaction lock.
+#[derive(Default)]
+pub(super) struct Gate {
+    /// The session whose transaction is open, or 0.
+    holder: AtomicU64,
+    waiters: Mutex<Waiters>,
+    opened: Condvar,
+}
+
+#[derive(Default)]
+struct Waiters {
+    /// Counts the times the gate was opened.
+    opened: u64,
+    wakers: Vec<(u64, Waker)>,
+}
+
+impl Gate {
+    /// Takes the gate for a session, unless another has it.
+    pub(super) fn try_take(&self, session: u64) -> bool {
+        self.holder.compare_exchange(0, session, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Opens the gate and wakes all who wait.
+    pub(super) fn open(&self) {
+        self.holder.store(0, Ordering::Release);
+        let wakers = {
+            let mut waiters = self.waiters.lock();
+            waiters.opened += 1;
+            self.opened.notify_all();
+            std::mem::take(&mut waiters.wakers)
+        };
+        wakers.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+
+    /// Has the session woken when the gate opens next. Whatever it waits for
+    /// has to be tried again after this, lest it came to be just before.
+    pub(super) fn register(&self, session: u64, context: &Context<'_>) {
+        let mut waiters = self.waiters.lock();
+        match waiters.wakers.iter_mut().find(|(other, _)| *other == session) {
+            Some((_, waker)) => waker.clone_from(context.waker()),
+            None => waiters.wakers.push((session, context.waker().clone())),
+        }
+    }
+
+    /// Forgets the session's waker.
+    pub(super) fn forget(&self, session: u64) {
+        self.waiters.lock().wakers.retain(|(other, _)| *other != session);
+    }
+
+    /// Tries until it succeeds, each time that the gate opens.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] after five seconds.
+    pub(super) fn wait<T, E: From<Error>>(
+        &self,
+        mut attempt: impl FnMut() -> Result<Option<T>, E>,
+    ) -> Result<T, E> {
+        let deadline = Instant::now() + Duration::from_millis(WAIT_MS_MAX);
+        loop {
+            let seen = self.waiters.lock().opened;
+            if let Some(done) = attempt()? {
+                return Ok(done);
+            }
+            let mut waiters = self.waiters.lock();
+            while waiters.opened == seen {
+                if self.opened.wait_until(&mut waiters, deadline).timed_out() {
+                    return Err(busy().into());
+                }
+            }
+        }
+    }
+}
+
+#[cold]
+fn busy() -> Error {
+    let message = format!(
+        "a transaction of another session did not end within {} s; try again later, and keep \
+         transactions short",
+        WAIT_MS_MAX / 1000
+    );
+    Error::new(ErrorKind::Busy, message)
+}

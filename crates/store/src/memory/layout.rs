@@ -1,0 +1,169 @@
+//! Where each field of a row lies: which word of its fixed part, and which
+//! bit says that it is NULL. Computed once from the schema.
+//!
+//! A row's fixed part is bits (NULLs and booleans), then one 64-bit word a
+//! field (two for a UUID, none for a boolean). What has no fixed size lies in
+//! its page; the word says where.
+
+use marmota_model::rule::violation;
+use marmota_model::{Collation, EnumStored, Error, Field, KeyKind, Kind, Result, Table, ValueRef};
+
+/// How a field's value is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Bool,
+    Int,
+    Float,
+    Currency,
+    Text,
+    Json,
+    Blob,
+    Date,
+    Time,
+    Timestamp,
+    Uuid,
+}
+
+/// The bit of a field that is never NULL.
+pub(super) const NEVER_NULL: u16 = u16::MAX;
+
+/// One field's place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column {
+    pub(super) form: Form,
+    pub(super) collation: Collation,
+    /// The word; for a boolean, the bit.
+    pub(super) place: u16,
+    /// The bit that is set when it is NULL, or [`NEVER_NULL`].
+    pub(super) null: u16,
+}
+
+/// The places of all fields.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    pub(super) columns: Box<[Column]>,
+    /// Words in the fixed part of one row.
+    pub(super) row_words: usize,
+    /// The fields whose values lie outside the fixed part.
+    pub(super) loose: Box<[usize]>,
+}
+
+impl Layout {
+    pub(super) fn new(table: &Table) -> Self {
+        let fields = table.fields();
+        let bits = fields.iter().filter(|field| field.nullable).count()
+            + fields.iter().filter(|field| form_of(&field.kind) == Form::Bool).count();
+        let mut word = bits.div_ceil(64);
+        let mut bit = 0;
+        let mut take_bit = || {
+            bit += 1;
+            bit - 1
+        };
+        let columns: Box<[Column]> = fields
+            .iter()
+            .map(|field| {
+                let form = form_of(&field.kind);
+                let null = if field.nullable { take_bit() } else { NEVER_NULL };
+                let place = match form {
+                    Form::Bool => take_bit(),
+                    Form::Uuid => {
+                        word += 2;
+                        (word - 2) as u16
+                    }
+                    _ => {
+                        word += 1;
+                        (word - 1) as u16
+                    }
+                };
+                Column { form, collation: field.kind.collation(), place, null }
+            })
+            .collect();
+        let loose = (0..columns.len()).filter(|&field| columns[field].is_loose()).collect();
+        Self { columns, row_words: word.max(1), loose }
+    }
+}
+
+impl Column {
+    /// True if its values lie outside the fixed part.
+    pub(super) const fn is_loose(&self) -> bool {
+        matches!(self.form, Form::Text | Form::Json | Form::Blob)
+    }
+
+    /// True if its word, as a signed integer, is in the order of its values.
+    pub(super) const fn is_ordinal(&self) -> bool {
+        matches!(self.form, Form::Int | Form::Currency | Form::Date | Form::Time | Form::Timestamp)
+    }
+}
+
+pub(super) const fn form_of(kind: &Kind) -> Form {
+    match kind {
+        Kind::Bool => Form::Bool,
+        Kind::Int { .. }
+        | Kind::Enum { stored: EnumStored::Integer, .. }
+        | Kind::Reference { key: KeyKind::Auto, .. } => Form::Int,
+        Kind::Float => Form::Float,
+        Kind::Currency => Form::Currency,
+        Kind::Blob => Form::Blob,
+        Kind::Json => Form::Json,
+        Kind::Date => Form::Date,
+        Kind::Time => Form::Time,
+        Kind::Timestamp => Form::Timestamp,
+        Kind::Uuid | Kind::Reference { key: KeyKind::Uuid, .. } => Form::Uuid,
+        // Text, enums stored as text, references to text keys, and whatever
+        // kind is still to come: its text form.
+        _ => Form::Text,
+    }
+}
+
+/// The integer that stands for a value of an ordinal column.
+pub(super) const fn ordinal(value: ValueRef<'_>) -> Option<i64> {
+    match value {
+        ValueRef::Int(value) => Some(value),
+        ValueRef::Currency(value) => Some(value.scaled()),
+        ValueRef::Date(value) => Some(value.days() as i64),
+        ValueRef::Time(value) => Some(value.micros()),
+        ValueRef::Timestamp(value) => Some(value.micros()),
+        _ => None,
+    }
+}
+
+/// The error for a value that cannot lie in a field.
+#[cold]
+pub(super) fn misfit(field: &Field, value: ValueRef<'_>) -> Error {
+    let (rule, message) = if value.is_null() || value.is_absent() {
+        ("required", "must not be null".to_owned())
+    } else {
+        ("type", format!("must be of type {}", field.kind.name()))
+    };
+    Error::invalid(vec![violation(field, value, rule, message)])
+}
+
+/// True if a value that is not NULL is of the column's form.
+#[inline]
+pub(super) const fn fits(column: &Column, value: ValueRef<'_>) -> bool {
+    match (column.form, value) {
+        // NaN has no place in an order.
+        (Form::Float, ValueRef::Float(value)) => !value.is_nan(),
+        (Form::Bool, ValueRef::Bool(_))
+        | (Form::Int, ValueRef::Int(_))
+        | (Form::Currency, ValueRef::Currency(_))
+        | (Form::Text, ValueRef::Text(_))
+        | (Form::Json, ValueRef::Json(_))
+        | (Form::Blob, ValueRef::Blob(_))
+        | (Form::Date, ValueRef::Date(_))
+        | (Form::Time, ValueRef::Time(_))
+        | (Form::Timestamp, ValueRef::Timestamp(_))
+        | (Form::Uuid, ValueRef::Uuid(_)) => true,
+        _ => false,
+    }
+}
+
+/// Checks that a value can lie in a field; the store has checked the rest.
+#[inline]
+pub(super) fn check(column: &Column, field: &Field, value: ValueRef<'_>) -> Result<()> {
+    if fits(column, value) || value.is_null() && column.null != NEVER_NULL {
+        Ok(())
+    } else {
+        Err(misfit(field, value))
+    }
+}

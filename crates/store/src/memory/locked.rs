@@ -1,0 +1,178 @@
+//! The tables that one operation needs, all locked before it begins, in the
+//! order of their numbers: no two operations can wait for each other.
+//!
+//! These locks are held for one operation only, so waiting for one is short
+//! and done in place; a transaction holds none between operations but owns
+//! tables instead (see [`super::gate`]).
+
+use marmota_model::{Error, ErrorKind, FieldSet, Result, ValueRef};
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
+use smallvec::SmallVec;
+
+use super::catalog::{Catalog, Slot};
+use super::table_rows::TableRows;
+use crate::operation::{Operation, Write};
+
+/// The tables that an operation needs, and whether it changes them.
+#[derive(Default)]
+pub(super) struct Needs(SmallVec<[(u32, bool); 4]>);
+
+/// Why an operation cannot be carried out right now.
+pub(super) enum NotNow {
+    /// A table has got other rows: look it up in the new catalog.
+    Retired,
+    /// A table belongs to another session's transaction.
+    Owned,
+}
+
+enum Guard<'c> {
+    Read(RwLockReadGuard<'c, TableRows>),
+    Write(RwLockWriteGuard<'c, TableRows>),
+}
+
+/// The tables, locked.
+pub(super) struct Locked<'c> {
+    pub(super) catalog: &'c Catalog,
+    guards: SmallVec<[(u32, Guard<'c>); 2]>,
+}
+
+impl Needs {
+    /// What an operation needs. Operations on no table need none.
+    pub(super) fn new(catalog: &Catalog, operation: &Operation<'_>) -> Result<Self> {
+        let mut needs = Self::default();
+        match operation {
+            Operation::Get { table, .. }
+            | Operation::List { table, .. }
+            | Operation::Count { table, .. } => needs.0.push((catalog.find(table)?, false)),
+            Operation::Insert { table, .. }
+            | Operation::InsertMany { table, .. }
+            | Operation::UpdateMany { table, .. } => needs.insert(catalog, catalog.find(table)?),
+            Operation::Update { table, row, .. } => {
+                needs.update(catalog, catalog.find(table)?, FieldSet::present(row));
+            }
+            Operation::Increment { table, .. } => needs.0.push((catalog.find(table)?, true)),
+            Operation::Delete { table, .. } | Operation::DeleteWhere { table, .. } => {
+                needs.delete(catalog, catalog.find(table)?);
+            }
+            Operation::Batch { writes, .. } => {
+                for write in *writes {
+                    let number = catalog.find(write.table())?;
+                    match write {
+                        Write::Insert { .. } | Write::Update { .. } => {
+                            needs.insert(catalog, number);
+                        }
+                        Write::Increment { .. } => needs.0.push((number, true)),
+                        Write::Delete { .. } => needs.delete(catalog, number),
+                    }
+                }
+            }
+            _ => {}
+        }
+        needs.settle();
+        Ok(needs)
+    }
+
+    fn insert(&mut self, catalog: &Catalog, number: u32) {
+        self.0.push((number, true));
+        let slot = &catalog.slots[number as usize];
+        self.0.extend(slot.refers.iter().map(|&(_, target)| (target, false)));
+    }
+
+    fn update(&mut self, catalog: &Catalog, number: u32, fields: FieldSet) {
+        self.0.push((number, true));
+        let slot = &catalog.slots[number as usize];
+        let written = slot.refers.iter().filter(|(field, _)| fields.contains(*field));
+        self.0.extend(written.map(|&(_, target)| (target, false)));
+    }
+
+    fn delete(&mut self, catalog: &Catalog, number: u32) {
+        self.0.push((number, true));
+        let slot = &catalog.slots[number as usize];
+        self.0.extend(slot.referred.iter().map(|&(_, source)| (source, false)));
+    }
+
+    /// Each table once, in order, to be changed if one part changes it.
+    fn settle(&mut self) {
+        if self.0.len() > 1 {
+            self.0.sort_unstable_by_key(|&(number, write)| (number, !write));
+            self.0.dedup_by_key(|&mut (number, _)| number);
+        }
+    }
+
+    /// The tables that are changed.
+    pub(super) fn written(&self) -> impl Iterator<Item = u32> {
+        self.0.iter().filter(|(_, write)| *write).map(|&(number, _)| number)
+    }
+}
+
+impl<'c> Locked<'c> {
+    /// Locks what is needed, for a session.
+    pub(super) fn new(catalog: &'c Catalog, needs: &Needs, session: u64) -> Result<Self, NotNow> {
+        let mut locked = Self { catalog, guards: SmallVec::new() };
+        for &(number, write) in &needs.0 {
+            let rows = &catalog.slots[number as usize].rows;
+            let guard = if write { Guard::Write(rows.write()) } else { Guard::Read(rows.read()) };
+            let rows = guard.rows();
+            if rows.retired {
+                return Err(NotNow::Retired);
+            }
+            if rows.owner != 0 && rows.owner != session {
+                return Err(NotNow::Owned);
+            }
+            locked.guards.push((number, guard));
+        }
+        Ok(locked)
+    }
+
+    /// Locks these tables to change them, whoever owns them.
+    pub(super) fn to_change(catalog: &'c Catalog, numbers: impl Iterator<Item = u32>) -> Self {
+        let mut numbers: SmallVec<[u32; 8]> = numbers.collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let lock =
+            |number: u32| (number, Guard::Write(catalog.slots[number as usize].rows.write()));
+        Self { catalog, guards: numbers.into_iter().map(lock).collect() }
+    }
+
+    /// A table and its neighbours.
+    pub(super) fn slot(&self, number: u32) -> &'c Slot {
+        &self.catalog.slots[number as usize]
+    }
+
+    /// The rows of a table that was asked for.
+    #[inline]
+    pub(super) fn rows(&self, number: u32) -> Result<&TableRows> {
+        let guard = self.guards.iter().find(|(other, _)| *other == number);
+        guard.map(|(_, guard)| guard.rows()).ok_or_else(unlocked)
+    }
+
+    /// The rows of a table that was asked for to be changed.
+    #[inline]
+    pub(super) fn rows_mut(&mut self, number: u32) -> Result<&mut TableRows> {
+        match self.guards.iter_mut().find(|(other, _)| *other == number) {
+            Some((_, Guard::Write(rows))) => Ok(rows),
+            _ => Err(unlocked()),
+        }
+    }
+
+    /// The row with this key, by the table's own rules.
+    pub(super) fn find(&self, number: u32, key: ValueRef<'_>) -> Result<Option<u32>> {
+        let rows = self.rows(number)?;
+        Ok(rows.keys.find(&rows.pages, key))
+    }
+}
+
+impl Guard<'_> {
+    #[inline]
+    fn rows(&self) -> &TableRows {
+        match self {
+            Self::Read(rows) => rows,
+            Self::Write(rows) => rows,
+        }
+    }
+}
+
+#[cold]
+fn unlocked() -> Error {
+    Error::new(ErrorKind::Bug, "the memory engine did not lock a table that it uses")
+}

@@ -1,0 +1,156 @@
+//! How to undo what a statement, batch or transaction has done so far.
+
+use marmota_model::{Error, ErrorKind, FieldSet, Result, Value, ValueRef};
+
+use super::locked::Locked;
+use super::table_rows::Values;
+
+/// One step back.
+enum Undo {
+    Insert { table: u32, row: u32 },
+    Update { table: u32, row: u32, old: Box<[Value]> },
+    Remove { table: u32, row: u32, old: Box<[Value]> },
+}
+
+/// The steps back, the last one first.
+#[derive(Default)]
+pub(super) struct Log {
+    steps: Vec<Undo>,
+    /// False while nothing will ever be undone: a single write that changes
+    /// nothing before all its checks are made.
+    pub(super) keeping: bool,
+    savepoints: Vec<(u32, usize)>,
+}
+
+impl Log {
+    /// The log of a transaction.
+    pub(super) fn of_transaction() -> Self {
+        Self { keeping: true, ..Self::default() }
+    }
+
+    pub(super) fn inserted(&mut self, table: u32, row: u32) {
+        if self.keeping {
+            self.steps.push(Undo::Insert { table, row });
+        }
+    }
+
+    /// To be called before the fields `changed` of a row are written.
+    pub(super) fn updating(
+        &mut self,
+        locked: &Locked<'_>,
+        table: u32,
+        row: u32,
+        changed: FieldSet,
+    ) -> Result<()> {
+        if self.keeping {
+            let old = locked.rows(table)?.copy(row, changed);
+            self.steps.push(Undo::Update { table, row, old });
+        }
+        Ok(())
+    }
+
+    /// To be called before a row is removed.
+    pub(super) fn removing(&mut self, locked: &Locked<'_>, table: u32, row: u32) -> Result<()> {
+        if self.keeping {
+            let rows = locked.rows(table)?;
+            let old = rows.copy(row, rows.table.all());
+            self.steps.push(Undo::Remove { table, row, old });
+        }
+        Ok(())
+    }
+
+    /// How many steps there are: a place to come back to.
+    pub(super) fn mark(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Undoes the steps behind a mark.
+    pub(super) fn undo_to(&mut self, mark: usize, locked: &mut Locked<'_>) -> Result<()> {
+        while self.steps.len() > mark {
+            let Some(step) = self.steps.pop() else { break };
+            match step {
+                Undo::Insert { table, row } => locked.rows_mut(table)?.remove(row),
+                Undo::Update { table, row, old } => {
+                    let old: Values<'_> = old.iter().map(Value::as_ref).collect();
+                    locked.rows_mut(table)?.update(row, &old);
+                }
+                Undo::Remove { table, row, old } => locked.rows_mut(table)?.restore(row, &old),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets a savepoint.
+    pub(super) fn save(&mut self, name: u32) {
+        self.savepoints.push((name, self.steps.len()));
+    }
+
+    fn savepoint(&self, name: u32) -> Result<usize> {
+        self.savepoints
+            .iter()
+            .rposition(|&(other, _)| other == name)
+            .ok_or_else(|| Error::new(ErrorKind::Invalid, format!("there is no savepoint {name}")))
+    }
+
+    /// Forgets a savepoint and those set after it.
+    pub(super) fn release(&mut self, name: u32) -> Result<()> {
+        let at = self.savepoint(name)?;
+        self.savepoints.truncate(at);
+        Ok(())
+    }
+
+    /// Undoes what was done since a savepoint, which stays.
+    pub(super) fn undo_to_savepoint(&mut self, name: u32, locked: &mut Locked<'_>) -> Result<()> {
+        let at = self.savepoint(name)?;
+        self.savepoints.truncate(at + 1);
+        self.undo_to(self.savepoints[at].1, locked)
+    }
+}
+
+/// A statement of several steps: undone when it is dropped before
+/// [`Statement::keep`], by an error as by a panic of whoever gives its rows.
+pub(super) struct Statement<'s, 'c> {
+    pub(super) locked: &'s mut Locked<'c>,
+    pub(super) log: &'s mut Log,
+    mark: usize,
+    savepoints: usize,
+    was_keeping: bool,
+    kept: bool,
+}
+
+impl<'s, 'c> Statement<'s, 'c> {
+    pub(super) fn new(locked: &'s mut Locked<'c>, log: &'s mut Log) -> Self {
+        let (mark, savepoints) = (log.mark(), log.savepoints.len());
+        let was_keeping = std::mem::replace(&mut log.keeping, true);
+        Self { locked, log, mark, savepoints, was_keeping, kept: false }
+    }
+
+    /// Lets what was done stand.
+    pub(super) fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Statement<'_, '_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            // The tables of the steps are those that the statement locked.
+            let undone = self.log.undo_to(self.mark, self.locked);
+            debug_assert!(undone.is_ok());
+        }
+        self.log.savepoints.truncate(self.savepoints);
+        self.log.keeping = self.was_keeping;
+        if !self.was_keeping {
+            self.log.steps.clear();
+        }
+    }
+}
+
+/// The row's values with those that are not to be written left out.
+pub(super) fn without<'a>(row: &[ValueRef<'a>], fields: &[usize]) -> Values<'a> {
+    let mut values: Values<'a> = row.iter().copied().collect();
+    for &field in fields {
+        values[field] = ValueRef::Absent;
+    }
+    values
+}

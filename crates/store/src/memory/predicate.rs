@@ -1,0 +1,153 @@
+//! A filter made ready to be asked of rows where they lie, in SQL's logic of
+//! three values.
+
+use std::cmp::Ordering;
+
+use marmota_model::{Comparison, Error, ErrorKind, Filter, Place, Result, Table, Value, ValueRef};
+
+use super::compare;
+use super::layout::{Column, Layout, ordinal};
+use super::page::Stored;
+
+/// A condition on the rows of one table.
+pub(super) enum Predicate<'f> {
+    /// A field kept as an integer, against one.
+    Ordinal {
+        column: Column,
+        comparison: Comparison,
+        value: i64,
+    },
+    /// Any other field against a value.
+    Compare {
+        column: Column,
+        comparison: Comparison,
+        value: ValueRef<'f>,
+    },
+    /// One of the values, which are sorted.
+    In {
+        column: Column,
+        values: Vec<ValueRef<'f>>,
+    },
+    Match {
+        column: Column,
+        place: Place,
+        text: &'f str,
+    },
+    IsNull {
+        column: Column,
+    },
+    Not(Box<Predicate<'f>>),
+    And(Vec<Predicate<'f>>),
+    Or(Vec<Predicate<'f>>),
+}
+
+impl<'f> Predicate<'f> {
+    /// The filter, for rows of this layout.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a field that the table has not.
+    pub(super) fn new(filter: &'f Filter, table: &Table, layout: &Layout) -> Result<Self> {
+        let column = |field: usize| {
+            layout.columns.get(field).copied().ok_or_else(|| {
+                let message = format!("a filter names field {field} of `{}`", table.name());
+                Error::new(ErrorKind::Invalid, message)
+            })
+        };
+        let all = |filters: &'f [Filter]| {
+            filters.iter().map(|filter| Self::new(filter, table, layout)).collect::<Result<_>>()
+        };
+        Ok(match filter {
+            Filter::Compare { field, comparison, value } => {
+                let (column, comparison, value) = (column(*field)?, *comparison, value.as_ref());
+                match ordinal(value) {
+                    Some(value) if column.is_ordinal() => {
+                        Self::Ordinal { column, comparison, value }
+                    }
+                    _ => Self::Compare { column, comparison, value },
+                }
+            }
+            Filter::In { field, values } => {
+                let column = column(*field)?;
+                let mut values: Vec<_> = values.iter().map(Value::as_ref).collect();
+                values.sort_by(|a, b| compare::order(column.collation, *a, *b));
+                Self::In { column, values }
+            }
+            Filter::Match { field, place, text } => {
+                Self::Match { column: column(*field)?, place: *place, text }
+            }
+            Filter::IsNull { field } => Self::IsNull { column: column(*field)? },
+            Filter::Not(inner) => Self::Not(Box::new(Self::new(inner, table, layout)?)),
+            Filter::And(filters) => Self::And(all(filters)?),
+            Filter::Or(filters) => Self::Or(all(filters)?),
+        })
+    }
+
+    /// True if the row is selected: what is unknown does not select.
+    #[inline]
+    pub(super) fn selects(&self, row: Stored<'_>) -> bool {
+        self.ask(row) == Some(true)
+    }
+
+    /// True, false, or neither.
+    fn ask(&self, row: Stored<'_>) -> Option<bool> {
+        match self {
+            Self::Ordinal { column, comparison, value } => {
+                (!row.is_null(column)).then(|| holds(*comparison, row.ordinal(column).cmp(value)))
+            }
+            Self::Compare { column, comparison, value } => {
+                if value.is_null() || value.is_absent() {
+                    return None;
+                }
+                let stored = known(row, column)?;
+                Some(holds(*comparison, compare::order(column.collation, stored, *value)))
+            }
+            // SQL says false, not unknown, where there is nothing to be in.
+            Self::In { values, .. } if values.is_empty() => Some(false),
+            Self::In { column, values } => {
+                let stored = known(row, column)?;
+                let order = |value: &ValueRef<'_>| compare::order(column.collation, *value, stored);
+                Some(values.binary_search_by(order).is_ok())
+            }
+            Self::Match { column, place, text } => match known(row, column)? {
+                ValueRef::Text(stored) | ValueRef::Json(stored) => Some(match place {
+                    Place::Anywhere => compare::contains(stored, text),
+                    Place::Start => compare::starts_with(stored, text),
+                }),
+                _ => Some(false),
+            },
+            Self::IsNull { column } => Some(row.is_null(column)),
+            Self::Not(inner) => inner.ask(row).map(|answer| !answer),
+            Self::And(all) => until(all, row, false),
+            Self::Or(any) => until(any, row, true),
+        }
+    }
+}
+
+/// The answer `decisive` if one gives it; otherwise unknown if one is, and
+/// the opposite if none.
+fn until(predicates: &[Predicate<'_>], row: Stored<'_>, decisive: bool) -> Option<bool> {
+    let mut answer = Some(!decisive);
+    for predicate in predicates {
+        match predicate.ask(row) {
+            Some(one) if one == decisive => return Some(decisive),
+            Some(_) => {}
+            None => answer = None,
+        }
+    }
+    answer
+}
+
+fn known<'a>(row: Stored<'a>, column: &Column) -> Option<ValueRef<'a>> {
+    Some(row.value(column)).filter(|value| !value.is_null())
+}
+
+fn holds(comparison: Comparison, order: Ordering) -> bool {
+    match comparison {
+        Comparison::Equal => order.is_eq(),
+        Comparison::NotEqual => order.is_ne(),
+        Comparison::Less => order.is_lt(),
+        Comparison::LessOrEqual => order.is_le(),
+        Comparison::Greater => order.is_gt(),
+        Comparison::GreaterOrEqual => order.is_ge(),
+    }
+}

@@ -1,0 +1,208 @@
+//! A session on the memory engine: locks what an operation needs, carries it
+//! out, and keeps the open transaction.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use arc_swap::{ArcSwap, Cache};
+use marmota_model::{Error, ErrorKind, Result, RowSink};
+use smallvec::SmallVec;
+
+use super::Shared;
+use super::catalog::Catalog;
+use super::locked::{Locked, Needs, NotNow};
+use super::log::Log;
+use super::write::execute;
+use crate::engine::{Session, Submitted, Ticket};
+use crate::operation::{Operation, Outcome};
+
+/// A session.
+pub(super) struct MemorySession {
+    shared: Arc<Shared>,
+    id: u64,
+    catalog: Cache<Arc<ArcSwap<Catalog>>, Arc<Catalog>>,
+    transaction: Option<Transaction>,
+    tickets: u64,
+}
+
+/// An open transaction; its session has the gate.
+struct Transaction {
+    log: Log,
+    /// The tables that are owned.
+    owned: SmallVec<[u32; 8]>,
+}
+
+impl MemorySession {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let id = shared.sessions.fetch_add(1, Ordering::Relaxed) + 1;
+        let catalog = Cache::new(Arc::clone(&shared.catalog));
+        Self { shared, id, catalog, transaction: None, tickets: 0 }
+    }
+
+    /// Carries out an operation; none if it has to wait for the end of
+    /// another session's transaction.
+    fn attempt(
+        &mut self,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Result<Option<Outcome>> {
+        match operation {
+            Operation::Begin => return self.begin(),
+            Operation::Commit => self.end(false)?,
+            Operation::Rollback => self.end(true)?,
+            Operation::Savepoint(name) => self.transaction()?.log.save(*name),
+            Operation::Release(name) => self.transaction()?.log.release(*name)?,
+            Operation::RollbackTo(name) => self.roll_back_to(*name)?,
+            operation => return self.attempt_rows(operation, sink),
+        }
+        Ok(Some(Outcome::default()))
+    }
+
+    fn attempt_rows(
+        &mut self,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Result<Option<Outcome>> {
+        loop {
+            let catalog = self.catalog.load();
+            let needs = Needs::new(catalog, operation)?;
+            let mut locked = match Locked::new(catalog, &needs, self.id) {
+                Ok(locked) => locked,
+                Err(NotNow::Retired) => continue,
+                Err(NotNow::Owned) => return Ok(None),
+            };
+            // Once the tables are locked: `close` sets it before it locks them.
+            self.shared.check_open()?;
+            let outcome = match &mut self.transaction {
+                None => execute(operation, sink, &mut locked, &mut Log::default()),
+                Some(transaction) => {
+                    for number in needs.written() {
+                        if !transaction.owned.contains(&number) {
+                            locked.rows_mut(number)?.owner = self.id;
+                            transaction.owned.push(number);
+                        }
+                    }
+                    execute(operation, sink, &mut locked, &mut transaction.log)
+                }
+            };
+            return outcome.map(Some);
+        }
+    }
+
+    fn transaction(&mut self) -> Result<&mut Transaction> {
+        self.transaction.as_mut().ok_or_else(|| {
+            Error::new(ErrorKind::Invalid, "no transaction is open on this session; begin one")
+        })
+    }
+
+    fn begin(&mut self) -> Result<Option<Outcome>> {
+        self.shared.check_open()?;
+        if self.transaction.is_some() {
+            let message = "a transaction is open on this session already; use a savepoint in it";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        if !self.shared.gate.try_take(self.id) {
+            return Ok(None);
+        }
+        let owned = SmallVec::new();
+        self.transaction = Some(Transaction { log: Log::of_transaction(), owned });
+        Ok(Some(Outcome::default()))
+    }
+
+    /// Ends the transaction: gives up its tables, with or without what was
+    /// done to them.
+    fn end(&mut self, undo: bool) -> Result<()> {
+        self.transaction()?;
+        let Some(mut transaction) = self.transaction.take() else { return Ok(()) };
+        let catalog = self.catalog.load();
+        let mut locked = Locked::to_change(catalog, transaction.owned.iter().copied());
+        let undone = if undo { transaction.log.undo_to(0, &mut locked) } else { Ok(()) };
+        for &number in &transaction.owned {
+            locked.rows_mut(number)?.owner = 0;
+        }
+        drop(locked);
+        self.shared.gate.open();
+        undone
+    }
+
+    fn roll_back_to(&mut self, name: u32) -> Result<()> {
+        self.transaction()?;
+        let Some(transaction) = &mut self.transaction else { return Ok(()) };
+        let catalog = self.catalog.load();
+        let mut locked = Locked::to_change(catalog, transaction.owned.iter().copied());
+        transaction.log.undo_to_savepoint(name, &mut locked)
+    }
+}
+
+impl Session for MemorySession {
+    fn submit(
+        &mut self,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Result<Submitted> {
+        Ok(match self.attempt(operation, sink)? {
+            Some(outcome) => Submitted::Done(outcome),
+            None => {
+                self.tickets += 1;
+                Submitted::Waiting(Ticket(self.tickets))
+            }
+        })
+    }
+
+    fn poll(
+        &mut self,
+        ticket: Ticket,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Outcome>> {
+        if ticket.0 != self.tickets {
+            return Poll::Ready(Err(given_up()));
+        }
+        self.shared.gate.register(self.id, context);
+        let result = self.attempt(operation, sink).transpose();
+        match result {
+            Some(result) => {
+                self.shared.gate.forget(self.id);
+                Poll::Ready(result)
+            }
+            None => Poll::Pending,
+        }
+    }
+
+    fn wait(
+        &mut self,
+        ticket: Ticket,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Result<Outcome> {
+        if ticket.0 != self.tickets {
+            return Err(given_up());
+        }
+        let shared = Arc::clone(&self.shared);
+        shared.gate.wait(|| self.attempt(operation, sink))
+    }
+
+    fn cancel(&mut self, ticket: Ticket) {
+        if ticket.0 == self.tickets {
+            self.tickets += 1;
+            self.shared.gate.forget(self.id);
+        }
+    }
+}
+
+impl Drop for MemorySession {
+    fn drop(&mut self) {
+        if self.transaction.is_some() {
+            let undone = self.end(true);
+            debug_assert!(undone.is_ok());
+        }
+        self.shared.gate.forget(self.id);
+    }
+}
+
+#[cold]
+fn given_up() -> Error {
+    Error::new(ErrorKind::Bug, "an operation was polled after it had been given up or was done")
+}

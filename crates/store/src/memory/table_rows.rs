@@ -1,0 +1,212 @@
+//! One table in memory: its rows, its key and its indexes, changed together
+//! so that they always agree. What needs other tables (references) or other
+//! sessions (locks, transactions) is not here.
+
+use std::sync::Arc;
+
+use marmota_model::rule::violation;
+use marmota_model::{Error, ErrorKind, FieldSet, KeyKind, Result, Table, Value, ValueRef};
+use smallvec::SmallVec;
+
+use super::key_index::KeyIndex;
+use super::layout::{self, Layout};
+use super::page::Pages;
+use super::row_index::RowIndex;
+
+/// A row's values on the stack, for tables of usual width.
+pub(super) type Values<'a> = SmallVec<[ValueRef<'a>; 16]>;
+
+/// The rows of one table.
+pub(super) struct TableRows {
+    pub(super) table: Arc<Table>,
+    pub(super) pages: Pages,
+    pub(super) keys: KeyIndex,
+    pub(super) indexes: Vec<RowIndex>,
+    /// The session whose open transaction has changed it, or 0.
+    pub(super) owner: u64,
+    /// True once [`super::catalog`] has put other rows in its place.
+    pub(super) retired: bool,
+}
+
+impl TableRows {
+    pub(super) fn new(table: Arc<Table>) -> Self {
+        let key = table.key();
+        let indexes = table.indexes().iter().map(|index| RowIndex::new(index, key)).collect();
+        Self {
+            pages: Pages::new(Layout::new(&table)),
+            keys: KeyIndex::new(key, table.key_kind()),
+            indexes,
+            owner: 0,
+            retired: false,
+            table,
+        }
+    }
+
+    /// The value that a row has in a field that an insert leaves out.
+    pub(super) fn value_if_absent(&self, field: usize) -> ValueRef<'_> {
+        self.table.default(field).unwrap_or(ValueRef::Null)
+    }
+
+    fn next_key(&self) -> Result<i64> {
+        match self.keys.last_int(&self.pages) {
+            None => Ok(1),
+            Some(last) => last.checked_add(1).ok_or_else(|| {
+                let message = format!(
+                    "`{}` has a row with the highest key there is, {last}: no automatic key is \
+                     left; give keys yourself or delete that row",
+                    self.table.name()
+                );
+                Error::new(ErrorKind::Conflict, message)
+            }),
+        }
+    }
+
+    /// Inserts a row and gives its number.
+    pub(super) fn insert(&mut self, row: &[ValueRef<'_>]) -> Result<u32> {
+        let field = self.table.key();
+        let key = match row[field] {
+            ValueRef::Absent if self.table.key_kind() == KeyKind::Auto => {
+                ValueRef::Int(self.next_key()?)
+            }
+            key => {
+                if self.keys.find(&self.pages, key).is_some() {
+                    return Err(collision(&self.table, &[field], |_| key));
+                }
+                key
+            }
+        };
+        let number = self.pages.take().ok_or_else(|| full(&self.table))?;
+        let filled = self.fill(number, row, key).and_then(|()| {
+            let stored = self.pages.row(number);
+            let columns = &self.pages.layout.columns;
+            self.check_unique(self.table.all(), None, |field| stored.value(&columns[field]))
+        });
+        if let Err(error) = filled {
+            self.pages.remove(number);
+            return Err(error);
+        }
+        self.enter(number);
+        Ok(number)
+    }
+
+    fn fill(&mut self, number: u32, row: &[ValueRef<'_>], key: ValueRef<'_>) -> Result<()> {
+        let key_field = self.table.key();
+        for (position, field) in self.table.fields().iter().enumerate() {
+            let value = match row[position] {
+                _ if position == key_field => key,
+                ValueRef::Absent => self.table.default(position).unwrap_or(ValueRef::Null),
+                value => value,
+            };
+            layout::check(&self.pages.layout.columns[position], field, value)?;
+            self.pages.write(number, position, value);
+        }
+        Ok(())
+    }
+
+    /// Puts a row that was written into the key and all indexes.
+    fn enter(&mut self, number: u32) {
+        self.keys.insert(&self.pages, number);
+        for index in &mut self.indexes {
+            index.insert(&self.pages, number);
+        }
+    }
+
+    /// Refuses values that collide with a row other than `own` in a unique
+    /// index that has one of the fields `changed`.
+    fn check_unique<'v>(
+        &self,
+        changed: FieldSet,
+        own: Option<u32>,
+        value: impl Fn(usize) -> ValueRef<'v>,
+    ) -> Result<()> {
+        for index in &self.indexes {
+            let Some(unique) = &index.unique else { continue };
+            if !index.fields.iter().any(|&field| changed.contains(field)) {
+                continue;
+            }
+            let found = unique.find(&self.pages, &value);
+            if found.is_some() && found != own {
+                return Err(collision(&self.table, unique.fields(), value));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses changes (absent fields stay) that the row cannot take.
+    pub(super) fn check_update(&self, number: u32, changes: &[ValueRef<'_>]) -> Result<()> {
+        let columns = &self.pages.layout.columns;
+        let changed = FieldSet::present(changes);
+        for position in changed.iter() {
+            let field = &self.table.fields()[position];
+            layout::check(&columns[position], field, changes[position])?;
+        }
+        let stored = self.pages.row(number);
+        self.check_unique(changed, Some(number), |field| match changes[field] {
+            ValueRef::Absent => stored.value(&columns[field]),
+            value => value,
+        })
+    }
+
+    /// Writes changes that [`TableRows::check_update`] has let through.
+    pub(super) fn update(&mut self, number: u32, changes: &[ValueRef<'_>]) {
+        let changed = FieldSet::present(changes);
+        let touches = |index: &RowIndex| index.fields.iter().any(|&field| changed.contains(field));
+        for index in self.indexes.iter_mut().filter(|index| touches(index)) {
+            index.remove(&self.pages, number);
+        }
+        for field in changed.iter() {
+            self.pages.write(number, field, changes[field]);
+        }
+        for index in self.indexes.iter_mut().filter(|index| touches(index)) {
+            index.insert(&self.pages, number);
+        }
+    }
+
+    /// Removes a row.
+    pub(super) fn remove(&mut self, number: u32) {
+        self.keys.remove(&self.pages, number);
+        for index in &mut self.indexes {
+            index.remove(&self.pages, number);
+        }
+        self.pages.remove(number);
+    }
+
+    /// Puts a row back under the number it had.
+    pub(super) fn restore(&mut self, number: u32, values: &[Value]) {
+        if self.pages.take_again(number) {
+            for (field, value) in values.iter().enumerate() {
+                self.pages.write(number, field, value.as_ref());
+            }
+            self.enter(number);
+        }
+    }
+
+    /// A copy of the fields of a row that `fields` has; the others are absent.
+    pub(super) fn copy(&self, number: u32, fields: FieldSet) -> Box<[Value]> {
+        let row = self.pages.row(number);
+        let columns = self.pages.layout.columns.iter().enumerate();
+        columns
+            .map(|(field, column)| match fields.contains(field) {
+                true => row.value(column).to_value(),
+                false => Value::Absent,
+            })
+            .collect()
+    }
+}
+
+#[cold]
+fn full(table: &Table) -> Error {
+    let message = format!("`{}` has as many rows as a table in memory can have", table.name());
+    Error::new(ErrorKind::Conflict, message)
+}
+
+/// The error for values that another row has already.
+#[cold]
+fn collision<'v>(table: &Table, fields: &[usize], value: impl Fn(usize) -> ValueRef<'v>) -> Error {
+    let names: Vec<&str> = fields.iter().map(|&field| &*table.fields()[field].name).collect();
+    let message = format!("another row of `{}` has the same {}", table.name(), names.join(", "));
+    fields.iter().fold(Error::new(ErrorKind::Conflict, message), |error, &field| {
+        let message = "must be unique, and another row has it".to_owned();
+        error.with_violation(violation(&table.fields()[field], value(field), "unique", message))
+    })
+}

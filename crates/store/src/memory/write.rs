@@ -1,0 +1,478 @@
+//! Carries out operations on tables that are locked: each is all or nothing.
+
+use marmota_model::rule::violation;
+use marmota_model::{
+    Collation, Currency, Error, ErrorKind, FieldSet, KeyKind, Result, RowSink, RowSource, Table,
+    ValueRef,
+};
+use smallvec::smallvec;
+
+use super::compare;
+use super::locked::Locked;
+use super::log::{Log, Statement, without};
+use super::plan::Search;
+use super::table_rows::{TableRows, Values};
+use crate::operation::{self, BatchFailure, BatchMode, Keys, Operation, Outcome, Write};
+
+/// Carries out an operation that is about rows.
+pub(super) fn execute(
+    operation: &mut Operation<'_>,
+    sink: &mut dyn RowSink,
+    locked: &mut Locked<'_>,
+    log: &mut Log,
+) -> Result<Outcome> {
+    match operation {
+        Operation::Get { table, key, fields } => get(locked, table, *key, *fields, sink),
+        Operation::List { table, query } => {
+            locked.rows(locked.catalog.find(table)?)?.list(query, sink).map(Outcome::rows)
+        }
+        Operation::Count { table, filter } => {
+            locked.rows(locked.catalog.find(table)?)?.count(*filter).map(Outcome::rows)
+        }
+        Operation::Insert { table, row } => insert(locked, log, locked.catalog.find(table)?, row),
+        Operation::InsertMany { table, rows } => {
+            insert_many(locked, log, locked.catalog.find(table)?, *rows)
+        }
+        Operation::Update { table, key, row, version } => {
+            update(locked, log, locked.catalog.find(table)?, *key, row, *version)
+        }
+        Operation::UpdateMany { table, rows } => {
+            update_many(locked, log, locked.catalog.find(table)?, *rows)
+        }
+        Operation::Increment { table, key, field, by, stamp } => {
+            let number = locked.catalog.find(table)?;
+            increment(locked, log, number, *key, *field, *by, *stamp)
+        }
+        Operation::Delete { table, key, version } => {
+            delete(locked, log, locked.catalog.find(table)?, *key, *version)
+        }
+        Operation::DeleteWhere { table, filter } => {
+            let number = locked.catalog.find(table)?;
+            let found = locked.rows(number)?.numbers(*filter)?;
+            delete_rows(locked, log, number, found)
+        }
+        Operation::Batch { writes, mode, results } => batch(locked, log, writes, *mode, results),
+        _ => Err(Error::new(ErrorKind::Bug, "the memory engine was given an operation on no rows")),
+    }
+}
+
+fn get(
+    locked: &Locked<'_>,
+    table: &Table,
+    key: ValueRef<'_>,
+    fields: FieldSet,
+    sink: &mut dyn RowSink,
+) -> Result<Outcome> {
+    let rows = locked.rows(locked.catalog.find(table)?)?;
+    let Some(number) = rows.keys.find(&rows.pages, key) else { return Ok(Outcome::default()) };
+    let stored = rows.pages.row(number);
+    let columns = &rows.pages.layout.columns;
+    let mut row: Values<'_> = smallvec![ValueRef::Absent; columns.len()];
+    for (field, column) in columns.iter().enumerate() {
+        if fields.contains(field) {
+            row[field] = stored.value(column);
+        }
+    }
+    let _ = sink.row(&row);
+    Ok(Outcome::rows(1))
+}
+
+fn insert(
+    locked: &mut Locked<'_>,
+    log: &mut Log,
+    table: u32,
+    row: &[ValueRef<'_>],
+) -> Result<Outcome> {
+    let number = if refers_to_itself(locked, table) {
+        let statement = Statement::new(locked, log);
+        let number = insert_row(statement.locked, statement.log, table, row)?;
+        check_own_references(statement.locked, table, &[number])?;
+        statement.keep();
+        number
+    } else {
+        insert_row(locked, log, table, row)?
+    };
+    let rows = locked.rows(table)?;
+    let mut outcome = Outcome::rows(1);
+    if row[rows.table.key()].is_absent() {
+        outcome.keys = Keys::One(rows.pages.value(number, rows.table.key()).to_value());
+    }
+    outcome.version = version_of(rows, number);
+    Ok(outcome)
+}
+
+fn insert_row(
+    locked: &mut Locked<'_>,
+    log: &mut Log,
+    table: u32,
+    row: &[ValueRef<'_>],
+) -> Result<u32> {
+    check_references(locked, table, row, true)?;
+    let number = locked.rows_mut(table)?.insert(row)?;
+    log.inserted(table, number);
+    Ok(number)
+}
+
+fn insert_many<'a>(
+    locked: &mut Locked<'_>,
+    log: &mut Log,
+    table: u32,
+    source: &mut dyn RowSource<'a>,
+) -> Result<Outcome> {
+    let is_own = refers_to_itself(locked, table);
+    let statement = Statement::new(locked, log);
+    let schema = &statement.locked.slot(table).table;
+    let mut row: Values<'a> = smallvec![ValueRef::Absent; schema.fields().len()];
+    let (mut count, mut first, mut inserted) = (0, None, Vec::new());
+    while source.next(&mut row)? {
+        let is_auto = row[schema.key()].is_absent() && schema.key_kind() == KeyKind::Auto;
+        let number = insert_row(statement.locked, statement.log, table, &row)?;
+        if is_auto && first.is_none() {
+            first = statement.locked.rows(table)?.pages.value(number, schema.key()).as_int();
+        }
+        if is_own {
+            inserted.push(number);
+        }
+        count += 1;
+    }
+    check_own_references(statement.locked, table, &inserted)?;
+    statement.keep();
+    let keys = first.map_or(Keys::Known, |first| Keys::Range { first });
+    Ok(Outcome { keys, ..Outcome::rows(count) })
+}
+
+fn update(
+    locked: &mut Locked<'_>,
+    log: &mut Log,
+    table: u32,
+    key: ValueRef<'_>,
+    row: &[ValueRef<'_>],
+    expected: Option<i64>,
+) -> Result<Outcome> {
+    let number = find_row(locked, table, key)?;
+    check_version(locked.rows(table)?, number, key, expected)?;
+    update_row(locked, log, table, number, row)?;
+    let mut outcome = Outcome::rows(1);
+    outcome.version = version_of(locked.rows(table)?, number);
+    Ok(outcome)
+}
+
+/// Writes the fields that are there but the key, and counts the version.
+fn update_row(
+    locked: &mut Locked<'_>,
+    log: &mut Log,
+    table: u32,
+    number: u32,
+    row: &[ValueRef<'_>],
+) -> Result<()> {
+    let schema = &locked.slot(table).table;
+    let mut changes = without(row, &[schema.key()]);
+    if let (Some(field), Some(version)) =
+        (schema.version(), version_of(locked.rows(table)?, number))
+    {
+        changes[field] = ValueRef::Int(version.checked_add(1).ok_or_else(|| {
+            let field = &schema.fields()[field];
+            let message = "has reached the highest number there is";
+            Error::invalid(vec![violation(field, ValueRef::Int(version), "range", message)])
+        })?);
+    }
+    locked.rows(table)?.check_update(number, &changes)?;
+    check_references(locked, table, &changes, false)?;
+    log.updating(locked, table, number, FieldSet::present(&changes))?;
+    if refers_to_itself(locked, table) {
+        check_new_own_references(locked, table, &changes)?;
+    }
+    locked.rows_mut(table)?.update(number, &changes);
+    Ok(())
+}
+
+fn update_many<'a>(
+    locked: &mut Locked<'_>,
+    log: &mut Log,
+    table: u32,
+    source: &mut dyn RowSource<'a>,
+) -> Result<Outcome> {
+    let statement = Statement::new(locked, log);
+    let schema = &statement.locked.slot(table).table;
+    let mut row: Values<'a> = smallvec![ValueRef::Absent; schema.fields().len()];
+    let mut count = 0;
+    while source.next(&mut row)? {
+        let number = find_row(statement.locked, table, row[schema.key()])?;
+        update_row(statement.locked, statement.log, table, number, &row)?;
+        count += 1;
+    }
+    statement.keep();
+    Ok(Outcome::rows(count))
+}
+
+fn increment(
+    locked: &mut Locked<'_>,
+    log: &mut Log,
+    table: u32,
+    key: ValueRef<'_>,
+    position: usize,
+    by: ValueRef<'_>,
+    stamp: ValueRef<'_>,
+) -> Result<Outcome> {
+    let schema = &locked.slot(table).table;
+    let Some(field) = schema.fields().get(position) else {
+        let message = format!("an increment names field {position} of `{}`", schema.name());
+        return Err(Error::new(ErrorKind::Invalid, message));
+    };
+    let refuse = |value, rule, message: &str| {
+        Err(Error::invalid(vec![violation(field, value, rule, message)]))
+    };
+    let number = find_row(locked, table, key)?;
+    let current = locked.rows(table)?.pages.value(number, position);
+    let sum = match (current, by) {
+        (ValueRef::Int(a), ValueRef::Int(b)) => a.checked_add(b).map(ValueRef::Int),
+        (ValueRef::Currency(a), ValueRef::Currency(b)) => {
+            Currency::checked_add(a, b).map(ValueRef::Currency)
+        }
+        (ValueRef::Null, _) => {
+            return refuse(
+                current,
+                "required",
+                "is null, which nothing can be added to; set it first",
+            );
+        }
+        _ => return refuse(by, "type", "an increment is for integers and currencies, by the same"),
+    };
+    let Some(sum) = sum else {
+        return refuse(by, "range", "would make the sum too large for 64 bits");
+    };
+    let mut row: Values<'_> = smallvec![ValueRef::Absent; schema.fields().len()];
+    row[position] = sum;
+    schema.validate(&row)?;
+    if let Some(updated_at) = schema.updated_at() {
+        row[updated_at] = stamp;
+    }
+    update_row(locked, log, table, number, &row)?;
+    let version = version_of(locked.rows(table)?, number);
+    Ok(Outcome { version, value: sum.to_value(), ..Outcome::rows(1) })
+}
+
+fn delete(
+    locked: &mut Locked<'_>,
+    log: &mut Log,
+    table: u32,
+    key: ValueRef<'_>,
+    expected: Option<i64>,
+) -> Result<Outcome> {
+    let number = find_row(locked, table, key)?;
+    check_version(locked.rows(table)?, number, key, expected)?;
+    delete_rows(locked, log, table, vec![number])
+}
+
+/// Removes rows, none of which is referred to by a row that stays.
+fn delete_rows(
+    locked: &mut Locked<'_>,
+    log: &mut Log,
+    table: u32,
+    mut numbers: Vec<u32>,
+) -> Result<Outcome> {
+    numbers.sort_unstable();
+    if !locked.slot(table).referred.is_empty() {
+        for &number in &numbers {
+            check_referrers(locked, table, number, &numbers)?;
+        }
+    }
+    for &number in &numbers {
+        log.removing(locked, table, number)?;
+        locked.rows_mut(table)?.remove(number);
+    }
+    Ok(Outcome::rows(numbers.len() as u64))
+}
+
+fn batch(
+    locked: &mut Locked<'_>,
+    log: &mut Log,
+    writes: &[Write],
+    mode: BatchMode,
+    results: &mut Vec<Result<Outcome>>,
+) -> Result<Outcome> {
+    let statement = Statement::new(locked, log);
+    let mut count = 0;
+    let done = operation::run_batch(writes, mode, results, |operation| {
+        let (locked, log) = (&mut *statement.locked, &mut *statement.log);
+        match operation {
+            Operation::Savepoint(name) => log.save(*name),
+            Operation::Release(name) => log.release(*name)?,
+            Operation::RollbackTo(name) => log.undo_to_savepoint(*name, locked)?,
+            write => {
+                let outcome = execute(write, &mut marmota_model::NoRows, locked, log)?;
+                count += outcome.rows;
+                return Ok(outcome);
+            }
+        }
+        Ok(Outcome::default())
+    });
+    match done {
+        Ok(()) => {
+            statement.keep();
+            Ok(Outcome::rows(count))
+        }
+        Err(BatchFailure::Write) => Err(copy_of_last(results)),
+        Err(BatchFailure::Engine(error)) => Err(error),
+    }
+}
+
+/// The last result's error once more: the batch fails with it, and it is kept
+/// with the results as well.
+#[cold]
+fn copy_of_last(results: &[Result<Outcome>]) -> Error {
+    match results.last() {
+        Some(Err(failed)) => failed
+            .violations()
+            .iter()
+            .cloned()
+            .fold(Error::new(failed.kind(), failed.message()), Error::with_violation),
+        _ => Error::new(ErrorKind::Bug, "a batch failed without the result of a write"),
+    }
+}
+
+fn version_of(rows: &TableRows, number: u32) -> Option<i64> {
+    rows.pages.value(number, rows.table.version()?).as_int()
+}
+
+fn find_row(locked: &Locked<'_>, table: u32, key: ValueRef<'_>) -> Result<u32> {
+    locked.find(table, key)?.ok_or_else(|| {
+        let name = locked.slot(table).table.name();
+        let key = marmota_model::text::excerpt_of(key);
+        Error::new(ErrorKind::NotFound, format!("`{name}` has no row with the key {key}"))
+    })
+}
+
+fn check_version(
+    rows: &TableRows,
+    number: u32,
+    key: ValueRef<'_>,
+    expected: Option<i64>,
+) -> Result<()> {
+    let Some(expected) = expected else { return Ok(()) };
+    let current = version_of(rows, number);
+    if current == Some(expected) {
+        return Ok(());
+    }
+    let is = current.map_or("none".to_owned(), |version| version.to_string());
+    let message = format!(
+        "the row {} of `{}` has version {is}, not {expected}: read it again",
+        marmota_model::text::excerpt_of(key),
+        rows.table.name()
+    );
+    Err(Error::new(ErrorKind::Stale, message))
+}
+
+fn refers_to_itself(locked: &Locked<'_>, table: u32) -> bool {
+    locked.slot(table).refers.iter().any(|&(_, target)| target == table)
+}
+
+/// Checks that the rows of other tables that a row refers to are there.
+fn check_references(
+    locked: &Locked<'_>,
+    table: u32,
+    row: &[ValueRef<'_>],
+    with_defaults: bool,
+) -> Result<()> {
+    for &(field, target) in &locked.slot(table).refers {
+        let value = match row[field] {
+            ValueRef::Absent if with_defaults => locked.rows(table)?.value_if_absent(field),
+            value => value,
+        };
+        if target != table && !value.is_absent() {
+            check_reference(locked, table, field, target, value)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_reference(
+    locked: &Locked<'_>,
+    table: u32,
+    field: usize,
+    target: u32,
+    value: ValueRef<'_>,
+) -> Result<()> {
+    if value.is_null() || locked.find(target, value)?.is_some() {
+        return Ok(());
+    }
+    let field = &locked.slot(table).table.fields()[field];
+    let message = format!("must be the key of a row of `{}`", locked.slot(target).table.name());
+    Err(Error::invalid(vec![violation(field, value, "reference", message)]))
+}
+
+/// Checks the references of rows to their own table, once all are there: they
+/// may refer to each other.
+fn check_own_references(locked: &Locked<'_>, table: u32, numbers: &[u32]) -> Result<()> {
+    for &number in numbers {
+        for &(field, target) in &locked.slot(table).refers {
+            if target == table {
+                let value = locked.rows(table)?.pages.value(number, field);
+                check_reference(locked, table, field, target, value)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks what an update makes a row refer to in its own table.
+fn check_new_own_references(
+    locked: &Locked<'_>,
+    table: u32,
+    changes: &[ValueRef<'_>],
+) -> Result<()> {
+    for &(field, target) in &locked.slot(table).refers {
+        if target == table && !changes[field].is_absent() {
+            check_reference(locked, table, field, target, changes[field])?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses to let a row go that a row refers to which is not among `going`
+/// (sorted) itself.
+fn check_referrers(locked: &Locked<'_>, table: u32, number: u32, going: &[u32]) -> Result<()> {
+    let rows = locked.rows(table)?;
+    let key = rows.pages.value(number, rows.table.key());
+    let collation = rows.pages.layout.columns[rows.table.key()].collation;
+    for &(field, source) in &locked.slot(table).referred {
+        let stays = |referrer: u32| source != table || going.binary_search(&referrer).is_err();
+        if is_referred(locked.rows(source)?, field, key, collation, stays) {
+            let message = format!(
+                "the row {} of `{}` is still referred to by table `{}` (field `{}`)",
+                marmota_model::text::excerpt_of(key),
+                rows.table.name(),
+                locked.slot(source).table.name(),
+                locked.slot(source).table.fields()[field].name
+            );
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+    }
+    Ok(())
+}
+
+fn is_referred(
+    rows: &TableRows,
+    field: usize,
+    key: ValueRef<'_>,
+    collation: Collation,
+    stays: impl Fn(u32) -> bool,
+) -> bool {
+    use std::ops::ControlFlow::{Break, Continue};
+    let index = rows.indexes.iter().find(|index| index.fields[0] == field);
+    // References are ordered byte by byte; a key without case is not.
+    if let Some(index) = index.filter(|_| collation == Collation::Binary) {
+        let (from, to) = Search { rows, index }.rows_with(key);
+        let lend = |referrer: u32| if stays(referrer) { Break(()) } else { Continue(()) };
+        return index.ordered.walk(from, to, false, lend).is_break();
+    }
+    let lend = |referrer: u32| {
+        let value = rows.pages.value(referrer, field);
+        if compare::order(collation, value, key).is_eq() && stays(referrer) {
+            Break(())
+        } else {
+            Continue(())
+        }
+    };
+    rows.keys.walk(rows.keys.range(&rows.pages, None, None), false, lend).is_break()
+}
