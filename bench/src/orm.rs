@@ -62,7 +62,7 @@ fn setting(name: &str) -> Result<Setting, String> {
 /// standard error.
 ///
 /// # Errors
-/// A contender that does not build, or whose rows are not the ones inserted.
+/// A contender that failed, or whose rows were not the ones inserted; after the tables of the others.
 pub(crate) fn run(args: Args) -> Result<()> {
     let specs = roster::chosen(&args.only)?;
     if args.list {
@@ -71,7 +71,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         }
         return Ok(());
     }
-    let built = build::all(specs)?;
+    let built = build::all(specs);
     let folder = match args.folder {
         Some(folder) => tempfile::tempdir_in(folder),
         None => tempfile::tempdir(),
@@ -84,7 +84,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         for setting in Setting::ALL {
             if args.settings.is_empty() || args.settings.contains(&setting) {
                 let task = Task { setting, rows, limit_ms: args.limit_ms, folder: folder.path() };
-                task.measure_all(&built, rounds, &mut measurements)?;
+                task.measure_all(&built, rounds, &mut measurements);
             }
         }
     }
@@ -96,6 +96,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         let path = report::save(&text)?;
         eprintln!("kept as {}", path.display());
     }
+    ensure!(measurements.failures().is_empty(), "some contenders failed; the tables say which");
     Ok(())
 }
 
@@ -114,24 +115,27 @@ impl Task<'_> {
         built: &[(ContenderSpec, PathBuf)],
         rounds: u32,
         measurements: &mut Measurements,
-    ) -> Result<()> {
+    ) {
         let mut contenders: Vec<_> =
             built.iter().filter(|(spec, _)| spec.settings.contains(&self.setting)).collect();
         if contenders.is_empty() {
-            return Ok(());
+            return;
         }
         for round in 1..=rounds {
             for (spec, binary) in &contenders {
                 let (setting, rows) = (self.setting.name(), self.rows);
                 eprintln!("  {setting}, {rows} rows, round {round} of {rounds}: {}", spec.name);
-                let found = self
-                    .measure(spec, binary)
-                    .with_context(|| format!("measuring {}", spec.name))?;
-                measurements.add(round, found);
+                match self.measure(spec, binary) {
+                    Ok(found) => measurements.add(round, found),
+                    Err(error) => {
+                        let what = format!("{} ({setting}, {rows} rows): {error:#}", spec.name);
+                        eprintln!("  failed: {what}");
+                        measurements.fail(what);
+                    }
+                }
             }
             contenders.rotate_left(1);
         }
-        Ok(())
     }
 
     fn measure(&self, spec: &ContenderSpec, binary: &Path) -> Result<Vec<Measurement>> {

@@ -2,28 +2,28 @@
 //! all into one target folder beside the main one.
 
 use super::roster::{ContenderSpec, Role, workspace};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Builds every spec whose folder is there.
-pub(crate) fn all(specs: Vec<ContenderSpec>) -> Result<Vec<(ContenderSpec, PathBuf)>> {
-    if !specs.iter().any(|spec| spec.role == Role::Ours) {
-        eprintln!("note: Marmota is not among the contenders, so no aim is checked");
-    }
+/// Builds every spec whose folder is there. One that does not build is left out, and said so, so
+/// that the others are still measured.
+pub(crate) fn all(specs: Vec<ContenderSpec>) -> Vec<(ContenderSpec, PathBuf)> {
     let mut built: Vec<(ContenderSpec, PathBuf)> = Vec::new();
     for spec in specs {
-        if !workspace().join(spec.manifest()).exists() {
-            eprintln!("note: {} is left out, {} is absent", spec.name, spec.manifest().display());
-            continue;
+        match cargo_build(&spec) {
+            Ok(binary) => built.push((spec, binary)),
+            Err(error) => eprintln!("note: {} is left out: {error:#}", spec.name),
         }
-        let binary = cargo_build(&spec).with_context(|| format!("building {}", spec.name))?;
-        built.push((spec, binary));
     }
-    Ok(built)
+    if !built.iter().any(|(spec, _)| spec.role == Role::Ours) {
+        eprintln!("note: Marmota is not among the contenders, so no aim is checked");
+    }
+    built
 }
 
 fn cargo_build(spec: &ContenderSpec) -> Result<PathBuf> {
+    ensure!(workspace().join(spec.manifest()).exists(), "{} is absent", spec.manifest().display());
     let target = target();
     eprintln!("building {} (the first time takes a minute or two)", spec.name);
     let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))

@@ -48,23 +48,34 @@ impl Measurement {
     }
 }
 
-/// All that was measured, each with its round.
+/// All that was measured, each with its round, and what failed.
 #[derive(Default)]
-pub(crate) struct Measurements(Vec<(u32, Measurement)>);
+pub(crate) struct Measurements {
+    found: Vec<(u32, Measurement)>,
+    failures: Vec<String>,
+}
 
 impl Measurements {
     pub(crate) fn add(&mut self, round: u32, found: Vec<Measurement>) {
-        self.0.extend(found.into_iter().map(|one| (round, one)));
+        self.found.extend(found.into_iter().map(|one| (round, one)));
+    }
+
+    pub(crate) fn fail(&mut self, what: String) {
+        self.failures.push(what);
+    }
+
+    pub(crate) fn failures(&self) -> &[String] {
+        &self.failures
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.found.is_empty()
     }
 
     /// Settings and numbers of rows there is a table for, in the order measured.
     pub(crate) fn tables(&self) -> Vec<(Setting, u32)> {
         let mut tables = Vec::new();
-        for (_, one) in &self.0 {
+        for (_, one) in &self.found {
             if !tables.contains(&(one.setting, one.rows)) {
                 tables.push((one.setting, one.rows));
             }
@@ -74,7 +85,7 @@ impl Measurements {
 
     /// Everything of one table.
     pub(crate) fn of(&self, setting: Setting, rows: u32) -> impl Iterator<Item = &Measurement> {
-        self.0
+        self.found
             .iter()
             .map(|(_, one)| one)
             .filter(move |one| (one.setting, one.rows) == (setting, rows))
@@ -119,7 +130,7 @@ impl Measurements {
                 && one.figure == figure
                 && one.contender == contender
         };
-        self.0
+        self.found
             .iter()
             .filter(move |(_, one)| wanted(one))
             .map(|(round, one)| (*round, one.rows_per_s))

@@ -29,6 +29,9 @@ pub(crate) fn text(
         text.push_str(&table(measurements, built, (setting, rows)));
         text.push_str(&footnote(measurements, built, (setting, rows)));
     }
+    for failure in measurements.failures() {
+        let _ = write!(text, "\nFailed: {failure}\n");
+    }
     let verdict = aims::verdict(measurements);
     if !verdict.is_empty() {
         text.push('\n');

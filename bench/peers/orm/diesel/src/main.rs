@@ -112,7 +112,12 @@ impl<const FIRST: bool> Contender for Diesel<FIRST> {
     const NAME: &'static str = if FIRST { "diesel first()" } else { "diesel" };
     const FIGURES: &'static [Figure] = if FIRST { &[Figure::ReadById] } else { &Figure::ALL };
     const STATEMENT_ROWS: &'static [usize] = &[1, 100, 500];
+    type New = Person;
     type Row = Row;
+
+    fn new(person: &Person) -> Person {
+        person.clone()
+    }
 
     fn open(place: &Place) -> Result<Self> {
         let mut connection = SqliteConnection::establish(place.path())?;

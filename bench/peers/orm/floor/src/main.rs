@@ -40,7 +40,12 @@ struct Floor {
 impl Contender for Floor {
     const NAME: &'static str = "floor";
     const STATEMENT_ROWS: &'static [usize] = &[100, 250, 500];
+    type New = Person;
     type Row = Person;
+
+    fn new(person: &Person) -> Person {
+        person.clone()
+    }
 
     fn open(place: &Place) -> Result<Self> {
         // SAFETY: `Drop` finalizes every statement and closes the connection last.

@@ -54,7 +54,12 @@ impl Table {
 impl Contender for Rows {
     const NAME: &'static str = "plain Vec";
     const SETTINGS: &'static [Setting] = &[Setting::Engine];
+    type New = Person;
     type Row = Person;
+
+    fn new(person: &Person) -> Person {
+        person.clone()
+    }
 
     fn open(_: &Place) -> Result<Self> {
         Ok(Self::default())

@@ -25,7 +25,12 @@ struct Rusqlite {
 impl Contender for Rusqlite {
     const NAME: &'static str = "rusqlite";
     const STATEMENT_ROWS: &'static [usize] = &[1, 100, 500];
+    type New = Person;
     type Row = Person;
+
+    fn new(person: &Person) -> Person {
+        person.clone()
+    }
 
     fn open(place: &Place) -> Result<Self> {
         let connection = Connection::open(place.path())?;

@@ -75,7 +75,12 @@ struct SeaOrm {
 impl Contender for SeaOrm {
     const NAME: &'static str = "sea-orm";
     const STATEMENT_ROWS: &'static [usize] = &[1, 100, 500];
+    type New = Person;
     type Row = person::Model;
+
+    fn new(person: &Person) -> Person {
+        person.clone()
+    }
 
     fn open(place: &Place) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;

@@ -53,7 +53,12 @@ struct Sqlx {
 impl Contender for Sqlx {
     const NAME: &'static str = "sqlx";
     const STATEMENT_ROWS: &'static [usize] = &[1, 100, 500];
+    type New = Person;
     type Row = Row;
+
+    fn new(person: &Person) -> Person {
+        person.clone()
+    }
 
     fn open(place: &Place) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;

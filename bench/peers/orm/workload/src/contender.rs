@@ -28,8 +28,13 @@ pub trait Contender: Sized {
     /// Rows a statement that [`insert_batch`](Self::insert_batch) offers; the driver tries each and reports the best.
     const STATEMENT_ROWS: &'static [usize] = &[500];
 
+    /// The object this contender inserts from; made of people before the clock starts.
+    type New;
     /// The object this contender reads into.
     type Row: AsPerson;
+
+    /// The object to insert a person from, its id left to the store.
+    fn new(person: &Person) -> Self::New;
 
     /// Opens a new store at `place` with an empty table.
     fn open(place: &Place) -> Result<Self>;
@@ -38,10 +43,10 @@ pub trait Contender: Sized {
     /// Ends it; the rows are then as durable as the setting says.
     fn commit(&mut self) -> Result<()>;
     /// Inserts one row a statement, leaving the id to the store, and answers the last id.
-    fn insert_each(&mut self, people: &[Person]) -> Result<i64>;
+    fn insert_each(&mut self, people: &[Self::New]) -> Result<i64>;
     /// Inserts at most 500 people, at most `statement_rows` a statement, leaving the ids to the store.
     /// The driver wraps the call into `begin` and `commit` where it takes several statements.
-    fn insert_batch(&mut self, people: &[Person], statement_rows: usize) -> Result<()>;
+    fn insert_batch(&mut self, people: &[Self::New], statement_rows: usize) -> Result<()>;
     /// Reads one object an id, a call each, and adds each to the sum.
     fn read_each(&mut self, ids: &[i64], sum: &mut Sum) -> Result<()>;
     /// Reads all rows into objects, in the order of their ids.

@@ -5,6 +5,7 @@
 //! that the rows are the right ones and prints one JSON line a figure. Processes are started, and
 //! their order chosen, by the `bench` program; nothing here knows who else takes part.
 
+mod check;
 mod contender;
 mod driver;
 mod figure;
