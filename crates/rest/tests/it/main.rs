@@ -1,0 +1,6 @@
+//! The REST contract over real sockets and every engine.
+
+mod client;
+mod row;
+mod service;
+mod slow;
