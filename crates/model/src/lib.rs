@@ -33,7 +33,7 @@ pub use field_set::FieldSet;
 pub use field_value::{Blob, Json, Ref};
 pub use filter::{Comparison, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, Filter, Order, Place, Query};
 pub use filter_text::{parse_filter, parse_order};
-pub use model::{Column, Comparable, FieldValue, Key, Model, read_field};
+pub use model::{Column, Comparable, FieldValue, Key, Model, misfit, read_field};
 pub use record::{Record, Records};
 pub use row::{NoRows, RowSink, RowSource};
 pub use schema::{

@@ -34,8 +34,8 @@ pub trait Model: Sized + 'static {
     /// made on the way is kept in `scratch`.
     fn write<'a>(&'a self, row: &mut [ValueRef<'a>], scratch: &'a Scratch);
 
-    /// Makes the struct from a row. Fields that are absent get their type's
-    /// empty value.
+    /// Makes the struct from a row, which has a value for every field of the
+    /// schema. Fields that are absent get their type's empty value.
     ///
     /// # Errors
     /// [`ErrorKind::Engine`] naming the field whose stored value does not fit.
@@ -67,9 +67,15 @@ pub trait FieldValue: Sized {
     fn absent() -> Option<Self> {
         None
     }
+
+    /// [`FieldValue::from_row`], or [`FieldValue::absent`] for what was not read.
+    #[inline]
+    fn from_read(value: ValueRef<'_>) -> Option<Self> {
+        if value.is_absent() { Self::absent() } else { Self::from_row(value) }
+    }
 }
 
-/// Reads one field of a row; the call that `#[derive(Model)]` writes.
+/// Reads one field of a row.
 ///
 /// # Errors
 /// [`ErrorKind::Engine`] naming the table and field.
@@ -79,12 +85,15 @@ pub fn read_field<T: FieldValue>(
     schema: &Schema,
 ) -> Result<T> {
     let value = row.get(position).copied().unwrap_or_default();
-    let read = if value.is_absent() { T::absent() } else { T::from_row(value) };
-    read.ok_or_else(|| misfit(value, position, schema))
+    T::from_read(value).ok_or_else(|| misfit(row, position, schema))
 }
 
+/// The error of a row whose value at `position` does not fit its field, or
+/// that ends before it; for the code that `#[derive(Model)]` writes.
 #[cold]
-fn misfit(value: ValueRef<'_>, position: usize, schema: &Schema) -> Error {
+#[must_use]
+pub fn misfit(row: &[ValueRef<'_>], position: usize, schema: &Schema) -> Error {
+    let value = row.get(position).copied().unwrap_or_default();
     let field = schema.fields.get(position).map_or("?", |field| &field.name);
     let what = if value.is_absent() {
         "was not read, and its type has no empty value; read the whole row".to_owned()
