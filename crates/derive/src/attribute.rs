@@ -45,7 +45,7 @@ pub(crate) const FIELD: Place = Place {
         ("collate", "collate = \"nocase\""),
         ("unique", "unique"),
         ("index", "index"),
-        ("default", "default = \"FR\""),
+        ("default", "default = 7"),
         ("not_empty", "not_empty"),
         ("length", "length(min = 2, max = 9)"),
         ("range", "range(min = 0, max = 100)"),
@@ -87,6 +87,10 @@ const FOREIGN: &[(&str, &str)] = &[
     ("nullable", "an Option as the field's type"),
     ("optional", "an Option as the field's type"),
 ];
+
+/// What stands where a constant should.
+const CONSTANT: &str = "write a constant: a number, a text in quotes, `true` or `false` \
+                        (an Option is NULL unless it is given a default)";
 
 /// One item: `max = 40`.
 pub(crate) struct Item {
@@ -193,7 +197,8 @@ impl Item {
 
     /// The constant of `name = constant`.
     pub(crate) fn constant(&self, problems: &mut Problems) -> Option<Constant> {
-        self.value(problems)
+        let constant = syn::parse2(self.value_tokens(problems)?);
+        constant.map_err(|_| problems.at(self, CONSTANT)).ok()
     }
 
     /// The path of `name = path`.

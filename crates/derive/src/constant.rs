@@ -58,7 +58,7 @@ impl Constant {
         };
         number
             .filter(|number| *number >= least)
-            .ok_or_else(|| format!("this is a whole number from {least} to {}", u32::MAX))
+            .ok_or_else(|| format!("write a whole number from {least} to {}", u32::MAX))
     }
 
     /// The literal that it is in a field of `shape`; the error says what to write.
@@ -69,7 +69,7 @@ impl Constant {
             (Shape::Int(min, max), Lit::Int(_)) => {
                 return match self.integer() {
                     Some(value) if (min..=max).contains(&value) => Ok(Literal::Int(value)),
-                    _ => Err(format!("the field's type holds {min} to {max}")),
+                    _ => Err(format!("the type of this field holds {min} to {max}")),
                 };
             }
             (Shape::Int(..), _) => "a whole number",
@@ -95,7 +95,7 @@ impl Constant {
             (Shape::Uuid, _) => "a UUID in quotes",
             (Shape::Reference, _) => "the key of the row referred to",
         };
-        Err(format!("the field's type asks for {expected}"))
+        Err(format!("the type of this field asks for {expected}"))
     }
 
     fn as_written(&self) -> Result<Literal, String> {

@@ -152,7 +152,7 @@ impl Field {
             if let Some(constant) = item.constant(problems) {
                 match constant.size(1) {
                     Ok(size) => text.chars_max = size,
-                    Err(why) => problems.at(constant, format!("{why} (in characters)")),
+                    Err(why) => problems.at(constant, format!("{why} of characters")),
                 }
             }
         } else if let Some(collation) = item.text(problems) {
@@ -244,10 +244,12 @@ impl Field {
         let inside = &self.inside;
         // Hygienic, so that a user's function may be called `value`.
         let value = Ident::new("value", Span::mixed_site());
+        let span = path.span().resolved_at(Span::call_site());
+        let call = quote_spanned!(span=> #function(&#value));
         Some(quote!(#model::Rule::Check {
             name: #rule,
             check: |#value| match <#inside as #model::FieldValue>::from_row(#value) {
-                ::std::option::Option::Some(#value) => #function(&#value),
+                ::std::option::Option::Some(#value) => #call,
                 ::std::option::Option::None => ::std::result::Result::Ok(()),
             },
         }))
@@ -256,7 +258,7 @@ impl Field {
     /// What can only be checked when all items are known.
     fn check(&self, items: &[Item], problems: &mut Problems) {
         if let Some(fault) = name::fault(&self.name) {
-            let way_out = if self.name == self.ident.unraw().to_string() {
+            let way_out = if self.ident.unraw() == self.name {
                 "; add `#[model(rename = \"…\")]`"
             } else {
                 ""
@@ -328,8 +330,8 @@ impl Field {
             Some(Text { chars_max, collation, span }) => {
                 let collation = format_ident!("{collation}");
                 let span = span.resolved_at(Span::call_site());
-                quote_spanned!(span=>
-                    #value::KIND.text_with(#chars_max, #model::Collation::#collation))
+                quote_spanned!(span=> <#of as #model::FieldValue>::KIND
+                    .text_with(#chars_max, #model::Collation::#collation))
             }
         };
         let default = optional(self.default.as_ref().map(|default| default.code(model)));

@@ -51,14 +51,14 @@ impl ModelEnum {
             problems.at(&input.ident, "an enum that is a field has at least one variant");
         }
         let mut variants: Vec<Variant> = Vec::with_capacity(data.variants.len());
-        for variant in &data.variants {
+        for (position, variant) in data.variants.iter().enumerate() {
             let read = Variant::read(variant, problems);
             if integer.is_some() && variant.discriminant.is_none() {
-                let ident = &variant.ident;
+                let (ident, number) = (&variant.ident, position + 1);
                 problems.at(
                     ident,
                     format!(
-                        "rows keep this variant's number: write it, as `{ident} = 1`, so that \
+                        "rows keep this variant's number: write it, as `{ident} = {number}`, so that \
                          it stays the same when variants are added or moved"
                     ),
                 );
@@ -94,7 +94,7 @@ impl ModelEnum {
                 quote!(Self::#ident => #path::ValueRef::Text(#name))
             }
         });
-        let from_row = if self.integer { self.from_number() } else { self.from_name() };
+        let from_row = if self.integer { self.reading_number() } else { self.reading_name() };
         quote! {
             #[automatically_derived]
             #[allow(deprecated)]
@@ -115,7 +115,7 @@ impl ModelEnum {
         }
     }
 
-    fn from_name(&self) -> TokenStream {
+    fn reading_name(&self) -> TokenStream {
         let arms = self.variants.iter().map(
             |Variant { ident, name }| quote!(#name => ::std::option::Option::Some(Self::#ident)),
         );
@@ -127,7 +127,7 @@ impl ModelEnum {
         }
     }
 
-    fn from_number(&self) -> TokenStream {
+    fn reading_number(&self) -> TokenStream {
         let arms = self.variants.iter().map(|Variant { ident, .. }| {
             quote!(if number == Self::#ident as i64 {
                 return ::std::option::Option::Some(Self::#ident);

@@ -1,4 +1,4 @@
-use marmota_derive::{Model, ModelEnum};
+use marmota_derive::ModelEnum;
 
 #[derive(ModelEnum)]
 #[model(integer)]

@@ -3,6 +3,8 @@
 #![deny(warnings, missing_docs, unreachable_pub, unused_qualifications, single_use_lifetimes)]
 #![deny(clippy::all, clippy::pedantic, clippy::nursery, clippy::cargo)]
 #![deny(clippy::indexing_slicing, clippy::as_conversions, clippy::panic, clippy::unwrap_used)]
+// Asks for the opposite of `unreachable_pub`.
+#![allow(clippy::redundant_pub_crate)]
 
 use marmota_derive::{Model, ModelEnum};
 use marmota_model::{FieldValue, Model, Ref, ValueRef};

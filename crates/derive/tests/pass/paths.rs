@@ -1,7 +1,7 @@
 //! The crate is found by itself, or by the path given; the names of Rust's
 //! prelude and of the model are the user's to take.
 
-use marmota_derive as derive;
+use marmota_derive as macros;
 
 mod facade {
     pub use marmota_model as model;
@@ -19,7 +19,7 @@ mod shadowed {
     mod std {}
     mod marmota_model {}
 
-    #[derive(super::derive::Model)]
+    #[derive(super::macros::Model)]
     pub struct Shadowed {
         pub id: i64,
         #[model(max = 4, default = "a", check = ok)]
@@ -31,14 +31,14 @@ mod shadowed {
     }
 }
 
-#[derive(derive::Model)]
+#[derive(macros::Model)]
 #[model(crate = "crate::facade::model")]
 pub struct Explicit {
     pub id: i64,
     pub size: Size,
 }
 
-#[derive(derive::ModelEnum)]
+#[derive(macros::ModelEnum)]
 #[model(crate = "facade::model")]
 pub enum Size {
     Small,
@@ -46,9 +46,9 @@ pub enum Size {
 }
 
 // As a macro of the user's own may write it.
-macro_rules! model {
+macro_rules! made {
     ($name:ident, $table:literal, $default:literal, $of:ty) => {
-        #[derive(derive::Model)]
+        #[derive(macros::Model)]
         #[model(table = $table)]
         pub struct $name {
             pub id: i64,
@@ -58,7 +58,7 @@ macro_rules! model {
     };
 }
 
-model!(Made, "made", 7, i32);
+made!(Made, "made", 7, i32);
 
 fn main() {
     use marmota_model::Model;
