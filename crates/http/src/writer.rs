@@ -220,9 +220,13 @@ impl<'a> ResponseWriter<'a> {
         }
         // One copy of a line made on the stack is cheaper than one for each of its parts.
         let mut line = *OPEN_LENGTH;
-        let (digits, count) = digits(length);
-        let end = LENGTH_AT + count;
-        line[LENGTH_AT..end].copy_from_slice(&digits[LENGTH_DIGITS - count..]);
+        let end = LENGTH_AT
+            + length.checked_ilog10().map_or(1, |log| log as usize + 1).min(LENGTH_DIGITS);
+        let mut left = length;
+        for digit in line[LENGTH_AT..end].iter_mut().rev() {
+            *digit = b'0' + (left % 10) as u8;
+            left /= 10;
+        }
         line[end..end + 4].copy_from_slice(b"\r\n\r\n");
         self.out.extend_from_slice(&line[..end + 4]);
     }

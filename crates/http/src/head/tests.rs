@@ -155,9 +155,48 @@ proptest! {
         }
     }
 
+    /// The second request of a pipeline gives the same, whether its header lines repeat those
+    /// of the first or not.
+    #[test]
+    fn a_pipeline_gives_what_each_gives(first in "GET /[a-z]{0,4} HTTP/1\\.[01]\r\n(Host: a\r\n)?(A: b\r\n){0,2}(Connection: close\r\n)?\r\n",
+                                        line in "POST /[a-z?]{0,8} HTTP/1\\.[01]\r\n",
+                                        other in "(Host: a\r\n)?(A: b\r\n){0,3}\r\n", same in any::<bool>(), cut in 0usize..3) {
+        let lines = if same { first.split_once("\r\n").map_or("", |(_, lines)| lines) } else { &other };
+        let both = format!("{first}{line}{lines}");
+        let both = &both.as_bytes()[..both.len() - cut];
+        let mut head = Head::default();
+        prop_assume!(head.parse(both, 0, &LIMITS) == Ok(true));
+        let (mut fresh, from) = (Head::default(), head.end);
+        let verdict = head.parse(both, from, &LIMITS);
+        prop_assert_eq!(verdict, fresh.parse(both, from, &LIMITS));
+        if verdict == Ok(true) {
+            prop_assert_eq!(format!("{head:?}"), format!("{fresh:?}"));
+        }
+    }
+
     /// No bytes at all make the parser panic or read outside of them.
     #[test]
     fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = parse(&bytes);
+    }
+}
+
+#[test]
+fn words_and_tables_agree_on_every_byte() {
+    for byte in 0..=255u8 {
+        for place in 0..8 {
+            let mut word = *b"Abcd-xyZ";
+            word[place] = byte;
+            let hit = not_letter_or_dash(u64::from_le_bytes(word));
+            let expected = !(byte.is_ascii_alphabetic() || byte == b'-');
+            assert_eq!(hit, u64::from(expected) << (place * 8 + 7), "{byte} at {place}");
+            let mut text = *b"a value of more than 32 bytes, with this one: .";
+            for place in [0, 7, 31, 32, 46] {
+                text[place] = byte;
+                let control = byte < 0x20 || byte == 0x7f;
+                assert_eq!(super::control(&text, 0), if control { place } else { text.len() });
+                text[place] = b'.';
+            }
+        }
     }
 }
