@@ -217,16 +217,9 @@ fn key_of(table: &Table, member: &Member<'_>) -> Result<Value> {
     let json = needed(member.key, "key")?;
     let scratch = Scratch::new();
     let field = &table.fields()[table.key()];
-    match json::read_value(field, json.get(), &scratch) {
-        Ok(ValueRef::Null) => {
-            let message = "a key must be given";
-            let violation =
-                marmota_model::rule::violation(field, ValueRef::Null, "required", message);
-            Err(Error::invalid(vec![violation]).into())
-        }
-        Ok(key) => Ok(key.to_value()),
-        Err(violation) => Err(Error::invalid(vec![violation]).into()),
-    }
+    let key = json::read_value(field, json.get(), &scratch)
+        .map_err(|violation| Error::invalid(vec![violation]))?;
+    Ok(key.to_value())
 }
 
 fn of_insert(table: &Arc<Table>, member: &Member<'_>) -> Result<Write> {

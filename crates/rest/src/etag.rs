@@ -86,8 +86,15 @@ pub(crate) struct Condition {
 /// Reads `If-Match`.
 ///
 /// # Errors
-/// 412 for a tag that cannot be a row's, 400 for several.
+/// 412 for a tag that cannot be a row's, 400 for several, or for a condition
+/// that nothing is written under.
 pub(crate) fn condition(request: &Request, table: &Table) -> Result<Condition> {
+    if request.header("if-none-match").is_some() {
+        return Err(ApiError::bad_request(
+            "`If-None-Match` is for reads and, as `*`, for a PUT that makes a row whose key the \
+             client gives; other writes take `If-Match`",
+        ));
+    }
     let Some(header) = request.header("if-match") else { return Ok(Condition::default()) };
     let text = String::from_utf8_lossy(header);
     let text = text.trim();

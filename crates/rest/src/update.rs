@@ -15,7 +15,7 @@ use crate::etag::{self, Condition, Etag};
 use crate::insert::{write_minimal, write_stored};
 use crate::key;
 use crate::params;
-use crate::problem::Result;
+use crate::problem::{ApiError, Result};
 
 pub(crate) struct Update {
     key: Value,
@@ -30,7 +30,7 @@ enum Stage {
     /// Write over the row that is there.
     Update,
     /// There is none: make it.
-    Insert,
+    Insert { must_be_new: bool },
     /// Written; read what the body did not say.
     Read { version: Option<i64> },
 }
@@ -48,11 +48,11 @@ impl Update {
         params::none(on.request)?;
         body::check_json(on.request)?;
         let key = key::of_path(on.request, on.table())?;
-        let condition = etag::condition(on.request, on.table())?;
-        let stage = if replace && etag::must_be_new(on.request) && can_create(on.table()) {
-            Stage::Insert
+        let must_be_new = replace && etag::must_be_new(on.request) && can_create(on.table());
+        let (condition, stage) = if must_be_new {
+            (Condition::default(), Stage::Insert { must_be_new })
         } else {
-            Stage::Update
+            (etag::condition(on.request, on.table())?, Stage::Update)
         };
         Ok(Self { key, replace, condition, stamp: Stamp::now(on.table()), stage })
     }
@@ -95,7 +95,7 @@ impl Update {
                 if error.error().kind() == ErrorKind::NotFound
                     && self.may_create(table, version.is_some()) =>
             {
-                self.stage = Stage::Insert;
+                self.stage = Stage::Insert { must_be_new: false };
                 return Ok(Next::Step);
             }
             Err(halt) => return Err(halt),
@@ -128,6 +128,7 @@ impl Update {
     fn insert(
         &self,
         on: On<'_>,
+        must_be_new: bool,
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
     ) -> Result<Next, Halt> {
@@ -138,7 +139,13 @@ impl Update {
         row[table.key()] = self.key.as_ref();
         prepare::insert_into(table, &mut row, Origin::Values, self.stamp, &mut violations);
         prepare::finish(violations)?;
-        run(&mut Operation::Insert { table, row: &row }, &mut NoRows)?;
+        let ran = run(&mut Operation::Insert { table, row: &row }, &mut NoRows);
+        ran.map_err(|halt| match halt {
+            Halt::Failed(error) if must_be_new && is_taken_key(table, &error) => {
+                etag::stale(format!("there is a `{}` with this key already", table.name())).into()
+            }
+            halt => halt,
+        })?;
         write_stored(on, &row, Status::CREATED, Some(on.request.path().to_owned()), answer);
         Ok(Next::Answered)
     }
@@ -180,7 +187,7 @@ impl Verb for Update {
     ) -> Result<Next, Halt> {
         match self.stage {
             Stage::Update => self.update(on, answer, run),
-            Stage::Insert => self.insert(on, answer, run),
+            Stage::Insert { must_be_new } => self.insert(on, must_be_new, answer, run),
             Stage::Read { version } => self.read_back(on, version, answer, run),
         }
     }
@@ -189,4 +196,11 @@ impl Verb for Update {
 /// A key that the caller gives can be given in a path as well.
 fn can_create(table: &Table) -> bool {
     table.key_kind() != KeyKind::Auto
+}
+
+/// True for the conflict of a row whose key another row has.
+fn is_taken_key(table: &Table, error: &ApiError) -> bool {
+    let key = &table.fields()[table.key()].name;
+    error.error().kind() == ErrorKind::Conflict
+        && error.error().violations().iter().any(|violation| violation.field == **key)
 }

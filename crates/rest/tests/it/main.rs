@@ -1,6 +1,11 @@
 //! The REST contract over real sockets and every engine.
 
+mod batch;
+mod blob;
 mod client;
+mod list;
+mod random;
+mod resource;
 mod row;
 mod service;
 mod slow;

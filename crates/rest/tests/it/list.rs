@@ -1,0 +1,231 @@
+//! Lists: filters, orders, chosen fields, pages.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::service::on_every_engine;
+
+const LIVES: [(&str, &str, i64, Option<i64>); 6] = [
+    ("Marie", "Curie", 1867, Some(1934)),
+    ("Pierre", "Curie", 1859, Some(1906)),
+    ("Ada", "Lovelace", 1815, Some(1852)),
+    ("Jocelyn", "Bell Burnell", 1943, None),
+    ("Lise", "Meitner", 1878, Some(1968)),
+    ("O'Neill", "O\"Neil", 1900, None),
+];
+
+fn seed(client: &mut Client) {
+    let rows: Vec<Value> = LIVES
+        .iter()
+        .map(|(first, last, born, died)| {
+            json!({
+                "first_name": first, "last_name": last, "year_of_birth": born,
+                "year_of_death": died
+            })
+        })
+        .collect();
+    client.json("POST /api/person", &json!(rows).to_string()).is(201);
+}
+
+fn ids(answer: &Value) -> Vec<i64> {
+    answer["rows"].as_array().unwrap().iter().map(|row| row["id"].as_i64().unwrap()).collect()
+}
+
+#[test]
+fn filters_and_orders_select_and_sort() {
+    on_every_engine(|service| {
+        let client = &mut service.client();
+        let empty = client.get("/api/person").is(200);
+        assert_eq!(empty.text(), r#"{"rows":[],"next":null}"#);
+        assert_eq!(empty.header("link"), None);
+        seed(client);
+        for (query, wanted) in [
+            ("", &[1, 2, 3, 4, 5, 6][..]),
+            ("last_name=Curie", &[1, 2]),
+            ("last_name=Curie&first_name=Marie", &[1]),
+            ("year_of_death=null", &[4, 6]),
+            ("filter=last_name%20%5E%20'cur'%20and%20year_of_death%20%3E%201910", &[1]),
+            ("filter=year_of_death=null&last_name=Bell+Burnell", &[4]),
+            ("last_name=O%22Neil", &[6]),
+            ("filter=first_name='O''Neill'", &[6]),
+            ("filter=id+in+(5,3)&order=id", &[3, 5]),
+            ("order=-year_of_birth", &[4, 6, 5, 1, 2, 3]),
+            ("order=last_name,-id", &[4, 2, 1, 3, 5, 6]),
+            ("order=year_of_death,id", &[4, 6, 3, 2, 1, 5]),
+            ("order=-year_of_death", &[5, 1, 2, 3, 6, 4]),
+            ("last_name=nobody", &[]),
+        ] {
+            let answer = client.get(&format!("/api/person?{query}")).is(200).value();
+            assert_eq!(ids(&answer), wanted, "{query}");
+        }
+        let counted = client.get("/api/person?last_name=Curie&count=true&limit=1").value();
+        assert_eq!((&counted["count"], ids(&counted)), (&json!(2), vec![1]));
+        let chosen = client.get("/api/person?fields=first_name&order=last_name&limit=2");
+        assert!(
+            chosen.text().starts_with(
+                r#"{"rows":[{"first_name":"Jocelyn"},{"first_name":"Marie"}],"next":"/api"#
+            ),
+            "{}",
+            chosen.text()
+        );
+    });
+}
+
+#[test]
+fn bad_parameters_are_named() {
+    on_every_engine(|service| {
+        let client = &mut service.client();
+        for (query, field, rule) in [
+            ("limit=0", "limit", "range"),
+            ("limit=51", "limit", "range"),
+            ("limit=-1", "limit", "range"),
+            ("limit=many", "limit", "range"),
+            ("limit=1&limit=2", "limit", "twice"),
+            ("count=perhaps", "count", "type"),
+            ("offset=10", "offset", "unknown"),
+            ("lastname=Curie", "lastname", "unknown"),
+            ("last_name=a&last_name=b", "last_name", "twice"),
+            ("year_of_birth=soon", "year_of_birth", "type"),
+            ("photo=x", "photo", "type"),
+            ("filter=lastname='x'", "lastname", "unknown"),
+            ("filter=year_of_birth='x'", "year_of_birth", "type"),
+            ("order=lastname", "lastname", "unknown"),
+            ("order=photo", "photo", "order"),
+            ("order=", "", "unknown"),
+            ("fields=id,nope", "nope", "unknown"),
+            ("after=x", "after", "cursor"),
+            ("after=WzFd&order=last_name", "after", "cursor"),
+            ("after=W251bGxd", "after", "cursor"),
+            ("after=WyJ4Il0", "after", "cursor"),
+        ] {
+            client.get(&format!("/api/person?{query}")).names(400, field, rule);
+        }
+        for filter in
+            ["", "id", "id=", "(id=1", "id=1;drop", "last_name=x", "id<null", "%00", "%ff"]
+        {
+            client.get(&format!("/api/person?filter={filter}")).is_problem(400);
+        }
+        let deep = format!("{}id=1{}", "(".repeat(100), ")".repeat(100));
+        client.get(&format!("/api/person?filter={deep}")).is_problem(400).says("too deep");
+        let wide = vec!["id=1"; 600].join("+or+");
+        client.get(&format!("/api/person?filter={wide}")).is_problem(400);
+        client.get("/api/person?limit=51").says("between 1 and 50");
+        client.get("/api/nope").is_problem(404).says("person, city, note");
+    });
+}
+
+#[test]
+fn rows_are_deleted_by_a_filter_that_is_asked_for() {
+    on_every_engine(|service| {
+        let client = &mut service.client();
+        seed(client);
+        client.json("DELETE /api/person", "").names(400, "filter", "required").says("id != null");
+        client.json("DELETE /api/person?last_name=Curie", "").names(400, "last_name", "unknown");
+        client.json("DELETE /api/person?filter=lastname='x'", "").names(400, "lastname", "unknown");
+        let deleted = client.json("DELETE /api/person?filter=last_name='Curie'", "").is(200);
+        assert_eq!(deleted.text(), r#"{"deleted":2}"#);
+        let deleted = client.json("DELETE /api/person?filter=id%20!=%20null", "").is(200);
+        assert_eq!(deleted.text(), r#"{"deleted":4}"#);
+        assert_eq!(ids(&client.get("/api/person").value()), [0; 0]);
+    });
+}
+
+/// Follows `next` to the end and checks that `Link` says the same.
+fn walk(client: &mut Client, first: &str) -> Vec<Value> {
+    let mut rows = Vec::new();
+    let mut target = first.to_owned();
+    loop {
+        let answer = client.get(&target).is(200);
+        let page = answer.value();
+        rows.extend(page["rows"].as_array().unwrap().iter().cloned());
+        match page["next"].as_str() {
+            None => {
+                assert_eq!(answer.header("link"), None);
+                return rows;
+            }
+            Some(next) => {
+                assert_eq!(answer.header("link"), Some(&*format!("<{next}>; rel=\"next\"")));
+                assert_eq!(next.matches("after=").count(), 1);
+                next.clone_into(&mut target);
+            }
+        }
+    }
+}
+
+#[test]
+fn pages_are_the_whole_list() {
+    on_every_engine(|service| {
+        let client = &mut service.client();
+        seed(client);
+        for query in [
+            "order=id",
+            "order=-id",
+            "order=last_name",
+            "order=-last_name,first_name",
+            "order=year_of_death",
+            "order=-year_of_death",
+            "order=-created_at,visits",
+            "order=year_of_death&filter=year_of_birth%20%3E%201816",
+            "order=email",
+        ] {
+            let whole = client.get(&format!("/api/person?{query}")).is(200).value();
+            for limit in 1..=6 {
+                let walked = walk(client, &format!("/api/person?limit={limit}&{query}"));
+                assert_eq!(json!(walked), whole["rows"], "{query} by {limit}");
+            }
+        }
+        // Fields of the order need not be shown.
+        let walked = walk(client, "/api/person?limit=2&order=-year_of_birth&fields=first_name");
+        assert_eq!(walked.len(), 6);
+        assert_eq!(walked[0], json!({ "first_name": "Jocelyn" }));
+        // A forged start is one that no row has, and is still a place.
+        assert_eq!(ids(&client.get("/api/person?after=Wzk5OTld").is(200).value()), [0; 0]);
+        assert_eq!(ids(&client.get("/api/person?after=Wy0xXQ").is(200).value()).len(), 6);
+    });
+}
+
+#[test]
+fn a_walk_sees_every_row_once_while_others_come() {
+    on_every_engine(|service| {
+        let client = &mut service.client();
+        let born = |at: usize| 1000 + at * 7 % 100;
+        let row = |name: &str, born: usize| json!({ "first_name": name, "last_name": "x", "year_of_birth": born });
+        let rows: Vec<Value> = (0..120).map(|at| row("first", born(at))).collect();
+        client.json("POST /api/person", &json!(rows).to_string()).is(201);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let other = &mut service.client();
+                for at in (0..2_000).take_while(|_| !done.load(Ordering::Relaxed)) {
+                    other.json("POST /api/person", &row("later", born(at)).to_string()).is(201);
+                }
+            });
+            for query in ["order=-year_of_birth", "order=year_of_birth,-id", "order=id"] {
+                let walked = walk(client, &format!("/api/person?limit=7&{query}"));
+                let mut seen: Vec<i64> = walked
+                    .iter()
+                    .filter(|row| row["first_name"] == "first")
+                    .map(|row| row["id"].as_i64().unwrap())
+                    .collect();
+                seen.sort_unstable();
+                assert_eq!(seen, (1..=120).collect::<Vec<_>>(), "{query}");
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+    });
+}
+
+#[test]
+fn next_keeps_what_was_asked_for() {
+    on_every_engine(|service| {
+        let client = &mut service.client();
+        seed(client);
+        let asked = "/api/person?limit=1&filter=last_name%20=%20%22Curie%22&fields=id";
+        let page = client.get(asked).is(200);
+        let next = page.value()["next"].as_str().unwrap().to_owned();
+        assert!(next.starts_with(&format!("{asked}&after=")), "{next}");
+        assert_eq!(walk(client, asked), [json!({ "id": 1 }), json!({ "id": 2 })]);
+    });
+}
