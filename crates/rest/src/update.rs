@@ -23,6 +23,8 @@ pub(crate) struct Update {
     condition: Condition,
     stamp: Stamp,
     stage: Stage,
+    /// The row came back, maybe in a step before this one.
+    found: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -54,7 +56,7 @@ impl Update {
         } else {
             (etag::condition(on.request, on.table())?, Stage::Update)
         };
-        Ok(Self { key, replace, condition, stamp: Stamp::now(on.table()), stage })
+        Ok(Self { key, replace, condition, stamp: Stamp::now(on.table()), stage, found: false })
     }
 
     /// The row as the body says; its violations are still to be reported.
@@ -151,23 +153,23 @@ impl Update {
     }
 
     fn read_back(
-        &self,
+        &mut self,
         on: On<'_>,
         written: Option<i64>,
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
     ) -> Result<Next, Halt> {
         let table = on.table();
-        let mut found = false;
+        let found = &mut self.found;
         let mut sink = |row: &[ValueRef<'_>]| {
-            found = true;
+            *found = true;
             write_stored(on, row, Status::OK, None, answer);
             std::ops::ControlFlow::Break(())
         };
         let (key, fields) = (self.key.as_ref(), table.read_by_default());
         let fields = table.version().map_or(fields, |version| fields.with(version));
         run(&mut Operation::Get { table, key, fields }, &mut sink)?;
-        if !found {
+        if !self.found {
             // Written, and deleted by somebody else since.
             let head = Head::new(Status::OK, JSON).etag(written.map(Etag::Version));
             write_minimal(on.request, head, answer);

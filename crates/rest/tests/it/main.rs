@@ -3,6 +3,7 @@
 mod batch;
 mod blob;
 mod client;
+mod faulty;
 mod list;
 mod random;
 mod resource;

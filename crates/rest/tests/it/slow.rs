@@ -1,10 +1,13 @@
 //! An engine that has every operation wait, once without an end and once with
 //! it: what answers at once in memory takes the road of engines that cannot.
+//! Reads lend their first row before they wait, as long scans do.
 
+use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use marmota_model::{Result, RowSink, Table};
+use marmota_model::{Result, RowSink, Table, Value, ValueRef};
 use marmota_store::engine::{Capability, Engine, Session, Submitted, Ticket};
 use marmota_store::operation::{Operation, Outcome};
 
@@ -26,7 +29,8 @@ impl<E: Engine> Engine for Slow<E> {
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {
-        Ok(Box::new(SlowSession { inner: self.0.session()?, tickets: 0, polled: Vec::new() }))
+        let inner = self.0.session()?;
+        Ok(Box::new(SlowSession { inner, tickets: 0, waiting: HashMap::new() }))
     }
 
     fn close(&self) -> Result<()> {
@@ -37,13 +41,50 @@ impl<E: Engine> Engine for Slow<E> {
 struct SlowSession {
     inner: Box<dyn Session>,
     tickets: u64,
-    /// The tickets that were polled once.
-    polled: Vec<Ticket>,
+    waiting: HashMap<Ticket, Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    polled: bool,
+    /// What a read has still to lend, and its outcome.
+    read: Option<(Vec<Vec<Value>>, Outcome)>,
+}
+
+impl SlowSession {
+    fn run(&mut self, operation: &mut Operation<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
+        match self.inner.submit(operation, sink)? {
+            Submitted::Done(outcome) => Ok(outcome),
+            Submitted::Waiting(ticket) => self.inner.wait(ticket, operation, sink),
+        }
+    }
+}
+
+fn lend(row: &[Value], sink: &mut dyn RowSink) -> ControlFlow<()> {
+    sink.row(&row.iter().map(Value::as_ref).collect::<Vec<_>>())
 }
 
 impl Session for SlowSession {
-    fn submit(&mut self, _: &mut Operation<'_>, _: &mut dyn RowSink) -> Result<Submitted> {
+    fn submit(
+        &mut self,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Result<Submitted> {
         self.tickets += 1;
+        let mut waiting = Waiting::default();
+        if let Operation::Get { .. } | Operation::List { .. } = operation {
+            let mut rows = Vec::new();
+            let mut keep = |row: &[ValueRef<'_>]| {
+                rows.push(row.iter().map(ValueRef::to_value).collect::<Vec<_>>());
+                ControlFlow::Continue(())
+            };
+            let outcome = self.run(operation, &mut keep)?;
+            if !rows.is_empty() && lend(&rows.remove(0), sink).is_break() {
+                rows.clear();
+            }
+            waiting.read = Some((rows, outcome));
+        }
+        self.waiting.insert(Ticket(self.tickets), waiting);
         Ok(Submitted::Waiting(Ticket(self.tickets)))
     }
 
@@ -54,8 +95,8 @@ impl Session for SlowSession {
         sink: &mut dyn RowSink,
         context: &mut Context<'_>,
     ) -> Poll<Result<Outcome>> {
-        if !self.polled.contains(&ticket) {
-            self.polled.push(ticket);
+        let waiting = self.waiting.get_mut(&ticket).expect("a ticket of this session");
+        if !std::mem::replace(&mut waiting.polled, true) {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -68,14 +109,14 @@ impl Session for SlowSession {
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
     ) -> Result<Outcome> {
-        self.polled.retain(|polled| *polled != ticket);
-        match self.inner.submit(operation, sink)? {
-            Submitted::Done(outcome) => Ok(outcome),
-            Submitted::Waiting(ticket) => self.inner.wait(ticket, operation, sink),
-        }
+        let waiting = self.waiting.remove(&ticket).expect("a ticket of this session");
+        let Some((rows, outcome)) = waiting.read else { return self.run(operation, sink) };
+        // Whether the sink breaks does not matter: there is nothing behind.
+        let _ = rows.iter().try_for_each(|row| lend(row, sink));
+        Ok(outcome)
     }
 
     fn cancel(&mut self, ticket: Ticket) {
-        self.polled.retain(|polled| *polled != ticket);
+        self.waiting.remove(&ticket);
     }
 }
