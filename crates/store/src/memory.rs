@@ -22,8 +22,12 @@
 
 mod catalog;
 mod compare;
+mod file;
+mod file_binary;
+mod file_json;
 mod gate;
 mod hashed;
+mod install;
 mod key_index;
 mod layout;
 mod locked;
@@ -38,18 +42,21 @@ mod session;
 mod table_rows;
 mod write;
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use marmota_model::{Error, ErrorKind, Result, Table};
-use parking_lot::RwLock;
+use parking_lot::Mutex;
 
 use crate::engine::{Capability, Engine, Session};
 use catalog::Catalog;
+pub use file::Format;
+use file::Loaded;
 use gate::Gate;
 use session::MemorySession;
-use table_rows::TableRows;
 
 /// The memory engine.
 pub struct Memory {
@@ -64,6 +71,10 @@ struct Shared {
     closed: AtomicBool,
     /// How many sessions there were; their numbers.
     sessions: AtomicU64,
+    /// Where to load from and save to, and how.
+    file: Option<(PathBuf, Format)>,
+    /// What a file had, once one was read; tables leave it as models ask for them.
+    loaded: Mutex<Option<Loaded>>,
 }
 
 impl Shared {
@@ -98,63 +109,128 @@ impl Memory {
     /// An empty engine.
     #[must_use]
     pub fn new() -> Self {
+        Self::with(None, None)
+    }
+
+    fn with(file: Option<(PathBuf, Format)>, loaded: Option<Loaded>) -> Self {
         let shared = Shared {
             catalog: Arc::default(),
             gate: Gate::default(),
             closed: AtomicBool::new(false),
             sessions: AtomicU64::new(0),
+            file,
+            loaded: Mutex::new(loaded),
         };
         Self { shared: Arc::new(shared), capability: Capability::new("memory", false) }
     }
 
-    /// The engine that a URL names: `memory:`.
+    /// The engine that a URL names: `memory:`, or `memory:data/app.mem` with a
+    /// file that is loaded when the first model is registered and saved when
+    /// the engine is closed. `?format=json` or `?format=binary` says how; else
+    /// the name does (JSON if it ends in `.json`).
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for any other URL.
+    ///
+    /// ```
+    /// use marmota_store::memory::Memory;
+    /// assert!(Memory::from_url("memory:data/app.mem?format=binary").is_ok());
+    /// assert!(Memory::from_url("memory:data/app.mem?format=xml").is_err());
+    /// ```
     pub fn from_url(url: &str) -> Result<Self> {
-        match url.strip_prefix("memory:") {
-            Some("") => Ok(Self::new()),
-            _ => {
-                let message = format!("{url:?} is no URL of the memory engine; use memory:");
-                Err(Error::new(ErrorKind::Invalid, message))
-            }
+        let refuse = || {
+            let message = format!(
+                "{url:?} is no URL of the memory engine; use memory: or \
+                 memory:FILE?format=json or binary"
+            );
+            Error::new(ErrorKind::Invalid, message)
+        };
+        let rest = url.strip_prefix("memory:").ok_or_else(refuse)?;
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let format = match query {
+            "" if path.ends_with(".json") => Format::Json,
+            "" | "format=binary" => Format::Binary,
+            "format=json" => Format::Json,
+            _ => return Err(refuse()),
+        };
+        match path {
+            "" if query.is_empty() => Ok(Self::new()),
+            "" => Err(refuse()),
+            path => Ok(Self::with(Some((path.into(), format)), None)),
         }
     }
 
-    fn install(&self, tables: &[Arc<Table>]) -> Result<()> {
-        let old = self.shared.catalog.load_full();
-        let mut guards: Vec<_> = old.slots.iter().map(|slot| slot.rows.write()).collect();
-        let mut list: Vec<(Arc<Table>, Arc<RwLock<TableRows>>)> = old
-            .slots
-            .iter()
-            .map(|slot| (Arc::clone(&slot.table), Arc::clone(&slot.rows)))
-            .collect();
-        for table in tables {
-            let known = list.iter().position(|(known, _)| known.name() == table.name());
-            match known {
-                None => {
-                    let rows = TableRows::new(Arc::clone(table));
-                    list.push((Arc::clone(table), Arc::new(RwLock::new(rows))));
-                }
-                Some(number) => {
-                    if !catalog::same_shape(&list[number].0, table) {
-                        let rows = match guards.get(number) {
-                            Some(old) => catalog::rebuild(old, table)?,
-                            None => TableRows::new(Arc::clone(table)),
-                        };
-                        list[number].1 = Arc::new(RwLock::new(rows));
-                    }
-                    list[number].0 = Arc::clone(table);
-                }
-            }
+    /// An engine with what [`Memory::save`] has put into a file of either
+    /// format. Rows take their place when their models are registered.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Invalid`] if
+    /// it is damaged or none of ours.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        Ok(Self::with(None, Some(file::load(path.as_ref())?)))
+    }
+
+    /// Saves everything that is committed. A crash leaves the old file or the
+    /// new one, whole.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if it cannot be written; [`ErrorKind::Busy`] if a
+    /// transaction stays open for too long.
+    pub fn save(&self, path: impl AsRef<Path>, format: Format) -> Result<()> {
+        self.shared.between_transactions(|| self.shared.save(path.as_ref(), format))
+    }
+}
+
+impl Shared {
+    fn save(&self, path: &Path, format: Format) -> Result<()> {
+        let loaded = self.loaded.lock();
+        let catalog = self.catalog.load();
+        let guards: Vec<_> = catalog.slots.iter().map(|slot| slot.rows.read()).collect();
+        let tables = guards.iter().map(|rows| &**rows).collect();
+        let no_sections = BTreeMap::new();
+        let (schema, sections) = match &*loaded {
+            Some(loaded) => (loaded.schema, &loaded.tables),
+            None => (0, &no_sections),
+        };
+        file::save(path, format, &file::Contents { schema, tables, sections })
+    }
+
+    fn prepare(&self, tables: &[Arc<Table>], version: u32) -> Result<()> {
+        let mut loaded = self.loaded.lock();
+        if loaded.is_none() {
+            *loaded = Some(match &self.file {
+                Some((path, _)) if path.exists() => file::load(path)?,
+                _ => Loaded::default(),
+            });
         }
-        let new = Catalog::new(list)?;
-        for (number, guard) in guards.iter_mut().enumerate() {
-            guard.retired = !Arc::ptr_eq(&old.slots[number].rows, &new.slots[number].rows);
-            guard.table = Arc::clone(&new.slots[number].table);
+        let Some(loaded) = &mut *loaded else { return Ok(()) };
+        if loaded.schema > version {
+            let message = format!(
+                "the file was written by a program with schema version {}, and this one has \
+                 {version}: use that program, or a newer one",
+                loaded.schema
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
         }
-        self.shared.catalog.store(Arc::new(new));
+        self.install(tables, loaded)?;
+        loaded.schema = version;
         Ok(())
+    }
+
+    fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        // A file that was never read must not be written over.
+        let read = self.loaded.lock().is_some();
+        let saved = match &self.file {
+            Some((path, format)) if read => self.save(path, *format),
+            _ => Ok(()),
+        };
+        if saved.is_err() {
+            self.closed.store(false, Ordering::Relaxed);
+        }
+        saved
     }
 }
 
@@ -163,10 +239,10 @@ impl Engine for Memory {
         &self.capability
     }
 
-    fn prepare(&self, tables: &[Arc<Table>], _version: u32) -> Result<()> {
+    fn prepare(&self, tables: &[Arc<Table>], version: u32) -> Result<()> {
         self.shared.between_transactions(|| {
             self.shared.check_open()?;
-            self.install(tables)
+            self.shared.prepare(tables, version)
         })
     }
 
@@ -176,9 +252,6 @@ impl Engine for Memory {
     }
 
     fn close(&self) -> Result<()> {
-        self.shared.between_transactions(|| {
-            self.shared.closed.store(true, Ordering::Relaxed);
-            Ok(())
-        })
+        self.shared.between_transactions(|| self.shared.close())
     }
 }

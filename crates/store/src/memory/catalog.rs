@@ -146,34 +146,19 @@ pub(super) fn rebuild(old: &TableRows, table: &Arc<Table>) -> Result<TableRows> 
     check_change(&old.table, table)?;
     let sources: Vec<Option<usize>> =
         table.fields().iter().map(|field| old.table.find(&field.name)).collect();
-    let mut failed = None;
-    let range = old.keys.range(&old.pages, None, None);
-    let _ = old.keys.walk(range, false, |number| {
-        let stored = old.pages.row(number);
-        let columns = &old.pages.layout.columns;
-        let value = |source: &Option<usize>| match source {
-            Some(source) => stored.value(&columns[*source]),
-            None => ValueRef::Absent,
-        };
+    old.try_each(|values| {
+        let value = |source: &Option<usize>| source.map_or(ValueRef::Absent, |at| values[at]);
         let row: Values<'_> = sources.iter().map(value).collect();
-        match new.insert(&row) {
-            Ok(_) => std::ops::ControlFlow::Continue(()),
-            Err(error) => {
-                failed = Some(error);
-                std::ops::ControlFlow::Break(())
-            }
-        }
-    });
-    match failed {
-        None => Ok(new),
-        Some(error) => {
-            let message = format!(
-                "the rows of `{}` do not fit its new schema: {error}; change those rows first",
-                table.name()
-            );
-            Err(Error::new(ErrorKind::Invalid, message))
-        }
-    }
+        new.insert(&row).map(drop)
+    })
+    .map_err(|error| {
+        let message = format!(
+            "the rows of `{}` do not fit its new schema: {error}; change those rows first",
+            table.name()
+        );
+        Error::new(ErrorKind::Invalid, message)
+    })?;
+    Ok(new)
 }
 
 /// Refuses to drop fields, to change what they hold, and to add fields that

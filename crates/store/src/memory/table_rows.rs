@@ -2,11 +2,12 @@
 //! so that they always agree. What needs other tables (references) or other
 //! sessions (locks, transactions) is not here.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use marmota_model::rule::violation;
 use marmota_model::{Error, ErrorKind, FieldSet, KeyKind, Result, Table, Value, ValueRef};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::key_index::KeyIndex;
 use super::layout::{self, Layout};
@@ -179,6 +180,26 @@ impl TableRows {
             }
             self.enter(number);
         }
+    }
+
+    /// Lends every row whole, in the order of keys, until one fails.
+    pub(super) fn try_each<E>(
+        &self,
+        mut lend: impl FnMut(&[ValueRef<'_>]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let columns = &self.pages.layout.columns;
+        let mut row: Values<'_> = smallvec![ValueRef::Absent; columns.len()];
+        let mut result = Ok(());
+        let range = self.keys.range(&self.pages, None, None);
+        let _ = self.keys.walk(range, false, |number| {
+            let stored = self.pages.row(number);
+            for (value, column) in row.iter_mut().zip(columns) {
+                *value = stored.value(column);
+            }
+            result = lend(&row);
+            if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        result
     }
 
     /// A copy of the fields of a row that `fields` has; the others are absent.

@@ -1,0 +1,110 @@
+//! Makes an engine's tables those that its models ask for: new ones are
+//! filled from the file, changed ones get their rows written anew, and all
+//! or nothing takes effect.
+
+use std::sync::Arc;
+
+use marmota_model::rule::violation;
+use marmota_model::{Error, ErrorKind, Kind, Result, Table};
+use parking_lot::RwLock;
+
+use super::Shared;
+use super::catalog::{self, Catalog};
+use super::file::Loaded;
+use super::table_rows::TableRows;
+
+/// A table that is to be, and its rows if they are not those it has.
+struct Coming {
+    table: Arc<Table>,
+    fresh: Option<TableRows>,
+}
+
+impl Shared {
+    /// Adds tables, or changes those there are. No transaction is open.
+    pub(super) fn install(&self, tables: &[Arc<Table>], loaded: &mut Loaded) -> Result<()> {
+        let old = self.catalog.load_full();
+        let mut guards: Vec<_> = old.slots.iter().map(|slot| slot.rows.write()).collect();
+        let mut coming: Vec<Coming> = old
+            .slots
+            .iter()
+            .map(|slot| Coming { table: Arc::clone(&slot.table), fresh: None })
+            .collect();
+        let mut filled = Vec::new();
+        for table in tables {
+            let known = coming.iter().position(|known| known.table.name() == table.name());
+            let Some(number) = known else {
+                let mut rows = TableRows::new(Arc::clone(table));
+                if let Some(section) = loaded.tables.get(table.name()) {
+                    section.fill(&mut rows)?;
+                    filled.push(coming.len());
+                }
+                coming.push(Coming { table: Arc::clone(table), fresh: Some(rows) });
+                continue;
+            };
+            let at = &mut coming[number];
+            if !catalog::same_shape(&at.table, table) {
+                let rows = match (&at.fresh, guards.get(number)) {
+                    (Some(rows), _) => catalog::rebuild(rows, table)?,
+                    (None, Some(rows)) => catalog::rebuild(rows, table)?,
+                    (None, None) => TableRows::new(Arc::clone(table)),
+                };
+                at.fresh = Some(rows);
+            }
+            at.table = Arc::clone(table);
+        }
+        for &number in &filled {
+            let rows_of = |number: usize| match &coming[number].fresh {
+                Some(rows) => Some(rows),
+                None => guards.get(number).map(|guard| &**guard),
+            };
+            check_references(&coming, number, rows_of)?;
+        }
+        for &number in &filled {
+            loaded.tables.remove(coming[number].table.name());
+        }
+        let list = coming.into_iter().enumerate().map(|(number, at)| {
+            let rows = match (at.fresh, old.slots.get(number)) {
+                (None, Some(slot)) => Arc::clone(&slot.rows),
+                (fresh, _) => {
+                    let mut rows = fresh.unwrap_or_else(|| TableRows::new(Arc::clone(&at.table)));
+                    rows.table = Arc::clone(&at.table);
+                    Arc::new(RwLock::new(rows))
+                }
+            };
+            (at.table, rows)
+        });
+        let new = Catalog::new(list.collect())?;
+        for (number, guard) in guards.iter_mut().enumerate() {
+            guard.retired = !Arc::ptr_eq(&old.slots[number].rows, &new.slots[number].rows);
+            guard.table = Arc::clone(&new.slots[number].table);
+        }
+        // Whoever waits for a retired table's lock finds the new one after.
+        self.catalog.store(Arc::new(new));
+        Ok(())
+    }
+}
+
+/// Makes sure that rows from a file refer to rows that are there.
+fn check_references<'r>(
+    coming: &[Coming],
+    number: usize,
+    rows_of: impl Fn(usize) -> Option<&'r TableRows>,
+) -> Result<()> {
+    let Some(rows) = rows_of(number) else { return Ok(()) };
+    for (position, field) in rows.table.fields().iter().enumerate() {
+        let Kind::Reference { table, .. } = &field.kind else { continue };
+        let target = coming.iter().position(|other| other.table.name() == table);
+        let Some(target) = target.and_then(&rows_of) else { continue };
+        rows.try_each(|row| {
+            let value = row[position];
+            if value.is_null() || target.keys.find(&target.pages, value).is_some() {
+                return Ok(());
+            }
+            let message = format!("must be the key of a row of `{table}`");
+            let broken = violation(field, value, "reference", message);
+            let message = format!("`{}` in the file: {broken}", rows.table.name());
+            Err(Error::new(ErrorKind::Invalid, message).with_violation(broken))
+        })?;
+    }
+    Ok(())
+}
