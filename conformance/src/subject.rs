@@ -1,0 +1,111 @@
+//! What is tested: a database of one engine, empty at first, and the store
+//! on it. Promises never name an engine; what differs between engines is said
+//! here, as data.
+
+use std::ops::Deref;
+
+use marmota_model::Result;
+use marmota_store::{Store, StoreBuilder};
+
+/// One database of an engine under test, empty until something is written.
+pub struct Subject {
+    name: &'static str,
+    open: Box<dyn Fn() -> StoreBuilder + Send + Sync>,
+    keeps: bool,
+    settles: bool,
+}
+
+impl Subject {
+    /// A database that `open` opens. Called again after the store was closed
+    /// it need not be the same one: see [`Subject::keeps`].
+    pub fn new(
+        name: &'static str,
+        open: impl Fn() -> StoreBuilder + Send + Sync + 'static,
+    ) -> Self {
+        Self { name, open: Box::new(open), keeps: false, settles: false }
+    }
+
+    /// Opened again after a close, the database has what was written before.
+    #[must_use]
+    pub fn keeps(mut self) -> Self {
+        self.keeps = true;
+        self
+    }
+
+    /// Promises close and open the database between what they write and what
+    /// they look at; implies [`Subject::keeps`].
+    #[must_use]
+    pub fn settles(mut self) -> Self {
+        self.settles = true;
+        self.keeps()
+    }
+
+    /// What it is called in messages.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// True if a promise about what survives a close concerns it.
+    #[must_use]
+    pub const fn is_kept(&self) -> bool {
+        self.keeps
+    }
+
+    /// Begins to open the database.
+    #[must_use]
+    pub fn builder(&self) -> StoreBuilder {
+        (self.open)()
+    }
+}
+
+/// The models of a promise, added to a builder.
+pub(crate) type Models = fn(StoreBuilder) -> StoreBuilder;
+
+/// A subject opened with a promise's models.
+pub(crate) struct Stand<'s> {
+    subject: &'s Subject,
+    models: Models,
+    store: Store,
+}
+
+impl<'s> Stand<'s> {
+    pub(crate) fn open(subject: &'s Subject, models: Models) -> Self {
+        let store = models(subject.builder()).open().unwrap();
+        Self { subject, models, store }
+    }
+
+    /// Closes and opens the database, where the subject asks for it. Between
+    /// the writes and the reads of a promise.
+    pub(crate) fn settle(&mut self) {
+        if self.subject.settles {
+            self.reopen();
+        }
+    }
+
+    /// Closes and opens the database.
+    pub(crate) fn reopen(&mut self) {
+        self.reopen_as(self.models).unwrap();
+    }
+
+    /// Closes the database and opens it with other models; the error of that
+    /// leaves it closed.
+    pub(crate) fn reopen_as(&mut self, models: Models) -> Result<()> {
+        self.store.close().unwrap();
+        self.models = models;
+        self.store = models(self.subject.builder()).open()?;
+        Ok(())
+    }
+
+    pub(crate) const fn store(&self) -> &Store {
+        &self.store
+    }
+}
+
+impl Deref for Stand<'_> {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.store
+    }
+}
