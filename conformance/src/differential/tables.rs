@@ -1,0 +1,120 @@
+//! The tables of a case, with few values for each field, so that rows collide
+//! and filters meet.
+
+use marmota_model::{
+    Collation, Currency, EnumStored, Field, Index, KeyKind, Kind, Literal, Role, Rule, Schema,
+    Uuid, Value, Variant,
+};
+use marmota_store::StoreBuilder;
+
+/// How many tables there are.
+pub(super) const TABLES: usize = 3;
+
+pub(super) fn schemas() -> [Schema; TABLES] {
+    [maker(), part(), tag()]
+}
+
+pub(super) fn models(builder: StoreBuilder) -> StoreBuilder {
+    schemas().into_iter().fold(builder, StoreBuilder::schema)
+}
+
+fn text(chars_max: u32, collation: Collation) -> Kind {
+    Kind::Text { chars_max, collation }
+}
+
+fn reference(table: &'static str, key: KeyKind) -> Kind {
+    Kind::Reference { table: table.into(), key }
+}
+
+fn variants() -> Vec<Variant> {
+    [("red", 3), ("blue", -1), ("deep blue", 7)]
+        .map(|(name, number)| Variant { name: name.into(), number })
+        .into()
+}
+
+fn maker() -> Schema {
+    let range = Rule::Range { min: Some(Literal::Int(0)), max: Some(Literal::Int(3)) };
+    Schema::new("maker", vec![
+        Field::new("code", Kind::TEXT).role(Role::Key),
+        Field::new("label", text(5, Collation::NoCase)).nullable(true).unique(true),
+        Field::new("floor", Kind::I64).rules(vec![range]),
+        Field::new("mark", Kind::TEXT).nullable(true),
+        Field::new("photo", Kind::Blob).nullable(true),
+        Field::new("version", Kind::I64).role(Role::Version),
+    ])
+    .indexes(vec![Index { fields: vec![2, 3].into(), unique: true }])
+}
+
+fn part() -> Schema {
+    let level = Kind::Int { min: i64::from(i8::MIN), max: i64::from(i8::MAX) };
+    let stored = EnumStored::Integer;
+    Schema::new("part", vec![
+        Field::new("id", Kind::I64).role(Role::Key),
+        Field::new("name", text(0, Collation::NoCase)).default(Literal::Text("it's".into())),
+        Field::new("amount", Kind::Currency).nullable(true),
+        Field::new("ratio", Kind::Float).nullable(true),
+        Field::new("flag", Kind::Bool),
+        Field::new("day", Kind::Date).nullable(true),
+        Field::new("level", level).nullable(true),
+        Field::new("colour", Kind::Enum { variants: variants().into(), stored }).nullable(true),
+        Field::new("maker", reference("maker", KeyKind::Text)).nullable(true),
+        Field::new("parent", reference("part", KeyKind::Auto)).nullable(true),
+    ])
+    .indexes(vec![
+        Index { fields: vec![6, 1].into(), unique: false },
+        Index { fields: vec![2].into(), unique: false },
+    ])
+}
+
+fn tag() -> Schema {
+    let stored = EnumStored::Text;
+    Schema::new("tag", vec![
+        Field::new("id", Kind::Uuid).role(Role::Key),
+        Field::new("part", reference("part", KeyKind::Auto)),
+        Field::new("word", text(4, Collation::NoCase)),
+        Field::new("colour", Kind::Enum { variants: variants().into(), stored }).nullable(true),
+        Field::new("at", Kind::Timestamp).nullable(true),
+        Field::new("time", Kind::Time).nullable(true),
+        Field::new("json", Kind::Json).nullable(true),
+        Field::new("version", Kind::I64).role(Role::Version),
+    ])
+    .indexes(vec![Index { fields: vec![1, 2].into(), unique: true }])
+}
+
+/// The values that a field is given and compared with, none of them NULL.
+/// The first two are given most.
+pub(super) fn values(field: &Field) -> Vec<Value> {
+    fn texts(texts: &[&str]) -> Vec<Value> {
+        texts.iter().map(|text| Value::from(*text)).collect()
+    }
+    match &field.kind {
+        Kind::Bool => [true, false].map(Value::Bool).into(),
+        _ if field.role == Role::Key && field.kind == Kind::I64 => {
+            [1, 2, 3, 5, 40].map(Value::Int).into()
+        }
+        _ if field.role == Role::Version => [1, 2, 3].map(Value::Int).into(),
+        Kind::Int { .. } => [0, 1, 2, 3, -1, 127, -128, 128].map(Value::Int).into(),
+        Kind::Float => [0.5, 1.0, -1e300, 0.1, 3.0].map(Value::Float).into(),
+        Kind::Currency => [10_000, -1, 0, i64::MAX, i64::MIN]
+            .map(|scaled| Value::Currency(Currency::from_scaled(scaled)))
+            .into(),
+        Kind::Blob => [vec![], vec![1], vec![1, 2]].map(Value::Blob).into(),
+        Kind::Json => ["1", "[1, 2]", "{\"a\":\"é\"}"].map(|json| Value::Json(json.into())).into(),
+        Kind::Date => ["2026-11-21", "1969-12-31", "0001-01-01"]
+            .map(|day| Value::Date(day.parse().unwrap()))
+            .into(),
+        Kind::Time => ["00:00:00", "17:05:00.000001"]
+            .map(|time| Value::Time(time.parse().unwrap()))
+            .into(),
+        Kind::Timestamp => ["1970-01-01T00:00:00Z", "1969-12-31T23:59:59.999999Z"]
+            .map(|at| Value::Timestamp(at.parse().unwrap()))
+            .into(),
+        Kind::Uuid => [1, 2, 3, u128::MAX].map(|bits| Value::Uuid(Uuid::from_u128(bits))).into(),
+        Kind::Enum { stored: EnumStored::Text, .. } => texts(&["red", "blue", "deep blue"]),
+        Kind::Enum { .. } => [3, -1, 7].map(Value::Int).into(),
+        Kind::Reference { key: KeyKind::Auto, .. } => [1, 2, 3, 40, 9].map(Value::Int).into(),
+        Kind::Reference { .. } => texts(&["a", "b", "A", "é"]),
+        Kind::Text { .. } if field.role == Role::Key => texts(&["a", "b", "A", "é", "c d"]),
+        _ => texts(&["ab", "AB", "é", "", "a_b%", "'", "É", "toolong", "b"]),
+    }
+}
