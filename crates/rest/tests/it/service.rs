@@ -6,6 +6,7 @@ use marmota_model::{
     Collation, EnumStored, Field, KeyKind, Kind, Literal, Role, Rule, Schema, Variant,
 };
 use marmota_rest::Api;
+use marmota_sqlite::{Durability, Location, Options, Sqlite};
 use marmota_store::Store;
 use marmota_store::engine::Engine;
 use marmota_store::memory::Memory;
@@ -15,7 +16,6 @@ use crate::slow::Slow;
 
 /// A running service.
 pub(crate) struct Service {
-    pub(crate) engine: &'static str,
     pub(crate) store: Store,
     server: RunningServer,
 }
@@ -30,7 +30,7 @@ impl Service {
             .unwrap_or_else(|error| panic!("{engine}: {error:?}"));
         let api = Api::new(&store).page_rows_max(50).batch_operations_max(20);
         let server = Server::bind("127.0.0.1:0").unwrap().servers(2).start(api.router()).unwrap();
-        Self { engine, store, server }
+        Self { store, server }
     }
 
     pub(crate) fn memory() -> Self {
@@ -44,13 +44,23 @@ impl Service {
 
 /// Runs a test over every engine.
 pub(crate) fn on_every_engine(test: impl Fn(&Service)) {
-    let services: [fn() -> Service; 2] =
-        [Service::memory, || Service::new("slow memory", Slow::new(Memory::new()))];
-    for service in services {
-        let service = service();
-        eprintln!("on {}", service.engine);
-        test(&service);
-    }
+    run("memory", Memory::new(), &test);
+    run("slow memory", Slow::new(Memory::new()), &test);
+    run("sqlite in memory", sqlite(Location::Memory), &test);
+    let folder = tempfile::tempdir().unwrap();
+    run("sqlite file", sqlite(Location::File(folder.path().join("rest.db"))), &test);
+}
+
+fn sqlite(location: Location) -> Sqlite {
+    // What these tests ask is not whether the disk keeps its word.
+    let options = Options { durability: Durability::Relaxed, ..Options::default() };
+    Sqlite::open(location, options).unwrap()
+}
+
+fn run(name: &'static str, engine: impl Engine + 'static, test: &impl Fn(&Service)) {
+    let service = Service::new(name, engine);
+    eprintln!("on {name}");
+    test(&service);
 }
 
 fn text(name: &'static str, chars_max: u32) -> Field {
