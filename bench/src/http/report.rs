@@ -27,6 +27,9 @@ const HEADINGS: [&str; 13] = [
     "errors",
 ];
 
+/// Share of the machine others may take before the tables carry a warning.
+const DISTURBANCE_MAX: f64 = 0.05;
+
 /// A server as the report needs it.
 struct Row {
     name: String,
@@ -92,10 +95,26 @@ impl Report {
         &mut self.groups[at].rows[place]
     }
 
+    /// The largest share of the machine that others took in a run, 0 to 1.
+    fn disturbance(&self) -> f64 {
+        let samples = self.groups.iter().flat_map(|group| group.rows.iter().flatten().flatten());
+        samples.map(|s| s.others + s.stolen).fold(0.0, f64::max)
+    }
+
     /// The tables, as text that is Markdown too.
     pub(crate) fn tables(&self) -> String {
+        let disturbance = self.disturbance();
+        let warning = if disturbance > DISTURBANCE_MAX {
+            format!(
+                "\n\n**Others took up to {:.0} % of the machine: measure again before \
+                 quoting any of this.**",
+                disturbance * 100.0
+            )
+        } else {
+            String::new()
+        };
         format!(
-            "{}\n\n{}\n\nResident memory, MB (most of all rounds; idle: started and \
+            "{}{warning}\n\n{}\n\nResident memory, MB (most of all rounds; idle: started and \
              asked a few times)\n\n{}\n",
             self.preamble,
             self.figures(),
@@ -352,6 +371,15 @@ mod tests {
         assert!(report.tables().contains("1 failed rounds"));
         report.groups[0].rows[0] = vec![None];
         assert!(report.tables().contains("every round failed"));
+    }
+
+    #[test]
+    fn tables_of_a_disturbed_machine_say_so() {
+        let mut report = report(&[(Role::Ours, [1.0; 3])]);
+        assert!(!report.tables().contains("measure again"));
+        let workload = report.groups[0].workload;
+        report.add(workload, 0, Sample { others: 0.3, ..Sample::default() });
+        assert!(report.tables().contains("up to 30 % of the machine"));
     }
 
     #[test]
