@@ -78,10 +78,23 @@ fn run(session: &mut dyn Session, operation: &mut Operation<'_>) -> Result<u64> 
     }
 }
 
+/// A clock in seconds: this thread's time on a core where the system tells
+/// it, so that what else the machine does counts for little.
+struct Clock(Instant);
+
+impl Clock {
+    fn seconds(&self) -> f64 {
+        let on_core = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+        let on_core = on_core.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
+        on_core.map_or_else(|| self.0.elapsed().as_secs_f64(), |nanos| nanos / 1e9)
+    }
+}
+
 fn rate(best: &mut f64, rows: usize, work: impl FnOnce() -> Result<()>) -> Result<()> {
-    let start = Instant::now();
+    let clock = Clock(Instant::now());
+    let start = clock.seconds();
     work()?;
-    *best = best.max(rows as f64 / start.elapsed().as_secs_f64());
+    *best = best.max(rows as f64 / (clock.seconds() - start));
     Ok(())
 }
 
@@ -156,7 +169,7 @@ fn main() -> Result<()> {
         "scanned for the first 20 by an unindexed text",
         "insert many, one text unique",
     ];
-    println!("{rows} rows, best of {ROUNDS}, million rows a second");
+    println!("{rows} rows, best of {ROUNDS}, million rows a second of one core");
     for (name, rate) in names.iter().zip(best) {
         println!("{:8.2}  {name}", rate / 1e6);
     }

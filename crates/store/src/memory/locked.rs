@@ -15,7 +15,11 @@ use crate::operation::{Operation, Write};
 
 /// The tables that an operation needs, and whether it changes them.
 #[derive(Default)]
-pub(super) struct Needs(SmallVec<[(u32, bool); 4]>);
+pub(super) struct Needs {
+    tables: SmallVec<[(u32, bool); 4]>,
+    /// The table that the operation names, unless it is a batch.
+    pub(super) table: u32,
+}
 
 /// Why an operation cannot be carried out right now.
 pub(super) enum NotNow {
@@ -43,16 +47,27 @@ impl Needs {
         match operation {
             Operation::Get { table, .. }
             | Operation::List { table, .. }
-            | Operation::Count { table, .. } => needs.0.push((catalog.find(table)?, false)),
+            | Operation::Count { table, .. } => {
+                needs.table = catalog.find(table)?;
+                needs.tables.push((needs.table, false));
+            }
             Operation::Insert { table, .. }
             | Operation::InsertMany { table, .. }
-            | Operation::UpdateMany { table, .. } => needs.insert(catalog, catalog.find(table)?),
-            Operation::Update { table, row, .. } => {
-                needs.update(catalog, catalog.find(table)?, FieldSet::present(row));
+            | Operation::UpdateMany { table, .. } => {
+                needs.table = catalog.find(table)?;
+                needs.insert(catalog, needs.table);
             }
-            Operation::Increment { table, .. } => needs.0.push((catalog.find(table)?, true)),
+            Operation::Update { table, row, .. } => {
+                needs.table = catalog.find(table)?;
+                needs.update(catalog, needs.table, FieldSet::present(row));
+            }
+            Operation::Increment { table, .. } => {
+                needs.table = catalog.find(table)?;
+                needs.tables.push((needs.table, true));
+            }
             Operation::Delete { table, .. } | Operation::DeleteWhere { table, .. } => {
-                needs.delete(catalog, catalog.find(table)?);
+                needs.table = catalog.find(table)?;
+                needs.delete(catalog, needs.table);
             }
             Operation::Batch { writes, .. } => {
                 for write in *writes {
@@ -61,7 +76,7 @@ impl Needs {
                         Write::Insert { .. } | Write::Update { .. } => {
                             needs.insert(catalog, number);
                         }
-                        Write::Increment { .. } => needs.0.push((number, true)),
+                        Write::Increment { .. } => needs.tables.push((number, true)),
                         Write::Delete { .. } => needs.delete(catalog, number),
                     }
                 }
@@ -73,35 +88,35 @@ impl Needs {
     }
 
     fn insert(&mut self, catalog: &Catalog, number: u32) {
-        self.0.push((number, true));
+        self.tables.push((number, true));
         let slot = &catalog.slots[number as usize];
-        self.0.extend(slot.refers.iter().map(|&(_, target)| (target, false)));
+        self.tables.extend(slot.refers.iter().map(|&(_, target)| (target, false)));
     }
 
     fn update(&mut self, catalog: &Catalog, number: u32, fields: FieldSet) {
-        self.0.push((number, true));
+        self.tables.push((number, true));
         let slot = &catalog.slots[number as usize];
         let written = slot.refers.iter().filter(|(field, _)| fields.contains(*field));
-        self.0.extend(written.map(|&(_, target)| (target, false)));
+        self.tables.extend(written.map(|&(_, target)| (target, false)));
     }
 
     fn delete(&mut self, catalog: &Catalog, number: u32) {
-        self.0.push((number, true));
+        self.tables.push((number, true));
         let slot = &catalog.slots[number as usize];
-        self.0.extend(slot.referred.iter().map(|&(_, source)| (source, false)));
+        self.tables.extend(slot.referred.iter().map(|&(_, source)| (source, false)));
     }
 
     /// Each table once, in order, to be changed if one part changes it.
     fn settle(&mut self) {
-        if self.0.len() > 1 {
-            self.0.sort_unstable_by_key(|&(number, write)| (number, !write));
-            self.0.dedup_by_key(|&mut (number, _)| number);
+        if self.tables.len() > 1 {
+            self.tables.sort_unstable_by_key(|&(number, write)| (number, !write));
+            self.tables.dedup_by_key(|&mut (number, _)| number);
         }
     }
 
     /// The tables that are changed.
     pub(super) fn written(&self) -> impl Iterator<Item = u32> {
-        self.0.iter().filter(|(_, write)| *write).map(|&(number, _)| number)
+        self.tables.iter().filter(|(_, write)| *write).map(|&(number, _)| number)
     }
 }
 
@@ -109,7 +124,7 @@ impl<'c> Locked<'c> {
     /// Locks what is needed, for a session.
     pub(super) fn new(catalog: &'c Catalog, needs: &Needs, session: u64) -> Result<Self, NotNow> {
         let mut locked = Self { catalog, guards: SmallVec::new() };
-        for &(number, write) in &needs.0 {
+        for &(number, write) in &needs.tables {
             let rows = &catalog.slots[number as usize].rows;
             let guard = if write { Guard::Write(rows.write()) } else { Guard::Read(rows.read()) };
             let rows = guard.rows();

@@ -8,9 +8,9 @@
 //! written anew. Long values lie outside, so that this never copies much.
 //! This knows no keys and no indexes.
 
-use marmota_model::{Currency, Date, Time, Timestamp, Uuid, ValueRef};
+use marmota_model::{Currency, Date, Field, Result, Time, Timestamp, Uuid, ValueRef};
 
-use super::layout::{Column, Form, Layout, NEVER_NULL};
+use super::layout::{self, Column, Form, Layout, NEVER_NULL};
 
 /// Rows in a page.
 const PAGE_ROWS: u32 = 128;
@@ -136,24 +136,7 @@ impl Pages {
             self.write_loose(number, column, value);
             return;
         }
-        let words = self.words_mut(number);
-        set_null(words, column, value.is_null());
-        let place = column.place as usize;
-        match value {
-            ValueRef::Bool(value) => set_bit(words, column.place, value),
-            ValueRef::Int(value) => words[place] = value as u64,
-            ValueRef::Float(value) => words[place] = value.to_bits(),
-            ValueRef::Currency(value) => words[place] = value.scaled() as u64,
-            ValueRef::Date(value) => words[place] = i64::from(value.days()) as u64,
-            ValueRef::Time(value) => words[place] = value.micros() as u64,
-            ValueRef::Timestamp(value) => words[place] = value.micros() as u64,
-            ValueRef::Uuid(value) => {
-                let (high, low) = value.as_u64_pair();
-                words[place] = high;
-                words[place + 1] = low;
-            }
-            _ => {}
-        }
+        write_fixed(self.words_mut(number), column, value);
     }
 
     #[inline]
@@ -161,6 +144,58 @@ impl Pages {
         let start = (number % PAGE_ROWS) as usize * self.layout.row_words;
         let words = &mut self.pages[(number / PAGE_ROWS) as usize].words;
         &mut words[start..start + self.layout.row_words]
+    }
+
+    /// Writes all fields of a row that [`Pages::take`] has given, which are
+    /// still zero.
+    ///
+    /// # Errors
+    /// A value does not fit its field; the row is to be removed then.
+    #[inline]
+    pub(super) fn fill<'v>(
+        &mut self,
+        number: u32,
+        fields: &[Field],
+        value: impl Fn(usize) -> ValueRef<'v>,
+    ) -> Result<()> {
+        let row_words = self.layout.row_words;
+        let page = &mut self.pages[(number / PAGE_ROWS) as usize];
+        let start = (number % PAGE_ROWS) as usize * row_words;
+        let words = &mut page.words[start..start + row_words];
+        for (position, column) in self.layout.columns.iter().enumerate() {
+            let place = column.place as usize;
+            let value = value(position);
+            match (column.form, value) {
+                (Form::Int, ValueRef::Int(value)) => words[place] = value as u64,
+                (Form::Currency, ValueRef::Currency(value)) => words[place] = value.scaled() as u64,
+                (Form::Timestamp, ValueRef::Timestamp(value)) => {
+                    words[place] = value.micros() as u64
+                }
+                (Form::Text, ValueRef::Text(text)) | (Form::Json, ValueRef::Json(text))
+                    if text.len() <= SMALL_BYTES_MAX =>
+                {
+                    words[place] = small(page.text.len(), text.len());
+                    page.text.push_str(text);
+                }
+                (Form::Text, ValueRef::Text(text)) | (Form::Json, ValueRef::Json(text)) => {
+                    words[place] =
+                        keep(&mut self.large, &mut self.large_free, Large::Text(text.into()));
+                }
+                (Form::Blob, ValueRef::Blob(bytes)) if bytes.len() <= SMALL_BYTES_MAX => {
+                    words[place] = small(page.bytes.len(), bytes.len());
+                    page.bytes.extend_from_slice(bytes);
+                }
+                (Form::Blob, ValueRef::Blob(bytes)) => {
+                    words[place] =
+                        keep(&mut self.large, &mut self.large_free, Large::Bytes(bytes.into()));
+                }
+                (_, value) => {
+                    layout::check(column, &fields[position], value)?;
+                    write_fixed(words, *column, value);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn write_loose(&mut self, number: u32, column: Column, value: ValueRef<'_>) {
@@ -183,27 +218,17 @@ impl Pages {
                 page.bytes.extend_from_slice(bytes);
                 word
             }
-            ValueRef::Text(text) | ValueRef::Json(text) => self.keep(Large::Text(text.into())),
-            ValueRef::Blob(bytes) => self.keep(Large::Bytes(bytes.into())),
+            ValueRef::Text(text) | ValueRef::Json(text) => {
+                keep(&mut self.large, &mut self.large_free, Large::Text(text.into()))
+            }
+            ValueRef::Blob(bytes) => {
+                keep(&mut self.large, &mut self.large_free, Large::Bytes(bytes.into()))
+            }
             _ => 0,
         };
         let words = self.words_mut(number);
         words[column.place as usize] = word;
         set_null(words, column, value.is_null());
-    }
-
-    fn keep(&mut self, large: Large) -> u64 {
-        let index = match self.large_free.pop() {
-            Some(index) => {
-                self.large[index as usize] = large;
-                index as usize
-            }
-            None => {
-                self.large.push(large);
-                self.large.len() - 1
-            }
-        };
-        LARGE | index as u64
     }
 
     /// Gives up what the word of a loose field stands for.
@@ -288,6 +313,42 @@ const fn small(start: usize, length: usize) -> u64 {
 
 const fn small_range(word: u64) -> (usize, usize) {
     ((word & 0xFFFF_FFFF) as usize, (word >> 32) as usize)
+}
+
+/// Writes what lies in the fixed part.
+fn write_fixed(words: &mut [u64], column: Column, value: ValueRef<'_>) {
+    set_null(words, column, value.is_null());
+    let place = column.place as usize;
+    match value {
+        ValueRef::Bool(value) => set_bit(words, column.place, value),
+        ValueRef::Int(value) => words[place] = value as u64,
+        ValueRef::Float(value) => words[place] = value.to_bits(),
+        ValueRef::Currency(value) => words[place] = value.scaled() as u64,
+        ValueRef::Date(value) => words[place] = i64::from(value.days()) as u64,
+        ValueRef::Time(value) => words[place] = value.micros() as u64,
+        ValueRef::Timestamp(value) => words[place] = value.micros() as u64,
+        ValueRef::Uuid(value) => {
+            let (high, low) = value.as_u64_pair();
+            words[place] = high;
+            words[place + 1] = low;
+        }
+        _ => {}
+    }
+}
+
+/// Keeps a value outside the pages; gives its word.
+fn keep(all: &mut Vec<Large>, free: &mut Vec<u32>, large: Large) -> u64 {
+    let index = match free.pop() {
+        Some(index) => {
+            all[index as usize] = large;
+            index as usize
+        }
+        None => {
+            all.push(large);
+            all.len() - 1
+        }
+    };
+    LARGE | index as u64
 }
 
 fn set_bit(words: &mut [u64], bit: u16, set: bool) {
@@ -378,7 +439,7 @@ impl<'a> Stored<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use marmota_model::{Field, Kind, Role, Schema, Table};
+    use marmota_model::{Kind, Role, Schema, Table};
 
     fn pages() -> Pages {
         let fields = vec![

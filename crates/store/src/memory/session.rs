@@ -75,7 +75,7 @@ impl MemorySession {
             // Once the tables are locked: `close` sets it before it locks them.
             self.shared.check_open()?;
             let outcome = match &mut self.transaction {
-                None => execute(operation, sink, &mut locked, &mut Log::default()),
+                None => execute(operation, needs.table, sink, &mut locked, &mut Log::default()),
                 Some(transaction) => {
                     for number in needs.written() {
                         if !transaction.owned.contains(&number) {
@@ -83,7 +83,7 @@ impl MemorySession {
                             transaction.owned.push(number);
                         }
                     }
-                    execute(operation, sink, &mut locked, &mut transaction.log)
+                    execute(operation, needs.table, sink, &mut locked, &mut transaction.log)
                 }
             };
             return outcome.map(Some);

@@ -77,7 +77,16 @@ impl TableRows {
             }
         };
         let number = self.pages.take().ok_or_else(|| full(&self.table))?;
-        let filled = self.fill(number, row, key).and_then(|()| {
+        let (table, fields) = (&self.table, self.table.fields());
+        let filled = self.pages.fill(number, fields, |position| match row[position] {
+            _ if position == field => key,
+            ValueRef::Absent => table.default(position).unwrap_or(ValueRef::Null),
+            value => value,
+        });
+        let filled = filled.and_then(|()| {
+            if self.indexes.is_empty() {
+                return Ok(());
+            }
             let stored = self.pages.row(number);
             let columns = &self.pages.layout.columns;
             self.check_unique(self.table.all(), None, |field| stored.value(&columns[field]))
@@ -88,20 +97,6 @@ impl TableRows {
         }
         self.enter(number);
         Ok(number)
-    }
-
-    fn fill(&mut self, number: u32, row: &[ValueRef<'_>], key: ValueRef<'_>) -> Result<()> {
-        let key_field = self.table.key();
-        for (position, field) in self.table.fields().iter().enumerate() {
-            let value = match row[position] {
-                _ if position == key_field => key,
-                ValueRef::Absent => self.table.default(position).unwrap_or(ValueRef::Null),
-                value => value,
-            };
-            layout::check(&self.pages.layout.columns[position], field, value)?;
-            self.pages.write(number, position, value);
-        }
-        Ok(())
     }
 
     /// Puts a row that was written into the key and all indexes.

@@ -2,8 +2,7 @@
 
 use marmota_model::rule::violation;
 use marmota_model::{
-    Collation, Currency, Error, ErrorKind, FieldSet, KeyKind, Result, RowSink, RowSource, Table,
-    ValueRef,
+    Collation, Currency, Error, ErrorKind, FieldSet, KeyKind, Result, RowSink, RowSource, ValueRef,
 };
 use smallvec::smallvec;
 
@@ -14,56 +13,51 @@ use super::plan::Search;
 use super::table_rows::{TableRows, Values};
 use crate::operation::{self, BatchFailure, BatchMode, Keys, Operation, Outcome, Write};
 
-/// Carries out an operation that is about rows.
+/// Carries out an operation that is about rows, of the table with this number
+/// unless it is a batch.
 pub(super) fn execute(
     operation: &mut Operation<'_>,
+    table: u32,
     sink: &mut dyn RowSink,
     locked: &mut Locked<'_>,
     log: &mut Log,
 ) -> Result<Outcome> {
     match operation {
-        Operation::Get { table, key, fields } => get(locked, table, *key, *fields, sink),
-        Operation::List { table, query } => {
-            locked.rows(locked.catalog.find(table)?)?.list(query, sink).map(Outcome::rows)
+        Operation::Get { key, fields, .. } => get(locked, table, *key, *fields, sink),
+        Operation::List { query, .. } => locked.rows(table)?.list(query, sink).map(Outcome::rows),
+        Operation::Count { filter, .. } => locked.rows(table)?.count(*filter).map(Outcome::rows),
+        Operation::Insert { row, .. } => insert(locked, log, table, row),
+        Operation::InsertMany { rows, .. } => insert_many(locked, log, table, *rows),
+        Operation::Update { key, row, version, .. } => {
+            update(locked, log, table, *key, row, *version)
         }
-        Operation::Count { table, filter } => {
-            locked.rows(locked.catalog.find(table)?)?.count(*filter).map(Outcome::rows)
+        Operation::UpdateMany { rows, .. } => update_many(locked, log, table, *rows),
+        Operation::Increment { key, field, by, stamp, .. } => {
+            increment(locked, log, table, *key, *field, *by, *stamp)
         }
-        Operation::Insert { table, row } => insert(locked, log, locked.catalog.find(table)?, row),
-        Operation::InsertMany { table, rows } => {
-            insert_many(locked, log, locked.catalog.find(table)?, *rows)
-        }
-        Operation::Update { table, key, row, version } => {
-            update(locked, log, locked.catalog.find(table)?, *key, row, *version)
-        }
-        Operation::UpdateMany { table, rows } => {
-            update_many(locked, log, locked.catalog.find(table)?, *rows)
-        }
-        Operation::Increment { table, key, field, by, stamp } => {
-            let number = locked.catalog.find(table)?;
-            increment(locked, log, number, *key, *field, *by, *stamp)
-        }
-        Operation::Delete { table, key, version } => {
-            delete(locked, log, locked.catalog.find(table)?, *key, *version)
-        }
-        Operation::DeleteWhere { table, filter } => {
-            let number = locked.catalog.find(table)?;
-            let found = locked.rows(number)?.numbers(*filter)?;
-            delete_rows(locked, log, number, found)
+        Operation::Delete { key, version, .. } => delete(locked, log, table, *key, *version),
+        Operation::DeleteWhere { filter, .. } => {
+            let found = locked.rows(table)?.numbers(*filter)?;
+            delete_rows(locked, log, table, found)
         }
         Operation::Batch { writes, mode, results } => batch(locked, log, writes, *mode, results),
-        _ => Err(Error::new(ErrorKind::Bug, "the memory engine was given an operation on no rows")),
+        _ => Err(unexpected()),
     }
+}
+
+#[cold]
+fn unexpected() -> Error {
+    Error::new(ErrorKind::Bug, "the memory engine was given an operation that is not about rows")
 }
 
 fn get(
     locked: &Locked<'_>,
-    table: &Table,
+    table: u32,
     key: ValueRef<'_>,
     fields: FieldSet,
     sink: &mut dyn RowSink,
 ) -> Result<Outcome> {
-    let rows = locked.rows(locked.catalog.find(table)?)?;
+    let rows = locked.rows(table)?;
     let Some(number) = rows.keys.find(&rows.pages, key) else { return Ok(Outcome::default()) };
     let stored = rows.pages.row(number);
     let columns = &rows.pages.layout.columns;
@@ -292,7 +286,7 @@ fn batch(
     results: &mut Vec<Result<Outcome>>,
 ) -> Result<Outcome> {
     let statement = Statement::new(locked, log);
-    let mut count = 0;
+    let (mut count, mut tables) = (0, writes.iter().map(Write::table));
     let done = operation::run_batch(writes, mode, results, |operation| {
         let (locked, log) = (&mut *statement.locked, &mut *statement.log);
         match operation {
@@ -300,7 +294,10 @@ fn batch(
             Operation::Release(name) => log.release(*name)?,
             Operation::RollbackTo(name) => log.undo_to_savepoint(*name, locked)?,
             write => {
-                let outcome = execute(write, &mut marmota_model::NoRows, locked, log)?;
+                // Each write comes once, in order.
+                let next = tables.next().ok_or_else(unexpected)?;
+                let number = locked.catalog.find(next)?;
+                let outcome = execute(write, number, &mut marmota_model::NoRows, locked, log)?;
                 count += outcome.rows;
                 return Ok(outcome);
             }
