@@ -1,5 +1,5 @@
 //! xitca-http with its router and a middleware that adds the Server header, as
-//! its TechEmpower entry; on io_uring, which did a fifth more pipelined requests
+//! its TechEmpower entry; on io_uring, which did a sixth more pipelined requests
 //! a CPU second here, unless the word `epoll` asks for that.
 
 use options::{Message, Options, PLAINTEXT};
