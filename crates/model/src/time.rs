@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use jiff::civil;
+use jiff::fmt::temporal::Pieces;
 
 const MICROS_PER_DAY: i64 = 86_400_000_000;
 /// 0001-01-01 and 9999-12-31 as days since 1970-01-01: four-digit years sort
@@ -118,8 +119,11 @@ impl Timestamp {
         Self(since.map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX)))
     }
 
-    fn jiff(self) -> jiff::Timestamp {
-        jiff::Timestamp::from_microsecond(self.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
+    /// As a date and time without a zone: jiff's own timestamps end a day
+    /// before the year 9999 does.
+    fn civil(self) -> civil::DateTime {
+        let day = Date(self.0.div_euclid(MICROS_PER_DAY) as i32);
+        day.civil().to_datetime(Time(self.0.rem_euclid(MICROS_PER_DAY)).civil())
     }
 }
 
@@ -137,7 +141,7 @@ impl fmt::Display for Time {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.jiff(), f)
+        write!(f, "{}Z", self.civil())
     }
 }
 
@@ -150,9 +154,7 @@ impl FromStr for Date {
             return Err(TimeError);
         }
         let day: civil::Date = text.parse().map_err(|_| TimeError)?;
-        let epoch = civil::date(1970, 1, 1);
-        let days = epoch.until((jiff::Unit::Day, day)).map_err(|_| TimeError)?;
-        Self::from_days(days.get_days())
+        Self::from_days(days_since_1970(day)?)
     }
 }
 
@@ -161,9 +163,7 @@ impl FromStr for Time {
 
     fn from_str(text: &str) -> Result<Self, TimeError> {
         let time: civil::Time = text.parse().map_err(|_| TimeError)?;
-        let midnight = civil::Time::midnight();
-        let micros = midnight.until((jiff::Unit::Microsecond, time)).map_err(|_| TimeError)?;
-        Self::from_micros(micros.get_microseconds())
+        Self::from_micros(micros_since_midnight(time)?)
     }
 }
 
@@ -171,9 +171,24 @@ impl FromStr for Timestamp {
     type Err = TimeError;
 
     fn from_str(text: &str) -> Result<Self, TimeError> {
-        let at: jiff::Timestamp = text.parse().map_err(|_| TimeError)?;
-        Self::from_micros(at.as_microsecond())
+        let pieces = Pieces::parse(text).map_err(|_| TimeError)?;
+        let (Some(time), Some(offset)) = (pieces.time(), pieces.to_numeric_offset()) else {
+            return Err(TimeError);
+        };
+        let days = i64::from(days_since_1970(pieces.date())?);
+        let offset_micros = i64::from(offset.seconds()) * 1_000_000;
+        Self::from_micros(days * MICROS_PER_DAY + micros_since_midnight(time)? - offset_micros)
     }
+}
+
+fn days_since_1970(day: civil::Date) -> Result<i32, TimeError> {
+    let days = civil::date(1970, 1, 1).until((jiff::Unit::Day, day));
+    days.map(|days| days.get_days()).map_err(|_| TimeError)
+}
+
+fn micros_since_midnight(time: civil::Time) -> Result<i64, TimeError> {
+    let micros = civil::Time::midnight().until((jiff::Unit::Microsecond, time));
+    micros.map(|micros| micros.get_microseconds()).map_err(|_| TimeError)
 }
 
 macro_rules! serde_as_text {
@@ -209,6 +224,19 @@ mod tests {
         assert_eq!("2026-02-03T00:00:00".parse::<Date>(), Err(TimeError));
         assert_eq!("24:00:00".parse::<Time>(), Err(TimeError));
         assert_eq!("2026-02-03T00:00:00".parse::<Timestamp>(), Err(TimeError));
+        assert_eq!("2026-02-03Z".parse::<Timestamp>(), Err(TimeError));
+        for end in ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"] {
+            assert_eq!(end.parse::<Timestamp>().unwrap().to_string(), end);
+        }
+        assert_eq!("9999-12-31T23:00:00-01:00".parse::<Timestamp>(), Err(TimeError));
+        assert_eq!("0001-01-01T00:00:00+00:01".parse::<Timestamp>(), Err(TimeError));
+    }
+
+    #[test]
+    fn an_offset_is_taken_off() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap().to_string();
+        assert_eq!(at("1970-01-01T00:00:00.5+01:30"), "1969-12-31T22:30:00.5Z");
+        assert_eq!(at("2026-11-21 12:00:00-05"), "2026-11-21T17:00:00Z");
     }
 
     proptest! {
