@@ -110,8 +110,9 @@ pub struct Scope {
 enum Place {
     /// The session of whichever thread asks.
     Threads,
-    /// One session of its own.
-    Held(Mutex<Box<dyn Session>>),
+    /// One session of its own, until its transaction has ended: what is asked
+    /// of it then would take place at once, and could not be undone.
+    Held { session: Mutex<Box<dyn Session>>, ended: AtomicBool },
 }
 
 /// An operation that waits; see [`Scope::submit`].
@@ -137,7 +138,8 @@ impl Scope {
     }
 
     pub(crate) fn of_session(shared: Arc<Shared>, session: Box<dyn Session>) -> Self {
-        Self { shared, place: Place::Held(Mutex::new(session)) }
+        let place = Place::Held { session: Mutex::new(session), ended: AtomicBool::new(false) };
+        Self { shared, place }
     }
 
     /// The tables, as they are now.
@@ -164,7 +166,16 @@ impl Scope {
             return Err(Error::new(ErrorKind::Closed, "the store is closed"));
         }
         match &self.place {
-            Place::Held(session) => run(&mut **session.lock()),
+            Place::Held { session, ended } => {
+                let mut session = session.lock();
+                if ended.load(Ordering::Relaxed) {
+                    return Err(Error::new(
+                        ErrorKind::Invalid,
+                        "the transaction has ended; begin another",
+                    ));
+                }
+                run(&mut **session)
+            }
             Place::Threads => {
                 let mut session = self.shared.slots[slot].lock();
                 match &mut *session {
@@ -172,6 +183,16 @@ impl Scope {
                     none => run(&mut **none.insert(self.shared.engine.session()?)),
                 }
             }
+        }
+    }
+
+    /// A commit that fails has undone the transaction: it has ended as well.
+    #[inline]
+    fn note_end(&self, operation: &Operation<'_>) {
+        if let (Place::Held { ended, .. }, Operation::Commit | Operation::Rollback) =
+            (&self.place, operation)
+        {
+            ended.store(true, Ordering::Relaxed);
         }
     }
 
@@ -187,7 +208,14 @@ impl Scope {
         sink: &mut dyn RowSink,
     ) -> Result<Progress> {
         let slot = slot_number();
-        match self.with_session(slot, |session| session.submit(operation, sink))? {
+        let submitted = self.with_session(slot, |session| {
+            let submitted = session.submit(operation, sink);
+            if !matches!(submitted, Ok(Submitted::Waiting(_))) {
+                self.note_end(operation);
+            }
+            submitted
+        })?;
+        match submitted {
             Submitted::Done(outcome) => Ok(Progress::Done(outcome)),
             Submitted::Waiting(ticket) => Ok(Progress::Pending(Pending { slot, ticket })),
         }
@@ -202,7 +230,11 @@ impl Scope {
         context: &mut Context<'_>,
     ) -> Poll<Result<Outcome>> {
         let polled = self.with_session(pending.slot, |session| {
-            Ok(session.poll(pending.ticket, operation, sink, context))
+            let polled = session.poll(pending.ticket, operation, sink, context);
+            if polled.is_ready() {
+                self.note_end(operation);
+            }
+            Ok(polled)
         });
         polled.unwrap_or_else(|error| Poll::Ready(Err(error)))
     }
@@ -217,7 +249,11 @@ impl Scope {
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
     ) -> Result<Outcome> {
-        self.with_session(pending.slot, |session| session.wait(pending.ticket, operation, sink))
+        self.with_session(pending.slot, |session| {
+            let waited = session.wait(pending.ticket, operation, sink);
+            self.note_end(operation);
+            waited
+        })
     }
 
     /// [`Scope::submit`], then [`Scope::wait`].
@@ -226,9 +262,14 @@ impl Scope {
     /// The operation's.
     pub fn run(&self, operation: &mut Operation<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
         let slot = slot_number();
-        self.with_session(slot, |session| match session.submit(operation, sink)? {
-            Submitted::Done(outcome) => Ok(outcome),
-            Submitted::Waiting(ticket) => session.wait(ticket, operation, sink),
+        self.with_session(slot, |session| {
+            let done = match session.submit(operation, sink) {
+                Ok(Submitted::Done(outcome)) => Ok(outcome),
+                Ok(Submitted::Waiting(ticket)) => session.wait(ticket, operation, sink),
+                Err(error) => Err(error),
+            };
+            self.note_end(operation);
+            done
         })
     }
 
@@ -246,7 +287,7 @@ impl std::fmt::Debug for Scope {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let place = match self.place {
             Place::Threads => "store",
-            Place::Held(_) => "transaction",
+            Place::Held { .. } => "transaction",
         };
         write!(f, "{place} on {}", self.shared.engine.capability().name)
     }

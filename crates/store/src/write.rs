@@ -1,11 +1,12 @@
 //! The verbs that write one row, or many of one table.
 
+use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use marmota_model::{
-    Column, Comparable, Error, ErrorKind, FieldValue, Filter, Key, Model, NoRows, Record, Result,
-    RowSink, RowSource, Scratch, Table, Value, ValueRef,
+    Column, Comparable, Error, ErrorKind, FieldValue, Filter, Key, KeyKind, Model, NoRows, Record,
+    Result, RowSink, RowSource, Scratch, Table, Value, ValueRef,
 };
 use smallvec::SmallVec;
 
@@ -77,13 +78,16 @@ impl<M: Model> Verb for Insert<'_, M> {
 }
 
 /// Structs as a source of prepared rows.
-struct Structs<'a, M> {
+struct Structs<'a, M: Model> {
     table: &'a Table,
     models: std::slice::Iter<'a, M>,
     scratch: &'a Scratch,
     stamp: Stamp,
     updates: bool,
     index: usize,
+    /// Takes the keys of rows inserted, where the store gives them. A cell,
+    /// because an operation keeps its source borrowed.
+    keys: Option<&'a RefCell<Vec<M::Key>>>,
 }
 
 impl<'a, M: Model> RowSource<'a> for Structs<'a, M> {
@@ -103,12 +107,15 @@ impl<'a, M: Model> RowSource<'a> for Structs<'a, M> {
             prepare::insert(self.table, row, Origin::Struct, self.stamp)
         };
         prepared.map_err(|error| self.at(&error))?;
+        if let Some(keys) = self.keys {
+            keys.borrow_mut().extend(M::Key::from_row(row[self.table.key()]));
+        }
         self.index += 1;
         Ok(true)
     }
 }
 
-impl<M> Structs<'_, M> {
+impl<M: Model> Structs<'_, M> {
     /// Says which row broke a rule.
     #[cold]
     fn at(&self, error: &Error) -> Error {
@@ -121,9 +128,13 @@ impl<M> Structs<'_, M> {
 }
 
 /// The verb of [`Scope::insert_many`].
-pub struct InsertMany<'m, M> {
+pub struct InsertMany<'m, M: Model> {
     models: &'m [M],
+    /// Those that the store gave; empty where it gives none.
+    keys: Vec<M::Key>,
 }
+
+impl<M: Model> Unpin for InsertMany<'_, M> {}
 
 impl<M: Model> Verb for InsertMany<'_, M> {
     type Output = Vec<M::Key>;
@@ -135,7 +146,7 @@ impl<M: Model> Verb for InsertMany<'_, M> {
         let registry = scope.registry();
         let table = registry.of::<M>()?;
         let unset = |model: &&M| model.key().is_unset();
-        if M::KEY_KIND == marmota_model::KeyKind::Auto
+        if M::KEY_KIND == KeyKind::Auto
             && self.models.iter().any(|model| unset(&model))
             && !self.models.iter().all(|model| unset(&model))
         {
@@ -145,7 +156,7 @@ impl<M: Model> Verb for InsertMany<'_, M> {
                  split them, or use a batch",
             ));
         }
-        let scratch = Scratch::new();
+        let (scratch, keys) = (Scratch::new(), RefCell::new(Vec::new()));
         let mut rows = Structs {
             table,
             models: self.models.iter(),
@@ -153,12 +164,20 @@ impl<M: Model> Verb for InsertMany<'_, M> {
             stamp: Stamp::now(table),
             updates: false,
             index: 0,
+            keys: (M::KEY_KIND == KeyKind::Uuid).then_some(&keys),
         };
-        call(&mut Operation::InsertMany { table, rows: &mut rows }, &mut NoRows)
+        call(&mut Operation::InsertMany { table, rows: &mut rows }, &mut NoRows)?;
+        // A call that goes on with one that waited may not ask for the rows again.
+        let keys = keys.take();
+        if !keys.is_empty() {
+            self.keys = keys;
+        }
+        Ok(())
     }
 
     fn finish(&mut self, scope: &Scope, outcome: Outcome) -> Result<Vec<M::Key>> {
         let keys: Option<Vec<M::Key>> = match &outcome.keys {
+            Keys::Known if M::KEY_KIND == KeyKind::Uuid => Some(std::mem::take(&mut self.keys)),
             Keys::Known => Some(self.models.iter().map(|model| model.key().clone()).collect()),
             Keys::One(key) => M::Key::from_value(key).map(|key| vec![key]),
             Keys::Range { first } => (0..self.models.len() as i64)
@@ -195,6 +214,7 @@ impl<M: Model> Verb for UpdateMany<'_, M> {
             stamp: Stamp::now(table),
             updates: true,
             index: 0,
+            keys: None,
         };
         call(&mut Operation::UpdateMany { table, rows: &mut rows }, &mut NoRows)
     }
@@ -474,7 +494,7 @@ impl Scope {
         &'s self,
         models: &'m [M],
     ) -> Action<'s, InsertMany<'m, M>> {
-        Action::new(self, InsertMany { models })
+        Action::new(self, InsertMany { models, keys: Vec::new() })
     }
 
     /// Writes every field of a row that is stored and gives its new version
