@@ -54,7 +54,15 @@ fn test() -> Result<(), Failure> {
 
 fn check() -> Result<(), Failure> {
     run(cargo().args(["fmt", "--all", "--check"]))?;
-    run(cargo().args(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))?;
+    run(cargo().args([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--locked",
+        "--",
+        "-D",
+        "warnings",
+    ]))?;
     run(cargo()
         .args(["doc", "--workspace", "--no-deps", "--locked", "--quiet"])
         .env("RUSTDOCFLAGS", "-D warnings"))

@@ -46,9 +46,8 @@ const LIVES: [Life; 6] = [
 pub(crate) fn open(url: &str) -> Result<Store> {
     let store = marmota::open(url)?.model::<Person>().model::<Discovery>().open()?;
     if store.count::<Person>().run()? == 0 {
-        store.transaction(|transaction| {
-            LIVES.iter().try_for_each(|life| seed(transaction, life))
-        })?;
+        store
+            .transaction(|transaction| LIVES.iter().try_for_each(|life| seed(transaction, life)))?;
     }
     Ok(store)
 }

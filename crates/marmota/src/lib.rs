@@ -46,11 +46,11 @@ use marmota_store::StoreBuilder;
 pub mod prelude {
     #[cfg(feature = "server")]
     pub use marmota_http::{Flow, Method, Request, Response, Router, Server, Status};
+    pub use marmota_model::Model as _;
     pub use marmota_model::{
         Blob, Currency, Date, Error, ErrorKind, Filter, Json, Query, Record, Ref, Result, Time,
         Timestamp, Uuid, Value,
     };
-    pub use marmota_model::Model as _;
     #[cfg(feature = "server")]
     pub use marmota_rest::{self as rest, ApiError};
     pub use marmota_store::{Store, Transaction};
@@ -89,9 +89,7 @@ pub mod prelude {
 pub fn open(url: &str) -> Result<StoreBuilder> {
     match url.split_once(':').map(|(scheme, _)| scheme) {
         #[cfg(feature = "sqlite")]
-        Some("sqlite") => {
-            Ok(marmota_store::Store::builder(marmota_sqlite::Sqlite::from_url(url)?))
-        }
+        Some("sqlite") => Ok(marmota_store::Store::builder(marmota_sqlite::Sqlite::from_url(url)?)),
         Some("memory") => {
             Ok(marmota_store::Store::builder(marmota_store::memory::Memory::from_url(url)?))
         }

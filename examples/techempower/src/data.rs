@@ -50,13 +50,12 @@ impl Data {
     pub(crate) fn open(db: &str) -> Result<Self> {
         // An update survives a crash of the server; a power cut may take the
         // last moments, as with the public benchmark's own databases.
-        let url = if db == "sqlite" {
-            "sqlite:data/techempower.db?durability=relaxed"
-        } else {
-            db
-        };
-        let store =
-            marmota::open(url)?.model::<World>().model::<Fortune>().model::<CachedWorld>().open()?;
+        let url = if db == "sqlite" { "sqlite:data/techempower.db?durability=relaxed" } else { db };
+        let store = marmota::open(url)?
+            .model::<World>()
+            .model::<Fortune>()
+            .model::<CachedWorld>()
+            .open()?;
         if store.count::<World>().run()? == 0 {
             fill(&store)?;
         }
@@ -69,8 +68,7 @@ impl Data {
 
 fn fill(store: &Store) -> Result<()> {
     let number = || fastrand::i32(1..=WORLDS as i32);
-    let worlds: Vec<World> =
-        (1..=WORLDS).map(|id| World { id, random_number: number() }).collect();
+    let worlds: Vec<World> = (1..=WORLDS).map(|id| World { id, random_number: number() }).collect();
     let cached: Vec<CachedWorld> =
         (1..=WORLDS).map(|id| CachedWorld { id, random_number: number() }).collect();
     let fortunes: Vec<Fortune> = (1..)

@@ -14,8 +14,6 @@ use crate::data::Data;
 use crate::fortune::{Line, write_page};
 use crate::number::{random_number, rows, world_id};
 
-
-
 pub(crate) fn routes(router: Router, data: &Data) -> Result<Router> {
     let direct = Arc::new(Direct {
         data: data.clone(),
@@ -149,10 +147,8 @@ fn fortunes(direct: &Direct, _: &Request, out: &mut ResponseWriter<'_>) -> Resul
     let mut operation = Operation::List { table: &direct.fortune, query: &query };
     direct.data.store.run(&mut operation, &mut sink)?;
     let starts = std::iter::once(0).chain(ends.iter().map(|(_, end)| *end));
-    let lines = starts.zip(&ends).map(|(start, (id, end))| Line {
-        id: *id,
-        message: &texts[start..*end],
-    });
+    let lines =
+        starts.zip(&ends).map(|(start, (id, end))| Line { id: *id, message: &texts[start..*end] });
     let body = out.content_type("text/html; charset=utf-8").body_mut();
     Ok(write_page(lines.collect(), body)?)
 }

@@ -19,7 +19,10 @@ struct Page<'a> {
 const ADDED: Line<'static> = Line { id: 0, message: "Additional fortune added at request time." };
 
 /// Adds the request's own fortune, sorts by message and writes the page.
-pub(crate) fn write_page<'a>(mut fortunes: Vec<Line<'a>>, out: &mut Vec<u8>) -> std::io::Result<()> {
+pub(crate) fn write_page<'a>(
+    mut fortunes: Vec<Line<'a>>,
+    out: &mut Vec<u8>,
+) -> std::io::Result<()> {
     fortunes.push(ADDED);
     fortunes.sort_unstable_by(|a, b| a.message.cmp(b.message));
     Page { fortunes: &fortunes }.write_into(out)

@@ -58,11 +58,9 @@ fn json(value: &impl serde::Serialize) -> Result<Response, ApiError> {
 }
 
 fn page(fortunes: &[Fortune]) -> Result<Response, ApiError> {
-    let line = |fortune| {
-        let Fortune { id, message } = fortune;
-        Line { id: *id, message }
-    };
+    let lines =
+        fortunes.iter().map(|fortune| Line { id: fortune.id, message: &fortune.message }).collect();
     let mut body = Vec::with_capacity(2048);
-    write_page(fortunes.iter().map(line).collect(), &mut body).map_err(Error::from)?;
+    write_page(lines, &mut body).map_err(Error::from)?;
     Ok(Response::with_body("text/html; charset=utf-8", body))
 }
