@@ -4,6 +4,7 @@ mod batch;
 mod blob;
 mod client;
 mod faulty;
+mod guide;
 mod list;
 mod random;
 mod resource;
