@@ -128,7 +128,8 @@ fn string<'a>(json: &'a str, scratch: &'a Scratch) -> Option<&'a str> {
 }
 
 fn member<'a>(field: &Field, json: &'a str, scratch: &'a Scratch) -> Option<ValueRef<'a>> {
-    if json == "null" {
+    // Where a field cannot be NULL, JSON's null is a JSON value like another.
+    if json == "null" && (field.nullable || field.kind != Kind::Json) {
         return Some(ValueRef::Null);
     }
     match &field.kind {
@@ -197,6 +198,15 @@ mod tests {
         assert_eq!(row[2], ValueRef::Currency(crate::Currency::from_scaled(1000)));
         assert_eq!(row[3].to_value(), Value::Date("1867-11-07".parse().unwrap()));
         assert_eq!(row[4], ValueRef::Json(r#"{"x":[1]}"#));
+    }
+
+    #[test]
+    fn null_is_a_json_value_where_it_cannot_be_null() {
+        let scratch = Scratch::new();
+        let field = Field::new("tags", Kind::Json);
+        assert_eq!(read_value(&field, "null", &scratch), Ok(ValueRef::Json("null")));
+        let field = field.nullable(true);
+        assert_eq!(read_value(&field, "null", &scratch), Ok(ValueRef::Null));
     }
 
     #[test]
