@@ -1,1 +1,37 @@
-//! marmota-sqlite
+//! Marmota's models in SQLite: a file or memory, with SQLite compiled in.
+//!
+//! [`Sqlite`] is an [`Engine`](marmota_store::engine::Engine): give it to a
+//! store. It has one connection that writes and, on a file, one that reads for
+//! each session, so that readers wait for nobody. Tables are STRICT, integer
+//! keys are rowids, and every statement is prepared once a connection and
+//! found by what it does.
+//!
+//! ```
+//! use marmota_sqlite::{Durability, Location, Options, Sqlite};
+//! let folder = std::env::temp_dir().join(format!("marmota-doc-{}", std::process::id()));
+//! let options = Options { durability: Durability::Relaxed, ..Options::default() };
+//! let engine = Sqlite::open(Location::File(folder.join("app.db")), options)?;
+//! # drop(engine);
+//! # std::fs::remove_dir_all(folder).ok();
+//! # Ok::<(), marmota_model::Error>(())
+//! ```
+
+mod column;
+mod engine;
+mod fault;
+#[allow(unsafe_code, reason = "SQLite is C; every block says why it is sound")]
+mod ffi;
+mod lane;
+mod options;
+mod prepare;
+mod read;
+mod session;
+mod shape;
+mod statement;
+mod tables;
+mod write;
+mod write_many;
+mod writer;
+
+pub use engine::Sqlite;
+pub use options::{Durability, Location, Options};

@@ -1,0 +1,322 @@
+//! The engine: opening a file, its connections, and closing it.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_store::engine::{Capability, Engine, Session};
+use parking_lot::Mutex;
+
+use crate::fault;
+use crate::ffi::{Connection, Failure, code};
+use crate::lane::Lane;
+use crate::options::{Durability, Location, Options, parse};
+use crate::session::{SqliteSession, busy, closed};
+use crate::tables::{KnownTables, Tables};
+use crate::writer::Writer;
+
+/// A session's own connection; none once the engine is closed.
+pub(crate) type Reader = Mutex<Option<Lane>>;
+
+/// How long closing waits for a read that is under way.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The log is cut to this size once its pages are in the file.
+const LOG_BYTES_MAX: u64 = 64 << 20;
+
+/// Models in an SQLite database.
+///
+/// ```
+/// use marmota_sqlite::Sqlite;
+/// use marmota_store::engine::Engine;
+/// let engine = Sqlite::from_url("sqlite::memory:")?;
+/// assert!(!engine.capability().durable);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Sqlite(Arc<Shared>);
+
+/// What an engine shares with its sessions.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    location: Location,
+    pub(crate) options: Options,
+    capability: Capability,
+    /// True if reads share the connection that writes: there is no second one
+    /// to a database in memory, nor to a file that is locked.
+    pub(crate) one_connection: bool,
+    pub(crate) writer: Arc<Writer>,
+    readers: Mutex<Vec<Weak<Reader>>>,
+    tables: Arc<Tables>,
+    closed: AtomicBool,
+    wakers: AtomicU64,
+}
+
+impl Sqlite {
+    /// Opens a database; a file that is missing is made, and its folder.
+    ///
+    /// # Errors
+    /// - [`ErrorKind::Io`] for a place that cannot be read or written.
+    /// - [`ErrorKind::Engine`] for a file that is no SQLite database.
+    /// - [`ErrorKind::Busy`] for one that another program has to itself.
+    pub fn open(location: Location, options: Options) -> Result<Self> {
+        let one_connection = options.exclusive || location == Location::Memory;
+        let durable = matches!(location, Location::File(_));
+        let tables = Arc::new(Tables::default());
+        let connection = connect(&location, &options)?;
+        let lane = Lane::new(connection, KnownTables::new(Arc::clone(&tables)))?;
+        Ok(Self(Arc::new(Shared {
+            location,
+            options,
+            capability: Capability::new("sqlite", durable),
+            one_connection,
+            writer: Arc::new(Writer::new(lane)),
+            readers: Mutex::default(),
+            tables,
+            closed: AtomicBool::new(false),
+            wakers: AtomicU64::new(0),
+        })))
+    }
+
+    /// Opens what a URL says: `sqlite:data/app.db`, `sqlite::memory:`, options
+    /// behind a `?` by the names they have in [`Options`]. The path is taken
+    /// as it stands, up to the `?`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a URL of another form or an unknown option;
+    /// otherwise as [`Sqlite::open`].
+    pub fn from_url(url: &str) -> Result<Self> {
+        let (location, options) = parse(url)?;
+        Self::open(location, options)
+    }
+
+    /// Runs SQL of one's own, for what models do not say: a view, a trigger, a
+    /// change to rows before a model is prepared. Rows it gives are dropped,
+    /// and a transaction that it leaves open is undone.
+    ///
+    /// The text must not come from outside: values in it are not bound.
+    ///
+    /// # Errors
+    /// SQLite's, by the same kinds as operations; statements before the one
+    /// that failed have taken place.
+    pub fn execute(&self, sql: &str) -> Result<()> {
+        let mut turn = self.0.writer.turn_within(self.0.busy_timeout()).ok_or_else(busy)?;
+        let lane = turn.lane().ok_or_else(closed)?;
+        let done = lane.connection.execute(sql).map_err(|failure| fault::of(&failure));
+        lane.roll_back();
+        done
+    }
+
+    /// The version of SQLite that is compiled in.
+    #[must_use]
+    pub fn sqlite_version() -> &'static str {
+        crate::ffi::version()
+    }
+}
+
+impl Engine for Sqlite {
+    fn capability(&self) -> &Capability {
+        &self.0.capability
+    }
+
+    fn prepare(&self, tables: &[Arc<Table>], version: u32) -> Result<()> {
+        let mut turn = self.0.writer.turn_within(self.0.busy_timeout()).ok_or_else(busy)?;
+        let lane = turn.lane().ok_or_else(closed)?;
+        let place = place_name(&self.0.location);
+        let prepared = crate::prepare::prepare(lane, tables, version, &place)?;
+        self.0.tables.add(prepared);
+        Ok(())
+    }
+
+    fn session(&self) -> Result<Box<dyn Session>> {
+        if self.0.is_closed() {
+            return Err(closed());
+        }
+        Ok(Box::new(SqliteSession::new(Arc::clone(&self.0))))
+    }
+
+    fn close(&self) -> Result<()> {
+        self.0.close()
+    }
+}
+
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        // Nobody is left to hear of an error; a caller who wants to calls `close`.
+        let _ = self.0.close();
+    }
+}
+
+impl Shared {
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn busy_timeout(&self) -> Duration {
+        Duration::from_millis(self.options.busy_timeout_ms.into())
+    }
+
+    /// A number for a waker that no other one has.
+    pub(crate) fn waker_number(&self) -> u64 {
+        self.wakers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Opens a connection that reads.
+    pub(crate) fn open_reader(&self) -> Result<Arc<Reader>> {
+        let Location::File(path) = &self.location else { return Err(closed()) };
+        let connection = open_file(path)
+            .and_then(|mut connection| {
+                connection.busy_timeout_ms(self.options.busy_timeout_ms);
+                connection.execute(&cache_sql(&self.options))?;
+                connection.execute("PRAGMA query_only=ON; PRAGMA trusted_schema=OFF")?;
+                Ok(connection)
+            })
+            .map_err(|failure| at_place(&failure, &place_name(&self.location)))?;
+        let lane = Lane::new(connection, KnownTables::new(Arc::clone(&self.tables)))?;
+        let reader = Arc::new(Mutex::new(Some(lane)));
+        let mut readers = self.readers.lock();
+        readers.retain(|reader| reader.strong_count() > 0);
+        readers.push(Arc::downgrade(&reader));
+        drop(readers);
+        // `close` looked at the readers before this one was among them.
+        if self.is_closed() {
+            reader.lock().take();
+            return Err(closed());
+        }
+        Ok(reader)
+    }
+
+    fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let readers = std::mem::take(&mut *self.readers.lock());
+        for reader in readers.iter().filter_map(Weak::upgrade) {
+            // A read that takes longer closes its connection at its end.
+            if let Some(mut lane) = reader.try_lock_for(CLOSE_TIMEOUT) {
+                lane.take();
+            }
+        }
+        // A transaction that is open closes the connection at its end.
+        let mut turn = self.writer.turn_within(self.busy_timeout()).ok_or_else(busy)?;
+        turn.take().map_or(Ok(()), |lane| self.close_writer(lane))
+    }
+
+    /// Closes the connection that writes, with all it wrote in the file itself.
+    pub(crate) fn close_writer(&self, mut lane: Lane) -> Result<()> {
+        if self.location == Location::Memory {
+            return Ok(());
+        }
+        // With less durability, this is where the disk is waited for. That
+        // another program reads keeps the log in place, not what it holds.
+        let done =
+            lane.connection.execute("PRAGMA synchronous=FULL; PRAGMA wal_checkpoint(TRUNCATE)");
+        match done {
+            Err(failure) if failure.code() & 0xff != code::BUSY => {
+                Err(at_place(&failure, &place_name(&self.location)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn open_file(path: &Path) -> Result<Connection, Failure> {
+    Connection::open_file(path)
+}
+
+/// Opens the connection that writes and makes sure that it can.
+fn connect(location: &Location, options: &Options) -> Result<Connection> {
+    let place = place_name(location);
+    let at = |failure: Failure| at_place(&failure, &place);
+    let mut connection = match location {
+        Location::Memory => Connection::open_memory().map_err(at)?,
+        Location::File(path) => {
+            make_folder(path)?;
+            open_file(path).map_err(at)?
+        }
+    };
+    connection.busy_timeout_ms(options.busy_timeout_ms);
+    connection.execute("PRAGMA trusted_schema=OFF").map_err(at)?;
+    if *location == Location::Memory {
+        return Ok(connection);
+    }
+    connection.execute(&cache_sql(options)).map_err(at)?;
+    if options.exclusive {
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE").map_err(at)?;
+    }
+    // The first that reads the file: here it is seen if it is none.
+    let encoding = text_of(&mut connection, "PRAGMA encoding").map_err(at)?;
+    if encoding != "UTF-8" {
+        let message = format!(
+            "{place}: its texts are {encoding}; copy it into a new one that is UTF-8 \
+             (`sqlite3 old.db .dump | sqlite3 new.db`)"
+        );
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    if connection.is_readonly() {
+        let failure = Failure::new(code::READONLY, "attempt to open for writing");
+        return Err(at_place(&failure, &place));
+    }
+    let mode = text_of(&mut connection, "PRAGMA journal_mode=WAL").map_err(at)?;
+    if mode != "wal" {
+        let message = format!(
+            "{place}: its folder does not allow a write-ahead log (the journal stays `{mode}`); \
+             use a local disk, or the option `exclusive`"
+        );
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    let synchronous = match options.durability {
+        Durability::Full => "FULL",
+        Durability::Relaxed => "NORMAL",
+        Durability::Off => "OFF",
+    };
+    connection
+        .execute(&format!(
+            "PRAGMA synchronous={synchronous}; PRAGMA fullfsync=ON; \
+             PRAGMA journal_size_limit={LOG_BYTES_MAX}"
+        ))
+        .map_err(at)?;
+    Ok(connection)
+}
+
+fn cache_sql(options: &Options) -> String {
+    // A negative number is in KiB instead of pages.
+    format!("PRAGMA cache_size=-{}", (options.cache_bytes_max >> 10).clamp(16, i32::MAX as u64))
+}
+
+/// The text of the only row of a PRAGMA.
+fn text_of(connection: &mut Connection, sql: &str) -> Result<String, Failure> {
+    let mut text = String::new();
+    connection.query(sql, |columns| {
+        text = String::from_utf8_lossy(columns.bytes(0)).into_owned();
+    })?;
+    Ok(text)
+}
+
+fn make_folder(path: &Path) -> Result<()> {
+    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    std::fs::create_dir_all(folder).map_err(|error| {
+        let message = format!(
+            "the folder {} for the database cannot be made ({error}): make it, or name another",
+            folder.display()
+        );
+        Error::new(ErrorKind::Io, message).with_source(error)
+    })
+}
+
+fn place_name(location: &Location) -> String {
+    match location {
+        Location::File(path) => format!("the database {}", path.display()),
+        Location::Memory => "the database in memory".to_owned(),
+    }
+}
+
+/// The error for a code met while opening: it names the file.
+fn at_place(failure: &Failure, place: &str) -> Error {
+    let error = fault::of(failure);
+    Error::new(error.kind(), format!("{place}: {}", error.message())).with_source(error)
+}

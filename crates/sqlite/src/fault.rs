@@ -1,0 +1,207 @@
+//! SQLite's codes as Marmota's errors: one table, and the words that name the
+//! field, the value and the way out.
+
+use marmota_model::rule::violation;
+use marmota_model::{Error, ErrorKind, Table, ValueRef, Violation};
+
+use crate::ffi::{Failure, code};
+
+/// The error for a code, where nothing is known about a row.
+#[cold]
+pub(crate) fn of(failure: &Failure) -> Error {
+    let words = failure.message();
+    let (kind, message) = match primary(failure.code()) {
+        code::BUSY | code::LOCKED => (
+            ErrorKind::Busy,
+            "another program or transaction is writing to the database; try again".to_owned(),
+        ),
+        code::FULL => (
+            ErrorKind::Io,
+            "the disk is full, nothing was written: make room and try again".to_owned(),
+        ),
+        code::READONLY => (
+            ErrorKind::Io,
+            "the database can only be read, nothing was written: give the program the right to \
+             write the file and its folder"
+                .to_owned(),
+        ),
+        code::IOERR => {
+            (ErrorKind::Io, format!("the disk failed, nothing was written: {words}; check it"))
+        }
+        code::CANTOPEN => {
+            (ErrorKind::Io, format!("{words}: the folder must be there, and files in it writable"))
+        }
+        code::NOTADB => (
+            ErrorKind::Engine,
+            "the file is no SQLite database, or an encrypted one: name another file, or move \
+             this one away"
+                .to_owned(),
+        ),
+        code::CORRUPT => {
+            (ErrorKind::Engine, format!("the database is damaged ({words}): restore a backup"))
+        }
+        code::TOOBIG => (
+            ErrorKind::Invalid,
+            "a value or row is larger than SQLite takes (1,000,000,000 bytes)".to_owned(),
+        ),
+        code::INTERRUPT => (ErrorKind::Timeout, "the operation was interrupted".to_owned()),
+        code::NOMEM => (ErrorKind::Engine, "SQLite got no memory".to_owned()),
+        code::CONSTRAINT => return constraint(failure),
+        code => (ErrorKind::Engine, format!("{words} (SQLite code {code})")),
+    };
+    Error::new(kind, message).with_source(source(failure))
+}
+
+/// A constraint that names no field of a known table.
+fn constraint(failure: &Failure) -> Error {
+    let words = failure.message();
+    let (kind, message) = match failure.code() {
+        code::CONSTRAINT_UNIQUE | code::CONSTRAINT_PRIMARYKEY | code::CONSTRAINT_ROWID => {
+            (ErrorKind::Conflict, format!("another row has the same value: {words}"))
+        }
+        code::CONSTRAINT_FOREIGNKEY => {
+            (ErrorKind::Conflict, "rows that refer to each other would be torn apart".to_owned())
+        }
+        // What a trigger says in RAISE is meant for the caller.
+        code::CONSTRAINT_TRIGGER => (ErrorKind::Conflict, words.to_owned()),
+        _ => (ErrorKind::Invalid, words.to_owned()),
+    };
+    Error::new(kind, message).with_source(source(failure))
+}
+
+/// The error for a code that a row met.
+#[cold]
+pub(crate) fn of_row(failure: &Failure, table: &Table, row: &[ValueRef<'_>]) -> Error {
+    let (kind, rule, message) = match failure.code() {
+        code::CONSTRAINT_UNIQUE | code::CONSTRAINT_PRIMARYKEY | code::CONSTRAINT_ROWID => {
+            (ErrorKind::Conflict, "unique", "another row has it already")
+        }
+        code::CONSTRAINT_NOTNULL => (ErrorKind::Invalid, "required", "must not be null"),
+        code::CONSTRAINT_DATATYPE => (ErrorKind::Invalid, "type", "is of another type"),
+        _ => return of(failure),
+    };
+    let violations = violations(failure.message(), table, row, rule, message);
+    if violations.is_empty() { of(failure) } else { with_violations(kind, violations) }
+}
+
+/// An error of `kind` that reads as its violation, if it has but one.
+pub(crate) fn with_violations(kind: ErrorKind, violations: Vec<Violation>) -> Error {
+    let message = match violations.as_slice() {
+        [one] => one.to_string(),
+        many => {
+            let names: Vec<&str> = many.iter().map(|one| &*one.field).collect();
+            format!("fields `{}` together", names.join("`, `"))
+        }
+    };
+    violations.into_iter().fold(Error::new(kind, message), Error::with_violation)
+}
+
+/// A violation for each field in "UNIQUE constraint failed: person.email,
+/// person.name", or in "cannot store TEXT value in INTEGER column person.age".
+fn violations(
+    words: &str,
+    table: &Table,
+    row: &[ValueRef<'_>],
+    rule: &str,
+    message: &str,
+) -> Vec<Violation> {
+    let list = words.split_once(": ").map_or(words, |(_, list)| list);
+    let positions = list.split(", ").filter_map(|name| {
+        let name = name.rsplit(' ').next().unwrap_or(name);
+        let (of, column) = name.rsplit_once('.')?;
+        of.eq_ignore_ascii_case(table.name()).then(|| find(table, column)).flatten()
+    });
+    positions
+        .map(|position| {
+            let value = match row.get(position) {
+                None | Some(ValueRef::Absent) => ValueRef::Null,
+                Some(value) => *value,
+            };
+            violation(&table.fields()[position], value, rule, message)
+        })
+        .collect()
+}
+
+/// A field by its column's name, which an older file may write otherwise.
+fn find(table: &Table, column: &str) -> Option<usize> {
+    table.fields().iter().position(|field| field.name.eq_ignore_ascii_case(column))
+}
+
+/// The same error with the place of the row in front.
+#[cold]
+pub(crate) fn at_row(index: usize, error: &Error) -> Error {
+    let placed = Error::new(error.kind(), format!("row {index}: {}", error.message()));
+    error.violations().iter().cloned().fold(placed, Error::with_violation)
+}
+
+/// The code without what SQLite adds to tell its kinds apart.
+fn primary(code: i32) -> i32 {
+    code & 0xff
+}
+
+fn source(failure: &Failure) -> String {
+    format!("SQLite {}, code {}: {}", crate::ffi::version(), failure.code(), failure.message())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use marmota_model::{Field, Kind, Role, Schema};
+
+    fn table() -> Table {
+        let fields = vec![
+            Field::new("id", Kind::I64).role(Role::Key),
+            Field::new("email", Kind::TEXT),
+            Field::new("year", Kind::I64),
+        ];
+        Table::new(Schema::new("person", fields)).unwrap()
+    }
+
+    #[test]
+    fn every_code_has_its_kind() {
+        for (code, kind) in [
+            (5, ErrorKind::Busy),
+            (5 | 1 << 8, ErrorKind::Busy),
+            (6, ErrorKind::Busy),
+            (7, ErrorKind::Engine),
+            (8 | 4 << 8, ErrorKind::Io),
+            (9, ErrorKind::Timeout),
+            (10 | 3 << 8, ErrorKind::Io),
+            (11, ErrorKind::Engine),
+            (13, ErrorKind::Io),
+            (14, ErrorKind::Io),
+            (18, ErrorKind::Invalid),
+            (19 | 1 << 8, ErrorKind::Invalid),
+            (19 | 3 << 8, ErrorKind::Conflict),
+            (19 | 7 << 8, ErrorKind::Conflict),
+            (19 | 8 << 8, ErrorKind::Conflict),
+            (26, ErrorKind::Engine),
+            (1, ErrorKind::Engine),
+        ] {
+            assert_eq!(of(&Failure::new(code, "words")).kind(), kind, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_row_names_its_fields_and_values() {
+        let row = [ValueRef::Absent, ValueRef::Text("a@b.c"), ValueRef::Int(1815)];
+        let failure =
+            Failure::new(19 | 8 << 8, "UNIQUE constraint failed: person.email, person.year");
+        let error = of_row(&failure, &table(), &row);
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        let told: Vec<_> =
+            error.violations().iter().map(|v| (&*v.field, &*v.value, &*v.rule)).collect();
+        assert_eq!(told, [("email", "\"a@b.c\"", "unique"), ("year", "1815", "unique")]);
+
+        let failure = Failure::new(19 | 5 << 8, "NOT NULL constraint failed: person.email");
+        let error = of_row(&failure, &table(), &row);
+        assert_eq!((error.kind(), &*error.violations()[0].rule), (ErrorKind::Invalid, "required"));
+
+        let words = "cannot store TEXT value in INTEGER column person.year";
+        let error = of_row(&Failure::new(19 | 12 << 8, words), &table(), &row);
+        assert_eq!((&*error.violations()[0].field, &*error.violations()[0].rule), ("year", "type"));
+
+        let failure = Failure::new(19 | 8 << 8, "UNIQUE constraint failed: index 'lower_email'");
+        assert_eq!(of_row(&failure, &table(), &row).kind(), ErrorKind::Conflict);
+    }
+}

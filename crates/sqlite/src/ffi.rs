@@ -1,0 +1,583 @@
+//! SQLite's C interface in safe types: the only module of this crate with
+//! `unsafe` code.
+//!
+//! A [`Connection`] owns its statements and is used by one thread at a time.
+//! A [`Run`] borrows it for one execution of a statement, so that no two
+//! statements step at once. Texts and bytes are bound in place: their
+//! lifetime is a parameter of the `Run`. What a row holds is read in place:
+//! it is borrowed from the `Run` until the next step. When a `Run` is
+//! dropped, however its use ended, the statement is reset and forgets what was
+//! bound, so that it neither holds a snapshot open nor points anywhere.
+
+mod raw;
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::marker::PhantomData;
+use std::path::Path;
+use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
+
+/// A result code of SQLite, extended, with its words.
+#[derive(Debug)]
+pub(crate) struct Failure(Box<(c_int, String)>);
+
+impl Failure {
+    #[cold]
+    pub(crate) fn new(code: c_int, message: impl Into<String>) -> Self {
+        Self(Box::new((code, message.into())))
+    }
+
+    pub(crate) fn code(&self) -> c_int {
+        self.0.0
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.0.1
+    }
+}
+
+/// The extended codes that this crate tells apart.
+pub(crate) mod code {
+    #![allow(missing_docs, reason = "the names are SQLite's")]
+    use std::ffi::c_int;
+
+    pub(crate) const OK: c_int = 0;
+    pub(crate) const BUSY: c_int = 5;
+    pub(crate) const LOCKED: c_int = 6;
+    pub(crate) const NOMEM: c_int = 7;
+    pub(crate) const READONLY: c_int = 8;
+    pub(crate) const INTERRUPT: c_int = 9;
+    pub(crate) const IOERR: c_int = 10;
+    pub(crate) const CORRUPT: c_int = 11;
+    pub(crate) const FULL: c_int = 13;
+    pub(crate) const CANTOPEN: c_int = 14;
+    pub(crate) const TOOBIG: c_int = 18;
+    pub(crate) const CONSTRAINT: c_int = 19;
+    pub(crate) const MISUSE: c_int = 21;
+    pub(crate) const NOTADB: c_int = 26;
+    pub(crate) const ROW: c_int = 100;
+    pub(crate) const DONE: c_int = 101;
+
+    pub(crate) const CONSTRAINT_FOREIGNKEY: c_int = CONSTRAINT | 3 << 8;
+    pub(crate) const CONSTRAINT_NOTNULL: c_int = CONSTRAINT | 5 << 8;
+    pub(crate) const CONSTRAINT_PRIMARYKEY: c_int = CONSTRAINT | 6 << 8;
+    pub(crate) const CONSTRAINT_TRIGGER: c_int = CONSTRAINT | 7 << 8;
+    pub(crate) const CONSTRAINT_UNIQUE: c_int = CONSTRAINT | 8 << 8;
+    pub(crate) const CONSTRAINT_ROWID: c_int = CONSTRAINT | 10 << 8;
+    pub(crate) const CONSTRAINT_DATATYPE: c_int = CONSTRAINT | 12 << 8;
+}
+
+/// The version that was compiled in.
+pub(crate) fn version() -> &'static str {
+    // SAFETY: the function answers a pointer to a constant, terminated string.
+    unsafe { CStr::from_ptr(raw::marmota_sqlite3_libversion()) }.to_str().unwrap_or_default()
+}
+
+/// Starts SQLite once in a process (it is built without doing that itself).
+fn initialize() -> Result<(), Failure> {
+    static CODE: OnceLock<c_int> = OnceLock::new();
+    // SAFETY: takes nothing, and is made to be called from any thread.
+    match *CODE.get_or_init(|| unsafe { raw::marmota_sqlite3_initialize() }) {
+        code::OK => Ok(()),
+        code => Err(Failure::new(code, "SQLite does not initialize")),
+    }
+}
+
+/// An open database and the statements prepared on it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    db: NonNull<raw::Db>,
+    statements: Vec<Prepared>,
+    free: Vec<u32>,
+}
+
+/// A place of [`Connection::statements`].
+#[derive(Debug)]
+struct Prepared {
+    /// Null if the place is free.
+    statement: *mut raw::Stmt,
+    /// True while a [`Run`] uses it. It stays true if that was leaked.
+    running: bool,
+}
+
+/// Names a statement of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StatementId(u32);
+
+// SAFETY: a connection opened with SQLITE_OPEN_NOMUTEX in a library built with
+// SQLITE_THREADSAFE=2 may be used by any thread, by one at a time. It is
+// neither `Sync` nor `Clone`, and everything that reaches its pointers borrows
+// it, so that one thread at a time has them.
+unsafe impl Send for Connection {}
+
+impl Connection {
+    /// Opens the file at `path`, made if it is missing.
+    pub(crate) fn open_file(path: &Path) -> Result<Self, Failure> {
+        let name = file_name(path)
+            .ok_or_else(|| Failure::new(code::CANTOPEN, "the path cannot be a file's"))?;
+        Self::open(&name)
+    }
+
+    /// Opens a new database in memory.
+    pub(crate) fn open_memory() -> Result<Self, Failure> {
+        Self::open(c":memory:")
+    }
+
+    fn open(name: &CStr) -> Result<Self, Failure> {
+        initialize()?;
+        let mut db = ptr::null_mut();
+        let flags =
+            raw::OPEN_READWRITE | raw::OPEN_CREATE | raw::OPEN_NOMUTEX | raw::OPEN_EXRESCODE;
+        // SAFETY: `name` is terminated and outlives the call, `db` is written by it.
+        let code =
+            unsafe { raw::marmota_sqlite3_open_v2(name.as_ptr(), &raw mut db, flags, ptr::null()) };
+        let Some(db) = NonNull::new(db) else {
+            return Err(Failure::new(code::NOMEM, "no memory for a connection"));
+        };
+        // From here on, dropping it closes it, also after a failure.
+        let connection = Self { db, statements: Vec::new(), free: Vec::new() };
+        if code != code::OK {
+            return Err(connection.failure(code));
+        }
+        let on: c_int = 1;
+        // SAFETY: the connection is open, and this option takes an int and a
+        // pointer to an int, which may be null. Without it a text pattern
+        // bound to LIKE would have its statement prepared anew each time.
+        unsafe {
+            raw::marmota_sqlite3_db_config(
+                db.as_ptr(),
+                raw::DBCONFIG_ENABLE_QPSG,
+                on,
+                ptr::null_mut::<c_int>(),
+            )
+        };
+        Ok(connection)
+    }
+
+    /// How long to wait for a file that another process writes.
+    pub(crate) fn busy_timeout_ms(&mut self, timeout_ms: u32) {
+        let timeout = c_int::try_from(timeout_ms).unwrap_or(c_int::MAX);
+        // SAFETY: the connection is open.
+        unsafe { raw::marmota_sqlite3_busy_timeout(self.db.as_ptr(), timeout) };
+    }
+
+    /// Prepares a statement that will be used often.
+    pub(crate) fn prepare(&mut self, sql: &str) -> Result<StatementId, Failure> {
+        let (statement, _) = self.compile(sql, raw::PREPARE_PERSISTENT)?;
+        if statement.is_null() {
+            return Err(Failure::new(code::MISUSE, "no statement in the text"));
+        }
+        let prepared = Prepared { statement, running: false };
+        Ok(StatementId(match self.free.pop() {
+            Some(place) => {
+                self.statements[place as usize] = prepared;
+                place
+            }
+            None => {
+                self.statements.push(prepared);
+                (self.statements.len() - 1) as u32
+            }
+        }))
+    }
+
+    /// Frees a statement. Its id may name another one afterwards.
+    pub(crate) fn finalize(&mut self, id: StatementId) {
+        let Some(prepared) = self.statements.get_mut(id.0 as usize) else { return };
+        if !prepared.statement.is_null() {
+            // SAFETY: the statement is this connection's and not finalized; it
+            // is forgotten here. A null destructor was all that was bound.
+            unsafe { raw::marmota_sqlite3_finalize(prepared.statement) };
+            prepared.statement = ptr::null_mut();
+            self.free.push(id.0);
+        }
+    }
+
+    /// Compiles the first statement of `sql`; also gives how many bytes it
+    /// took. The statement is null if there is only white space.
+    fn compile(&mut self, sql: &str, flags: u32) -> Result<(*mut raw::Stmt, usize), Failure> {
+        let bytes = c_int::try_from(sql.len())
+            .map_err(|_| Failure::new(code::TOOBIG, "the statement is too long"))?;
+        let mut statement = ptr::null_mut();
+        let mut tail: *const c_char = ptr::null();
+        let start: *const c_char = sql.as_ptr().cast();
+        // SAFETY: the length is passed, so that `sql` needs no terminator; both
+        // outputs are written before they are read.
+        let code = unsafe {
+            raw::marmota_sqlite3_prepare_v3(
+                self.db.as_ptr(),
+                start,
+                bytes,
+                flags,
+                &raw mut statement,
+                &raw mut tail,
+            )
+        };
+        if code != code::OK {
+            return Err(self.failure(code));
+        }
+        Ok((statement, (tail as usize).saturating_sub(start as usize).min(sql.len())))
+    }
+
+    /// Runs the statements of `sql` one after the other and drops their rows.
+    pub(crate) fn execute(&mut self, sql: &str) -> Result<(), Failure> {
+        self.query(sql, |_| {})
+    }
+
+    /// Runs the statements of `sql`, lending each row.
+    pub(crate) fn query(
+        &mut self,
+        sql: &str,
+        mut row: impl FnMut(Columns<'_>),
+    ) -> Result<(), Failure> {
+        let mut rest = sql;
+        while !rest.is_empty() {
+            let (statement, taken) = self.compile(rest, 0)?;
+            rest = rest.get(taken.max(1)..).unwrap_or_default();
+            if statement.is_null() {
+                continue;
+            }
+            let id = StatementId(self.statements.len() as u32);
+            self.statements.push(Prepared { statement, running: false });
+            let mut run = self.start(id);
+            let mut stepped = run.step();
+            while let Ok(true) = stepped {
+                row(run.columns());
+                stepped = run.step();
+            }
+            drop(run);
+            self.finalize(id);
+            stepped?;
+        }
+        Ok(())
+    }
+
+    /// Begins an execution of a statement.
+    #[inline]
+    pub(crate) fn start<'v>(&mut self, id: StatementId) -> Run<'_, 'v> {
+        let place = id.0 as usize;
+        let prepared = &mut self.statements[place];
+        let statement = prepared.statement;
+        if prepared.running || statement.is_null() {
+            reclaim(statement);
+        }
+        prepared.running = true;
+        Run {
+            connection: self,
+            statement,
+            place,
+            parameter: 0,
+            borrows: false,
+            fault: code::OK,
+            values: PhantomData,
+        }
+    }
+
+    /// How many rows the last statement wrote.
+    pub(crate) fn changes(&self) -> u64 {
+        // SAFETY: the connection is open.
+        let changes = unsafe { raw::marmota_sqlite3_changes64(self.db.as_ptr()) };
+        u64::try_from(changes).unwrap_or(0)
+    }
+
+    /// The integer key of the last row inserted.
+    pub(crate) fn last_insert_rowid(&self) -> i64 {
+        // SAFETY: the connection is open.
+        unsafe { raw::marmota_sqlite3_last_insert_rowid(self.db.as_ptr()) }
+    }
+
+    /// True inside a transaction. An error may have ended it.
+    pub(crate) fn in_transaction(&self) -> bool {
+        // SAFETY: the connection is open.
+        unsafe { raw::marmota_sqlite3_get_autocommit(self.db.as_ptr()) == 0 }
+    }
+
+    /// True if the file can only be read.
+    pub(crate) fn is_readonly(&self) -> bool {
+        // SAFETY: the connection is open and the name is terminated.
+        unsafe { raw::marmota_sqlite3_db_readonly(self.db.as_ptr(), c"main".as_ptr()) == 1 }
+    }
+
+    /// How the texts of a column compare.
+    pub(crate) fn collation(&self, table: &str, column: &str) -> Result<String, Failure> {
+        let terminated = |name: &str| {
+            CString::new(name).map_err(|_| Failure::new(code::MISUSE, "a name has a NUL in it"))
+        };
+        let (table, column) = (terminated(table)?, terminated(column)?);
+        let mut collation: *const c_char = ptr::null();
+        // SAFETY: the connection is open, the names are terminated and outlive
+        // the call; outputs that are null are not written.
+        let code = unsafe {
+            raw::marmota_sqlite3_table_column_metadata(
+                self.db.as_ptr(),
+                c"main".as_ptr(),
+                table.as_ptr(),
+                column.as_ptr(),
+                ptr::null_mut(),
+                &raw mut collation,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        };
+        if code != code::OK || collation.is_null() {
+            return Err(self.failure(code));
+        }
+        // SAFETY: a terminated string that lives until the next call on the
+        // connection, and is copied here.
+        Ok(unsafe { CStr::from_ptr(collation) }.to_string_lossy().into_owned())
+    }
+
+    #[cold]
+    fn failure(&self, code: c_int) -> Failure {
+        // SAFETY: the connection is open; the message is a terminated string
+        // that lives until the next call on it, and is copied here.
+        let message = unsafe { CStr::from_ptr(raw::marmota_sqlite3_errmsg(self.db.as_ptr())) };
+        Failure::new(code, message.to_string_lossy())
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        for prepared in &self.statements {
+            // SAFETY: each statement is this connection's, or null, which is allowed.
+            unsafe { raw::marmota_sqlite3_finalize(prepared.statement) };
+        }
+        // SAFETY: no statement is left and nothing uses the connection after this.
+        unsafe { raw::marmota_sqlite3_close_v2(self.db.as_ptr()) };
+    }
+}
+
+/// Makes a statement whose [`Run`] was leaked fit for use: it may still point
+/// to memory that is gone.
+#[cold]
+fn reclaim(statement: *mut raw::Stmt) {
+    assert!(!statement.is_null(), "a statement is used after it was freed");
+    // SAFETY: the statement is not finalized; neither call reads what is bound.
+    unsafe {
+        raw::marmota_sqlite3_reset(statement);
+        raw::marmota_sqlite3_clear_bindings(statement);
+    }
+}
+
+/// A file's name as SQLite takes it. A relative one gets `./`, because
+/// `:memory:` and the empty name mean something else.
+fn file_name(path: &Path) -> Option<CString> {
+    let mut bytes = path.as_os_str().as_encoded_bytes().to_vec();
+    if bytes.is_empty() {
+        return None;
+    }
+    if path.is_relative() {
+        bytes.splice(0..0, *b"./");
+    }
+    CString::new(bytes).ok()
+}
+
+/// One execution of a statement: bind every parameter in order, then step.
+pub(crate) struct Run<'c, 'v> {
+    connection: &'c mut Connection,
+    statement: *mut raw::Stmt,
+    /// Its place in the connection.
+    place: usize,
+    /// How many parameters were bound.
+    parameter: c_int,
+    /// True if memory of `'v` was bound.
+    borrows: bool,
+    /// What went wrong in a bind; told at the step.
+    fault: c_int,
+    values: PhantomData<&'v [u8]>,
+}
+
+impl<'v> Run<'_, 'v> {
+    #[inline]
+    fn bound(&mut self, code: c_int) {
+        if code != code::OK {
+            self.fault = code;
+        }
+    }
+
+    /// Binds NULL to the next parameter.
+    #[inline]
+    pub(crate) fn bind_null(&mut self) {
+        self.parameter += 1;
+        // SAFETY: the statement is alive as long as `self`; a parameter that
+        // it has not is answered by a code. The same holds for all binds.
+        let code = unsafe { raw::marmota_sqlite3_bind_null(self.statement, self.parameter) };
+        self.bound(code);
+    }
+
+    /// Binds an integer to the next parameter.
+    #[inline]
+    pub(crate) fn bind_int(&mut self, value: i64) {
+        self.parameter += 1;
+        // SAFETY: as for `bind_null`.
+        let code =
+            unsafe { raw::marmota_sqlite3_bind_int64(self.statement, self.parameter, value) };
+        self.bound(code);
+    }
+
+    /// Binds a float to the next parameter.
+    #[inline]
+    pub(crate) fn bind_float(&mut self, value: f64) {
+        self.parameter += 1;
+        // SAFETY: as for `bind_null`.
+        let code =
+            unsafe { raw::marmota_sqlite3_bind_double(self.statement, self.parameter, value) };
+        self.bound(code);
+    }
+
+    /// Binds a text to the next parameter, where it lies.
+    #[inline]
+    pub(crate) fn bind_text(&mut self, text: &'v str) {
+        self.parameter += 1;
+        self.borrows = true;
+        // SAFETY: as for `bind_null`. The destructor STATIC has SQLite read
+        // the bytes in place until the statement forgets them, which it does
+        // when `self` is dropped, before `'v` ends; if `self` is leaked, the
+        // statement is not stepped again before `start` had it forget them.
+        let code = unsafe {
+            raw::marmota_sqlite3_bind_text64(
+                self.statement,
+                self.parameter,
+                text.as_ptr().cast(),
+                text.len() as u64,
+                raw::STATIC,
+                raw::UTF8,
+            )
+        };
+        self.bound(code);
+    }
+
+    /// Binds bytes to the next parameter, where they lie.
+    #[inline]
+    pub(crate) fn bind_blob(&mut self, bytes: &'v [u8]) {
+        self.parameter += 1;
+        self.borrows = true;
+        // SAFETY: as for `bind_text`. A slice's pointer is never null, which
+        // would mean NULL.
+        let code = unsafe {
+            raw::marmota_sqlite3_bind_blob64(
+                self.statement,
+                self.parameter,
+                bytes.as_ptr().cast(),
+                bytes.len() as u64,
+                raw::STATIC,
+            )
+        };
+        self.bound(code);
+    }
+
+    /// Goes on to the next row; false if there is none.
+    #[inline]
+    pub(crate) fn step(&mut self) -> Result<bool, Failure> {
+        if self.fault != code::OK {
+            return Err(self.connection.failure(self.fault));
+        }
+        // SAFETY: the statement is alive, and so is what is bound to it.
+        match unsafe { raw::marmota_sqlite3_step(self.statement) } {
+            code::ROW => Ok(true),
+            code::DONE => Ok(false),
+            code => Err(self.connection.failure(code)),
+        }
+    }
+
+    /// The row that the statement stands on.
+    #[inline]
+    pub(crate) fn columns(&self) -> Columns<'_> {
+        Columns { statement: self.statement, run: PhantomData }
+    }
+
+    /// Steps to the end and gives how many rows were written.
+    #[inline]
+    pub(crate) fn finish(mut self) -> Result<u64, Failure> {
+        while self.step()? {}
+        Ok(self.connection.changes())
+    }
+}
+
+impl Drop for Run<'_, '_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the statement is alive; neither call reads what is bound.
+        unsafe {
+            raw::marmota_sqlite3_reset(self.statement);
+            // Numbers point nowhere and are bound anew before the next step.
+            if self.borrows {
+                raw::marmota_sqlite3_clear_bindings(self.statement);
+            }
+        }
+        self.connection.statements[self.place].running = false;
+    }
+}
+
+/// How a value is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Storage {
+    /// A 64-bit integer.
+    Integer,
+    /// A 64-bit float.
+    Real,
+    /// A text.
+    Text,
+    /// Bytes.
+    Blob,
+    /// NULL.
+    Null,
+}
+
+/// The row a statement stands on, lent until its next step. A column that it
+/// has not reads as NULL, 0 or no bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Columns<'r> {
+    statement: *mut raw::Stmt,
+    run: PhantomData<&'r ()>,
+}
+
+impl<'r> Columns<'r> {
+    /// How the value is stored.
+    #[inline]
+    pub(crate) fn storage(self, column: usize) -> Storage {
+        // SAFETY: the statement is alive for `'r`. A column that it has not is
+        // answered by a NULL. The same holds for all reads.
+        match unsafe { raw::marmota_sqlite3_column_type(self.statement, column as c_int) } {
+            1 => Storage::Integer,
+            2 => Storage::Real,
+            3 => Storage::Text,
+            4 => Storage::Blob,
+            _ => Storage::Null,
+        }
+    }
+
+    /// The value as an integer.
+    #[inline]
+    pub(crate) fn int(self, column: usize) -> i64 {
+        // SAFETY: as for `storage`.
+        unsafe { raw::marmota_sqlite3_column_int64(self.statement, column as c_int) }
+    }
+
+    /// The value as a float.
+    #[inline]
+    pub(crate) fn float(self, column: usize) -> f64 {
+        // SAFETY: as for `storage`.
+        unsafe { raw::marmota_sqlite3_column_double(self.statement, column as c_int) }
+    }
+
+    /// The bytes of a text (UTF-8 unless the file lies) or blob.
+    #[inline]
+    pub(crate) fn bytes(self, column: usize) -> &'r [u8] {
+        // SAFETY: as for `storage`. The length is asked for first: that makes
+        // the value a UTF-8 text or blob if it is neither, in place, so that
+        // the pointer asked for next is to what the length belongs to, and so
+        // that no later read of the column moves it. It lives until the next
+        // step, that is, for `'r`: stepping borrows the `Run` mutably. The
+        // pointer is null where there are no bytes or no memory.
+        unsafe {
+            let length = raw::marmota_sqlite3_column_bytes(self.statement, column as c_int);
+            let start: *const u8 =
+                raw::marmota_sqlite3_column_blob(self.statement, column as c_int).cast();
+            if start.is_null() || length <= 0 {
+                return &[];
+            }
+            std::slice::from_raw_parts(start, length as usize)
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! A connection with its statements: what carries out operations. There is
+//! one that writes and, where the file allows it, one that reads for each
+//! session.
+//!
+//! Reads are in `read.rs`, writes of one row in `write.rs`, of many in
+//! `write_many.rs`; this file has what they share, and transactions.
+
+use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSink, Table};
+use marmota_store::operation::{BatchFailure, Operation, Outcome, run_batch};
+
+use crate::column::Column;
+use crate::fault;
+use crate::ffi::{Connection, StatementId};
+use crate::shape::Shape;
+use crate::statement::{Head, Statements, Verb};
+use crate::tables::KnownTables;
+
+/// The number of the savepoint around a write of many rows in a transaction;
+/// `run_batch` takes the one above it.
+const SAVEPOINT_OF_MANY: u32 = u32::MAX - 1;
+
+/// A connection with its statements.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) connection: Connection,
+    pub(crate) statements: Statements,
+    pub(crate) tables: KnownTables,
+    /// Memory for the shape of a filter.
+    pub(crate) shape: Shape,
+    begin: StatementId,
+    commit: StatementId,
+    rollback: StatementId,
+}
+
+impl Lane {
+    pub(crate) fn new(mut connection: Connection, tables: KnownTables) -> Result<Self> {
+        let mut prepare = |sql| connection.prepare(sql).map_err(|failure| fault::of(&failure));
+        // IMMEDIATE: a transaction that begins as a reader may find, at its
+        // first write, that its snapshot is old, and has to start again.
+        let (begin, commit, rollback) =
+            (prepare("BEGIN IMMEDIATE")?, prepare("COMMIT")?, prepare("ROLLBACK")?);
+        Ok(Self {
+            connection,
+            statements: Statements::default(),
+            tables,
+            shape: Shape::default(),
+            begin,
+            commit,
+            rollback,
+        })
+    }
+
+    /// Carries out an operation that is no step of a session's transaction.
+    pub(crate) fn run(
+        &mut self,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Result<Outcome> {
+        match operation {
+            Operation::Get { table, key, fields } => self.get(table, key, *fields, sink),
+            Operation::List { table, query } => self.list(table, query, sink),
+            Operation::Count { table, filter } => self.count(table, *filter),
+            Operation::Batch { writes, mode, results } => {
+                let done = self.atomically(|lane| {
+                    let run = |write: &mut Operation<'_>| lane.write(write);
+                    run_batch(writes, *mode, results, run).map_err(|failure| match failure {
+                        BatchFailure::Write => failed_write(results),
+                        BatchFailure::Engine(error) => error,
+                    })
+                });
+                done.map(|()| {
+                    Outcome::rows(results.iter().filter(|done| done.is_ok()).count() as u64)
+                })
+            }
+            write => self.write(write),
+        }
+    }
+
+    fn write(&mut self, operation: &mut Operation<'_>) -> Result<Outcome> {
+        match operation {
+            Operation::Insert { table, row } => self.insert(table, row),
+            Operation::InsertMany { table, rows } => {
+                self.atomically(|lane| lane.insert_many(table, *rows))
+            }
+            Operation::Update { table, key, row, version } => {
+                self.update(table, key, row, *version)
+            }
+            Operation::UpdateMany { table, rows } => {
+                self.atomically(|lane| lane.update_many(table, *rows))
+            }
+            Operation::Increment { table, key, field, by, stamp } => {
+                self.increment(table, key, *field, *by, stamp)
+            }
+            Operation::Delete { table, key, version } => self.delete(table, key, *version),
+            Operation::DeleteWhere { table, filter } => self.delete_where(table, *filter),
+            Operation::Savepoint(number) => self.savepoint(Verb::Savepoint, *number),
+            Operation::Release(number) => self.savepoint(Verb::Release, *number),
+            Operation::RollbackTo(number) => self.savepoint(Verb::RollbackTo, *number),
+            _ => Err(Error::new(
+                ErrorKind::Unsupported,
+                "the SQLite engine does not know this operation, or not in this place",
+            )),
+        }
+    }
+
+    /// The place of a statement, which is prepared if it was not yet.
+    #[inline]
+    pub(crate) fn statement(
+        &mut self,
+        head: Head,
+        make: impl FnOnce(&Self) -> (String, Box<[Column]>),
+    ) -> Result<usize> {
+        match self.statements.find(&head, &self.shape.bytes) {
+            Some(place) => Ok(place),
+            None => {
+                let (sql, columns) = make(self);
+                self.prepare(head, &sql, columns)
+            }
+        }
+    }
+
+    #[cold]
+    fn prepare(&mut self, head: Head, sql: &str, columns: Box<[Column]>) -> Result<usize> {
+        let id = self.connection.prepare(sql).map_err(|failure| {
+            let error = fault::of(&failure);
+            Error::new(error.kind(), format!("{} (in: {sql})", error.message()))
+        })?;
+        let (place, dropped) = self.statements.add(head, &self.shape.bytes, id, columns);
+        if let Some(dropped) = dropped {
+            self.connection.finalize(dropped);
+        }
+        Ok(place)
+    }
+
+    /// The columns of a statement that reads these fields.
+    pub(crate) fn columns(&self, number: u32, fields: FieldSet) -> Box<[Column]> {
+        let prepared = self.tables.at(number);
+        let count = prepared.table.fields().len();
+        let positions = fields.iter().filter(|&position| position < count);
+        positions
+            .map(|position| {
+                Column::new(&prepared.table, position, prepared.certain.contains(position))
+            })
+            .collect()
+    }
+
+    /// The number of a table, and no filter's shape.
+    #[inline]
+    pub(crate) fn number(&mut self, table: &Table) -> Result<u32> {
+        self.shape.clear();
+        self.tables.number(table)
+    }
+
+    fn control(&mut self, id: StatementId) -> Result<()> {
+        let mut run = self.connection.start(id);
+        run.step().map(|_| ()).map_err(|failure| fault::of(&failure))
+    }
+
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        self.control(self.begin)
+    }
+
+    /// Commits, or undoes all if that fails.
+    pub(crate) fn commit(&mut self) -> Result<()> {
+        let committed = self.control(self.commit);
+        if committed.is_err() {
+            self.roll_back();
+        }
+        committed
+    }
+
+    /// Undoes the transaction, if there is one. This cannot fail in a way that
+    /// leaves it open: what SQLite could not undo in memory it undoes from the
+    /// log when the file is opened.
+    pub(crate) fn roll_back(&mut self) {
+        if self.connection.in_transaction() {
+            let _ = self.control(self.rollback);
+        }
+    }
+
+    fn savepoint(&mut self, verb: Verb, number: u32) -> Result<Outcome> {
+        self.shape.clear();
+        let head = Head { verb, table: 0, fields: FieldSet::EMPTY, variant: number };
+        let words = match verb {
+            Verb::Savepoint => "SAVEPOINT",
+            Verb::Release => "RELEASE",
+            _ => "ROLLBACK TO",
+        };
+        let place =
+            self.statement(head, |_| (format!("{words} marmota_{number}"), Box::default()))?;
+        self.control(self.statements.at(place).id)?;
+        Ok(Outcome::default())
+    }
+
+    /// Runs `work` so that all it writes takes place or nothing: in a
+    /// transaction, or in a savepoint of the one that is open.
+    fn atomically<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let nested = self.connection.in_transaction();
+        if nested {
+            self.savepoint(Verb::Savepoint, SAVEPOINT_OF_MANY)?;
+        } else {
+            self.begin()?;
+        }
+        let mut undo = Undo { lane: self, nested, armed: true };
+        let done = work(undo.lane)?;
+        undo.armed = false;
+        if nested {
+            undo.lane.savepoint(Verb::Release, SAVEPOINT_OF_MANY)?;
+        } else {
+            undo.lane.commit()?;
+        }
+        Ok(done)
+    }
+}
+
+/// Undoes what [`Lane::atomically`] did, also when a row source panics.
+struct Undo<'l> {
+    lane: &'l mut Lane,
+    nested: bool,
+    armed: bool,
+}
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        if !self.armed {
+            return;
+        }
+        if self.nested {
+            // These fail only if SQLite undid the whole transaction already,
+            // which the session looks for.
+            let _ = self.lane.savepoint(Verb::RollbackTo, SAVEPOINT_OF_MANY);
+            let _ = self.lane.savepoint(Verb::Release, SAVEPOINT_OF_MANY);
+        } else {
+            self.lane.roll_back();
+        }
+    }
+}
+
+/// The error of a batch is that of the write that failed.
+#[cold]
+fn failed_write(results: &[Result<Outcome>]) -> Error {
+    match results.last() {
+        Some(Err(error)) => {
+            let same = Error::new(error.kind(), error.message());
+            error.violations().iter().cloned().fold(same, Error::with_violation)
+        }
+        _ => Error::new(ErrorKind::Bug, "a batch failed without a write that did"),
+    }
+}

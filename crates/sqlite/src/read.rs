@@ -1,0 +1,153 @@
+//! Get, list and count.
+
+use std::fmt::Write as _;
+
+use marmota_model::{FieldSet, Filter, Query, Result, RowSink, Table, ValueRef};
+use marmota_store::operation::Outcome;
+
+use crate::column::{Column, bind, lend};
+use crate::fault;
+use crate::ffi::Run;
+use crate::lane::Lane;
+use crate::shape::{bind_filter, filter_sql, order_sql, quoted, with_after};
+use crate::statement::{Head, Verb};
+
+/// Calls a function that is generic over the width of its row buffer with the
+/// smallest that the table needs: a buffer is cleared for each row.
+macro_rules! by_width {
+    ($table:expr, $function:ident($($argument:expr),*)) => {
+        match $table.fields().len() {
+            0..=8 => $function::<8>($($argument),*),
+            9..=16 => $function::<16>($($argument),*),
+            17..=32 => $function::<32>($($argument),*),
+            _ => $function::<{ FieldSet::CAPACITY }>($($argument),*),
+        }
+    };
+}
+
+impl Lane {
+    pub(crate) fn get(
+        &mut self,
+        table: &Table,
+        key: &ValueRef<'_>,
+        fields: FieldSet,
+        sink: &mut dyn RowSink,
+    ) -> Result<Outcome> {
+        let number = self.number(table)?;
+        let head = Head { verb: Verb::Get, table: number, fields, variant: 0 };
+        let place = self.statement(head, |lane| {
+            let columns = lane.columns(number, fields);
+            let mut sql = select(table, &columns);
+            let _ = write!(sql, " WHERE {}=?", quoted(&table.fields()[table.key()].name));
+            (sql, columns)
+        })?;
+        let statement = self.statements.at(place);
+        let mut run = self.connection.start(statement.id);
+        bind(&mut run, key);
+        // No second step to see that there is no second row: keys are unique.
+        if !run.step().map_err(|failure| fault::of(&failure))? {
+            return Ok(Outcome::rows(0));
+        }
+        by_width!(table, lend_one(table, &statement.columns, &run, sink))?;
+        Ok(Outcome::rows(1))
+    }
+
+    pub(crate) fn list(
+        &mut self,
+        table: &Table,
+        query: &Query,
+        sink: &mut dyn RowSink,
+    ) -> Result<Outcome> {
+        let number = self.number(table)?;
+        let with_after = query.after.as_ref().and_then(|_| with_after(table, query));
+        let filter = with_after.as_ref().or(query.filter.as_ref());
+        if let Some(filter) = filter {
+            self.shape.filter(filter)?;
+        }
+        self.shape.order(table, &query.order);
+        let fields = query.fields.unwrap_or_else(|| table.read_by_default());
+        let variant = u32::from(query.limit.is_some());
+        let head = Head { verb: Verb::List, table: number, fields, variant };
+        let place = self.statement(head, |lane| {
+            let columns = lane.columns(number, fields);
+            let mut sql = select(table, &columns);
+            where_sql(&mut sql, table, filter);
+            order_sql(&mut sql, table, &query.order);
+            if query.limit.is_some() {
+                sql.push_str(" LIMIT ?");
+            }
+            (sql, columns)
+        })?;
+        let statement = self.statements.at(place);
+        let mut run = self.connection.start(statement.id);
+        if let Some(filter) = filter {
+            bind_filter(&mut run, filter, &mut self.shape.patterns.iter());
+        }
+        if let Some(limit) = query.limit {
+            run.bind_int(i64::try_from(limit).unwrap_or(i64::MAX));
+        }
+        let rows = by_width!(table, lend_all(table, &statement.columns, &mut run, sink))?;
+        Ok(Outcome::rows(rows))
+    }
+
+    pub(crate) fn count(&mut self, table: &Table, filter: Option<&Filter>) -> Result<Outcome> {
+        let number = self.number(table)?;
+        if let Some(filter) = filter {
+            self.shape.filter(filter)?;
+        }
+        let fields = FieldSet::EMPTY;
+        let head = Head { verb: Verb::Count, table: number, fields, variant: 0 };
+        let place = self.statement(head, |_| {
+            let mut sql = format!("SELECT count(*) FROM {}", quoted(table.name()));
+            where_sql(&mut sql, table, filter);
+            (sql, Box::default())
+        })?;
+        let mut run = self.connection.start(self.statements.at(place).id);
+        if let Some(filter) = filter {
+            bind_filter(&mut run, filter, &mut self.shape.patterns.iter());
+        }
+        run.step().map_err(|failure| fault::of(&failure))?;
+        Ok(Outcome::rows(u64::try_from(run.columns().int(0)).unwrap_or(0)))
+    }
+}
+
+fn lend_one<const N: usize>(
+    table: &Table,
+    plan: &[Column],
+    run: &Run<'_, '_>,
+    sink: &mut dyn RowSink,
+) -> Result<()> {
+    lend::<N, _>(table, plan, run.columns(), |row| sink.row(row)).map(|_| ())
+}
+
+fn lend_all<const N: usize>(
+    table: &Table,
+    plan: &[Column],
+    run: &mut Run<'_, '_>,
+    sink: &mut dyn RowSink,
+) -> Result<u64> {
+    let mut rows = 0;
+    while run.step().map_err(|failure| fault::of(&failure))? {
+        rows += 1;
+        if lend::<N, _>(table, plan, run.columns(), |row| sink.row(row))?.is_break() {
+            break;
+        }
+    }
+    Ok(rows)
+}
+
+fn select(table: &Table, columns: &[Column]) -> String {
+    let names: Vec<String> = columns
+        .iter()
+        .map(|column| quoted(&table.fields()[usize::from(column.position)].name))
+        .collect();
+    let names = if names.is_empty() { "1".to_owned() } else { names.join(",") };
+    format!("SELECT {names} FROM {}", quoted(table.name()))
+}
+
+pub(crate) fn where_sql(sql: &mut String, table: &Table, filter: Option<&Filter>) {
+    if let Some(filter) = filter {
+        sql.push_str(" WHERE ");
+        filter_sql(sql, table, filter);
+    }
+}

@@ -1,0 +1,281 @@
+//! Filters and orders as SQL: their shape (what a statement is found by),
+//! their text (made once a shape) and their values (bound each time). All
+//! three walk the tree in the same order.
+
+use std::fmt::Write as _;
+
+use marmota_model::{Comparison, Error, ErrorKind, Filter, Order, Place, Query, Result, Table};
+
+use crate::column::bind_value;
+use crate::ffi::Run;
+
+/// SQLite's own limit, which keeps a pattern from taking for ever.
+const PATTERN_BYTES_MAX: usize = 50_000;
+
+/// The shape of a filter as bytes, and the patterns of its matches.
+#[derive(Debug, Default)]
+pub(crate) struct Shape {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) patterns: Vec<String>,
+}
+
+impl Shape {
+    /// Forgets what it held, keeping the memory.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.patterns.clear();
+    }
+
+    /// Adds a filter.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a text to match that is too long.
+    pub(crate) fn filter(&mut self, filter: &Filter) -> Result<()> {
+        match filter {
+            Filter::Compare { field, comparison, .. } => {
+                self.bytes.extend([1, *field as u8, *comparison as u8]);
+            }
+            Filter::In { field, values } => {
+                self.bytes.extend([2, *field as u8]);
+                self.count(values.len());
+            }
+            Filter::Match { field, place, text } => {
+                self.bytes.extend([3, *field as u8]);
+                self.patterns.push(pattern(*place, text)?);
+            }
+            Filter::IsNull { field } => self.bytes.extend([4, *field as u8]),
+            Filter::Not(inner) => {
+                self.bytes.push(5);
+                self.filter(inner)?;
+            }
+            Filter::And(all) => self.list(6, all)?,
+            Filter::Or(any) => self.list(7, any)?,
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, tag: u8, filters: &[Filter]) -> Result<()> {
+        self.bytes.push(tag);
+        self.count(filters.len());
+        filters.iter().try_for_each(|filter| self.filter(filter))
+    }
+
+    fn count(&mut self, count: usize) {
+        self.bytes.extend((count as u32).to_le_bytes());
+    }
+
+    /// Adds an order.
+    pub(crate) fn order(&mut self, table: &Table, order: &[Order]) {
+        self.bytes.push(8);
+        for by in with_key(table, order) {
+            self.bytes.extend([by.field as u8, u8::from(by.descending)]);
+        }
+    }
+}
+
+/// The order with the key behind it: [`Query::order_with_key`] without a
+/// vector.
+pub(crate) fn with_key(table: &Table, order: &[Order]) -> impl Iterator<Item = Order> {
+    let key = table.key();
+    let given = order.iter().position(|by| by.field == key);
+    let descending = order.last().is_some_and(|by| by.descending);
+    let added = given.is_none().then_some(Order { field: key, descending });
+    order[..given.map_or(order.len(), |last| last + 1)].iter().copied().chain(added)
+}
+
+/// A query's condition with the page's start in it.
+///
+/// To [`Query::filter_with_after`] it adds a bound on the first field of the
+/// order, which says nothing new but lets SQLite begin in the middle of an
+/// index.
+pub(crate) fn with_after(table: &Table, query: &Query) -> Option<Filter> {
+    let filter = query.filter_with_after(table);
+    let first = query.after.as_ref().and_then(|after| after.first());
+    let (Some(filter), Some(value), Some(by)) = (filter.clone(), first, query.order.first()) else {
+        return filter;
+    };
+    let nullable = table.fields()[by.field].nullable;
+    if by.field == table.key() || value.as_ref().is_null() || (by.descending && nullable) {
+        return Some(filter);
+    }
+    let comparison =
+        if by.descending { Comparison::LessOrEqual } else { Comparison::GreaterOrEqual };
+    Some(filter.and(Filter::Compare { field: by.field, comparison, value: value.clone() }))
+}
+
+/// The LIKE pattern for a text in some place, with `\` as the escape.
+fn pattern(place: Place, text: &str) -> Result<String> {
+    let mut pattern = String::with_capacity(text.len() + 2);
+    if place == Place::Anywhere {
+        pattern.push('%');
+    }
+    for character in text.chars() {
+        if matches!(character, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(character);
+    }
+    pattern.push('%');
+    if pattern.len() > PATTERN_BYTES_MAX {
+        let message = format!(
+            "the text to look for, {:?}, has {} bytes; SQLite takes {PATTERN_BYTES_MAX} at most",
+            marmota_model::text::excerpt(text),
+            text.len()
+        );
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    Ok(pattern)
+}
+
+/// A name in SQL.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Writes a filter as SQL.
+pub(crate) fn filter_sql(out: &mut String, table: &Table, filter: &Filter) {
+    let name = |field: &usize| quoted(&table.fields()[*field].name);
+    match filter {
+        Filter::Compare { field, comparison, .. } => {
+            let sign = match comparison {
+                Comparison::Equal => "=",
+                Comparison::NotEqual => "<>",
+                Comparison::Less => "<",
+                Comparison::LessOrEqual => "<=",
+                Comparison::Greater => ">",
+                Comparison::GreaterOrEqual => ">=",
+            };
+            let _ = write!(out, "{}{sign}?", name(field));
+        }
+        // No value is in an empty list, and NULL is not in it either.
+        Filter::In { values, .. } if values.is_empty() => out.push('0'),
+        Filter::In { field, values } => {
+            let _ = write!(out, "{} IN (?{})", name(field), ",?".repeat(values.len() - 1));
+        }
+        Filter::Match { field, .. } => {
+            let _ = write!(out, "{} LIKE ? ESCAPE '\\'", name(field));
+        }
+        Filter::IsNull { field } => {
+            let _ = write!(out, "{} IS NULL", name(field));
+        }
+        Filter::Not(inner) => {
+            out.push_str("NOT (");
+            filter_sql(out, table, inner);
+            out.push(')');
+        }
+        Filter::And(all) => list_sql(out, table, all, " AND ", "1"),
+        Filter::Or(any) => list_sql(out, table, any, " OR ", "0"),
+    }
+}
+
+fn list_sql(out: &mut String, table: &Table, filters: &[Filter], between: &str, empty: &str) {
+    if filters.is_empty() {
+        return out.push_str(empty);
+    }
+    out.push('(');
+    for (position, filter) in filters.iter().enumerate() {
+        if position > 0 {
+            out.push_str(between);
+        }
+        filter_sql(out, table, filter);
+    }
+    out.push(')');
+}
+
+/// Writes an order as SQL.
+pub(crate) fn order_sql(out: &mut String, table: &Table, order: &[Order]) {
+    for (position, by) in with_key(table, order).enumerate() {
+        let before = if position == 0 { " ORDER BY " } else { "," };
+        let behind = if by.descending { " DESC" } else { "" };
+        let _ = write!(out, "{before}{}{behind}", quoted(&table.fields()[by.field].name));
+    }
+}
+
+/// Binds a filter's values.
+pub(crate) fn bind_filter<'v>(
+    run: &mut Run<'_, 'v>,
+    filter: &'v Filter,
+    patterns: &mut std::slice::Iter<'v, String>,
+) {
+    match filter {
+        Filter::Compare { value, .. } => bind_value(run, value),
+        Filter::In { values, .. } => values.iter().for_each(|value| bind_value(run, value)),
+        Filter::Match { .. } => match patterns.next() {
+            Some(pattern) => run.bind_text(pattern),
+            None => run.bind_null(),
+        },
+        Filter::IsNull { .. } => {}
+        Filter::Not(inner) => bind_filter(run, inner, patterns),
+        Filter::And(filters) | Filter::Or(filters) => {
+            filters.iter().for_each(|filter| bind_filter(run, filter, patterns));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use marmota_model::{Field, Kind, Role, Schema, Value};
+
+    fn table() -> Table {
+        let fields = vec![
+            Field::new("id", Kind::I64).role(Role::Key),
+            Field::new("name", Kind::TEXT).nullable(true),
+        ];
+        Table::new(Schema::new("t", fields)).unwrap()
+    }
+
+    #[test]
+    fn text_is_escaped_in_patterns() {
+        assert_eq!(pattern(Place::Anywhere, "50%_\\").unwrap(), "%50\\%\\_\\\\%");
+        assert_eq!(pattern(Place::Start, "a").unwrap(), "a%");
+        assert!(pattern(Place::Start, &"a".repeat(60_000)).is_err());
+    }
+
+    #[test]
+    fn values_are_no_part_of_a_shape() {
+        let shape = |filter: &Filter| {
+            let mut shape = Shape::default();
+            shape.filter(filter).unwrap();
+            shape.bytes
+        };
+        let is = |field, value: i64| Filter::Compare {
+            field,
+            comparison: Comparison::Equal,
+            value: Value::Int(value),
+        };
+        assert_eq!(shape(&is(0, 1)), shape(&is(0, 2)));
+        assert_ne!(shape(&is(0, 1)), shape(&is(1, 1)));
+        let both = Filter::And(vec![is(0, 1), is(0, 2)]);
+        assert_ne!(shape(&both), shape(&Filter::Or(vec![is(0, 1), is(0, 2)])));
+        assert_ne!(
+            shape(&Filter::And(vec![both.clone(), is(0, 1)])),
+            shape(&Filter::And(vec![is(0, 1), both]))
+        );
+    }
+
+    #[test]
+    fn the_order_is_the_querys() {
+        let table = table();
+        for order in [
+            vec![],
+            vec![Order { field: 1, descending: true }],
+            vec![Order { field: 0, descending: true }, Order { field: 1, descending: false }],
+        ] {
+            let query = Query { order: order.clone(), ..Query::new() };
+            assert!(with_key(&table, &order).eq(query.order_with_key(&table)));
+        }
+    }
+
+    #[test]
+    fn empty_lists_have_a_meaning() {
+        let sql = |filter: &Filter| {
+            let mut out = String::new();
+            filter_sql(&mut out, &table(), filter);
+            out
+        };
+        assert_eq!(sql(&Filter::And(vec![])), "1");
+        assert_eq!(sql(&Filter::Or(vec![])), "0");
+        assert_eq!(sql(&Filter::In { field: 1, values: vec![] }), "0");
+    }
+}

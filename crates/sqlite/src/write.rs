@@ -1,0 +1,451 @@
+//! Writes of one row, and deletes by a filter.
+
+use std::fmt::Write as _;
+
+use marmota_model::rule::violation;
+use marmota_model::{
+    Currency, Error, ErrorKind, FieldSet, Filter, Kind, Result, Table, Value, ValueRef,
+};
+use marmota_store::operation::{Keys, Outcome};
+
+use crate::column::{Column, bind};
+use crate::fault;
+use crate::ffi::{Failure, code};
+use crate::lane::Lane;
+use crate::read::where_sql;
+use crate::shape::{bind_filter, quoted};
+use crate::statement::{Head, Verb};
+
+/// How an update deals with the version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Versioned {
+    /// Counts it, if the table has one, and gives the new one.
+    Given,
+    /// Counts it and compares it.
+    Compared,
+    /// Counts it.
+    Counted,
+}
+
+impl Lane {
+    pub(crate) fn insert(&mut self, table: &Table, row: &[ValueRef<'_>]) -> Result<Outcome> {
+        let number = self.number(table)?;
+        let fields = FieldSet::present(row);
+        let head = Head { verb: Verb::Insert, table: number, fields, variant: 1 };
+        let place = self.statement(head, |_| (insert_sql(table, fields, 1), Box::default()))?;
+        let mut run = self.connection.start(self.statements.at(place).id);
+        for value in row.iter().filter(|value| !value.is_absent()) {
+            bind(&mut run, value);
+        }
+        if let Err(failure) = run.finish() {
+            return Err(self.refused(&failure, table, row));
+        }
+        let keys = if fields.contains(table.key()) {
+            Keys::Known
+        } else {
+            Keys::One(Value::Int(self.connection.last_insert_rowid()))
+        };
+        let version = table.version().and_then(|version| row[version].as_int());
+        Ok(Outcome { rows: 1, keys, version, ..Outcome::default() })
+    }
+
+    pub(crate) fn update(
+        &mut self,
+        table: &Table,
+        key: &ValueRef<'_>,
+        row: &[ValueRef<'_>],
+        version: Option<i64>,
+    ) -> Result<Outcome> {
+        let versioned = match (table.version(), version) {
+            (Some(_), None) => Versioned::Given,
+            (Some(_), Some(_)) => Versioned::Compared,
+            (None, _) => Versioned::Counted,
+        };
+        let place = match self.update_statement(table, row, versioned)? {
+            Some(place) => place,
+            None => return self.require(table, key).map(|()| Outcome::rows(1)),
+        };
+        let (changed, given) = {
+            let mut run = self.connection.start(self.statements.at(place).id);
+            for position in written(table, row).iter() {
+                bind(&mut run, &row[position]);
+            }
+            bind(&mut run, key);
+            match (versioned, version) {
+                (Versioned::Given, _) => match run.step() {
+                    Ok(true) => {
+                        let given = run.columns().int(0);
+                        (run.finish().map(|_| 1), Some(given))
+                    }
+                    Ok(false) => (Ok(0), None),
+                    Err(failure) => (Err(failure), None),
+                },
+                (Versioned::Compared, Some(version)) => {
+                    run.bind_int(version);
+                    (run.finish(), version.checked_add(1))
+                }
+                _ => (run.finish(), None),
+            }
+        };
+        match changed {
+            Ok(0) => Err(self.missing(table, key, version)),
+            Ok(_) => Ok(Outcome { rows: 1, version: given, ..Outcome::default() }),
+            Err(failure) => Err(self.refused(&failure, table, row)),
+        }
+    }
+
+    /// The statement of an update, or none if there is nothing to write.
+    pub(crate) fn update_statement(
+        &mut self,
+        table: &Table,
+        row: &[ValueRef<'_>],
+        versioned: Versioned,
+    ) -> Result<Option<usize>> {
+        let fields = written(table, row);
+        if fields.is_empty() && table.version().is_none() {
+            return Ok(None);
+        }
+        let number = self.number(table)?;
+        let variant = versioned as u32;
+        let head = Head { verb: Verb::Update, table: number, fields, variant };
+        let made = |_: &Self| (update_sql(table, fields, versioned), Box::default());
+        self.statement(head, made).map(Some)
+    }
+
+    pub(crate) fn increment(
+        &mut self,
+        table: &Table,
+        key: &ValueRef<'_>,
+        position: usize,
+        by: ValueRef<'_>,
+        stamp: &ValueRef<'_>,
+    ) -> Result<Outcome> {
+        let field = &table.fields()[position];
+        let (min, max, by) = match (&field.kind, by) {
+            (Kind::Int { min, max }, ValueRef::Int(by)) => (*min, *max, by),
+            (Kind::Currency, ValueRef::Currency(by)) => (i64::MIN, i64::MAX, by.scaled()),
+            _ => {
+                let message = "only integers and amounts can be added to, by their like";
+                return Err(Error::invalid(vec![violation(field, by, "type", message)]));
+            }
+        };
+        let number = self.number(table)?;
+        let fields = FieldSet::EMPTY.with(position);
+        let head = Head { verb: Verb::Increment, table: number, fields, variant: 0 };
+        let place = self.statement(head, |lane| {
+            let columns = [Column::new(table, position, false)];
+            debug_assert_eq!(lane.tables.at(number).table.name(), table.name());
+            (increment_sql(table, position), columns.into())
+        })?;
+        // The sum fits if the old value lies between these: asked so, nothing
+        // overflows (SQLite would go on in floats).
+        let (low, high) = (i128::from(min) - i128::from(by), i128::from(max) - i128::from(by));
+        let (low, high) = match (
+            i64::try_from(low.max(i64::MIN.into())),
+            i64::try_from(high.min(i64::MAX.into())),
+        ) {
+            (Ok(low), Ok(high)) => (low, high),
+            _ => (1, 0),
+        };
+        let statement = self.statements.at(place);
+        let mut run = self.connection.start(statement.id);
+        run.bind_int(by);
+        if table.updated_at().is_some() {
+            bind(&mut run, stamp);
+        }
+        bind(&mut run, key);
+        run.bind_int(low);
+        run.bind_int(high);
+        let stepped = run.step();
+        if let Err(failure) = stepped {
+            drop(run);
+            return Err(self.refused(&failure, table, &[]));
+        }
+        if !stepped.is_ok_and(|row| row) {
+            drop(run);
+            return Err(self.not_incremented(table, key, position, by));
+        }
+        let columns = run.columns();
+        let sum = match field.kind {
+            Kind::Currency => Value::Currency(Currency::from_scaled(columns.int(0))),
+            _ => Value::Int(columns.int(0)),
+        };
+        let version = table.version().map(|_| columns.int(1));
+        if let Err(failure) = run.finish() {
+            return Err(self.refused(&failure, table, &[]));
+        }
+        Ok(Outcome { rows: 1, version, value: sum, ..Outcome::default() })
+    }
+
+    /// Why an increment found no row that it could add to.
+    #[cold]
+    fn not_incremented(
+        &mut self,
+        table: &Table,
+        key: &ValueRef<'_>,
+        position: usize,
+        by: i64,
+    ) -> Error {
+        let mut old = Value::Absent;
+        let fields = FieldSet::EMPTY.with(position);
+        let mut keep = |row: &[ValueRef<'_>]| {
+            old = row[position].to_value();
+            std::ops::ControlFlow::Break(())
+        };
+        if let Err(error) = self.get(table, key, fields, &mut keep) {
+            return error;
+        }
+        let field = &table.fields()[position];
+        let (rule, message) = match old {
+            Value::Absent => return not_found(table, key),
+            Value::Null => ("required", "has no value to add to; write one first".to_owned()),
+            _ => {
+                let by = match field.kind {
+                    Kind::Currency => Currency::from_scaled(by).to_string(),
+                    _ => by.to_string(),
+                };
+                ("range", format!("{by} more does not fit its range"))
+            }
+        };
+        Error::invalid(vec![violation(field, old.as_ref(), rule, message)])
+    }
+
+    pub(crate) fn delete(
+        &mut self,
+        table: &Table,
+        key: &ValueRef<'_>,
+        version: Option<i64>,
+    ) -> Result<Outcome> {
+        let number = self.number(table)?;
+        let version = version.filter(|_| table.version().is_some());
+        let variant = u32::from(version.is_some());
+        let head = Head { verb: Verb::Delete, table: number, fields: FieldSet::EMPTY, variant };
+        let place = self.statement(head, |_| {
+            let mut sql = format!("DELETE FROM {}{}", quoted(table.name()), by_key(table));
+            if version.is_some() {
+                let _ = write!(sql, " AND {}=?", version_name(table));
+            }
+            (sql, Box::default())
+        })?;
+        let mut run = self.connection.start(self.statements.at(place).id);
+        bind(&mut run, key);
+        if let Some(version) = version {
+            run.bind_int(version);
+        }
+        match run.finish() {
+            Ok(0) => Err(self.missing(table, key, version)),
+            Ok(_) => Ok(Outcome::rows(1)),
+            Err(failure) => Err(self.kept(&failure, table, Some(key))),
+        }
+    }
+
+    pub(crate) fn delete_where(
+        &mut self,
+        table: &Table,
+        filter: Option<&Filter>,
+    ) -> Result<Outcome> {
+        let number = self.number(table)?;
+        if let Some(filter) = filter {
+            self.shape.filter(filter)?;
+        }
+        let fields = FieldSet::EMPTY;
+        let head = Head { verb: Verb::DeleteWhere, table: number, fields, variant: 0 };
+        let place = self.statement(head, |_| {
+            let mut sql = format!("DELETE FROM {}", quoted(table.name()));
+            where_sql(&mut sql, table, filter);
+            (sql, Box::default())
+        })?;
+        let mut run = self.connection.start(self.statements.at(place).id);
+        if let Some(filter) = filter {
+            bind_filter(&mut run, filter, &mut self.shape.patterns.iter());
+        }
+        match run.finish() {
+            Ok(rows) => Ok(Outcome::rows(rows)),
+            Err(failure) => Err(self.kept(&failure, table, None)),
+        }
+    }
+
+    /// The version of the row with this key (0 if the table counts none);
+    /// `None` if there is no such row.
+    fn version(&mut self, table: &Table, key: &ValueRef<'_>) -> Result<Option<i64>> {
+        let number = self.number(table)?;
+        let fields = FieldSet::EMPTY;
+        let head = Head { verb: Verb::Version, table: number, fields, variant: 0 };
+        let place = self.statement(head, |_| {
+            let name = table.version().map_or_else(|| "0".to_owned(), |_| version_name(table));
+            let sql = format!("SELECT {name} FROM {}{}", quoted(table.name()), by_key(table));
+            (sql, Box::default())
+        })?;
+        let mut run = self.connection.start(self.statements.at(place).id);
+        bind(&mut run, key);
+        let found = run.step().map_err(|failure| fault::of(&failure))?;
+        Ok(found.then(|| run.columns().int(0)))
+    }
+
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if there is no row with this key.
+    pub(crate) fn require(&mut self, table: &Table, key: &ValueRef<'_>) -> Result<()> {
+        match self.version(table, key)? {
+            Some(_) => Ok(()),
+            None => Err(not_found(table, key)),
+        }
+    }
+
+    /// Why a write found no row.
+    #[cold]
+    pub(crate) fn missing(
+        &mut self,
+        table: &Table,
+        key: &ValueRef<'_>,
+        expected: Option<i64>,
+    ) -> Error {
+        match (self.version(table, key), expected) {
+            (Err(error), _) => error,
+            (Ok(Some(version)), Some(expected)) => Error::new(
+                ErrorKind::Stale,
+                format!(
+                    "the {} with {} {} has version {version}, not {expected}: read it again",
+                    table.name(),
+                    table.fields()[table.key()].name,
+                    marmota_model::text::excerpt_of(*key)
+                ),
+            ),
+            _ => not_found(table, key),
+        }
+    }
+
+    /// The error of a row that was refused. For a reference it looks which
+    /// one has no target.
+    #[cold]
+    pub(crate) fn refused(
+        &mut self,
+        failure: &Failure,
+        table: &Table,
+        row: &[ValueRef<'_>],
+    ) -> Error {
+        if failure.code() != code::CONSTRAINT_FOREIGNKEY {
+            return fault::of_row(failure, table, row);
+        }
+        let mut violations = Vec::new();
+        for (field, value) in table.fields().iter().zip(row) {
+            let Kind::Reference { table: to, .. } = &field.kind else { continue };
+            if value.is_null() || value.is_absent() {
+                continue;
+            }
+            self.tables.learn();
+            let target = self.tables.named(to).cloned();
+            let exists = target.map(|target| self.version(&target, value));
+            if let Some(Ok(None)) = exists {
+                let message = format!("there is no `{to}` with this key");
+                violations.push(violation(field, *value, "reference", message));
+            }
+        }
+        match violations.len() {
+            0 => Error::new(ErrorKind::Invalid, "a reference has no target"),
+            _ => Error::invalid(violations),
+        }
+    }
+
+    /// The error of a row that cannot be deleted. It looks what refers to it.
+    #[cold]
+    fn kept(&mut self, failure: &Failure, table: &Table, key: Option<&ValueRef<'_>>) -> Error {
+        if failure.code() != code::CONSTRAINT_FOREIGNKEY {
+            return fault::of(failure);
+        }
+        self.tables.learn();
+        let mut by = Vec::new();
+        for (other, position) in self.tables.references_to(table.name()) {
+            let refers = match key {
+                None => true,
+                Some(key) => {
+                    let filter = Filter::Compare {
+                        field: position,
+                        comparison: marmota_model::Comparison::Equal,
+                        value: key.to_value(),
+                    };
+                    self.count(&other, Some(&filter)).is_ok_and(|found| found.rows > 0)
+                }
+            };
+            if refers {
+                by.push(format!("`{}` of `{}`", other.fields()[position].name, other.name()));
+            }
+        }
+        let what = match key {
+            Some(key) => format!("the {} {}", table.name(), marmota_model::text::excerpt_of(*key)),
+            None => format!("a {} to be deleted", table.name()),
+        };
+        let by = if by.is_empty() { "another table".to_owned() } else { by.join(", ") };
+        let message = format!("{what} is still referred to by {by}: delete or change that first");
+        Error::new(ErrorKind::Conflict, message)
+    }
+}
+
+#[cold]
+pub(crate) fn not_found(table: &Table, key: &ValueRef<'_>) -> Error {
+    let name = &table.fields()[table.key()].name;
+    let key = marmota_model::text::excerpt_of(*key);
+    Error::new(ErrorKind::NotFound, format!("no {} with {name} {key}", table.name()))
+}
+
+/// The fields that an update writes: those present but the key and the version.
+fn written(table: &Table, row: &[ValueRef<'_>]) -> FieldSet {
+    let fields = FieldSet::present(row).without(table.key());
+    table.version().map_or(fields, |version| fields.without(version))
+}
+
+fn name(table: &Table, position: usize) -> String {
+    quoted(&table.fields()[position].name)
+}
+
+fn version_name(table: &Table) -> String {
+    table.version().map_or_else(String::new, |version| name(table, version))
+}
+
+fn by_key(table: &Table) -> String {
+    format!(" WHERE {}=?", name(table, table.key()))
+}
+
+/// An insert of so many rows with these fields.
+pub(crate) fn insert_sql(table: &Table, fields: FieldSet, rows: usize) -> String {
+    let table_name = quoted(table.name());
+    if fields.is_empty() {
+        return format!("INSERT INTO {table_name} DEFAULT VALUES");
+    }
+    let names: Vec<String> = fields.iter().map(|position| name(table, position)).collect();
+    let row = format!("(?{})", ",?".repeat(names.len() - 1));
+    let more = format!(",{row}").repeat(rows - 1);
+    format!("INSERT INTO {table_name} ({}) VALUES {row}{more}", names.join(","))
+}
+
+fn update_sql(table: &Table, fields: FieldSet, versioned: Versioned) -> String {
+    let mut set: Vec<String> =
+        fields.iter().map(|position| format!("{}=?", name(table, position))).collect();
+    let version = version_name(table);
+    if !version.is_empty() {
+        set.push(format!("{version}={version}+1"));
+    }
+    let mut sql = format!("UPDATE {} SET {}{}", quoted(table.name()), set.join(","), by_key(table));
+    let _ = match versioned {
+        Versioned::Given => write!(sql, " RETURNING {version}"),
+        Versioned::Compared => write!(sql, " AND {version}=?"),
+        Versioned::Counted => Ok(()),
+    };
+    sql
+}
+
+fn increment_sql(table: &Table, position: usize) -> String {
+    let sum = name(table, position);
+    let mut sql = format!("UPDATE {} SET {sum}={sum}+?", quoted(table.name()));
+    if let Some(updated_at) = table.updated_at() {
+        let _ = write!(sql, ",{}=?", name(table, updated_at));
+    }
+    let version = version_name(table);
+    let comma = if version.is_empty() { "" } else { "," };
+    if !version.is_empty() {
+        let _ = write!(sql, ",{version}={version}+1");
+    }
+    let _ =
+        write!(sql, "{} AND {sum} BETWEEN ? AND ? RETURNING {sum}{comma}{version}", by_key(table));
+    sql
+}

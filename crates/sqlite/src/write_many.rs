@@ -1,0 +1,242 @@
+//! Writes of many rows of one table.
+//!
+//! Inserts go many rows to a statement: each statement costs about as much
+//! around its rows as five rows do. Rows come one by one from a source that
+//! cannot be asked again, so a chunk of them is kept until it is written: to
+//! bind them, and to find the one at fault.
+
+use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSource, Table, ValueRef};
+use marmota_store::operation::{Keys, Outcome};
+
+use crate::column::bind;
+use crate::fault;
+use crate::ffi::{Failure, code};
+use crate::lane::Lane;
+use crate::statement::{Head, Verb};
+use crate::write::{Versioned, insert_sql};
+
+/// Rows of one statement. A chunk that is no multiple of the first takes some
+/// of the others, so that four statements do for any number of rows.
+const STATEMENT_ROWS: [usize; 4] = [256, 64, 8, 1];
+/// The most parameters of a statement: SQLite takes 32,766, and needs about a
+/// hundred bytes for each as long as it is kept.
+const PARAMETERS_MAX: usize = 8_192;
+
+/// Rows that are waiting to be written, all with the same fields.
+struct Chunk<'a> {
+    /// Row by row, with a place for each field of the table.
+    values: Vec<ValueRef<'a>>,
+    width: usize,
+    rows: usize,
+    fields: FieldSet,
+    /// How many rows were written before these.
+    before: usize,
+}
+
+impl<'a> Chunk<'a> {
+    fn row(&self, row: usize) -> &[ValueRef<'a>] {
+        &self.values[row * self.width..][..self.width]
+    }
+}
+
+impl Lane {
+    pub(crate) fn insert_many<'a>(
+        &mut self,
+        table: &'a Table,
+        rows: &mut (dyn RowSource<'a> + 'a),
+    ) -> Result<Outcome> {
+        let width = table.fields().len();
+        let rows_max = (PARAMETERS_MAX / width).clamp(1, STATEMENT_ROWS[0]);
+        let room = rows.remaining().clamp(1, rows_max);
+        let mut chunk = Chunk {
+            values: vec![ValueRef::Absent; room * width],
+            width,
+            rows: 0,
+            fields: FieldSet::EMPTY,
+            before: 0,
+        };
+        let mut keys = InsertedKeys::default();
+        loop {
+            if chunk.rows == room {
+                self.insert_chunk(table, &mut chunk, &mut keys)?;
+            }
+            let start = chunk.rows * width;
+            let row = &mut chunk.values[start..start + width];
+            row.fill(ValueRef::Absent);
+            if !rows.next(row)? {
+                break;
+            }
+            let fields = FieldSet::present(row);
+            if fields != chunk.fields {
+                if chunk.rows > 0 {
+                    self.insert_chunk(table, &mut chunk, &mut keys)?;
+                    chunk.values.copy_within(start..start + width, 0);
+                }
+                chunk.fields = fields;
+            }
+            chunk.rows += 1;
+        }
+        if chunk.rows > 0 {
+            self.insert_chunk(table, &mut chunk, &mut keys)?;
+        }
+        keys.outcome(chunk.before)
+    }
+
+    /// Writes the rows of a chunk and empties it.
+    fn insert_chunk(
+        &mut self,
+        table: &Table,
+        chunk: &mut Chunk<'_>,
+        keys: &mut InsertedKeys,
+    ) -> Result<()> {
+        let mut written = 0;
+        while written < chunk.rows {
+            let left = chunk.rows - written;
+            let parameters = chunk.fields.len().max(1);
+            let fits = |&rows: &usize| rows <= left && rows * parameters <= PARAMETERS_MAX;
+            // A statement of no fields is one of DEFAULT VALUES: one row.
+            let rows = match chunk.fields.is_empty() {
+                true => 1,
+                false => STATEMENT_ROWS.into_iter().find(fits).unwrap_or(1),
+            };
+            if let Err(failure) = self.insert_rows(table, chunk, written, rows)? {
+                return Err(self.row_at_fault(&failure, table, chunk, written, rows));
+            }
+            if chunk.fields.contains(table.key()) {
+                keys.known(chunk.before + written)?;
+            } else {
+                let last = self.connection.last_insert_rowid();
+                keys.given(chunk.before + written, rows, last)?;
+            }
+            written += rows;
+        }
+        chunk.before += chunk.rows;
+        chunk.rows = 0;
+        Ok(())
+    }
+
+    /// Writes `rows` rows of a chunk in one statement.
+    fn insert_rows(
+        &mut self,
+        table: &Table,
+        chunk: &Chunk<'_>,
+        first: usize,
+        rows: usize,
+    ) -> Result<Result<(), Failure>> {
+        let number = self.number(table)?;
+        let fields = chunk.fields;
+        let variant = rows as u32;
+        let head = Head { verb: Verb::InsertMany, table: number, fields, variant };
+        let place = self.statement(head, |_| (insert_sql(table, fields, rows), Box::default()))?;
+        let mut run = self.connection.start(self.statements.at(place).id);
+        let values = &chunk.values[first * chunk.width..][..rows * chunk.width];
+        for value in values.iter().filter(|value| !value.is_absent()) {
+            bind(&mut run, value);
+        }
+        Ok(run.finish().map(|_| ()))
+    }
+
+    /// Finds the row that a statement failed at, by writing them one by one;
+    /// the caller undoes that with the rest.
+    #[cold]
+    fn row_at_fault(
+        &mut self,
+        failure: &Failure,
+        table: &Table,
+        chunk: &Chunk<'_>,
+        first: usize,
+        rows: usize,
+    ) -> Error {
+        if failure.code() & 0xff != code::CONSTRAINT {
+            return fault::of(failure);
+        }
+        for row in first..first + rows {
+            let failure = match self.insert_rows(table, chunk, row, 1) {
+                Ok(Ok(())) => continue,
+                Ok(Err(failure)) => failure,
+                Err(error) => return error,
+            };
+            let error = self.refused(&failure, table, chunk.row(row));
+            return fault::at_row(chunk.before + row, &error);
+        }
+        fault::of(failure)
+    }
+
+    pub(crate) fn update_many<'a>(
+        &mut self,
+        table: &'a Table,
+        rows: &mut (dyn RowSource<'a> + 'a),
+    ) -> Result<Outcome> {
+        let mut row = vec![ValueRef::Absent; table.fields().len()];
+        let mut updated = 0;
+        while rows.next(&mut row)? {
+            self.update_row(table, &row).map_err(|error| fault::at_row(updated, &error))?;
+            updated += 1;
+            row.fill(ValueRef::Absent);
+        }
+        Ok(Outcome::rows(updated as u64))
+    }
+
+    fn update_row(&mut self, table: &Table, row: &[ValueRef<'_>]) -> Result<()> {
+        let key = &row[table.key()];
+        let Some(place) = self.update_statement(table, row, Versioned::Counted)? else {
+            return self.require(table, key);
+        };
+        let skipped = [Some(table.key()), table.version()];
+        let mut run = self.connection.start(self.statements.at(place).id);
+        for (position, value) in row.iter().enumerate() {
+            if !value.is_absent() && !skipped.contains(&Some(position)) {
+                bind(&mut run, value);
+            }
+        }
+        bind(&mut run, key);
+        match run.finish() {
+            Ok(0) => Err(self.missing(table, key, None)),
+            Ok(_) => Ok(()),
+            Err(failure) => Err(self.refused(&failure, table, row)),
+        }
+    }
+}
+
+/// What is known about the keys of inserted rows.
+#[derive(Debug, Default)]
+struct InsertedKeys {
+    first: Option<i64>,
+}
+
+impl InsertedKeys {
+    /// The rows from this one on held their keys.
+    fn known(&self, row: usize) -> Result<()> {
+        match self.first {
+            None => Ok(()),
+            Some(_) => Err(mixed(row)),
+        }
+    }
+
+    /// So many rows got their keys from SQLite, the last one this.
+    fn given(&mut self, row: usize, rows: usize, last: i64) -> Result<()> {
+        let first = last.wrapping_sub(rows as i64 - 1);
+        match self.first {
+            None if row == 0 => self.first = Some(first),
+            None => return Err(mixed(row)),
+            // SQLite gives the highest key plus one, until there is none.
+            Some(start) if start.checked_add(row as i64) == Some(first) => {}
+            Some(_) => {
+                let message = "there are no keys left: the highest is taken; free it";
+                return Err(Error::new(ErrorKind::Engine, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn outcome(&self, rows: usize) -> Result<Outcome> {
+        let keys = self.first.map_or(Keys::Known, |first| Keys::Range { first });
+        Ok(Outcome { rows: rows as u64, keys, ..Outcome::default() })
+    }
+}
+
+#[cold]
+fn mixed(row: usize) -> Error {
+    let message = format!("row {row}: rows inserted together all have a key, or none has");
+    Error::new(ErrorKind::Invalid, message)
+}

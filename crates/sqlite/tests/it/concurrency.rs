@@ -1,0 +1,251 @@
+//! Several sessions, threads and processes at once.
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use marmota_model::{ErrorKind, NoRows, Query, ValueRef};
+use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_store::engine::{Engine, Submitted};
+use marmota_store::operation::Operation;
+
+use crate::database::{Calls, YEAR, city, file, memory, person, person_row};
+
+/// Counts how often it was woken.
+#[derive(Default)]
+struct Bell(AtomicUsize);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn readers_see_whole_commits_while_a_writer_writes() {
+    let person = person();
+    let folder = tempfile::tempdir().unwrap();
+    let engine = file(&folder.path().join("a.db"), &[city(), person.clone()]);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut session = engine.session().unwrap();
+                let mut seen = 0;
+                while !done.load(Ordering::Relaxed) {
+                    let rows = session.rows(&person, &Query::new()).len();
+                    assert_eq!(rows % 20, 0, "a part of a commit");
+                    assert!(rows >= seen, "older than before");
+                    seen = rows;
+                }
+            });
+        }
+        let mut session = engine.session().unwrap();
+        for batch in 0..50 {
+            let rows: Vec<_> = (0..20)
+                .map(|number| {
+                    let mut row = person_row("a");
+                    row[YEAR] = ValueRef::Int(batch * 20 + number);
+                    row
+                })
+                .collect();
+            session.insert_many(&person, &rows).unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn writers_on_many_threads_lose_nothing() {
+    let person = person();
+    let folder = tempfile::tempdir().unwrap();
+    for engine in [
+        memory(&[city(), person.clone()]),
+        file(&folder.path().join("a.db"), &[city(), person.clone()]),
+    ] {
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (engine, person) = (&engine, &person);
+                scope.spawn(move || {
+                    let mut session = engine.session().unwrap();
+                    for number in 0..100 {
+                        let mut row = person_row("a");
+                        row[YEAR] = ValueRef::Int(thread * 100 + number);
+                        session.insert(person, &row).unwrap();
+                        if number % 10 == 0 {
+                            session.run(Operation::Begin).unwrap();
+                            session.count(person, None);
+                            session.run(Operation::Rollback).unwrap();
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(engine.session().unwrap().count(&person, None), 400);
+    }
+}
+
+#[test]
+fn a_future_is_woken_when_its_turn_comes() {
+    let person = person();
+    let engine = memory(&[city(), person.clone()]);
+    let mut holder = engine.session().unwrap();
+    let mut first = engine.session().unwrap();
+    let mut second = engine.session().unwrap();
+    holder.run(Operation::Begin).unwrap();
+
+    let row = person_row("a");
+    let insert = || Operation::Insert { table: &person, row: &row };
+    let bells = [Arc::new(Bell::default()), Arc::new(Bell::default())];
+    let wakers = [Waker::from(bells[0].clone()), Waker::from(bells[1].clone())];
+    let rung = || [bells[0].0.load(Ordering::SeqCst), bells[1].0.load(Ordering::SeqCst)];
+
+    let mut tickets = Vec::new();
+    for (session, waker) in [&mut first, &mut second].into_iter().zip(&wakers) {
+        let Submitted::Waiting(ticket) = session.submit(&mut insert(), &mut NoRows).unwrap() else {
+            panic!("a write beside a transaction");
+        };
+        let mut context = Context::from_waker(waker);
+        for _ in 0..2 {
+            assert!(session.poll(ticket, &mut insert(), &mut NoRows, &mut context).is_pending());
+        }
+        tickets.push(ticket);
+    }
+    assert_eq!(rung(), [0, 0]);
+    holder.run(Operation::Commit).unwrap();
+    assert_eq!(rung(), [1, 0], "one at a time, in the order they came");
+    // The one that was woken gives up: the next has to hear of it.
+    first.cancel(tickets[0]);
+    assert_eq!(rung(), [1, 1]);
+    let mut context = Context::from_waker(&wakers[1]);
+    let polled = second.poll(tickets[1], &mut insert(), &mut NoRows, &mut context);
+    assert!(matches!(polled, Poll::Ready(Ok(outcome)) if outcome.rows == 1));
+    assert_eq!(engine.session().unwrap().count(&person, None), 1);
+    // Its ticket is spent.
+    let polled = second.poll(tickets[1], &mut insert(), &mut NoRows, &mut context);
+    assert!(matches!(polled, Poll::Ready(Err(error)) if error.kind() == ErrorKind::Bug));
+}
+
+#[test]
+fn waiting_too_long_is_busy() {
+    let person = person();
+    let options = Options { busy_timeout_ms: 50, ..Options::default() };
+    let engine = Sqlite::open(Location::Memory, options).unwrap();
+    engine.prepare(&[city(), person.clone()], 0).unwrap();
+    let mut holder = engine.session().unwrap();
+    holder.run(Operation::Begin).unwrap();
+    let mut other = engine.session().unwrap();
+    let started = Instant::now();
+    let error = other.insert(&person, &person_row("a")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    assert!(error.to_string().contains("try again"));
+    assert!(started.elapsed() >= Duration::from_millis(50));
+    holder.run(Operation::Rollback).unwrap();
+    other.insert(&person, &person_row("a")).unwrap();
+}
+
+#[test]
+fn another_process_that_writes_is_waited_for() {
+    let person = person();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let options = Options { busy_timeout_ms: 100, ..Options::default() };
+    let engine = Sqlite::open(Location::File(path.clone()), options).unwrap();
+    engine.prepare(&[city(), person.clone()], 0).unwrap();
+    let mut session = engine.session().unwrap();
+
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "concurrency::holds_the_writer", "--nocapture"])
+        .env("MARMOTA_HOLD", &path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Kept open: the other process says more at its end.
+    let mut said = crate::kill::lines(child.stdout.take().unwrap());
+    said.find(|line| line.contains("holding")).unwrap();
+    for operation in [Operation::Begin, Operation::Insert { table: &person, row: &person_row("a") }]
+    {
+        let error = session.run(operation).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    }
+    assert_eq!(session.count(&person, None), 0, "readers wait for nobody");
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    session.insert(&person, &person_row("b")).unwrap();
+    assert_eq!(session.count(&person, None), 2);
+}
+
+/// The other process: begins, writes, and commits when its input ends.
+#[test]
+fn holds_the_writer() {
+    let Some(path) = std::env::var_os("MARMOTA_HOLD") else { return };
+    let person = person();
+    let engine = file(path.as_ref(), &[city(), person.clone()]);
+    let mut session = engine.session().unwrap();
+    session.run(Operation::Begin).unwrap();
+    session.insert(&person, &person_row("a")).unwrap();
+    println!("\nholding");
+    std::io::read_to_string(std::io::stdin()).unwrap();
+    session.run(Operation::Commit).unwrap();
+}
+
+#[test]
+fn an_exclusive_file_is_for_one() {
+    let person = person();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let url = format!("sqlite:{}?exclusive=true&busy_timeout_ms=50", path.display());
+    let engine = Sqlite::from_url(&url).unwrap();
+    engine.prepare(&[city(), person.clone()], 0).unwrap();
+    let mut session = engine.session().unwrap();
+    session.insert(&person, &person_row("a")).unwrap();
+    assert_eq!(session.count(&person, None), 1);
+    let error = Sqlite::from_url(&url).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    assert!(error.to_string().contains("a.db"), "{error}");
+    drop((session, engine));
+    Sqlite::from_url(&url).unwrap();
+}
+
+#[test]
+fn a_closed_engine_takes_nothing_more() {
+    let person = person();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let engine = file(&path, &[city(), person.clone()]);
+    let mut session = engine.session().unwrap();
+    let mut idle = engine.session().unwrap();
+    session.insert(&person, &person_row("a")).unwrap();
+    assert_eq!(idle.count(&person, None), 1);
+    engine.close().unwrap();
+    engine.close().unwrap();
+    assert!(!path.with_extension("db-wal").exists(), "every connection is closed");
+    let error = session.insert(&person, &person_row("b")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed);
+    let query = Query::new();
+    let list = Operation::List { table: &person, query: &query };
+    assert_eq!(idle.run(list).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(engine.session().err().map(|error| error.kind()), Some(ErrorKind::Closed));
+    assert_eq!(engine.prepare(&[], 0).unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn a_transaction_that_outlives_the_engine_is_undone() {
+    let person = person();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let options = Options { busy_timeout_ms: 20, ..Options::default() };
+    let engine = Sqlite::open(Location::File(path.clone()), options).unwrap();
+    engine.prepare(&[city(), person.clone()], 0).unwrap();
+    let mut session = engine.session().unwrap();
+    session.run(Operation::Begin).unwrap();
+    session.insert(&person, &person_row("a")).unwrap();
+    assert_eq!(engine.close().unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(session.run(Operation::Commit).unwrap_err().kind(), ErrorKind::Closed);
+    drop((session, engine));
+    assert!(!path.with_extension("db-wal").exists());
+    assert_eq!(file(&path, &[city(), person.clone()]).session().unwrap().count(&person, None), 0);
+}

@@ -1,0 +1,114 @@
+//! A process that is killed while it writes: what it acknowledged is there.
+
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use marmota_model::{Query, ValueRef};
+use marmota_store::engine::Engine;
+use marmota_store::operation::{Keys, Operation};
+
+use crate::database::{Calls, file, id, table, text};
+
+const ROUNDS: u64 = 20;
+
+pub(crate) fn lines(from: impl Read) -> impl Iterator<Item = String> {
+    BufReader::new(from).lines().map_while(Result::ok)
+}
+
+fn note() -> std::sync::Arc<marmota_model::Table> {
+    table("note", vec![id(), text("body").unique(true)])
+}
+
+#[test]
+fn every_acknowledged_row_survives_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let mut acknowledged = HashSet::new();
+    for round in 0..ROUNDS {
+        let told = written_until_killed(&path, round);
+        assert!(!told.is_empty(), "round {round} wrote nothing");
+        acknowledged.extend(told);
+        let note = note();
+        let engine = file(&path, &[note.clone()]);
+        let rows = engine.session().unwrap().rows(&note, &Query::new());
+        let there: HashSet<String> =
+            rows.iter().filter_map(|row| row[1].as_ref().as_text().map(str::to_owned)).collect();
+        let lost: Vec<_> = acknowledged.difference(&there).collect();
+        assert!(lost.is_empty(), "round {round} lost {lost:?}");
+        // Pairs are written together, by a transaction or in one call.
+        for body in &there {
+            let half = body.strip_suffix(":a").map(|rest| format!("{rest}:b"));
+            assert!(half.is_none_or(|half| there.contains(&half)), "half of {body}");
+        }
+        engine.execute("PRAGMA integrity_check").unwrap();
+    }
+}
+
+/// Has a process write, kills it after some time, and gives what it told.
+fn written_until_killed(path: &Path, round: u64) -> Vec<String> {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "kill::writes_until_killed", "--nocapture"])
+        .env("MARMOTA_WRITE", path)
+        .env("MARMOTA_ROUND", round.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = child.stdout.take().unwrap();
+    let (first, begun) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let told = lines(output).filter_map(|line| line.strip_prefix("row ").map(str::to_owned));
+        let tell = told.inspect(|_| first.send(()).unwrap_or_default());
+        tell.collect::<Vec<_>>()
+    });
+    begun.recv_timeout(Duration::from_secs(60)).unwrap();
+    std::thread::sleep(Duration::from_millis(round * 17 % 100));
+    // SIGKILL on Unix.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // A line cut short by the kill ends in no full stop.
+    let told = reader.join().unwrap();
+    told.iter().filter_map(|row| row.strip_suffix('.').map(str::to_owned)).collect()
+}
+
+/// The process that is killed: single rows, many at once, and transactions.
+#[test]
+fn writes_until_killed() {
+    let Some(path) = std::env::var_os("MARMOTA_WRITE") else { return };
+    let round = std::env::var("MARMOTA_ROUND").unwrap();
+    let note = note();
+    let engine = file(path.as_ref(), &[note.clone()]);
+    let mut session = engine.session().unwrap();
+    let mut out = std::io::stdout();
+    writeln!(out).unwrap();
+    for number in 0_u64.. {
+        let bodies: Vec<String> = match number % 3 {
+            0 => vec![format!("{round}:{number}")],
+            _ => ["a", "b"].iter().map(|half| format!("{round}:{number}:{half}")).collect(),
+        };
+        let rows: Vec<Vec<ValueRef<'_>>> =
+            bodies.iter().map(|body| vec![ValueRef::Absent, ValueRef::Text(body)]).collect();
+        match number % 3 {
+            1 => {
+                let outcome = session.insert_many(&note, &rows).unwrap();
+                assert!(matches!(outcome.keys, Keys::Range { .. }));
+            }
+            2 => {
+                session.run(Operation::Begin).unwrap();
+                for row in &rows {
+                    session.insert(&note, row).unwrap();
+                }
+                session.run(Operation::Commit).unwrap();
+            }
+            _ => {
+                session.insert(&note, &rows[0]).unwrap();
+            }
+        }
+        for body in &bodies {
+            writeln!(out, "row {body}.").unwrap();
+        }
+        out.flush().unwrap();
+    }
+}

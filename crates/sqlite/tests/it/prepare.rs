@@ -1,0 +1,272 @@
+//! What is missing is made, what would lose data is refused.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use marmota_model::{
+    Collation, ErrorKind, Field, Index, KeyKind, Kind, Literal, Role, Table, Value, ValueRef,
+};
+use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_store::engine::Engine;
+
+use crate::database::{
+    Calls, city, file, id, person, person_row, reference, table, table_with, text,
+};
+
+/// A file with what `sql` makes.
+fn with(sql: &str) -> (tempfile::TempDir, Sqlite) {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = file(&folder.path().join("a.db"), &[]);
+    engine.execute(sql).unwrap();
+    (folder, engine)
+}
+
+fn refused(sql: &str, table: &Arc<Table>, part: &str) {
+    let (_folder, engine) = with(sql);
+    // The first table would be made, were it not for the second.
+    let other = self::table("made_first", vec![id()]);
+    let error = engine.prepare(&[other, Arc::clone(table)], 3).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains(part), "{error}");
+    let made = engine.execute("SELECT * FROM made_first").unwrap_err();
+    assert!(made.to_string().contains("no such table"), "nothing was changed");
+    engine.prepare(&[], 0).unwrap();
+}
+
+#[test]
+fn preparing_again_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sub/folder/a.db");
+    for round in 1..=3 {
+        let person = person();
+        let engine = file(&path, &[city(), person.clone()]);
+        let mut session = engine.session().unwrap();
+        session.insert(&person, &person_row("a")).unwrap();
+        assert_eq!(session.count(&person, None), round);
+        engine.close().unwrap();
+        assert!(!path.with_extension("db-wal").exists(), "the log is in the file");
+    }
+}
+
+#[test]
+fn columns_and_indexes_that_are_missing_are_added() {
+    let (_folder, engine) = with(
+        "CREATE TABLE person(id INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT; \
+         INSERT INTO person VALUES (1, 'a'), (2, 'b')",
+    );
+    let grown = table_with(
+        "person",
+        vec![
+            id(),
+            text("name").unique(true),
+            text("note").nullable(true),
+            text("mood").default(Literal::Text("so 'so'".into())),
+            Field::new("rank", Kind::I64).default(Literal::Int(-5)),
+            Field::new("made", Kind::Timestamp).role(Role::CreatedAt),
+            Field::new("version", Kind::I64).role(Role::Version),
+            reference("parent", "person", KeyKind::Auto).nullable(true),
+        ],
+        vec![Index { fields: vec![3, 4].into(), unique: false }],
+    );
+    engine.prepare(&[grown.clone()], 0).unwrap();
+    let mut session = engine.session().unwrap();
+    let row = session.row(&grown, ValueRef::Int(1)).unwrap();
+    assert_eq!(row[2], Value::Null);
+    assert_eq!(row[3], Value::from("so 'so'"));
+    assert_eq!((&row[4], &row[6], &row[7]), (&Value::Int(-5), &Value::Int(1), &Value::Null));
+    assert!(matches!(row[5], Value::Timestamp(made) if made.micros() > 0));
+    let mut row: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
+    row[0] = ValueRef::Absent;
+    let error = session.insert(&grown, &row).unwrap_err();
+    assert_eq!(error.violations()[0].field, "name");
+    (row[1], row[7]) = (ValueRef::Text("c"), ValueRef::Int(9));
+    let error = session.insert(&grown, &row).unwrap_err();
+    assert_eq!(error.violations()[0].rule, "reference");
+}
+
+#[test]
+fn an_index_that_the_model_no_longer_has_refuses_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let strict = table("tag", vec![id(), text("name").unique(true)]);
+    let row = [ValueRef::Absent, ValueRef::Text("a")];
+    let engine = file(&path, &[strict.clone()]);
+    let mut session = engine.session().unwrap();
+    session.insert(&strict, &row).unwrap();
+    assert!(session.insert(&strict, &row).is_err());
+    drop((session, engine));
+    let loose = table("tag", vec![id(), text("name")]);
+    let engine = file(&path, &[loose.clone()]);
+    engine.session().unwrap().insert(&loose, &row).unwrap();
+
+    let error = engine.prepare(&[strict], 0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert_eq!(
+        error.to_string(),
+        "table `tag`: \"name\" is to be unique, and more than one row has \"a\"; change or delete \
+         all of them but one"
+    );
+}
+
+#[test]
+fn a_column_may_become_optional_and_required_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let required = || table("note", vec![id(), text("body")]);
+    let optional = || table("note", vec![id(), text("body").nullable(true)]);
+    drop(file(&path, &[required()]));
+    let note = optional();
+    let engine = file(&path, &[note.clone()]);
+    engine.session().unwrap().insert(&note, &[ValueRef::Absent, ValueRef::Null]).unwrap();
+    let error = engine.prepare(&[required()], 0).unwrap_err();
+    assert!(error.to_string().contains("1 rows in the database have none"), "{error}");
+    engine.execute("UPDATE note SET body='x'").unwrap();
+    let note = required();
+    engine.prepare(&[note.clone()], 0).unwrap();
+    let mut session = engine.session().unwrap();
+    let error = session.insert(&note, &[ValueRef::Absent, ValueRef::Null]).unwrap_err();
+    assert_eq!(error.violations()[0].rule, "required");
+}
+
+#[test]
+fn tables_of_other_programs_are_taken_as_they_are() {
+    let (_folder, engine) = with(
+        "CREATE TABLE Note(ID INTEGER PRIMARY KEY AUTOINCREMENT, Body VARCHAR(40) NOT NULL UNIQUE, \
+         extra DATETIME, counted INT NOT NULL DEFAULT 7); INSERT INTO note(body) VALUES ('a')",
+    );
+    let note = table("note", vec![id(), text("body").unique(true)]);
+    engine.prepare(&[note.clone()], 0).unwrap();
+    let mut session = engine.session().unwrap();
+    assert_eq!(session.row(&note, ValueRef::Int(1)).unwrap()[1], Value::from("a"));
+    let error = session.insert(&note, &[ValueRef::Absent, ValueRef::Text("a")]).unwrap_err();
+    assert_eq!(error.violations()[0].field, "body");
+}
+
+#[test]
+fn a_column_of_another_type_is_refused() {
+    let sql = "CREATE TABLE note(id INTEGER PRIMARY KEY, body INTEGER NOT NULL)";
+    let note = table("note", vec![id(), text("body")]);
+    refused(sql, &note, "field `body` of `note`: the column is INTEGER");
+    let sql = "CREATE TABLE note(id INTEGER PRIMARY KEY, body DATETIME NOT NULL)";
+    let dated = table("note", vec![id(), Field::new("body", Kind::Timestamp)]);
+    refused(sql, &dated, "give the field another name");
+}
+
+#[test]
+fn a_column_that_compares_otherwise_is_refused() {
+    let sql = "CREATE TABLE note(id INTEGER PRIMARY KEY, body TEXT NOT NULL)";
+    let nocase = Kind::Text { chars_max: 0, collation: Collation::NoCase };
+    refused(sql, &table("note", vec![id(), Field::new("body", nocase)]), "NOCASE");
+}
+
+#[test]
+fn a_key_of_another_kind_is_refused() {
+    let model = table("note", vec![id(), text("body").nullable(true)]);
+    for sql in [
+        "CREATE TABLE note(id TEXT PRIMARY KEY, body TEXT)",
+        "CREATE TABLE note(id INT PRIMARY KEY, body TEXT)",
+        "CREATE TABLE note(number INTEGER PRIMARY KEY, id INTEGER, body TEXT)",
+        "CREATE TABLE note(id INTEGER, body TEXT)",
+        "CREATE TABLE note(id INTEGER, body TEXT, PRIMARY KEY(id, body))",
+    ] {
+        refused(sql, &model, "keys cannot be changed in place");
+    }
+    let uuid = table("note", vec![Field::new("id", Kind::Uuid).role(Role::Key)]);
+    refused("CREATE TABLE note(id INTEGER PRIMARY KEY)", &uuid, "id BLOB in the model");
+}
+
+#[test]
+fn a_new_required_field_without_default_is_refused_if_there_are_rows() {
+    let sql = "CREATE TABLE note(id INTEGER PRIMARY KEY)";
+    let note = table("note", vec![id(), text("body")]);
+    let with_rows = format!("{sql}; INSERT INTO note DEFAULT VALUES");
+    refused(&with_rows, &note, "give it a default");
+    let (_folder, engine) = with(sql);
+    engine.prepare(&[note], 0).unwrap();
+
+    let parent = reference("parent", "note", KeyKind::Auto);
+    let defaulted = parent.clone().default(Literal::Int(1));
+    refused(&with_rows, &table("note", vec![id(), defaulted]), "make it optional");
+}
+
+#[test]
+fn a_required_column_that_the_model_has_not_is_refused() {
+    let sql = "CREATE TABLE note(id INTEGER PRIMARY KEY, extra TEXT NOT NULL)";
+    refused(sql, &table("note", vec![id()]), "ALTER TABLE note DROP COLUMN extra");
+}
+
+#[test]
+fn a_column_that_refers_to_nothing_is_refused_for_a_reference() {
+    let sql = "CREATE TABLE note(id INTEGER PRIMARY KEY, parent INTEGER NOT NULL)";
+    let note = table("note", vec![id(), reference("parent", "note", KeyKind::Auto)]);
+    refused(sql, &note, "does not refer to `note`");
+}
+
+#[test]
+fn a_view_of_the_name_is_refused() {
+    refused("CREATE VIEW note AS SELECT 1 AS id", &table("note", vec![id()]), "view");
+}
+
+#[test]
+fn a_newer_schema_is_refused() {
+    let (folder, engine) = with("SELECT 1");
+    engine.prepare(&[city()], 5).unwrap();
+    engine.prepare(&[city()], 5).unwrap();
+    let error = engine.prepare(&[city()], 3).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let path = folder.path().join("a.db");
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "the database {} was made by a newer schema (file 5, program 3): start the newer \
+             program or restore a backup",
+            path.display()
+        )
+    );
+    engine.prepare(&[city()], 6).unwrap();
+    assert_eq!(engine.prepare(&[], u32::MAX).unwrap_err().kind(), ErrorKind::Invalid);
+}
+
+fn open(path: &Path) -> marmota_model::Result<Sqlite> {
+    Sqlite::open(Location::File(path.to_owned()), Options::default())
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("letter.txt");
+    let letter = "Dear Ada, this is not a database. ".repeat(200);
+    std::fs::write(&path, &letter).unwrap();
+    let error = open(&path).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Engine);
+    for part in ["letter.txt", "no SQLite database", "move"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), letter);
+}
+
+#[test]
+fn texts_of_another_encoding_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    // An empty file takes the encoding of its first table.
+    let engine = Sqlite::open(Location::Memory, Options::default()).unwrap();
+    let file = path.display();
+    engine
+        .execute(&format!("PRAGMA encoding='UTF-16'; CREATE TABLE a(b); VACUUM INTO '{file}'"))
+        .unwrap();
+    let error = open(&path).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("UTF-16"), "{error}");
+}
+
+#[test]
+fn a_place_that_cannot_be_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    let error = open(&folder.path().join("file/a.db")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(error.to_string().contains("file for the database"), "{error}");
+    let error = open(folder.path()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+}
