@@ -24,16 +24,21 @@ impl Etag {
 
     /// The tag as a header has it.
     pub(crate) fn text(self) -> EtagText {
-        use std::io::Write as _;
         let mut text = EtagText { bytes: [0; 24], length: 0 };
-        let mut rest = &mut text.bytes[..];
-        let written = match self {
-            Self::Version(version) => write!(rest, "\"v{version}\""),
-            Self::Hash(hash) => write!(rest, "\"h{hash:016x}\""),
-        };
-        // The longest is `"v-9223372036854775808"`: 23 bytes.
-        debug_assert!(written.is_ok());
-        text.length = 24 - rest.len();
+        match self {
+            Self::Version(version) => {
+                text.push(b"\"v");
+                text.push(itoa::Buffer::new().format(version).as_bytes());
+            }
+            Self::Hash(hash) => {
+                text.push(b"\"h");
+                for nibble in (0..16).rev() {
+                    let digit = b"0123456789abcdef"[(hash >> (nibble * 4) & 15) as usize];
+                    text.push(&[digit]);
+                }
+            }
+        }
+        text.push(b"\"");
         text
     }
 
@@ -47,13 +52,19 @@ impl Etag {
     }
 }
 
-/// A tag's text, on the stack.
+/// A tag's text, on the stack; the longest is `"v-9223372036854775808"`.
 pub(crate) struct EtagText {
     bytes: [u8; 24],
     length: usize,
 }
 
 impl EtagText {
+    fn push(&mut self, bytes: &[u8]) {
+        let end = self.length + bytes.len();
+        self.bytes[self.length..end].copy_from_slice(bytes);
+        self.length = end;
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
     }

@@ -67,7 +67,11 @@ pub(crate) fn give_key(table: &Table, row: &mut [ValueRef<'_>], outcome: &Outcom
 }
 
 fn location(collection: &str, key: ValueRef<'_>) -> String {
-    format!("{}/{}", collection.trim_end_matches('/'), key::to_segment(key))
+    let mut location = String::with_capacity(collection.len() + 40);
+    location.push_str(collection);
+    location.push('/');
+    key::push_segment(&mut location, key);
+    location
 }
 
 /// Answers a write with the row as it is stored now, or without it where the

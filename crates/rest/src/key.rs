@@ -1,7 +1,5 @@
 //! Keys in paths: read from a segment, written for `Location`.
 
-use std::borrow::Cow;
-
 use marmota_http::Request;
 use marmota_model::rule::violation;
 use marmota_model::{Error, KeyKind, Table, Uuid, Value, ValueRef};
@@ -45,12 +43,15 @@ fn is_utf8(request: &Request, text: &str) -> bool {
     !text.contains('\u{fffd}') || percent_decode_str(request.path()).decode_utf8().is_ok()
 }
 
-/// The key as a path segment.
-pub(crate) fn to_segment(key: ValueRef<'_>) -> Cow<'_, str> {
+/// Appends the key as a path segment.
+pub(crate) fn push_segment(path: &mut String, key: ValueRef<'_>) {
     match key {
-        ValueRef::Int(number) => number.to_string().into(),
-        ValueRef::Uuid(uuid) => uuid.hyphenated().to_string().into(),
-        ValueRef::Text(text) => utf8_percent_encode(text, SEGMENT).into(),
-        _ => Cow::Borrowed(""),
+        ValueRef::Int(number) => path.push_str(itoa::Buffer::new().format(number)),
+        ValueRef::Uuid(uuid) => {
+            path.push_str(uuid.hyphenated().encode_lower(&mut Uuid::encode_buffer()));
+        }
+        ValueRef::Text(text) => path.extend(utf8_percent_encode(text, SEGMENT)),
+        // No other value is a key.
+        _ => {}
     }
 }

@@ -227,8 +227,8 @@ const fn concealed(kind: ErrorKind) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn body(error: Error) -> serde_json::Value {
-        serde_json::from_slice(problem(&error).body().as_bytes()).unwrap()
+    fn body(error: &Error) -> serde_json::Value {
+        serde_json::from_slice(problem(error).body().as_bytes()).unwrap()
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
             rule: "range".into(),
             message: "must be at least 0".into(),
         };
-        let body = body(Error::invalid(vec![violation]));
+        let body = body(&Error::invalid(vec![violation]));
         assert_eq!(body["status"], 422);
         assert_eq!(body["type"], "urn:marmota:error:invalid");
         assert_eq!(body["errors"][0]["field"], "age");

@@ -67,7 +67,7 @@ fn one_failure_undoes_all() {
             (json!(7), 400),
         ] {
             let operations = json!([insert("a"), operation, insert("b")]);
-            let refused = batch(client, "all", &operations).is_problem(status);
+            let refused = batch(client, "all", &operations).refuses(status);
             assert_eq!(refused.value()["index"], 1, "{}", refused.text());
             let count = client.get("/api/person?count=1").value()["count"].clone();
             assert_eq!(count, 0, "{operation}");
@@ -107,15 +107,15 @@ fn what_is_no_batch_is_refused() {
     on_every_engine(|service| {
         let client = &mut service.client();
         for body in ["", "[]", "{}", "7", r#"{"operations":{}}"#, r#"{"operations":[],"x":1}"#] {
-            client.json("POST /api/batch", body).is_problem(400);
+            client.json("POST /api/batch", body).refuses(400);
         }
         client
             .json("POST /api/batch", r#"{"operations":[],"mode":"some"}"#)
-            .is_problem(400)
+            .refuses(400)
             .says("all");
         let many: Vec<Value> = (0..21).map(|_| insert("a")).collect();
-        batch(client, "all", &json!(many)).is_problem(413).says("at most 20");
-        let not_allowed = client.get("/api/batch").is_problem(405);
+        batch(client, "all", &json!(many)).refuses(413).says("at most 20");
+        let not_allowed = client.get("/api/batch").refuses(405);
         assert_eq!(not_allowed.header("allow"), Some("POST, OPTIONS"));
     });
 }

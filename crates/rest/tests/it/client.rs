@@ -102,7 +102,7 @@ impl Answer {
     /// Asserts that it is a problem of this status that names a field and its rule.
     #[track_caller]
     pub(crate) fn names(self, status: u16, field: &str, rule: &str) -> Self {
-        let answer = self.is_problem(status);
+        let answer = self.refuses(status);
         let named = answer.value()["errors"].as_array().is_some_and(|errors| {
             errors.iter().any(|error| error["field"] == field && error["rule"] == rule)
         });
@@ -112,7 +112,7 @@ impl Answer {
 
     /// Asserts that it is a problem of this status, whole by RFC 9457.
     #[track_caller]
-    pub(crate) fn is_problem(self, status: u16) -> Self {
+    pub(crate) fn refuses(self, status: u16) -> Self {
         let answer = self.is(status);
         assert_eq!(answer.header("content-type"), Some("application/problem+json"));
         let problem = answer.value();

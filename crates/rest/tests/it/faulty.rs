@@ -104,7 +104,7 @@ fn check(service: &Service, kind_at: &AtomicUsize) {
             ("POST /api/person/1/visits/increment", r#"{"by":1}"#),
             ("POST /api/batch", batch),
         ] {
-            let answer = client.json(request, body).is_problem(status);
+            let answer = client.json(request, body).refuses(status);
             let is_inside = status == 500 || kind == ErrorKind::Io || kind == ErrorKind::Lost;
             assert!(!is_inside || !answer.text().contains("secret"), "{}", answer.text());
             let retry = matches!(kind, ErrorKind::Busy | ErrorKind::Io);

@@ -105,14 +105,14 @@ fn bad_parameters_are_named() {
         for filter in
             ["", "id", "id=", "(id=1", "id=1;drop", "last_name=x", "id<null", "%00", "%ff"]
         {
-            client.get(&format!("/api/person?filter={filter}")).is_problem(400);
+            client.get(&format!("/api/person?filter={filter}")).refuses(400);
         }
         let deep = format!("{}id=1{}", "(".repeat(100), ")".repeat(100));
-        client.get(&format!("/api/person?filter={deep}")).is_problem(400).says("too deep");
+        client.get(&format!("/api/person?filter={deep}")).refuses(400).says("too deep");
         let wide = vec!["id=1"; 600].join("+or+");
-        client.get(&format!("/api/person?filter={wide}")).is_problem(400);
+        client.get(&format!("/api/person?filter={wide}")).refuses(400);
         client.get("/api/person?limit=51").says("between 1 and 50");
-        client.get("/api/nope").is_problem(404).says("person, city, note");
+        client.get("/api/nope").refuses(404).says("person, city, note");
     });
 }
 

@@ -151,7 +151,7 @@ proptest! {
             let status = answer.status;
             prop_assert!(status < 500, "{method} {path}: {}", answer.text());
             if status >= 400 {
-                answer.is_problem(status);
+                answer.refuses(status);
             } else if status != 204 && !answer.body.is_empty()
                 && answer.header("content-type") == Some("application/json")
             {

@@ -67,15 +67,15 @@ fn methods_are_answered_or_named() {
         ] {
             let options = client.send(&format!("OPTIONS {path}"), &[], b"").is(204);
             assert_eq!(options.header("allow"), Some(allow));
-            let refused = client.send(&format!("TRACE {path}"), &[], b"").is_problem(405);
+            let refused = client.send(&format!("TRACE {path}"), &[], b"").refuses(405);
             assert_eq!(refused.header("allow"), Some(allow));
         }
-        client.json("POST /api/person/1", CURIE).is_problem(405);
+        client.json("POST /api/person/1", CURIE).refuses(405);
         for path in ["/api/", "/api/person/", "/api/person/1/", "/api/a/b/c/d", "/api//"] {
             let answer = client.get(path);
             assert!([400, 404].contains(&answer.status), "{path}: {}", answer.text());
             let status = answer.status;
-            answer.is_problem(status);
+            answer.refuses(status);
         }
     });
 }
@@ -97,22 +97,22 @@ fn bodies_are_json() {
         for kind in ["text/plain", "application/xml", "multipart/form-data", "json"] {
             client
                 .send(post, &[&format!("Content-Type: {kind}")], CURIE.as_bytes())
-                .is_problem(415)
+                .refuses(415)
                 .says("application/json");
         }
         // A page of another origin may send these two without asking.
         let foreign = "Origin: https://elsewhere.example";
-        client.send(post, &[foreign], CURIE.as_bytes()).is_problem(415);
+        client.send(post, &[foreign], CURIE.as_bytes()).refuses(415);
         let form = "Content-Type: application/x-www-form-urlencoded";
-        client.send(post, &[foreign, form], CURIE.as_bytes()).is_problem(415);
+        client.send(post, &[foreign, form], CURIE.as_bytes()).refuses(415);
         let typed = "Content-Type: application/json";
         client.send(post, &[foreign, typed], CURIE.as_bytes()).is(201);
         for body in ["", "7", "null", "\"x\"", "{", "{\"first_name\":}", "{} x", "\u{feff}{}"] {
             for request in [post, "PATCH /api/person/1", "PUT /api/person/1"] {
-                client.json(request, body).is_problem(400);
+                client.json(request, body).refuses(400);
             }
         }
-        client.send(post, &[], b"{\"first_name\":\"\xff\"}").is_problem(400);
+        client.send(post, &[], b"{\"first_name\":\"\xff\"}").refuses(400);
         let deep = format!("{{\"first_name\":{}{}}}", "[".repeat(9_999), "]".repeat(9_999));
         let refused = client.json(post, &deep);
         assert!([400, 422].contains(&refused.status));
@@ -141,7 +141,7 @@ fn every_broken_rule_is_named() {
             let body = format!(r#"{{"last_name":"x",{change}}}"#);
             client.json("POST /api/person", &body).names(422, field, rule);
         }
-        let all = client.json("POST /api/person", r#"{"last_name":"","nope":1}"#).is_problem(422);
+        let all = client.json("POST /api/person", r#"{"last_name":"","nope":1}"#).refuses(422);
         let errors = all.value()["errors"].clone();
         let named: Vec<&str> = errors
             .as_array()
@@ -156,7 +156,7 @@ fn every_broken_rule_is_named() {
         client.json("POST /api/person", &mailed).is(201);
         client.json("POST /api/person", &mailed).names(409, "email", "unique");
         client.json("POST /api/person", CURIE).is(201);
-        client.json("PATCH /api/person/2", r#"{"email":"m@example.org"}"#).is_problem(409);
+        client.json("PATCH /api/person/2", r#"{"email":"m@example.org"}"#).refuses(409);
     });
 }
 
@@ -166,8 +166,8 @@ fn a_row_that_is_referred_to_stays() {
         let client = &mut service.client();
         client.json("POST /api/person", CURIE).is(201);
         client.json("POST /api/note", r#"{"words":"a","of":1}"#).is(201);
-        client.json("DELETE /api/person/1", "").is_problem(409);
-        client.json("DELETE /api/person?filter=id=1", "").is_problem(409);
+        client.json("DELETE /api/person/1", "").refuses(409);
+        client.json("DELETE /api/person?filter=id=1", "").refuses(409);
         client.get("/api/person/1").is(200);
     });
 }
@@ -178,7 +178,7 @@ fn a_closed_store_is_a_503() {
         let client = &mut service.client();
         client.json("POST /api/person", CURIE).is(201);
         service.store.close().unwrap();
-        client.get("/api/person/1").is_problem(503);
-        client.json("POST /api/person", CURIE).is_problem(503);
+        client.get("/api/person/1").refuses(503);
+        client.json("POST /api/person", CURIE).refuses(503);
     });
 }
