@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// One round
     #[arg(long)]
     quick: bool,
+    /// Leave out the time in which other programs had the core: for a machine in use
+    #[arg(long)]
+    busy: bool,
     /// Only these contenders, by name
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     only: Vec<String>,
@@ -88,9 +91,12 @@ pub(crate) fn run(args: Args) -> Result<()> {
             }
         }
     }
+    if args.busy {
+        measurements = measurements.without_waits();
+    }
     ensure!(!measurements.is_empty(), "no chosen contender knows a chosen setting");
 
-    let text = report::text(&measurements, &built, rounds, folder.path());
+    let text = report::text(&measurements, &built, rounds, args.busy, folder.path());
     println!("{text}");
     if args.save {
         let path = report::save(&text)?;

@@ -15,6 +15,7 @@ pub(crate) fn text(
     measurements: &Measurements,
     built: &[(ContenderSpec, PathBuf)],
     rounds: u32,
+    busy: bool,
     folder: &Path,
 ) -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
@@ -24,6 +25,12 @@ pub(crate) fn text(
         folder.parent().unwrap_or(folder).display(),
         jiff::Zoned::now().strftime("%Y-%m-%d %H:%M"),
     );
+    if busy {
+        text.push_str(
+            "The machine was in use: time in which other programs had the core is left out, which \
+             a contender with threads of its own (sqlx, sea-orm) profits from only in part.\n",
+        );
+    }
     for (setting, rows) in measurements.tables() {
         let _ = write!(text, "\n## {}, {} rows\n\n", setting.title(), thousands(rows));
         text.push_str(&table(measurements, built, (setting, rows)));

@@ -249,8 +249,9 @@ impl Task {
 }
 
 impl Best {
+    /// Rows a second while the thread had a core: what tells the better of two repeats.
     fn rate(&self) -> f64 {
-        self.rows as f64 / self.elapsed.as_secs_f64()
+        self.rows as f64 / self.elapsed.saturating_sub(self.waited).as_secs_f64().max(1e-9)
     }
 }
 
