@@ -12,7 +12,7 @@ use crate::operation::{BatchMode, Keys, Operation, Outcome, Write};
 use crate::prepare::{self, Origin, Stamp};
 use crate::read::check_key;
 use crate::scope::Scope;
-use crate::write::check_increment;
+use crate::write::{check_increment, check_version};
 
 /// A list of writes, made by [`Scope::batch`] and carried out by
 /// [`Batch::all_or_nothing`] or [`Batch::each`].
@@ -104,6 +104,7 @@ impl<'s> Batch<'s> {
     ) -> &mut Self {
         let mut row: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
         let made = check_key(table, key.as_ref())
+            .and_then(|()| check_version(table, version))
             .and_then(|()| prepare::update(table, &mut row, Origin::Values, Stamp::now(table)));
         let row = row.iter().map(ValueRef::to_value).collect();
         let table = Arc::clone(table);
@@ -117,7 +118,8 @@ impl<'s> Batch<'s> {
         key: Value,
         version: Option<i64>,
     ) -> &mut Self {
-        let checked = check_key(&table, key.as_ref());
+        let checked =
+            check_key(&table, key.as_ref()).and_then(|()| check_version(&table, version));
         self.add(checked.map(|()| Write::Delete { table, key, version }))
     }
 

@@ -9,7 +9,9 @@
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 use marmota_model::{Error, ErrorKind, Result, RowSink, Table};
@@ -50,7 +52,19 @@ impl Shared {
         for slot in &self.slots {
             slot.lock().take();
         }
-        self.engine.close()
+        let closed = self.engine.close();
+        if closed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Busy) {
+            // A transaction is still open; closing can be tried again behind it.
+            self.closed.store(false, Ordering::SeqCst);
+        }
+        closed
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Closed, "the store is closed"));
+        }
+        Ok(())
     }
 }
 
@@ -100,6 +114,19 @@ impl Drop for Lending {
     }
 }
 
+/// How long a thread sleeps at most between two polls: an engine's time-out
+/// is found out by polling, and nobody wakes for it.
+const PARK_MAX: Duration = Duration::from_millis(50);
+
+/// Wakes a thread that runs an operation.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
 /// Where operations run: a store derefs to one, a transaction to another.
 /// The verbs (`get`, `list`, `insert`, …) are its methods.
 pub struct Scope {
@@ -127,8 +154,8 @@ pub struct Pending {
 pub enum Progress {
     /// It is done.
     Done(Outcome),
-    /// It has to wait: drive it by [`Scope::poll`] or [`Scope::wait`], or give
-    /// it up by [`Scope::cancel`].
+    /// It has to wait: drive it by [`Scope::poll`], or give it up by
+    /// [`Scope::cancel`].
     Pending(Pending),
 }
 
@@ -239,38 +266,28 @@ impl Scope {
         polled.unwrap_or_else(|error| Poll::Ready(Err(error)))
     }
 
-    /// Goes on with an operation that waits, blocking the thread.
+    /// [`Scope::submit`], then [`Scope::poll`] until it is done, with the
+    /// thread parked in between: the session is free for others meanwhile.
     ///
     /// # Errors
     /// The operation's.
-    pub fn wait(
+    pub fn run(
         &self,
-        pending: &Pending,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
     ) -> Result<Outcome> {
-        self.with_session(pending.slot, |session| {
-            let waited = session.wait(pending.ticket, operation, sink);
-            self.note_end(operation);
-            waited
-        })
-    }
-
-    /// [`Scope::submit`], then [`Scope::wait`].
-    ///
-    /// # Errors
-    /// The operation's.
-    pub fn run(&self, operation: &mut Operation<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
-        let slot = slot_number();
-        self.with_session(slot, |session| {
-            let done = match session.submit(operation, sink) {
-                Ok(Submitted::Done(outcome)) => Ok(outcome),
-                Ok(Submitted::Waiting(ticket)) => session.wait(ticket, operation, sink),
-                Err(error) => Err(error),
-            };
-            self.note_end(operation);
-            done
-        })
+        let pending = match self.submit(operation, sink)? {
+            Progress::Done(outcome) => return Ok(outcome),
+            Progress::Pending(pending) => pending,
+        };
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            if let Poll::Ready(result) = self.poll(&pending, operation, sink, &mut context) {
+                return result;
+            }
+            thread::park_timeout(PARK_MAX);
+        }
     }
 
     /// Gives up an operation that waits; it may still take place.

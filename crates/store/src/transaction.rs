@@ -87,6 +87,7 @@ impl Verb for Begin {
 
 impl Transaction {
     fn open(store: &Store) -> Result<Self> {
+        store.shared.check_open()?;
         let session = store.shared.engine.session()?;
         Ok(Self { scope: Scope::of_session(Arc::clone(&store.shared), session), savepoints: 0 })
     }

@@ -30,6 +30,18 @@ fn version_of(table: &Table, row: &[ValueRef<'_>]) -> Option<i64> {
     row[table.version()?].as_int().filter(|&version| version != 0)
 }
 
+/// Refuses an expected version where the table counts none.
+pub(crate) fn check_version(table: &Table, version: Option<i64>) -> Result<()> {
+    if version.is_none() || table.version().is_some() {
+        return Ok(());
+    }
+    let message = format!(
+        "`{}` has no version to compare with; give a field of it #[model(version)]",
+        table.name()
+    );
+    Err(Error::new(ErrorKind::Invalid, message))
+}
+
 #[cold]
 fn lost_key(table: &Table) -> Error {
     let message = format!("the engine gave no key of the right kind for `{}`", table.name());
@@ -270,6 +282,7 @@ impl<M: Model> Verb for Patch<M> {
         }
         prepare::update(table, &mut row, Origin::Values, Stamp::now(table))?;
         let (key, version) = (self.key.borrow(), self.version);
+        check_version(table, version)?;
         call(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows)
     }
 
@@ -355,6 +368,7 @@ impl<M: Model> Verb for Delete<M> {
         let registry = scope.registry();
         let table = registry.of::<M>()?;
         let (key, version) = (self.key.borrow(), self.version);
+        check_version(table, version)?;
         call(&mut Operation::Delete { table, key, version }, &mut NoRows)
     }
 
@@ -435,6 +449,7 @@ impl Verb for UpdateRecord<'_> {
         check_key(table, self.key.as_ref())?;
         let mut row = self.record.as_row();
         let version = self.version;
+        check_version(table, version)?;
         prepare::update(table, &mut row, Origin::Values, Stamp::now(table))?;
         let key = self.key.as_ref();
         call(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows)
