@@ -315,8 +315,9 @@ impl Model {
         }
     }
 
-    /// `let … else` for each field instead of `?`: it runs faster and takes a
-    /// third of the time to compile (10 fields: 11 ms against 27 ms).
+    /// `let … else` for each field instead of `?` on a `Result`: `read` runs a
+    /// sixth faster, and a model of 10 fields takes 20 ms of a release build
+    /// instead of 36.
     fn rows(&self) -> TokenStream {
         let path = &self.path;
         let count = self.fields.len();
@@ -335,7 +336,7 @@ impl Model {
             self.fields.iter().zip(&values).enumerate().map(|(position, (field, value))| {
                 let of = &field.of;
                 let read = quote_spanned! {field.error_span()=>
-                    <#of as #path::FieldValue>::from_read(*#value)
+                    <#of as #path::FieldValue>::from_row(*#value)
                 };
                 quote! {
                     let ::std::option::Option::Some(#value) = #read else {

@@ -104,10 +104,6 @@ impl<T: FieldValue> FieldValue for Option<T> {
     fn from_row(value: ValueRef<'_>) -> Option<Self> {
         if value.is_null() { Some(None) } else { T::from_row(value).map(Some) }
     }
-
-    fn absent() -> Option<Self> {
-        T::absent().map(Some)
-    }
 }
 
 /// Bytes that may not have been read: lists and gets leave blobs out unless
@@ -149,12 +145,9 @@ impl FieldValue for Blob {
     fn from_row(value: ValueRef<'_>) -> Option<Self> {
         match value {
             ValueRef::Blob(bytes) => Some(Self::Bytes(bytes.to_owned())),
+            ValueRef::Absent => Some(Self::NotRead),
             _ => None,
         }
-    }
-
-    fn absent() -> Option<Self> {
-        Some(Self::NotRead)
     }
 }
 

@@ -35,7 +35,7 @@ pub trait Model: Sized + 'static {
     fn write<'a>(&'a self, row: &mut [ValueRef<'a>], scratch: &'a Scratch);
 
     /// Makes the struct from a row, which has a value for every field of the
-    /// schema. Fields that are absent get their type's empty value.
+    /// schema. Of those only blobs may be absent.
     ///
     /// # Errors
     /// [`ErrorKind::Engine`] naming the field whose stored value does not fit.
@@ -59,20 +59,9 @@ pub trait FieldValue: Sized {
     fn to_row<'a>(&'a self, scratch: &'a Scratch) -> ValueRef<'a>;
 
     /// The value from a row; `None` if that one is of another kind or out of
-    /// range.
+    /// range. [`ValueRef::Absent`], for a field that was not read, is of
+    /// another kind too, but for types that can say so, as [`crate::Blob`] can.
     fn from_row(value: ValueRef<'_>) -> Option<Self>;
-
-    /// What a row without the field gives (a blob that was not asked for);
-    /// `None` for an error.
-    fn absent() -> Option<Self> {
-        None
-    }
-
-    /// [`FieldValue::from_row`], or [`FieldValue::absent`] for what was not read.
-    #[inline]
-    fn from_read(value: ValueRef<'_>) -> Option<Self> {
-        if value.is_absent() { Self::absent() } else { Self::from_row(value) }
-    }
 }
 
 /// Reads one field of a row.
@@ -85,7 +74,7 @@ pub fn read_field<T: FieldValue>(
     schema: &Schema,
 ) -> Result<T> {
     let value = row.get(position).copied().unwrap_or_default();
-    T::from_read(value).ok_or_else(|| misfit(row, position, schema))
+    T::from_row(value).ok_or_else(|| misfit(row, position, schema))
 }
 
 /// The error of a row whose value at `position` does not fit its field, or
