@@ -169,7 +169,7 @@ impl Pages {
                 (Form::Int, ValueRef::Int(value)) => words[place] = value as u64,
                 (Form::Currency, ValueRef::Currency(value)) => words[place] = value.scaled() as u64,
                 (Form::Timestamp, ValueRef::Timestamp(value)) => {
-                    words[place] = value.micros() as u64
+                    words[place] = value.micros() as u64;
                 }
                 (Form::Text, ValueRef::Text(text)) | (Form::Json, ValueRef::Json(text))
                     if text.len() <= SMALL_BYTES_MAX =>

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
-use marmota_model::{Filter, Order, Query, Result, RowSink, ValueRef};
+use marmota_model::{FieldSet, Filter, Order, Query, Result, RowSink, ValueRef};
 use smallvec::{SmallVec, smallvec};
 
 use super::compare;
@@ -15,8 +15,34 @@ use super::table_rows::{TableRows, Values};
 
 /// The most rows that room is made for at once.
 const ROOM_ROWS_MAX: usize = 4096;
+/// Rows of at most this many fields need no allocation to be lent.
+const ROW_FIELDS_FEW: usize = 16;
 
 impl TableRows {
+    /// Lends the row with a key; gives how many there are.
+    #[inline]
+    pub(super) fn get(&self, key: ValueRef<'_>, fields: FieldSet, sink: &mut dyn RowSink) -> u64 {
+        let Some(number) = self.keys.find(&self.pages, key) else { return 0 };
+        let columns = &self.pages.layout.columns;
+        let (mut few, mut many);
+        let row = if columns.len() <= ROW_FIELDS_FEW {
+            few = [ValueRef::Absent; ROW_FIELDS_FEW];
+            &mut few[..columns.len()]
+        } else {
+            many = vec![ValueRef::Absent; columns.len()];
+            &mut many[..]
+        };
+        let stored = self.pages.row(number);
+        let all = fields == self.table.all();
+        for (field, (value, column)) in row.iter_mut().zip(columns).enumerate() {
+            if all || fields.contains(field) {
+                *value = stored.value(column);
+            }
+        }
+        let _ = sink.row(row);
+        1
+    }
+
     /// Lends the rows that a query selects; gives how many.
     pub(super) fn list(&self, query: &Query, sink: &mut dyn RowSink) -> Result<u64> {
         let with_after;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use arc_swap::{ArcSwap, Cache};
-use marmota_model::{Error, ErrorKind, Result, RowSink};
+use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSink, Table, ValueRef};
 use smallvec::SmallVec;
 
 use super::Shared;
@@ -57,6 +57,25 @@ impl MemorySession {
             operation => return self.attempt_rows(operation, sink),
         }
         Ok(Some(Outcome::default()))
+    }
+
+    /// [`Operation::Get`] without the detours of larger operations, which took
+    /// two thirds of its instructions; none if it has to take them.
+    #[inline]
+    fn get(
+        &mut self,
+        table: &Table,
+        key: ValueRef<'_>,
+        fields: FieldSet,
+        sink: &mut dyn RowSink,
+    ) -> Result<Option<u64>> {
+        let catalog = self.catalog.load();
+        let rows = catalog.slots[catalog.find(table)? as usize].rows.read();
+        if rows.retired || rows.owner != 0 && rows.owner != self.id {
+            return Ok(None);
+        }
+        self.shared.check_open()?;
+        Ok(Some(rows.get(key, fields, sink)))
     }
 
     fn attempt_rows(
@@ -141,6 +160,11 @@ impl Session for MemorySession {
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
     ) -> Result<Submitted> {
+        if let Operation::Get { table, key, fields } = operation
+            && let Some(rows) = self.get(table, *key, *fields, sink)?
+        {
+            return Ok(Submitted::Done(Outcome::rows(rows)));
+        }
         Ok(match self.attempt(operation, sink)? {
             Some(outcome) => Submitted::Done(outcome),
             None => {

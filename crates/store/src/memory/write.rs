@@ -23,7 +23,9 @@ pub(super) fn execute(
     log: &mut Log,
 ) -> Result<Outcome> {
     match operation {
-        Operation::Get { key, fields, .. } => get(locked, table, *key, *fields, sink),
+        Operation::Get { key, fields, .. } => {
+            Ok(Outcome::rows(locked.rows(table)?.get(*key, *fields, sink)))
+        }
         Operation::List { query, .. } => locked.rows(table)?.list(query, sink).map(Outcome::rows),
         Operation::Count { filter, .. } => locked.rows(table)?.count(*filter).map(Outcome::rows),
         Operation::Insert { row, .. } => insert(locked, log, table, row),
@@ -48,27 +50,6 @@ pub(super) fn execute(
 #[cold]
 fn unexpected() -> Error {
     Error::new(ErrorKind::Bug, "the memory engine was given an operation that is not about rows")
-}
-
-fn get(
-    locked: &Locked<'_>,
-    table: u32,
-    key: ValueRef<'_>,
-    fields: FieldSet,
-    sink: &mut dyn RowSink,
-) -> Result<Outcome> {
-    let rows = locked.rows(table)?;
-    let Some(number) = rows.keys.find(&rows.pages, key) else { return Ok(Outcome::default()) };
-    let stored = rows.pages.row(number);
-    let columns = &rows.pages.layout.columns;
-    let mut row: Values<'_> = smallvec![ValueRef::Absent; columns.len()];
-    for (field, column) in columns.iter().enumerate() {
-        if fields.contains(field) {
-            row[field] = stored.value(column);
-        }
-    }
-    let _ = sink.row(&row);
-    Ok(Outcome::rows(1))
 }
 
 fn insert(

@@ -1,4 +1,5 @@
 //! The store through its public API.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod memory_file;
 mod memory_model;
