@@ -67,7 +67,11 @@ pub fn a_batch_takes_values(subject: &Subject) {
     let outcomes = block_on(async { batch.all_or_nothing().await }).unwrap();
     assert_eq!(outcomes[1].as_ref().unwrap().keys, Keys::One(Value::Int(70)));
     let mut batch = stand.store().batch();
-    batch.delete_value(note, Value::Int(70), None).delete_value(account.clone(), Value::Int(key), Some(3));
+    batch.delete_value(note, Value::Int(70), None).delete_value(
+        account.clone(),
+        Value::Int(key),
+        Some(3),
+    );
     batch.all_or_nothing().run().unwrap();
     stand.settle();
     assert_eq!(stand.list::<Note>().column(Note::TEXT).run().unwrap(), ["a"]);
@@ -95,10 +99,10 @@ pub fn a_failed_write_undoes_the_batch(subject: &Subject) {
         says(&error, &["write 2"]);
     }
     stand.settle();
-    assert_eq!(stand.list::<Seat>().run().unwrap(), [Seat {
-        id: key,
-        ..Seat::new(None, 1, Some("x"))
-    }]);
+    assert_eq!(
+        stand.list::<Seat>().run().unwrap(),
+        [Seat { id: key, ..Seat::new(None, 1, Some("x")) }]
+    );
     assert_eq!(stand.get::<Note>(note).run().unwrap().text, "kept");
     let mut batch = stand.store().batch();
     batch.insert(&Note::new("new", 1)).delete::<Note>(999);
@@ -124,20 +128,25 @@ pub fn each_write_stands_for_itself(subject: &Subject) {
         .increment(Account::SMALL, account, 3)
         .insert(&Seat::new(Some("c"), 1, Some("z")));
     let results = batch.each().run().unwrap();
-    let kinds: Vec<Option<ErrorKind>> =
-        results.iter().map(|result| result.as_ref().err().map(marmota_model::Error::kind)).collect();
+    let kinds: Vec<Option<ErrorKind>> = results
+        .iter()
+        .map(|result| result.as_ref().err().map(marmota_model::Error::kind))
+        .collect();
     use ErrorKind::{Conflict, Invalid, NotFound, Stale};
-    assert_eq!(kinds, [
-        Some(Conflict),
-        None,
-        Some(Conflict),
-        Some(Invalid),
-        Some(Stale),
-        Some(NotFound),
-        Some(Invalid),
-        None,
-        None
-    ]);
+    assert_eq!(
+        kinds,
+        [
+            Some(Conflict),
+            None,
+            Some(Conflict),
+            Some(Invalid),
+            Some(Stale),
+            Some(NotFound),
+            Some(Invalid),
+            None,
+            None
+        ]
+    );
     stand.settle();
     let holders = stand.list::<Seat>().order(Seat::HOLDER.ascending()).column(Seat::HOLDER).run();
     assert_eq!(holders.unwrap(), ["x", "y", "z"].map(|text| Some(text.to_owned())));

@@ -60,19 +60,51 @@ pub fn a_drop_is_a_close(subject: &Subject) {
     look_at_all(&Stand::open(subject, models::all));
 }
 
-/// A transaction that is open when the store is closed never was.
-pub fn a_close_undoes_what_is_open(subject: &Subject) {
+/// A close waits for the transactions that are open, which go on; nothing
+/// else begins.
+pub fn a_close_waits_for_what_is_open(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
     stand.insert(&Note::new("kept", 1)).run().unwrap();
     let transaction = stand.begin_run().unwrap();
     transaction.insert(&Note::new("open", 2)).run().unwrap();
-    stand.close().unwrap();
-    refused(transaction.insert(&Note::new("late", 3)).run(), ErrorKind::Closed);
-    refused(transaction.commit().run(), ErrorKind::Closed);
+    let store = stand.store().clone();
+    let closer = std::thread::spawn(move || store.close());
+    std::thread::sleep(std::time::Duration::from_millis(150));
+    refused(stand.insert(&Note::new("outside", 3)).run(), ErrorKind::Closed);
+    refused(stand.begin_run().map(drop), ErrorKind::Closed);
+    transaction.insert(&Note::new("late", 4)).run().unwrap();
+    transaction.commit().run().unwrap();
     drop(transaction);
+    closer.join().unwrap().unwrap();
+    refused(stand.count::<Note>().run(), ErrorKind::Closed);
     if subject.is_kept() {
         stand.reopen();
-        assert_eq!(stand.list::<Note>().column(Note::TEXT).run().unwrap(), ["kept"]);
+        let texts = stand.list::<Note>().column(Note::TEXT).run().unwrap();
+        assert_eq!(texts, ["kept", "open", "late"]);
+    }
+}
+
+/// A close beside a transaction that does not end gives up, and can be tried
+/// again: nothing is lost, neither of the store nor of the transaction.
+pub fn a_close_can_be_tried_again(subject: &Subject) {
+    for commits in [true, false] {
+        let mut stand = Stand::open(subject, models::all);
+        stand.delete_where::<Note>(Note::ID.gt(0)).run().unwrap();
+        stand.insert(&Note::new("kept", 1)).run().unwrap();
+        let transaction = stand.begin_run().unwrap();
+        transaction.insert(&Note::new("open", 2)).run().unwrap();
+        refused(stand.close(), ErrorKind::Busy);
+        if commits {
+            transaction.commit().run().unwrap();
+        }
+        drop(transaction);
+        let wanted: &[&str] = if commits { &["kept", "open"] } else { &["kept"] };
+        assert_eq!(stand.list::<Note>().column(Note::TEXT).run().unwrap(), wanted);
+        stand.close().unwrap();
+        if subject.is_kept() {
+            stand.reopen();
+            assert_eq!(stand.list::<Note>().column(Note::TEXT).run().unwrap(), wanted);
+        }
     }
 }
 

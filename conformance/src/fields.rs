@@ -386,7 +386,8 @@ pub fn blobs_are_read_only_when_asked_for(subject: &Subject) {
 pub fn values_that_do_not_fit_are_refused(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let key = stand.insert(&lowest()).run().unwrap();
-    let bad: [(&str, &str, fn(&mut Sample)); 5] = [
+    type Spoil = fn(&mut Sample);
+    let bad: [(&str, &str, Spoil); 5] = [
         ("u64", "range", |one| one.u64 = u64::MAX),
         ("f64", "range", |one| one.f64 = f64::NAN),
         ("f32", "range", |one| one.f32 = f32::INFINITY),
@@ -408,8 +409,8 @@ pub fn values_that_do_not_fit_are_refused(subject: &Subject) {
     blamed(record.set("flag", Value::Null), ErrorKind::Invalid, "flag", "required");
     blamed(record.set("colour", "green"), ErrorKind::Invalid, "colour", "type");
     blamed(record.set("level", 0), ErrorKind::Invalid, "level", "type");
-    assert_eq!(stand.list::<Sample>().with_blobs().run().unwrap(), [Sample {
-        id: key,
-        ..lowest()
-    }]);
+    assert_eq!(
+        stand.list::<Sample>().with_blobs().run().unwrap(),
+        [Sample { id: key, ..lowest() }]
+    );
 }

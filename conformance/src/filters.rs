@@ -2,8 +2,8 @@
 //! of three values.
 
 use marmota_model::{
-    Blob, Comparison, Currency, ErrorKind, Filter, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, Json,
-    Place, Query, Uuid, Value,
+    Blob, Comparison, Currency, ErrorKind, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, Filter, Json, Place,
+    Query, Uuid, Value,
 };
 
 use crate::models::{self, Colour, Level, Maybe, Note, Sample, Word};
@@ -180,7 +180,8 @@ const TEXTS: [Option<&str>; 16] = [
 
 fn stand_of_words(subject: &Subject) -> (Stand<'_>, Vec<i64>) {
     let mut stand = Stand::open(subject, models::all);
-    let words: Vec<Word> = TEXTS.iter().zip(0..).map(|(text, rank)| Word::new(*text, rank)).collect();
+    let words: Vec<Word> =
+        TEXTS.iter().zip(0..).map(|(text, rank)| Word::new(*text, rank)).collect();
     let keys = stand.insert_many(&words).run().unwrap();
     stand.settle();
     (stand, keys)
@@ -204,7 +205,11 @@ pub fn texts_are_searched(subject: &Subject) {
             let (mut wanted, mut others) = (Vec::new(), Vec::new());
             for (text, key) in TEXTS.iter().zip(&keys) {
                 let Some(text) = text else { continue };
-                if selects(&text.to_ascii_lowercase()) { wanted.push(*key) } else { others.push(*key) }
+                if selects(&text.to_ascii_lowercase()) {
+                    wanted.push(*key);
+                } else {
+                    others.push(*key);
+                }
             }
             for field in [Word::EXACT.position(), Word::FOLDED.position()] {
                 let filter = Filter::Match { field, place, text: part.to_owned() };
@@ -230,7 +235,7 @@ pub fn collation_decides_how_texts_compare(subject: &Subject) {
     assert_eq!(found(Word::FOLDED.ne("CURIE")).len(), 13);
     assert_eq!(found(Word::FOLDED.ge("CURIE").and(Word::FOLDED.le("curie"))), keys[..2]);
     assert_eq!(found(Word::EXACT.lt("B")).len(), 3);
-    assert_eq!(found(Word::FOLDED.lt("B")).len(), 5);
+    assert_eq!(found(Word::FOLDED.lt("B")).len(), 6);
     // `_` lies between Z and a: as if all letters were lower case, it is before them.
     assert!(found(Word::FOLDED.gt("_")).contains(&keys[1]));
     assert!(!found(Word::EXACT.gt("_")).contains(&keys[1]));
@@ -252,18 +257,16 @@ pub fn values_beyond_the_field_find_nothing(subject: &Subject) {
     assert_eq!(compare(f64, Comparison::Equal, Value::Float(-0.0)), [keys[2]]);
 }
 
-/// A number that is none selects nothing (or is refused), on any engine.
-pub fn not_a_number_selects_nothing(subject: &Subject) {
+/// A number that is none is refused: engines would not agree what equals it.
+pub fn not_a_number_is_refused(subject: &Subject) {
     let (stand, _) = stand_of_maybes(subject);
     let table = stand.table("maybe").unwrap();
     for comparison in [Comparison::Equal, Comparison::Less, Comparison::GreaterOrEqual] {
         let (field, value) = (Maybe::F64.position(), Value::Float(f64::NAN));
         let query =
             Query { filter: Some(Filter::Compare { field, comparison, value }), ..Query::new() };
-        match stand.list_records(&table, query).run() {
-            Ok(rows) => assert!(rows.is_empty(), "{comparison:?} NaN: {rows:?}"),
-            Err(error) => assert_eq!(error.kind(), ErrorKind::Invalid),
-        }
+        let list = stand.list_records(&table, query).run();
+        blamed(list, ErrorKind::Invalid, "f64", "type");
     }
 }
 
@@ -304,7 +307,8 @@ pub fn large_filters_are_answered(subject: &Subject) {
     };
     list(nested(FILTER_DEPTH_MAX)).unwrap();
     refused(list(nested(FILTER_DEPTH_MAX + 1)), ErrorKind::Invalid);
-    let wide = |count: i32| Filter::Or((1..count).map(|number| Maybe::I32.eq(10 * number)).collect());
+    let wide =
+        |count: i32| Filter::Or((1..count).map(|number| Maybe::I32.eq(10 * number)).collect());
     assert_eq!(list(wide(FILTER_TERMS_MAX as i32)).unwrap(), 1);
     refused(list(wide(FILTER_TERMS_MAX as i32 + 1)), ErrorKind::Invalid);
     let terms = FILTER_TERMS_MAX as i64 - 1;

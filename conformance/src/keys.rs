@@ -112,7 +112,8 @@ pub fn a_given_uuid_is_kept(subject: &Subject) {
 /// A text key is any text but the empty one, byte by byte.
 pub fn text_keys_are_exact(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
-    let codes = ["a", "A", " a", "a ", "é", "e\u{301}", "🦫", "1", "01", "it's", "a\"b", "a%", "\n"];
+    let codes =
+        ["a", "A", " a", "a ", "é", "e\u{301}", "🦫", "1", "01", "it's", "a\"b", "a%", "\n"];
     for code in codes {
         assert_eq!(stand.insert(&Country::new(code, code)).run().unwrap(), code);
     }

@@ -84,7 +84,8 @@ macro_rules! conformance {
             $crate::promises!(durability:
                 a_close_keeps_all,
                 a_drop_is_a_close,
-                a_close_undoes_what_is_open,
+                a_close_waits_for_what_is_open,
+                a_close_can_be_tried_again,
                 a_closed_store_refuses,
                 a_close_among_writes_keeps_what_was_done,
             );
@@ -110,7 +111,7 @@ macro_rules! conformance {
                 texts_are_searched,
                 collation_decides_how_texts_compare,
                 values_beyond_the_field_find_nothing,
-                not_a_number_selects_nothing,
+                not_a_number_is_refused,
                 a_filter_of_another_kind_is_refused,
                 large_filters_are_answered,
                 rows_come_in_order,
@@ -154,7 +155,7 @@ macro_rules! conformance {
                 a_new_column_without_default_is_refused,
                 another_kind_is_refused,
                 nulls_in_the_way_are_refused,
-                another_key_is_refused,
+                another_key_loses_nothing,
                 a_column_left_out_loses_nothing,
                 a_required_column_left_out_is_met_at_the_start,
                 a_table_left_out_loses_nothing,
@@ -191,6 +192,7 @@ macro_rules! conformance {
                 a_stale_write_is_refused,
                 a_version_of_nothing_is_not_found,
                 a_write_without_version_goes_through,
+                a_version_needs_its_field,
             );
             $crate::promises!(writes:
                 an_increment_gives_the_sum,

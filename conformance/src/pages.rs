@@ -11,7 +11,8 @@ use crate::subject::{Stand, Subject};
 fn scattered(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed;
     move |below| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     }
 }
@@ -58,8 +59,7 @@ pub fn pages_walk_every_row_once(subject: &Subject) {
             assert!(page.len() as u64 <= limit);
             let Some(last) = page.last() else { break };
             let after = query.order_with_key(&table);
-            query.after =
-                Some(after.iter().map(|by| last.values()[by.field].clone()).collect());
+            query.after = Some(after.iter().map(|by| last.values()[by.field].clone()).collect());
             found.extend(page);
             assert!(found.len() <= wanted.len(), "round {round}: more rows than there are");
         }
@@ -73,7 +73,8 @@ pub fn pages_walk_every_row_once(subject: &Subject) {
 /// The same through structs, by the row itself.
 pub fn a_page_begins_behind_a_row(subject: &Subject) {
     let stand = stand_of_words(subject);
-    let list = || stand.list::<Word>().order(Word::FOLDED.descending()).order(Word::RANK.ascending());
+    let list =
+        || stand.list::<Word>().order(Word::FOLDED.descending()).order(Word::RANK.ascending());
     let whole = list().run().unwrap();
     for at in [0, 1, 50, 100, 135] {
         let page = list().limit(5).after(&whole[at]).run().unwrap();

@@ -16,7 +16,12 @@ fn stand(subject: &Subject) -> Stand<'_> {
 /// A reference to nothing is refused with its field, by every write.
 pub fn a_reference_needs_its_row(subject: &Subject) {
     let mut stand = stand(subject);
-    blamed(stand.insert(&City::new("Nowhere", "zz")).run(), ErrorKind::Invalid, "country", "reference");
+    blamed(
+        stand.insert(&City::new("Nowhere", "zz")).run(),
+        ErrorKind::Invalid,
+        "country",
+        "reference",
+    );
     let mut city = City::new("Bourges", "fr");
     city.id = stand.insert(&city).run().unwrap();
     stand.settle();
@@ -119,7 +124,10 @@ pub fn rows_may_refer_to_their_own_kind(subject: &Subject) {
     let child = stand.insert(&child).run().unwrap();
     let grandchild = City { twin: Some(Ref::new(child)), ..City::new("grandchild", "fr") };
     stand.insert(&grandchild).run().unwrap();
-    assert_eq!(stand.delete_where::<City>(City::COUNTRY.eq(Ref::new("fr".into()))).run().unwrap(), 3);
+    assert_eq!(
+        stand.delete_where::<City>(City::COUNTRY.eq(Ref::new("fr".into()))).run().unwrap(),
+        3
+    );
     assert_eq!(stand.count::<City>().run().unwrap(), 0);
 }
 

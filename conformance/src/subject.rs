@@ -13,6 +13,8 @@ pub struct Subject {
     open: Box<dyn Fn() -> StoreBuilder + Send + Sync>,
     keeps: bool,
     settles: bool,
+    reads_wait: bool,
+    is_oracle: bool,
 }
 
 impl Subject {
@@ -22,7 +24,8 @@ impl Subject {
         name: &'static str,
         open: impl Fn() -> StoreBuilder + Send + Sync + 'static,
     ) -> Self {
-        Self { name, open: Box::new(open), keeps: false, settles: false }
+        let open = Box::new(open);
+        Self { name, open, keeps: false, settles: false, reads_wait: false, is_oracle: false }
     }
 
     /// Opened again after a close, the database has what was written before.
@@ -38,6 +41,33 @@ impl Subject {
     pub fn settles(mut self) -> Self {
         self.settles = true;
         self.keeps()
+    }
+
+    /// Whoever reads beside an open transaction waits for its end, instead of
+    /// seeing what was before.
+    #[must_use]
+    pub fn reads_wait(mut self) -> Self {
+        self.reads_wait = true;
+        self
+    }
+
+    /// It is what the others are compared with.
+    #[must_use]
+    pub fn oracle(mut self) -> Self {
+        self.is_oracle = true;
+        self
+    }
+
+    /// True if reads beside an open transaction wait.
+    #[must_use]
+    pub const fn makes_reads_wait(&self) -> bool {
+        self.reads_wait
+    }
+
+    /// True if it is compared with itself only.
+    #[must_use]
+    pub const fn is_oracle(&self) -> bool {
+        self.is_oracle
     }
 
     /// What it is called in messages.
@@ -95,6 +125,10 @@ impl<'s> Stand<'s> {
         self.models = models;
         self.store = models(self.subject.builder()).open()?;
         Ok(())
+    }
+
+    pub(crate) const fn makes_reads_wait(&self) -> bool {
+        self.subject.makes_reads_wait()
     }
 
     pub(crate) const fn store(&self) -> &Store {

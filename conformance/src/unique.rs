@@ -18,7 +18,8 @@ fn pair_is_blamed<T>(result: Result<T>) {
 /// A unique field refuses a second row with its value; NULL is no value.
 pub fn a_unique_field_holds(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
-    let ticket = Some(Uuid::from_u128(7));
+    let taken = Uuid::from_u128(7);
+    let ticket = Some(taken);
     let first = Seat { ticket, ..Seat::new(Some("a"), 1, None) };
     let key = stand.insert(&first).run().unwrap();
     stand.settle();
@@ -26,16 +27,16 @@ pub fn a_unique_field_holds(subject: &Subject) {
     blamed(stand.insert(&second).run(), ErrorKind::Conflict, "ticket", "unique");
     stand.insert(&Seat::new(Some("a"), 3, None)).run().unwrap();
     let other = stand.insert(&Seat::new(Some("a"), 4, None)).run().unwrap();
-    let patch = stand.patch::<Seat>(other).set(Seat::TICKET, ticket.unwrap());
+    let patch = stand.patch::<Seat>(other).set(Seat::TICKET, taken);
     blamed(patch.run(), ErrorKind::Conflict, "ticket", "unique");
     let update = Seat { id: other, ..second };
     blamed(stand.update(&update).run(), ErrorKind::Conflict, "ticket", "unique");
     // The row itself is no second one.
     stand.update(&Seat { id: key, number: 9, ..first }).run().unwrap();
-    assert_eq!(stand.get::<Seat>(other).run().unwrap(), Seat {
-        id: other,
-        ..Seat::new(Some("a"), 4, None)
-    });
+    assert_eq!(
+        stand.get::<Seat>(other).run().unwrap(),
+        Seat { id: other, ..Seat::new(Some("a"), 4, None) }
+    );
     assert_eq!(stand.count::<Seat>().run().unwrap(), 3);
 }
 
@@ -102,11 +103,13 @@ pub fn many_rows_are_all_or_none(subject: &Subject) {
             .map(|number| Seat::new(Some("r"), number, Some(&format!("h{number}"))))
             .collect();
         seats[middle as usize].holder = Some("KEPT".to_owned());
-        let error = blamed(stand.insert_many(&seats).run(), ErrorKind::Conflict, "holder", "unique");
+        let error =
+            blamed(stand.insert_many(&seats).run(), ErrorKind::Conflict, "holder", "unique");
         says(&error, &[&format!("row {middle}")]);
         // One that collides with a row of the same call.
         seats[middle as usize].holder = Some("h0".to_owned());
-        let error = blamed(stand.insert_many(&seats).run(), ErrorKind::Conflict, "holder", "unique");
+        let error =
+            blamed(stand.insert_many(&seats).run(), ErrorKind::Conflict, "holder", "unique");
         says(&error, &[&format!("row {middle}")]);
         stand.settle();
         assert_eq!(stand.count::<Seat>().run().unwrap(), 1, "of {count}");

@@ -3,10 +3,10 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use marmota_model::{Currency, ErrorKind, Record, Timestamp};
+use marmota_model::{Currency, ErrorKind, Record, Timestamp, Value};
 
 use crate::models::{self, Account, Document, Note};
-use crate::refusal::refused;
+use crate::refusal::{refused, says};
 use crate::subject::{Stand, Subject};
 
 /// What a caller writes to stamps and version is overwritten.
@@ -113,4 +113,24 @@ pub fn a_write_without_version_goes_through(subject: &Subject) {
     assert_eq!(stand.update(&blind).run().unwrap(), 3);
     assert_eq!(stand.update_many(&[Account { version: 1, ..blind }]).run().unwrap(), 1);
     assert_eq!(stand.get::<Account>(key).run().unwrap().version, 4);
+}
+
+/// A version asked of a model that counts none is refused, not left out.
+pub fn a_version_needs_its_field(subject: &Subject) {
+    let stand = Stand::open(subject, models::all);
+    let key = stand.insert(&Note::new("a", 1)).run().unwrap();
+    let patch = stand.patch::<Note>(key).set(Note::TEXT, "b").version(1);
+    says(&refused(patch.run(), ErrorKind::Invalid), &["note", "version"]);
+    refused(stand.delete::<Note>(key).version(1).run(), ErrorKind::Invalid);
+    let table = stand.table("note").unwrap();
+    let mut record = Record::new(std::sync::Arc::clone(&table));
+    record.set("text", "b").unwrap();
+    refused(stand.update_record(key, &record).version(1).run(), ErrorKind::Invalid);
+    let mut batch = stand.store().batch();
+    batch.update_values(&table, Value::Int(key), record.values(), Some(1));
+    refused(batch.all_or_nothing().run(), ErrorKind::Invalid);
+    let mut batch = stand.store().batch();
+    batch.delete_value(table, Value::Int(key), Some(1));
+    refused(batch.all_or_nothing().run(), ErrorKind::Invalid);
+    assert_eq!(stand.get::<Note>(key).run().unwrap().text, "a");
 }

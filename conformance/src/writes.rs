@@ -65,7 +65,12 @@ pub fn only_numbers_are_added_to(subject: &Subject) {
     let key = stand.insert(&Account::default()).run().unwrap();
     let invalid = ErrorKind::Invalid;
     blamed(stand.increment(Account::VISITS, key, "1").run(), invalid, "visits", "type");
-    blamed(stand.increment(Account::VISITS, key, Currency::from(1)).run(), invalid, "visits", "type");
+    blamed(
+        stand.increment(Account::VISITS, key, Currency::from(1)).run(),
+        invalid,
+        "visits",
+        "type",
+    );
     blamed(stand.increment(Account::BALANCE, key, 1).run(), invalid, "balance", "type");
     blamed(stand.increment(Account::VERSION, key, 1).run(), invalid, "version", "type");
     blamed(stand.increment(Account::ID, key, 1).run(), invalid, "id", "type");
@@ -124,7 +129,15 @@ pub fn counts_agree_with_lists(subject: &Subject) {
     let half = || Note::NUMBER.ge(500).and(Note::TEXT.contains("9"));
     let listed = stand.list::<Note>().filter(half()).run().unwrap().len() as u64;
     assert_eq!(stand.count::<Note>().filter(half()).run().unwrap(), listed);
-    assert_eq!(stand.count::<Note>().filter(Note::NUMBER.ge(500)).filter(Note::NUMBER.lt(510)).run().unwrap(), 10);
+    assert_eq!(
+        stand
+            .count::<Note>()
+            .filter(Note::NUMBER.ge(500))
+            .filter(Note::NUMBER.lt(510))
+            .run()
+            .unwrap(),
+        10
+    );
 }
 
 /// Many rows, none, and one: each gets its key, in order.
@@ -216,14 +229,17 @@ pub fn a_failed_write_changes_nothing(subject: &Subject) {
 /// refused.
 pub fn defaults_fill_what_is_not_set(subject: &Subject) {
     let schema = |builder: marmota_store::StoreBuilder| {
-        builder.schema(Schema::new("thing", vec![
-            Field::new("id", Kind::I64).role(Role::Key),
-            Field::new("name", Kind::TEXT).default(Literal::Text("it's".into())),
-            Field::new("price", Kind::Currency).default(Literal::Text("12.5".into())),
-            Field::new("day", Kind::Date).default(Literal::Text("2026-11-21".into())),
-            Field::new("note", Kind::TEXT).nullable(true),
-            Field::new("count", Kind::I64),
-        ]))
+        builder.schema(Schema::new(
+            "thing",
+            vec![
+                Field::new("id", Kind::I64).role(Role::Key),
+                Field::new("name", Kind::TEXT).default(Literal::Text("it's".into())),
+                Field::new("price", Kind::Currency).default(Literal::Text("12.5".into())),
+                Field::new("day", Kind::Date).default(Literal::Text("2026-11-21".into())),
+                Field::new("note", Kind::TEXT).nullable(true),
+                Field::new("count", Kind::I64),
+            ],
+        ))
     };
     let mut stand = Stand::open(subject, schema);
     let table = stand.table("thing").unwrap();
@@ -232,7 +248,7 @@ pub fn defaults_fill_what_is_not_set(subject: &Subject) {
     record.set("count", 7).unwrap();
     let key = stand.insert_record(&record).run().unwrap();
     stand.settle();
-    let found = stand.get_record(&table, key.clone()).run().unwrap();
+    let found = stand.get_record(&stand.table("thing").unwrap(), key.clone()).run().unwrap();
     let wanted = [
         key,
         Value::from("it's"),

@@ -24,15 +24,43 @@ pub(super) enum Change {
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Change(Change),
-    InsertMany { table: usize, rows: Vec<Vec<Value>> },
-    UpdateMany { table: usize, rows: Vec<Vec<Value>> },
-    DeleteWhere { table: usize, filter: Filter },
-    Batch { changes: Vec<Change>, each: bool },
-    Get { table: usize, key: Value },
-    List { table: usize, filter: Option<Filter>, order: Vec<Order>, limit: Option<u64> },
-    Count { table: usize, filter: Option<Filter> },
+    InsertMany {
+        table: usize,
+        rows: Vec<Vec<Value>>,
+    },
+    UpdateMany {
+        table: usize,
+        rows: Vec<Vec<Value>>,
+    },
+    DeleteWhere {
+        table: usize,
+        filter: Filter,
+    },
+    Batch {
+        changes: Vec<Change>,
+        each: bool,
+    },
+    Get {
+        table: usize,
+        key: Value,
+    },
+    List {
+        table: usize,
+        filter: Option<Filter>,
+        order: Vec<Order>,
+        limit: Option<u64>,
+    },
+    Count {
+        table: usize,
+        filter: Option<Filter>,
+    },
     /// A list, page by page.
-    Pages { table: usize, filter: Option<Filter>, order: Vec<Order>, rows: u64 },
+    Pages {
+        table: usize,
+        filter: Option<Filter>,
+        order: Vec<Order>,
+        rows: u64,
+    },
     Begin,
     Commit,
     Rollback,
@@ -85,8 +113,11 @@ fn changes() -> BoxedStrategy<Change> {
                     && schema.fields[field].role == Role::Plain
             })
             .collect();
-        let delete = (key(), version())
-            .prop_map(move |(key, version)| Change::Delete { table, key, version });
+        let delete = (key(), version()).prop_map(move |(key, version)| Change::Delete {
+            table,
+            key,
+            version,
+        });
         if numbers.is_empty() {
             return prop_oneof![6 => insert, 3 => update, 1 => delete].boxed();
         }
@@ -161,9 +192,8 @@ fn row_of(schema: &Schema, absent: f64) -> BoxedStrategy<Vec<Value>> {
 /// Up to three fields, none twice, and no blob: it is not read, and so cannot
 /// begin a page.
 fn order_of(schema: &Schema) -> BoxedStrategy<Vec<Order>> {
-    let sortable: Vec<usize> = (0..schema.fields.len())
-        .filter(|&field| schema.fields[field].kind != Kind::Blob)
-        .collect();
+    let sortable: Vec<usize> =
+        (0..schema.fields.len()).filter(|&field| schema.fields[field].kind != Kind::Blob).collect();
     let order = (select(sortable), any::<bool>())
         .prop_map(|(field, descending)| Order { field, descending });
     vec(order, 0..4)
@@ -211,8 +241,11 @@ fn leaf_of(schema: &Schema, field: usize) -> BoxedStrategy<Filter> {
     }
     let text = select(vec!["", "a", "A", "b", "%", "_", "'", "é", "É", "B%"]);
     let place = select(vec![Place::Anywhere, Place::Start]);
-    let matches = (place, text)
-        .prop_map(move |(place, text)| Filter::Match { field, place, text: text.to_owned() });
+    let matches = (place, text).prop_map(move |(place, text)| Filter::Match {
+        field,
+        place,
+        text: text.to_owned(),
+    });
     prop_oneof![4 => compare, 2 => list, 1 => null, 3 => matches].boxed()
 }
 

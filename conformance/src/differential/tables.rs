@@ -34,32 +34,38 @@ fn variants() -> Vec<Variant> {
 
 fn maker() -> Schema {
     let range = Rule::Range { min: Some(Literal::Int(0)), max: Some(Literal::Int(3)) };
-    Schema::new("maker", vec![
-        Field::new("code", Kind::TEXT).role(Role::Key),
-        Field::new("label", text(5, Collation::NoCase)).nullable(true).unique(true),
-        Field::new("floor", Kind::I64).rules(vec![range]),
-        Field::new("mark", Kind::TEXT).nullable(true),
-        Field::new("photo", Kind::Blob).nullable(true),
-        Field::new("version", Kind::I64).role(Role::Version),
-    ])
+    Schema::new(
+        "maker",
+        vec![
+            Field::new("code", Kind::TEXT).role(Role::Key),
+            Field::new("label", text(5, Collation::NoCase)).nullable(true).unique(true),
+            Field::new("floor", Kind::I64).rules(vec![range]),
+            Field::new("mark", Kind::TEXT).nullable(true),
+            Field::new("photo", Kind::Blob).nullable(true),
+            Field::new("version", Kind::I64).role(Role::Version),
+        ],
+    )
     .indexes(vec![Index { fields: vec![2, 3].into(), unique: true }])
 }
 
 fn part() -> Schema {
     let level = Kind::Int { min: i64::from(i8::MIN), max: i64::from(i8::MAX) };
     let stored = EnumStored::Integer;
-    Schema::new("part", vec![
-        Field::new("id", Kind::I64).role(Role::Key),
-        Field::new("name", text(0, Collation::NoCase)).default(Literal::Text("it's".into())),
-        Field::new("amount", Kind::Currency).nullable(true),
-        Field::new("ratio", Kind::Float).nullable(true),
-        Field::new("flag", Kind::Bool),
-        Field::new("day", Kind::Date).nullable(true),
-        Field::new("level", level).nullable(true),
-        Field::new("colour", Kind::Enum { variants: variants().into(), stored }).nullable(true),
-        Field::new("maker", reference("maker", KeyKind::Text)).nullable(true),
-        Field::new("parent", reference("part", KeyKind::Auto)).nullable(true),
-    ])
+    Schema::new(
+        "part",
+        vec![
+            Field::new("id", Kind::I64).role(Role::Key),
+            Field::new("name", text(0, Collation::NoCase)).default(Literal::Text("it's".into())),
+            Field::new("amount", Kind::Currency).nullable(true),
+            Field::new("ratio", Kind::Float).nullable(true),
+            Field::new("flag", Kind::Bool),
+            Field::new("day", Kind::Date).nullable(true),
+            Field::new("level", level).nullable(true),
+            Field::new("colour", Kind::Enum { variants: variants().into(), stored }).nullable(true),
+            Field::new("maker", reference("maker", KeyKind::Text)).nullable(true),
+            Field::new("parent", reference("part", KeyKind::Auto)).nullable(true),
+        ],
+    )
     .indexes(vec![
         Index { fields: vec![6, 1].into(), unique: false },
         Index { fields: vec![2].into(), unique: false },
@@ -68,16 +74,19 @@ fn part() -> Schema {
 
 fn tag() -> Schema {
     let stored = EnumStored::Text;
-    Schema::new("tag", vec![
-        Field::new("id", Kind::Uuid).role(Role::Key),
-        Field::new("part", reference("part", KeyKind::Auto)),
-        Field::new("word", text(4, Collation::NoCase)),
-        Field::new("colour", Kind::Enum { variants: variants().into(), stored }).nullable(true),
-        Field::new("at", Kind::Timestamp).nullable(true),
-        Field::new("time", Kind::Time).nullable(true),
-        Field::new("json", Kind::Json).nullable(true),
-        Field::new("version", Kind::I64).role(Role::Version),
-    ])
+    Schema::new(
+        "tag",
+        vec![
+            Field::new("id", Kind::Uuid).role(Role::Key),
+            Field::new("part", reference("part", KeyKind::Auto)),
+            Field::new("word", text(4, Collation::NoCase)),
+            Field::new("colour", Kind::Enum { variants: variants().into(), stored }).nullable(true),
+            Field::new("at", Kind::Timestamp).nullable(true),
+            Field::new("time", Kind::Time).nullable(true),
+            Field::new("json", Kind::Json).nullable(true),
+            Field::new("version", Kind::I64).role(Role::Version),
+        ],
+    )
     .indexes(vec![Index { fields: vec![1, 2].into(), unique: true }])
 }
 
@@ -103,9 +112,9 @@ pub(super) fn values(field: &Field) -> Vec<Value> {
         Kind::Date => ["2026-11-21", "1969-12-31", "0001-01-01"]
             .map(|day| Value::Date(day.parse().unwrap()))
             .into(),
-        Kind::Time => ["00:00:00", "17:05:00.000001"]
-            .map(|time| Value::Time(time.parse().unwrap()))
-            .into(),
+        Kind::Time => {
+            ["00:00:00", "17:05:00.000001"].map(|time| Value::Time(time.parse().unwrap())).into()
+        }
         Kind::Timestamp => ["1970-01-01T00:00:00Z", "1969-12-31T23:59:59.999999Z"]
             .map(|at| Value::Timestamp(at.parse().unwrap()))
             .into(),

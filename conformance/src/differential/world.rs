@@ -4,7 +4,9 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use marmota_model::{Error, ErrorKind, NoRows, Query, Result, RowSource, Table, Value, ValueRef};
+use marmota_model::{
+    Error, ErrorKind, Kind, NoRows, Query, Result, RowSource, Table, Value, ValueRef,
+};
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::prepare::{self, Origin, Stamp};
 use marmota_store::{Savepoint, Scope, Transaction};
@@ -23,9 +25,10 @@ pub(super) struct World<'s> {
     tables: Vec<Arc<Table>>,
 }
 
-/// Rows that were made ready one by one, as the typed verbs make them.
+/// Rows made ready beforehand: which of several bad rows is named depends on
+/// how many an engine asks for at once, so that none may break a rule here.
 struct Ready<'a> {
-    rows: std::vec::IntoIter<Result<Vec<ValueRef<'a>>>>,
+    rows: std::vec::IntoIter<Vec<ValueRef<'a>>>,
 }
 
 impl<'a> RowSource<'a> for Ready<'a> {
@@ -35,7 +38,7 @@ impl<'a> RowSource<'a> for Ready<'a> {
 
     fn next(&mut self, row: &mut [ValueRef<'a>]) -> Result<bool> {
         let Some(next) = self.rows.next() else { return Ok(false) };
-        row.copy_from_slice(&next?);
+        row.copy_from_slice(&next);
         Ok(true)
     }
 }
@@ -43,8 +46,7 @@ impl<'a> RowSource<'a> for Ready<'a> {
 impl<'s> World<'s> {
     pub(super) fn open(subject: &'s Subject) -> Self {
         let stand = Stand::open(subject, models);
-        let tables = schemas().map(|schema| stand.table(&schema.name).unwrap()).into();
-        let keeps = subject.is_kept();
+        let (tables, keeps) = (tables(&stand), subject.is_kept());
         Self { transaction: None, savepoints: Vec::new(), stand, keeps, tables }
     }
 
@@ -61,10 +63,12 @@ impl<'s> World<'s> {
             Step::Change(change) => self.change(change),
             Step::InsertMany { table, rows } => self.insert_many(*table, rows),
             Step::UpdateMany { table, rows } => self.update_many(*table, rows),
-            Step::DeleteWhere { table, filter } => filter.check(&self.tables[*table]).and_then(|()| {
-                let table = &self.tables[*table];
-                self.run(&mut Operation::DeleteWhere { table, filter: Some(filter) })
-            }),
+            Step::DeleteWhere { table, filter } => {
+                filter.check(&self.tables[*table]).and_then(|()| {
+                    let table = &self.tables[*table];
+                    self.run(&mut Operation::DeleteWhere { table, filter: Some(filter) })
+                })
+            }
             Step::Batch { changes, each } => self.batch(changes, *each),
             Step::Get { table, key } => {
                 let got = self.scope().get_record(&self.tables[*table], key.clone()).run();
@@ -72,7 +76,7 @@ impl<'s> World<'s> {
             }
             Step::List { table, filter, order, limit } => {
                 let (filter, order) = (filter.clone(), order.clone());
-                self.list(*table, Query { filter, order, limit: *limit, ..Query::new() })
+                self.list(*table, &Query { filter, order, limit: *limit, ..Query::new() })
             }
             Step::Count { table, filter } => {
                 let table = &self.tables[*table];
@@ -95,7 +99,7 @@ impl<'s> World<'s> {
         let mut text = String::new();
         for table in 0..self.tables.len() {
             let fields = Some(self.tables[table].all());
-            let rows = self.list(table, Query { fields, ..Query::new() });
+            let rows = self.list(table, &Query { fields, ..Query::new() });
             let rows = rows.unwrap_or_else(|error| refused(&error));
             let _ = write!(text, "\n{}: {rows}", self.tables[table].name());
         }
@@ -146,18 +150,20 @@ impl<'s> World<'s> {
     fn insert_many(&self, table: usize, rows: &[Vec<Value>]) -> Result<String> {
         let table = &self.tables[table];
         // All with a key or all without, as the verb asks.
-        let keyed = rows.first().is_some_and(|row| row[table.key()] != Value::Absent);
+        let unset = |key: &Value| matches!(key, Value::Absent | Value::Null);
+        let keyed = rows.first().is_some_and(|row| !unset(&row[table.key()]));
         let ready = rows.iter().map(|values| {
             let mut row: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
             if !keyed {
                 row[table.key()] = ValueRef::Absent;
-            } else if row[table.key()].is_absent() || row[table.key()].is_null() {
+            } else if unset(&values[table.key()]) {
                 row[table.key()] = rows[0][table.key()].as_ref();
             }
+            leave_out_own_references(table, &mut row);
             prepare::insert(table, &mut row, Origin::Values, Stamp::now(table))?;
             Ok(row)
         });
-        let mut source = Ready { rows: ready.collect::<Vec<_>>().into_iter() };
+        let mut source = Ready { rows: ready.collect::<Result<Vec<_>>>()?.into_iter() };
         self.run(&mut Operation::InsertMany { table, rows: &mut source })
     }
 
@@ -184,11 +190,11 @@ impl<'s> World<'s> {
             row[table.key()] = key;
             Ok(row)
         });
-        let mut source = Ready { rows: ready.collect::<Vec<_>>().into_iter() };
+        let mut source = Ready { rows: ready.collect::<Result<Vec<_>>>()?.into_iter() };
         self.run(&mut Operation::UpdateMany { table, rows: &mut source })
     }
 
-    fn list(&self, table: usize, query: Query) -> Result<String> {
+    fn list(&self, table: usize, query: &Query) -> Result<String> {
         let (table, mut text, mut rows) = (&self.tables[table], String::new(), 0_u64);
         query.check(table)?;
         let mut sink = |row: &[ValueRef<'_>]| {
@@ -196,8 +202,7 @@ impl<'s> World<'s> {
             let _ = write!(text, "\n  {row:?}");
             GO_ON
         };
-        let outcome =
-            self.scope().run(&mut Operation::List { table, query: &query }, &mut sink)?;
+        let outcome = self.scope().run(&mut Operation::List { table, query }, &mut sink)?;
         assert_eq!(outcome.rows, rows, "rows lent are rows counted");
         Ok(text)
     }
@@ -243,11 +248,28 @@ impl<'s> World<'s> {
                 drop(released);
                 transaction.release(first).run()?;
             }
-            (Step::Reopen, None) if self.keeps => self.stand.reopen(),
+            (Step::Reopen, None) if self.keeps => {
+                self.stand.reopen();
+                self.tables = tables(&self.stand);
+            }
             _ => {}
         }
         Ok(String::new())
     }
+}
+
+/// Whether rows of one call may refer to those behind them is the engine's
+/// own affair.
+fn leave_out_own_references(table: &Table, row: &mut [ValueRef<'_>]) {
+    for (field, value) in table.fields().iter().zip(row) {
+        if matches!(&field.kind, Kind::Reference { table: to, .. } if to == table.name()) {
+            *value = ValueRef::Absent;
+        }
+    }
+}
+
+fn tables(store: &Scope) -> Vec<Arc<Table>> {
+    schemas().map(|schema| store.table(&schema.name).unwrap()).into()
 }
 
 fn never<T>() -> Result<T> {
@@ -260,11 +282,15 @@ fn told(outcome: &Outcome) -> String {
 }
 
 fn refused(error: &Error) -> String {
-    let (kind, violations) = refusal(error);
+    let (kind, mut violations) = refusal(error);
+    // Of several values that are taken, engines may name any.
+    let taken = violations.iter().any(|(_, rule)| rule == "unique");
+    violations.retain(|(_, rule)| rule != "unique");
     // The row or write that is to blame, where one is named.
     let place = error.message().split(':').next().filter(|start| {
         let place = start.strip_prefix("row ").or_else(|| start.strip_prefix("write "));
         place.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
     });
-    format!("refused, {kind:?} {violations:?} {place:?}")
+    let taken = if taken { ", a value is taken" } else { "" };
+    format!("refused, {kind:?} {violations:?}{taken} {place:?}")
 }

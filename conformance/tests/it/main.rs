@@ -2,7 +2,48 @@
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 use marmota_conformance::{Subject, conformance};
+use marmota_sqlite::{Durability, Location, Options, Sqlite};
 use marmota_store::Store;
 use marmota_store::memory::Memory;
 
-conformance!(memory, || Subject::new("memory", || Store::builder(Memory::new())));
+/// A database in a file of a folder of its own, opened by URL.
+fn memory_file(name: &'static str) -> Subject {
+    let folder = tempfile::tempdir().unwrap();
+    Subject::new(name, move || {
+        let url = format!("memory:{}", folder.path().join(name).display());
+        Store::builder(Memory::from_url(&url).unwrap())
+    })
+    .reads_wait()
+    .settles()
+}
+
+fn sqlite_file(name: &'static str, options: Options) -> Subject {
+    let folder = tempfile::tempdir().unwrap();
+    Subject::new(name, move || {
+        let location = Location::File(folder.path().join("database"));
+        Store::builder(Sqlite::open(location, options.clone()).unwrap())
+    })
+    .keeps()
+}
+
+fn relaxed() -> Options {
+    Options { durability: Durability::Relaxed, ..Options::default() }
+}
+
+conformance!(memory, || {
+    Subject::new("memory", || Store::builder(Memory::new())).reads_wait().oracle()
+});
+conformance!(memory_saved_as_json, || memory_file("rows.json"));
+conformance!(memory_saved_as_binary, || memory_file("rows.bin"));
+conformance!(sqlite_in_memory, || {
+    Subject::new("SQLite in memory", || {
+        Store::builder(Sqlite::from_url("sqlite::memory:").unwrap())
+    })
+    .reads_wait()
+});
+conformance!(sqlite_in_a_file, || sqlite_file("SQLite in a file", Options::default()));
+conformance!(sqlite_reopened, || sqlite_file("SQLite opened again", relaxed()).settles());
+conformance!(sqlite_alone_with_its_file, || {
+    let options = Options { exclusive: true, ..relaxed() };
+    sqlite_file("SQLite alone with its file", options).reads_wait()
+});
