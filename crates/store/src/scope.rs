@@ -130,8 +130,10 @@ impl Wake for Unpark {
 /// Where operations run: a store derefs to one, a transaction to another.
 /// The verbs (`get`, `list`, `insert`, …) are its methods.
 pub struct Scope {
-    pub(crate) shared: Arc<Shared>,
+    // Dropped first: a transaction that outlives its store ends before the
+    // engine is closed.
     place: Place,
+    pub(crate) shared: Arc<Shared>,
 }
 
 enum Place {
@@ -161,12 +163,12 @@ pub enum Progress {
 
 impl Scope {
     pub(crate) const fn of_store(shared: Arc<Shared>) -> Self {
-        Self { shared, place: Place::Threads }
+        Self { place: Place::Threads, shared }
     }
 
     pub(crate) fn of_session(shared: Arc<Shared>, session: Box<dyn Session>) -> Self {
         let place = Place::Held { session: Mutex::new(session), ended: AtomicBool::new(false) };
-        Self { shared, place }
+        Self { place, shared }
     }
 
     /// The tables, as they are now.
@@ -189,10 +191,9 @@ impl Scope {
         run: impl FnOnce(&mut dyn Session) -> Result<T>,
     ) -> Result<T> {
         let _lending = Lending::begin()?;
-        if self.shared.closed.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorKind::Closed, "the store is closed"));
-        }
         match &self.place {
+            // A transaction goes on while the store is being closed: the
+            // engine waits for its end.
             Place::Held { session, ended } => {
                 let mut session = session.lock();
                 if ended.load(Ordering::Relaxed) {
@@ -204,6 +205,7 @@ impl Scope {
                 run(&mut **session)
             }
             Place::Threads => {
+                self.shared.check_open()?;
                 let mut session = self.shared.slots[slot].lock();
                 match &mut *session {
                     Some(session) => run(&mut **session),
