@@ -206,8 +206,9 @@ impl Shared {
         let Some(loaded) = &mut *loaded else { return Ok(()) };
         if loaded.schema > version {
             let message = format!(
-                "the file was written by a program with schema version {}, and this one has \
-                 {version}: use that program, or a newer one",
+                "{} was written by a program with schema version {}, and this one has {version}: \
+                 use that program, or a newer one",
+                loaded.path.display(),
                 loaded.schema
             );
             return Err(Error::new(ErrorKind::Invalid, message));

@@ -25,11 +25,16 @@ pub enum Format {
 /// What a file had.
 #[derive(Default)]
 pub(super) struct Loaded {
+    /// Which it was.
+    pub(super) path: PathBuf,
     /// The schema version of the program that wrote it.
     pub(super) schema: u32,
     /// Its tables that were not prepared yet.
     pub(super) tables: BTreeMap<String, Section>,
 }
+
+/// The schema version and tables of a file.
+pub(super) type Read = (u32, BTreeMap<String, Section>);
 
 /// One table of a file, as it stood there.
 pub(super) enum Section {
@@ -67,7 +72,10 @@ pub(super) fn load(path: &Path) -> Result<Loaded> {
     } else {
         file_binary::load(&bytes)
     };
-    loaded.map_err(|why| Error::new(ErrorKind::Invalid, format!("{} {why}", path.display())))
+    match loaded {
+        Ok((schema, tables)) => Ok(Loaded { path: path.to_owned(), schema, tables }),
+        Err(why) => Err(Error::new(ErrorKind::Invalid, format!("{} {why}", path.display()))),
+    }
 }
 
 /// Writes a file: first beside it, then in its place.

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use marmota_model::{Currency, Date, Error, ErrorKind, Result, Time, Timestamp, Uuid, ValueRef};
 use smallvec::smallvec;
 
-use super::file::{Contents, Loaded, Section as AnySection, other_format};
+use super::file::{self, Contents, Section as AnySection, other_format};
 use super::layout::Form;
 use super::table_rows::{TableRows, Values};
 
@@ -225,11 +225,11 @@ fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// Reads the file; the error is what is wrong with it.
-pub(super) fn load(file: &[u8]) -> Result<Loaded, String> {
-    if file.get(..MAGIC.len()) != Some(MAGIC) {
+pub(super) fn load(bytes: &[u8]) -> Result<file::Read, String> {
+    if bytes.get(..MAGIC.len()) != Some(MAGIC) {
         return Err("is no file of the memory engine".to_owned());
     }
-    let mut head = Bytes { rest: &file[MAGIC.len()..] };
+    let mut head = Bytes { rest: &bytes[MAGIC.len()..] };
     let version = head.u32().ok_or("is cut short")?;
     if version != VERSION {
         return Err(format!(
@@ -237,10 +237,10 @@ pub(super) fn load(file: &[u8]) -> Result<Loaded, String> {
              that wrote it, or a newer one"
         ));
     }
-    if file.len() < HEAD_BYTES + TAIL_BYTES {
+    if bytes.len() < HEAD_BYTES + TAIL_BYTES {
         return Err("is cut short".to_owned());
     }
-    let (summed, sum) = file.split_at(file.len() - 4);
+    let (summed, sum) = bytes.split_at(bytes.len() - 4);
     if crc32fast::hash(summed).to_le_bytes() != sum {
         return Err("is damaged or cut short: its checksum is another; restore a copy".to_owned());
     }
@@ -257,7 +257,7 @@ pub(super) fn load(file: &[u8]) -> Result<Loaded, String> {
     load_content(&Arc::new(content)).ok_or_else(|| "is damaged: a table makes no sense".to_owned())
 }
 
-fn load_content(content: &Arc<Vec<u8>>) -> Option<Loaded> {
+fn load_content(content: &Arc<Vec<u8>>) -> Option<file::Read> {
     let mut bytes = Bytes { rest: content };
     let schema = bytes.u32()?;
     let count = bytes.u32()?;
@@ -285,7 +285,7 @@ fn load_content(content: &Arc<Vec<u8>>) -> Option<Loaded> {
             return None;
         }
     }
-    bytes.rest.is_empty().then_some(Loaded { schema, tables })
+    bytes.rest.is_empty().then_some((schema, tables))
 }
 
 impl Section {
@@ -302,7 +302,7 @@ impl Section {
     pub(super) fn fill(&self, rows: &mut TableRows) -> Result<()> {
         let table = Arc::clone(&rows.table);
         let refuse = |what: String| {
-            let message = format!("`{}` in the file does not fit its model: {what}", table.name());
+            let message = format!("`{}` does not fit its model: {what}", table.name());
             Error::new(ErrorKind::Invalid, message)
         };
         let mut places = Vec::with_capacity(self.fields.len());
@@ -323,7 +323,7 @@ impl Section {
                 bytes
                     .row(&self.fields, &places, &mut row)
                     .ok_or_else(|| refuse("a row is damaged".to_owned()))?;
-                rows.insert(&row)?;
+                rows.insert_loaded(&row).map_err(|error| refuse(error.to_string()))?;
             }
             if !bytes.rest.is_empty() {
                 return Err(refuse("a block has more than its rows".to_owned()));

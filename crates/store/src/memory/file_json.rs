@@ -22,7 +22,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Vis
 use serde_json::value::RawValue;
 use smallvec::smallvec;
 
-use super::file::{Contents, Loaded, Section, other_format};
+use super::file::{Contents, Read, Section, other_format};
 use super::table_rows::{TableRows, Values};
 
 const FORMAT: &str = "marmota-memory";
@@ -92,7 +92,7 @@ fn write_rows(out: &mut impl Write, buffer: &mut Vec<u8>, rows: &TableRows) -> i
 }
 
 /// Reads the document; the error is what is wrong with it.
-pub(super) fn load(bytes: &[u8]) -> Result<Loaded, String> {
+pub(super) fn load(bytes: &[u8]) -> Result<Read, String> {
     let document: Document =
         serde_json::from_slice(bytes).map_err(|error| format!("is damaged: {error}"))?;
     if document.format != FORMAT {
@@ -108,7 +108,7 @@ pub(super) fn load(bytes: &[u8]) -> Result<Loaded, String> {
             document.version
         ));
     }
-    Ok(Loaded { schema: document.schema, tables: document.tables.0 })
+    Ok((document.schema, document.tables.0))
 }
 
 #[derive(serde::Deserialize)]
@@ -197,5 +197,5 @@ fn insert(rows: &mut TableRows, json: &RawValue, scratch: &Scratch) -> Result<()
     if !violations.is_empty() {
         return Err(Error::invalid(violations));
     }
-    rows.insert(&row).map(drop)
+    rows.insert_loaded(&row)
 }

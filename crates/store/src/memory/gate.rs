@@ -16,6 +16,9 @@ use parking_lot::{Condvar, Mutex};
 /// How long [`Gate::wait`] waits.
 const WAIT_MS_MAX: u64 = 5_000;
 
+/// Who waits: a session, and its ticket.
+type Waiter = (u64, u64);
+
 /// The engine's transaction lock.
 #[derive(Default)]
 pub(super) struct Gate {
@@ -29,7 +32,7 @@ pub(super) struct Gate {
 struct Waiters {
     /// Counts the times the gate was opened.
     opened: u64,
-    wakers: Vec<(u64, Waker)>,
+    wakers: Vec<(Waiter, Waker)>,
 }
 
 impl Gate {
@@ -50,19 +53,19 @@ impl Gate {
         wakers.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
-    /// Has the session woken when the gate opens next. Whatever it waits for
+    /// Has a waiter woken when the gate opens next. Whatever it waits for
     /// has to be tried again after this, lest it came to be just before.
-    pub(super) fn register(&self, session: u64, context: &Context<'_>) {
+    pub(super) fn register(&self, waiter: Waiter, context: &Context<'_>) {
         let mut waiters = self.waiters.lock();
-        match waiters.wakers.iter_mut().find(|(other, _)| *other == session) {
+        match waiters.wakers.iter_mut().find(|(other, _)| *other == waiter) {
             Some((_, waker)) => waker.clone_from(context.waker()),
-            None => waiters.wakers.push((session, context.waker().clone())),
+            None => waiters.wakers.push((waiter, context.waker().clone())),
         }
     }
 
-    /// Forgets the session's waker.
-    pub(super) fn forget(&self, session: u64) {
-        self.waiters.lock().wakers.retain(|(other, _)| *other != session);
+    /// Forgets a waiter's waker.
+    pub(super) fn forget(&self, waiter: Waiter) {
+        self.waiters.lock().wakers.retain(|(other, _)| *other != waiter);
     }
 
     /// Tries until it succeeds, each time that the gate opens.

@@ -12,6 +12,7 @@ use super::Shared;
 use super::catalog::{self, Catalog};
 use super::file::Loaded;
 use super::table_rows::TableRows;
+use super::write::placed;
 
 /// A table that is to be, and its rows if they are not those it has.
 struct Coming {
@@ -35,7 +36,7 @@ impl Shared {
             let Some(number) = known else {
                 let mut rows = TableRows::new(Arc::clone(table));
                 if let Some(section) = loaded.tables.get(table.name()) {
-                    section.fill(&mut rows)?;
+                    section.fill(&mut rows).map_err(|error| in_file(loaded, &error))?;
                     filled.push(coming.len());
                 }
                 coming.push(Coming { table: Arc::clone(table), fresh: Some(rows) });
@@ -57,7 +58,7 @@ impl Shared {
                 Some(rows) => Some(rows),
                 None => guards.get(number).map(|guard| &**guard),
             };
-            check_references(&coming, number, rows_of)?;
+            check_references(&coming, number, rows_of).map_err(|error| in_file(loaded, &error))?;
         }
         for &number in &filled {
             loaded.tables.remove(coming[number].table.name());
@@ -84,6 +85,11 @@ impl Shared {
     }
 }
 
+#[cold]
+fn in_file(loaded: &Loaded, error: &Error) -> Error {
+    placed(&format!("{}: ", loaded.path.display()), error)
+}
+
 /// Makes sure that rows from a file refer to rows that are there.
 fn check_references<'r>(
     coming: &[Coming],
@@ -102,7 +108,7 @@ fn check_references<'r>(
             }
             let message = format!("must be the key of a row of `{table}`");
             let broken = violation(field, value, "reference", message);
-            let message = format!("`{}` in the file: {broken}", rows.table.name());
+            let message = format!("`{}`: {broken}", rows.table.name());
             Err(Error::new(ErrorKind::Invalid, message).with_violation(broken))
         })?;
     }

@@ -23,7 +23,10 @@ pub(super) struct MemorySession {
     id: u64,
     catalog: Cache<Arc<ArcSwap<Catalog>>, Arc<Catalog>>,
     transaction: Option<Transaction>,
+    /// How many tickets were given; their numbers.
     tickets: u64,
+    /// Those whose operations wait: a session may have several.
+    waiting: SmallVec<[u64; 4]>,
 }
 
 /// An open transaction; its session has the gate.
@@ -37,7 +40,7 @@ impl MemorySession {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let id = shared.sessions.fetch_add(1, Ordering::Relaxed) + 1;
         let catalog = Cache::new(Arc::clone(&shared.catalog));
-        Self { shared, id, catalog, transaction: None, tickets: 0 }
+        Self { shared, id, catalog, transaction: None, tickets: 0, waiting: SmallVec::new() }
     }
 
     /// Carries out an operation; none if it has to wait for the end of
@@ -169,6 +172,7 @@ impl Session for MemorySession {
             Some(outcome) => Submitted::Done(outcome),
             None => {
                 self.tickets += 1;
+                self.waiting.push(self.tickets);
                 Submitted::Waiting(Ticket(self.tickets))
             }
         })
@@ -181,14 +185,13 @@ impl Session for MemorySession {
         sink: &mut dyn RowSink,
         context: &mut Context<'_>,
     ) -> Poll<Result<Outcome>> {
-        if ticket.0 != self.tickets {
+        if !self.waiting.contains(&ticket.0) {
             return Poll::Ready(Err(given_up()));
         }
-        self.shared.gate.register(self.id, context);
-        let result = self.attempt(operation, sink).transpose();
-        match result {
+        self.shared.gate.register((self.id, ticket.0), context);
+        match self.attempt(operation, sink).transpose() {
             Some(result) => {
-                self.shared.gate.forget(self.id);
+                self.cancel(ticket);
                 Poll::Ready(result)
             }
             None => Poll::Pending,
@@ -201,17 +204,19 @@ impl Session for MemorySession {
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
     ) -> Result<Outcome> {
-        if ticket.0 != self.tickets {
+        if !self.waiting.contains(&ticket.0) {
             return Err(given_up());
         }
         let shared = Arc::clone(&self.shared);
-        shared.gate.wait(|| self.attempt(operation, sink))
+        let result = shared.gate.wait(|| self.attempt(operation, sink));
+        self.cancel(ticket);
+        result
     }
 
     fn cancel(&mut self, ticket: Ticket) {
-        if ticket.0 == self.tickets {
-            self.tickets += 1;
-            self.shared.gate.forget(self.id);
+        if let Some(place) = self.waiting.iter().position(|&other| other == ticket.0) {
+            self.waiting.swap_remove(place);
+            self.shared.gate.forget((self.id, ticket.0));
         }
     }
 }
@@ -222,7 +227,9 @@ impl Drop for MemorySession {
             let undone = self.end(true);
             debug_assert!(undone.is_ok());
         }
-        self.shared.gate.forget(self.id);
+        for ticket in std::mem::take(&mut self.waiting) {
+            self.shared.gate.forget((self.id, ticket));
+        }
     }
 }
 

@@ -43,11 +43,6 @@ impl TableRows {
         }
     }
 
-    /// The value that a row has in a field that an insert leaves out.
-    pub(super) fn value_if_absent(&self, field: usize) -> ValueRef<'_> {
-        self.table.default(field).unwrap_or(ValueRef::Null)
-    }
-
     fn next_key(&self) -> Result<i64> {
         match self.keys.last_int(&self.pages) {
             None => Ok(1),
@@ -175,6 +170,26 @@ impl TableRows {
             }
             self.enter(number);
         }
+    }
+
+    /// [`TableRows::insert`] for a row of a file, which may be of an older
+    /// schema: says what to do about fields that it has no value for.
+    pub(super) fn insert_loaded(&mut self, row: &[ValueRef<'_>]) -> Result<()> {
+        for (position, field) in self.table.fields().iter().enumerate() {
+            let is_given = position == self.table.key()
+                || field.nullable
+                || self.table.default(position).is_some();
+            if row[position].is_absent() && !is_given {
+                let message = format!(
+                    "field `{}` of model `{}`: rows in the file have no value for it; make it \
+                     nullable or give it a default",
+                    field.name,
+                    self.table.name()
+                );
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+        }
+        self.insert(row).map(drop)
     }
 
     /// Lends every row whole, in the order of keys, until one fails.

@@ -58,15 +58,7 @@ fn insert(
     table: u32,
     row: &[ValueRef<'_>],
 ) -> Result<Outcome> {
-    let number = if refers_to_itself(locked, table) {
-        let statement = Statement::new(locked, log);
-        let number = insert_row(statement.locked, statement.log, table, row)?;
-        check_own_references(statement.locked, table, &[number])?;
-        statement.keep();
-        number
-    } else {
-        insert_row(locked, log, table, row)?
-    };
+    let number = insert_row(locked, log, table, row, true)?;
     let rows = locked.rows(table)?;
     let mut outcome = Outcome::rows(1);
     if row[rows.table.key()].is_absent() {
@@ -76,14 +68,20 @@ fn insert(
     Ok(outcome)
 }
 
+/// Inserts a row; what it refers to in its own table is looked at only
+/// `with_own`.
 fn insert_row(
     locked: &mut Locked<'_>,
     log: &mut Log,
     table: u32,
     row: &[ValueRef<'_>],
+    with_own: bool,
 ) -> Result<u32> {
-    check_references(locked, table, row, true)?;
     let number = locked.rows_mut(table)?.insert(row)?;
+    if let Err(error) = check_references_of(locked, table, number, with_own) {
+        locked.rows_mut(table)?.remove(number);
+        return Err(error);
+    }
     log.inserted(table, number);
     Ok(number)
 }
@@ -101,7 +99,8 @@ fn insert_many<'a>(
     let (mut count, mut first, mut inserted) = (0, None, Vec::new());
     while source.next(&mut row)? {
         let is_auto = row[schema.key()].is_absent() && schema.key_kind() == KeyKind::Auto;
-        let number = insert_row(statement.locked, statement.log, table, &row)?;
+        let number = insert_row(statement.locked, statement.log, table, &row, false)
+            .map_err(|error| at_row(count, &error))?;
         if is_auto && first.is_none() {
             first = statement.locked.rows(table)?.pages.value(number, schema.key()).as_int();
         }
@@ -110,7 +109,10 @@ fn insert_many<'a>(
         }
         count += 1;
     }
-    check_own_references(statement.locked, table, &inserted)?;
+    for (index, number) in (0..).zip(inserted) {
+        check_references_of(statement.locked, table, number, true)
+            .map_err(|error| at_row(index, &error))?;
+    }
     statement.keep();
     let keys = first.map_or(Keys::Known, |first| Keys::Range { first });
     Ok(Outcome { keys, ..Outcome::rows(count) })
@@ -152,11 +154,8 @@ fn update_row(
         })?);
     }
     locked.rows(table)?.check_update(number, &changes)?;
-    check_references(locked, table, &changes, false)?;
+    check_references(locked, table, true, |field| changes[field])?;
     log.updating(locked, table, number, FieldSet::present(&changes))?;
-    if refers_to_itself(locked, table) {
-        check_new_own_references(locked, table, &changes)?;
-    }
     locked.rows_mut(table)?.update(number, &changes);
     Ok(())
 }
@@ -172,8 +171,9 @@ fn update_many<'a>(
     let mut row: Values<'a> = smallvec![ValueRef::Absent; schema.fields().len()];
     let mut count = 0;
     while source.next(&mut row)? {
-        let number = find_row(statement.locked, table, row[schema.key()])?;
-        update_row(statement.locked, statement.log, table, number, &row)?;
+        find_row(statement.locked, table, row[schema.key()])
+            .and_then(|number| update_row(statement.locked, statement.log, table, number, &row))
+            .map_err(|error| at_row(count, &error))?;
         count += 1;
     }
     statement.keep();
@@ -290,23 +290,27 @@ fn batch(
             statement.keep();
             Ok(Outcome::rows(count))
         }
-        Err(BatchFailure::Write) => Err(copy_of_last(results)),
+        // The batch fails with its last result, which keeps it as well.
+        Err(BatchFailure::Write) => Err(match results.last() {
+            Some(Err(failed)) => placed("", failed),
+            _ => Error::new(ErrorKind::Bug, "a batch failed without the result of a write"),
+        }),
         Err(BatchFailure::Engine(error)) => Err(error),
     }
 }
 
-/// The last result's error once more: the batch fails with it, and it is kept
-/// with the results as well.
+/// The error once more, saying where it happened in front.
 #[cold]
-fn copy_of_last(results: &[Result<Outcome>]) -> Error {
-    match results.last() {
-        Some(Err(failed)) => failed
-            .violations()
-            .iter()
-            .cloned()
-            .fold(Error::new(failed.kind(), failed.message()), Error::with_violation),
-        _ => Error::new(ErrorKind::Bug, "a batch failed without the result of a write"),
-    }
+pub(super) fn placed(place: &str, error: &Error) -> Error {
+    let message = format!("{place}{}", error.message());
+    let violations = error.violations().iter().cloned();
+    violations.fold(Error::new(error.kind(), message), Error::with_violation)
+}
+
+/// The same for a row of many, counted from 0.
+#[cold]
+fn at_row(index: u64, error: &Error) -> Error {
+    placed(&format!("row {index}: "), error)
 }
 
 fn version_of(rows: &TableRows, number: u32) -> Option<i64> {
@@ -345,66 +349,33 @@ fn refers_to_itself(locked: &Locked<'_>, table: u32) -> bool {
     locked.slot(table).refers.iter().any(|&(_, target)| target == table)
 }
 
-/// Checks that the rows of other tables that a row refers to are there.
-fn check_references(
-    locked: &Locked<'_>,
-    table: u32,
-    row: &[ValueRef<'_>],
-    with_defaults: bool,
-) -> Result<()> {
-    for &(field, target) in &locked.slot(table).refers {
-        let value = match row[field] {
-            ValueRef::Absent if with_defaults => locked.rows(table)?.value_if_absent(field),
-            value => value,
-        };
-        if target != table && !value.is_absent() {
-            check_reference(locked, table, field, target, value)?;
-        }
-    }
-    Ok(())
+/// Checks the references of a row that is there.
+fn check_references_of(locked: &Locked<'_>, table: u32, number: u32, with_own: bool) -> Result<()> {
+    let pages = &locked.rows(table)?.pages;
+    check_references(locked, table, with_own, |field| pages.value(number, field))
 }
 
-fn check_reference(
+/// Checks that the rows that these values refer to are there. Rows that are
+/// inserted together may refer to each other: until all are there, a
+/// reference to their own table is named, but does not decide (`with_own`).
+fn check_references<'v>(
     locked: &Locked<'_>,
     table: u32,
-    field: usize,
-    target: u32,
-    value: ValueRef<'_>,
+    with_own: bool,
+    value: impl Fn(usize) -> ValueRef<'v>,
 ) -> Result<()> {
-    if value.is_null() || locked.find(target, value)?.is_some() {
-        return Ok(());
-    }
-    let field = &locked.slot(table).table.fields()[field];
-    let message = format!("must be the key of a row of `{}`", locked.slot(target).table.name());
-    Err(Error::invalid(vec![violation(field, value, "reference", message)]))
-}
-
-/// Checks the references of rows to their own table, once all are there: they
-/// may refer to each other.
-fn check_own_references(locked: &Locked<'_>, table: u32, numbers: &[u32]) -> Result<()> {
-    for &number in numbers {
-        for &(field, target) in &locked.slot(table).refers {
-            if target == table {
-                let value = locked.rows(table)?.pages.value(number, field);
-                check_reference(locked, table, field, target, value)?;
-            }
+    let slot = locked.slot(table);
+    let (mut violations, mut is_broken) = (Vec::new(), false);
+    for &(field, target) in &slot.refers {
+        let value = value(field);
+        if value.is_null() || value.is_absent() || locked.find(target, value)?.is_some() {
+            continue;
         }
+        is_broken |= with_own || target != table;
+        let message = format!("must be the key of a row of `{}`", locked.slot(target).table.name());
+        violations.push(violation(&slot.table.fields()[field], value, "reference", message));
     }
-    Ok(())
-}
-
-/// Checks what an update makes a row refer to in its own table.
-fn check_new_own_references(
-    locked: &Locked<'_>,
-    table: u32,
-    changes: &[ValueRef<'_>],
-) -> Result<()> {
-    for &(field, target) in &locked.slot(table).refers {
-        if target == table && !changes[field].is_absent() {
-            check_reference(locked, table, field, target, changes[field])?;
-        }
-    }
-    Ok(())
+    if is_broken { Err(Error::invalid(violations)) } else { Ok(()) }
 }
 
 /// Refuses to let a row go that a row refers to which is not among `going`

@@ -133,6 +133,37 @@ fn one_transaction_is_open_at_a_time() {
 }
 
 #[test]
+fn a_session_may_wait_for_several() {
+    let it = Fixture::new();
+    let (mut writer, mut waiter) = (it.session(), it.session());
+    run(&mut *writer, Operation::Begin).unwrap();
+    insert(&mut *writer, &it.owner, ValueRef::Text("Ada")).unwrap();
+    let mut tickets = Vec::new();
+    for name in ["a", "b", "c"] {
+        let row = [ValueRef::Absent, ValueRef::Text(name)];
+        let insert = Operation::Insert { table: &it.owner, row: &row };
+        tickets.push((waiting(&mut *waiter, insert), name));
+    }
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut context = Context::from_waker(&waker);
+    let mut poll = |ticket, name| {
+        let row = [ValueRef::Absent, ValueRef::Text(name)];
+        let mut insert = Operation::Insert { table: &it.owner, row: &row };
+        waiter.poll(ticket, &mut insert, &mut NoRows, &mut context)
+    };
+    assert!(tickets.iter().all(|&(ticket, name)| poll(ticket, name).is_pending()));
+    run(&mut *writer, Operation::Commit).unwrap();
+    assert_eq!(woken.0.load(Ordering::SeqCst), 3);
+    for (&(ticket, name), key) in tickets.iter().rev().zip(2..) {
+        let Poll::Ready(outcome) = poll(ticket, name) else { panic!("it waits still") };
+        assert_eq!(outcome.unwrap().keys, Keys::One(Value::Int(key)));
+        // What is done is not done again.
+        assert!(matches!(poll(ticket, name), Poll::Ready(Err(_))));
+    }
+}
+
+#[test]
 fn a_thread_waits_for_a_transaction_to_end() {
     let it = Fixture::new();
     let mut writer = it.session();
