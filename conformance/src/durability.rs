@@ -108,6 +108,29 @@ pub fn a_close_can_be_tried_again(subject: &Subject) {
     }
 }
 
+/// A transaction goes on when the last store is dropped, and closes the
+/// engine at its end, without waiting for itself.
+pub fn a_transaction_may_outlive_its_store(subject: &Subject) {
+    let stand = Stand::open(subject, models::all);
+    let transaction = stand.begin_run().unwrap();
+    transaction.insert(&Note::new("a", 1)).run().unwrap();
+    drop(stand);
+    transaction.insert(&Note::new("b", 2)).run().unwrap();
+    transaction.commit().run().unwrap();
+    let began = std::time::Instant::now();
+    drop(transaction);
+    assert!(began.elapsed() < std::time::Duration::from_secs(3), "{:?}", began.elapsed());
+    if subject.is_kept() {
+        let mut stand = Stand::open(subject, models::all);
+        assert_eq!(stand.list::<Note>().column(Note::TEXT).run().unwrap(), ["a", "b"]);
+        let undone = stand.begin_run().unwrap();
+        undone.insert(&Note::new("c", 3)).run().unwrap();
+        drop(undone);
+        stand.reopen();
+        assert_eq!(stand.count::<Note>().run().unwrap(), 2);
+    }
+}
+
 /// A closed store refuses every verb, in every clone; to close it again is
 /// nothing.
 pub fn a_closed_store_refuses(subject: &Subject) {

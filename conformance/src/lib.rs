@@ -86,6 +86,7 @@ macro_rules! conformance {
                 a_drop_is_a_close,
                 a_close_waits_for_what_is_open,
                 a_close_can_be_tried_again,
+                a_transaction_may_outlive_its_store,
                 a_closed_store_refuses,
                 a_close_among_writes_keeps_what_was_done,
             );
