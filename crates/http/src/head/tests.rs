@@ -1,3 +1,5 @@
+//! Unit tests of the head parser.
+
 use super::*;
 use proptest::prelude::*;
 
