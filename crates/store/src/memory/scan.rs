@@ -70,7 +70,7 @@ impl TableRows {
         self.select(&wanted, |number| {
             let stored = self.pages.row(number);
             for (field, column) in &columns {
-                row[*field] = stored.value(column);
+                row[*field] = stored.value_in_place(column);
             }
             lent += 1;
             sink.row(&row)
