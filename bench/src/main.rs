@@ -1,9 +1,10 @@
-//! `cargo run --release -p bench -- http|orm`: Marmota, its peers and a floor
+//! `cargo run --release -p bench -- http|orm|models`: Marmota, its peers and a floor
 //! measured side by side in one run, with ratios between them. What is measured
 //! and how to read it is in `bench/README.md`. The peers are programs of their
 //! own under `bench/peers`, built on demand; this program depends on none.
 
 mod http;
+mod models;
 mod orm;
 
 use clap::{Parser, Subcommand};
@@ -21,11 +22,14 @@ enum Suite {
     Http(http::Args),
     /// Stores: inserts, reads by id and lists on each engine
     Orm(orm::Args),
+    /// Builds: what a model adds to one
+    Models(models::Args),
 }
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().suite {
         Suite::Http(args) => http::run(&args),
         Suite::Orm(args) => orm::run(args),
+        Suite::Models(args) => models::run(&args),
     }
 }
