@@ -1,9 +1,9 @@
 //! Random operations on the memory engine and on the subject, side by side:
 //! results and errors must be the same after each step.
 //!
-//! A case is a list of [`Step`]s ([`step`] makes them, [`world`] carries them
-//! out); proptest shrinks the list when the two differ. Cases are made from a
-//! fixed seed, as many as fit in [`BUDGET_S`]; another seed or time is given
+//! A case is a list of steps (`step` makes them, `world` carries them out);
+//! proptest shrinks the list when the two differ. Cases are made from a
+//! fixed seed, as many as fit in `BUDGET_S`; another seed or time is given
 //! by `MARMOTA_SEED` and `MARMOTA_SECONDS`.
 
 mod step;
