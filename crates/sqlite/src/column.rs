@@ -9,16 +9,13 @@ use marmota_model::{
     Time, Timestamp, Uuid, Value, ValueRef,
 };
 
-use crate::ffi::{Columns, Run, Storage};
+use crate::ffi::{Bound, Row, Run, Stored, utf8};
 
 /// A column of a result and the field it is read into.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     pub(crate) position: u8,
     reading: Reading,
-    /// True if SQLite itself holds the column to its type and to not being
-    /// NULL, so that there is nothing to look at before reading.
-    certain: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,60 +34,52 @@ enum Reading {
 }
 
 impl Column {
-    pub(crate) fn new(table: &Table, position: usize, certain: bool) -> Self {
+    pub(crate) fn new(table: &Table, position: usize) -> Self {
         let reading = Reading::of(&table.fields()[position].kind);
-        Self { position: position as u8, reading, certain }
+        Self { position: position as u8, reading }
     }
 
-    /// Reads the column `at` of a row.
-    ///
-    /// # Errors
-    /// Nothing: `None` if what is stored is no value of the field.
-    #[inline]
-    pub(crate) fn read<'r>(self, columns: Columns<'r>, at: usize) -> Option<ValueRef<'r>> {
-        if !self.certain {
-            let storage = columns.storage(at);
-            if storage == Storage::Null {
-                return Some(ValueRef::Null);
+    /// What is stored as a value of the field; `None` if it is none.
+    #[inline(always)]
+    pub(crate) fn read(self, stored: Stored<'_>) -> Option<ValueRef<'_>> {
+        Some(match (self.reading, stored) {
+            (_, Stored::Null) => ValueRef::Null,
+            (Reading::Int, Stored::Integer(value)) => ValueRef::Int(value),
+            // SQLite stores what it is given: texts are checked here, once.
+            (Reading::Text, Stored::Text(text)) => ValueRef::Text(utf8(text)?),
+            (Reading::Timestamp, Stored::Integer(micros)) => {
+                ValueRef::Timestamp(Timestamp::from_micros(micros).ok()?)
             }
-            if !self.reading.fits(storage) {
-                return None;
+            (Reading::Currency, Stored::Integer(scaled)) => {
+                ValueRef::Currency(Currency::from_scaled(scaled))
             }
-        }
-        // SQLite stores what it is given: texts are checked here, once.
-        let text = || std::str::from_utf8(columns.bytes(at)).ok();
-        Some(match self.reading {
-            Reading::Int => ValueRef::Int(columns.int(at)),
-            Reading::Text => ValueRef::Text(text()?),
-            Reading::Timestamp => {
-                ValueRef::Timestamp(Timestamp::from_micros(columns.int(at)).ok()?)
+            (Reading::Bool, Stored::Integer(value)) => ValueRef::Bool(value != 0),
+            (Reading::Float, Stored::Real(value)) => ValueRef::Float(value),
+            (Reading::Float, Stored::Integer(value)) => ValueRef::Float(value as f64),
+            (Reading::Blob, Stored::Blob(bytes)) => ValueRef::Blob(bytes),
+            (Reading::Json, Stored::Text(text)) => ValueRef::Json(utf8(text)?),
+            (Reading::Date, Stored::Integer(days)) => {
+                ValueRef::Date(Date::from_days(i32::try_from(days).ok()?).ok()?)
             }
-            Reading::Currency => ValueRef::Currency(Currency::from_scaled(columns.int(at))),
-            Reading::Bool => ValueRef::Bool(columns.int(at) != 0),
-            Reading::Float => ValueRef::Float(columns.float(at)),
-            Reading::Blob => ValueRef::Blob(columns.bytes(at)),
-            Reading::Json => ValueRef::Json(text()?),
-            Reading::Date => {
-                ValueRef::Date(Date::from_days(i32::try_from(columns.int(at)).ok()?).ok()?)
+            (Reading::Time, Stored::Integer(micros)) => {
+                ValueRef::Time(Time::from_micros(micros).ok()?)
             }
-            Reading::Time => ValueRef::Time(Time::from_micros(columns.int(at)).ok()?),
-            Reading::Uuid => ValueRef::Uuid(Uuid::from_slice(columns.bytes(at)).ok()?),
+            (Reading::Uuid, Stored::Blob(bytes)) => ValueRef::Uuid(Uuid::from_slice(bytes).ok()?),
+            _ => return None,
         })
     }
 
     /// The error for a stored value that [`Column::read`] refuses.
     #[cold]
-    pub(crate) fn misfit(self, table: &Table, columns: Columns<'_>, at: usize) -> Error {
+    fn misfit(self, table: &Table, stored: Stored<'_>) -> Error {
         let field = &table.fields()[usize::from(self.position)];
-        let stored = match columns.storage(at) {
-            Storage::Text if std::str::from_utf8(columns.bytes(at)).is_err() => {
-                "a text that is not UTF-8".to_owned()
-            }
-            Storage::Text => format!("the text {:?}", lossy_excerpt(columns.bytes(at))),
-            Storage::Blob => format!("{} bytes", columns.bytes(at).len()),
-            Storage::Integer => format!("the integer {}", columns.int(at)),
-            Storage::Real => format!("the float {}", columns.float(at)),
-            Storage::Null => "NULL".to_owned(),
+        let stored = match stored {
+            Stored::Text(text) if utf8(text).is_none() => "a text that is not UTF-8".to_owned(),
+            Stored::Text(text) => format!("the text {:?}", lossy_excerpt(text)),
+            Stored::Blob(bytes) => format!("{} bytes", bytes.len()),
+            Stored::Integer(value) => format!("the integer {value}"),
+            Stored::Real(value) => format!("the float {value}"),
+            Stored::Null => "NULL".to_owned(),
         };
         Error::new(
             ErrorKind::Engine,
@@ -126,15 +115,6 @@ impl Reading {
             | Kind::Reference { key: KeyKind::Auto, .. } => Self::Int,
             // A kind that is not known here is text, as is what is text.
             _ => Self::Text,
-        }
-    }
-
-    const fn fits(self, storage: Storage) -> bool {
-        match self {
-            Self::Text | Self::Json => matches!(storage, Storage::Text),
-            Self::Blob | Self::Uuid => matches!(storage, Storage::Blob),
-            Self::Float => matches!(storage, Storage::Real | Storage::Integer),
-            _ => matches!(storage, Storage::Integer),
         }
     }
 }
@@ -181,43 +161,49 @@ fn sql_blob(bytes: &[u8]) -> String {
     format!("x'{digits}'")
 }
 
-/// Binds a value to the next parameter, where it lies.
-#[inline]
-pub(crate) fn bind<'v>(run: &mut Run<'_, 'v>, value: &'v ValueRef<'v>) {
+/// A value as it is bound.
+#[inline(always)]
+pub(crate) fn bound<'v>(value: &'v ValueRef<'v>) -> Bound<'v> {
     match value {
-        ValueRef::Text(text) | ValueRef::Json(text) => run.bind_text(text),
-        ValueRef::Blob(bytes) => run.bind_blob(bytes),
-        ValueRef::Uuid(uuid) => run.bind_blob(uuid.as_bytes()),
-        number => bind_number(run, *number),
+        ValueRef::Absent | ValueRef::Null => Bound::NULL,
+        ValueRef::Text(text) | ValueRef::Json(text) => Bound::text(text),
+        ValueRef::Blob(bytes) => Bound::blob(bytes),
+        ValueRef::Uuid(uuid) => Bound::blob(uuid.as_bytes()),
+        ValueRef::Bool(value) => Bound::int(i64::from(*value)),
+        ValueRef::Int(value) => Bound::int(*value),
+        ValueRef::Float(value) => Bound::float(*value),
+        ValueRef::Currency(value) => Bound::int(value.scaled()),
+        ValueRef::Date(value) => Bound::int(i64::from(value.days())),
+        ValueRef::Time(value) => Bound::int(value.micros()),
+        ValueRef::Timestamp(value) => Bound::int(value.micros()),
     }
 }
 
-/// [`bind`] for a value that owns its memory.
+/// Binds every value of a row that is there.
 #[inline]
-pub(crate) fn bind_value<'v>(run: &mut Run<'_, 'v>, value: &'v Value) {
+pub(crate) fn bind_present<'v>(run: &mut Run<'_, 'v>, row: &'v [ValueRef<'v>]) {
+    run.bind_all(row.iter().filter(|value| !value.is_absent()).map(bound));
+}
+
+/// [`bound`] for a value that owns its memory.
+pub(crate) fn bound_value(value: &Value) -> Bound<'_> {
     match value {
-        Value::Text(text) | Value::Json(text) => run.bind_text(text),
-        Value::Blob(bytes) => run.bind_blob(bytes),
-        Value::Uuid(uuid) => run.bind_blob(uuid.as_bytes()),
-        number => bind_number(run, number.as_ref()),
+        Value::Text(text) | Value::Json(text) => Bound::text(text),
+        Value::Blob(bytes) => Bound::blob(bytes),
+        Value::Uuid(uuid) => Bound::blob(uuid.as_bytes()),
+        Value::Bool(value) => Bound::int(i64::from(*value)),
+        Value::Int(value) => Bound::int(*value),
+        Value::Float(value) => Bound::float(*value),
+        Value::Currency(value) => Bound::int(value.scaled()),
+        Value::Date(value) => Bound::int(i64::from(value.days())),
+        Value::Time(value) => Bound::int(value.micros()),
+        Value::Timestamp(value) => Bound::int(value.micros()),
+        Value::Absent | Value::Null => Bound::NULL,
     }
 }
 
-#[inline]
-fn bind_number(run: &mut Run<'_, '_>, value: ValueRef<'_>) {
-    match value {
-        ValueRef::Bool(value) => run.bind_int(i64::from(value)),
-        ValueRef::Int(value) => run.bind_int(value),
-        ValueRef::Float(value) => run.bind_float(value),
-        ValueRef::Currency(value) => run.bind_int(value.scaled()),
-        ValueRef::Date(value) => run.bind_int(i64::from(value.days())),
-        ValueRef::Time(value) => run.bind_int(value.micros()),
-        ValueRef::Timestamp(value) => run.bind_int(value.micros()),
-        _ => run.bind_null(),
-    }
-}
-
-/// Reads one row and lends it to `take`.
+/// Lends the row that a statement stands on to `take`. `N` is at least the
+/// number of the table's fields.
 ///
 /// # Errors
 /// [`ErrorKind::Engine`] for a stored value that is none of its field.
@@ -225,15 +211,15 @@ fn bind_number(run: &mut Run<'_, '_>, value: ValueRef<'_>) {
 pub(crate) fn lend<const N: usize, T>(
     table: &Table,
     plan: &[Column],
-    columns: Columns<'_>,
+    stored: &Row<'_, N>,
     take: impl FnOnce(&[ValueRef<'_>]) -> T,
 ) -> Result<T> {
     // Made anew for each row: what it borrows ends with the row.
     let mut row = [ValueRef::Absent; N];
     for (at, column) in plan.iter().enumerate() {
-        match column.read(columns, at) {
+        match column.read(stored.at(at)) {
             Some(value) => row[usize::from(column.position)] = value,
-            None => return Err(column.misfit(table, columns, at)),
+            None => return Err(column.misfit(table, stored.at(at))),
         }
     }
     Ok(take(&row[..table.fields().len()]))

@@ -124,8 +124,8 @@ impl Engine for Sqlite {
         let mut turn = self.0.writer.turn_within(self.0.busy_timeout()).ok_or_else(busy)?;
         let lane = turn.lane().ok_or_else(closed)?;
         let place = place_name(&self.0.location);
-        let prepared = crate::prepare::prepare(lane, tables, version, &place)?;
-        self.0.tables.add(prepared);
+        crate::prepare::prepare(lane, tables, version, &place)?;
+        self.0.tables.add(tables);
         Ok(())
     }
 
@@ -189,6 +189,9 @@ impl Shared {
     }
 
     fn close(&self) -> Result<()> {
+        // A transaction that is open goes on to its end; if that takes too
+        // long, the engine stays open and can be closed later.
+        let mut turn = self.writer.turn_within(self.busy_timeout()).ok_or_else(busy)?;
         if self.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
@@ -199,8 +202,6 @@ impl Shared {
                 lane.take();
             }
         }
-        // A transaction that is open closes the connection at its end.
-        let mut turn = self.writer.turn_within(self.busy_timeout()).ok_or_else(busy)?;
         turn.take().map_or(Ok(()), |lane| self.close_writer(lane))
     }
 
@@ -289,8 +290,8 @@ fn cache_sql(options: &Options) -> String {
 /// The text of the only row of a PRAGMA.
 fn text_of(connection: &mut Connection, sql: &str) -> Result<String, Failure> {
     let mut text = String::new();
-    connection.query(sql, |columns| {
-        text = String::from_utf8_lossy(columns.bytes(0)).into_owned();
+    connection.query(sql, |row| {
+        text = String::from_utf8_lossy(row.at(0).bytes()).into_owned();
     })?;
     Ok(text)
 }

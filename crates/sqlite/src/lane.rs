@@ -5,7 +5,7 @@
 //! Reads are in `read.rs`, writes of one row in `write.rs`, of many in
 //! `write_many.rs`; this file has what they share, and transactions.
 
-use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSink, Table};
+use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSink, Table, ValueRef};
 use marmota_store::operation::{BatchFailure, Operation, Outcome, run_batch};
 
 use crate::column::Column;
@@ -89,7 +89,17 @@ impl Lane {
                 self.atomically(|lane| lane.update_many(table, *rows))
             }
             Operation::Increment { table, key, field, by, stamp } => {
-                self.increment(table, key, *field, *by, stamp)
+                if table.fields()[*field].rules.is_empty() {
+                    return self.increment(table, key, *field, *by, stamp);
+                }
+                // The rules are asked about the sum, which only SQLite knows.
+                self.atomically(|lane| {
+                    let outcome = lane.increment(table, key, *field, *by, stamp)?;
+                    let mut row = vec![ValueRef::Absent; table.fields().len()];
+                    row[*field] = outcome.value.as_ref();
+                    table.validate(&row)?;
+                    Ok(outcome)
+                })
             }
             Operation::Delete { table, key, version } => self.delete(table, key, *version),
             Operation::DeleteWhere { table, filter } => self.delete_where(table, *filter),
@@ -130,18 +140,6 @@ impl Lane {
             self.connection.finalize(dropped);
         }
         Ok(place)
-    }
-
-    /// The columns of a statement that reads these fields.
-    pub(crate) fn columns(&self, number: u32, fields: FieldSet) -> Box<[Column]> {
-        let prepared = self.tables.at(number);
-        let count = prepared.table.fields().len();
-        let positions = fields.iter().filter(|&position| position < count);
-        positions
-            .map(|position| {
-                Column::new(&prepared.table, position, prepared.certain.contains(position))
-            })
-            .collect()
     }
 
     /// The number of a table, and no filter's shape.

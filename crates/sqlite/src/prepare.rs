@@ -8,17 +8,15 @@ mod layout;
 use std::sync::Arc;
 
 use marmota_model::{
-    Collation, Error, ErrorKind, Field, FieldSet, Index, KeyKind, Kind, Result, Role, Table,
-    Timestamp,
+    Collation, Error, ErrorKind, Field, Index, KeyKind, Kind, Result, Role, Table, Timestamp,
 };
 
-use crate::column::{sql_collation, sql_literal, sql_type};
+use crate::column::{Column, sql_collation, sql_literal, sql_type};
 use crate::fault;
 use crate::ffi::{Connection, Failure, code};
 use crate::lane::Lane;
 use crate::prepare::layout::{Layout, LayoutColumn};
 use crate::shape::quoted;
-use crate::tables::Prepared;
 
 /// Makes what the tables miss, in one transaction. `place` names the database
 /// in errors.
@@ -27,14 +25,14 @@ pub(crate) fn prepare(
     tables: &[Arc<Table>],
     version: u32,
     place: &str,
-) -> Result<Vec<Prepared>> {
+) -> Result<()> {
     lane.begin()?;
     let prepared = prepare_all(&mut lane.connection, tables, version, place);
     match prepared {
-        Ok(prepared) => lane.commit().map(|()| prepared),
-        Err(error) => {
+        Ok(()) => lane.commit(),
+        Err(_) => {
             lane.roll_back();
-            Err(error)
+            prepared
         }
     }
 }
@@ -44,9 +42,8 @@ fn prepare_all(
     tables: &[Arc<Table>],
     version: u32,
     place: &str,
-) -> Result<Vec<Prepared>> {
+) -> Result<()> {
     check_version(connection, version, place)?;
-    let mut prepared = Vec::with_capacity(tables.len());
     for table in tables {
         match Layout::of(connection, table.name()).map_err(engine(table))? {
             None => create(connection, table)?,
@@ -56,10 +53,8 @@ fn prepare_all(
             return Err(Error::new(ErrorKind::Bug, "a table that was made is not there"));
         };
         make_indexes(connection, table, &layout)?;
-        let certain = certain_fields(table, &layout);
-        prepared.push(Prepared { table: Arc::clone(table), certain });
     }
-    Ok(prepared)
+    Ok(())
 }
 
 /// The error for a failure of SQLite's own while a table is prepared.
@@ -86,7 +81,7 @@ fn check_version(connection: &mut Connection, version: u32, place: &str) -> Resu
         return Err(Error::new(ErrorKind::Invalid, message));
     };
     let mut file = 0;
-    connection.query("PRAGMA user_version", |row| file = row.int(0)).map_err(failed)?;
+    connection.query("PRAGMA user_version", |row| file = row.at(0).int()).map_err(failed)?;
     if file > i64::from(program) {
         let message = format!(
             "{place} was made by a newer schema (file {file}, program {program}): start the newer \
@@ -262,7 +257,7 @@ fn change_null(connection: &mut Connection, table: &Table, field: &Field) -> Res
     }
     let mut nulls = 0;
     let sql = format!("SELECT count(*) FROM {name} WHERE {column} IS NULL");
-    connection.query(&sql, |row| nulls = row.int(0)).map_err(engine(table))?;
+    connection.query(&sql, |row| nulls = row.at(0).int()).map_err(engine(table))?;
     if nulls > 0 {
         let why = format!(
             "it must have a value in the model, and {nulls} rows in the database have none; give \
@@ -385,21 +380,10 @@ fn duplicate(
     let mut values = Vec::new();
     connection.query(&sql, |row| {
         for (at, &field) in index.fields.iter().enumerate() {
-            let column = crate::column::Column::new(table, field, false);
-            let value = column.read(row, at).map(marmota_model::text::excerpt_of);
+            let value =
+                Column::new(table, field).read(row.at(at)).map(marmota_model::text::excerpt_of);
             values.push(value.unwrap_or_else(|| "a value of another type".to_owned()));
         }
     })?;
     Ok(values.join(", "))
-}
-
-/// The fields whose stored values need no look before they are read.
-fn certain_fields(table: &Table, layout: &Layout) -> FieldSet {
-    let certain = |position: &usize| {
-        let field = &table.fields()[*position];
-        let auto = *position == table.key() && table.key_kind() == KeyKind::Auto;
-        let column = layout.column(&field.name);
-        layout.strict && column.is_some_and(|column| auto || column.not_null)
-    };
-    (0..table.fields().len()).filter(certain).collect()
 }

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use marmota_model::{FieldSet, Filter, Query, Result, RowSink, Table, ValueRef};
 use marmota_store::operation::Outcome;
 
-use crate::column::{Column, bind, lend};
+use crate::column::{Column, bound, lend};
 use crate::fault;
-use crate::ffi::Run;
+use crate::ffi::{Bound, Run};
 use crate::lane::Lane;
 use crate::shape::{bind_filter, filter_sql, order_sql, quoted, with_after};
 use crate::statement::{Head, Verb};
@@ -35,15 +35,15 @@ impl Lane {
     ) -> Result<Outcome> {
         let number = self.number(table)?;
         let head = Head { verb: Verb::Get, table: number, fields, variant: 0 };
-        let place = self.statement(head, |lane| {
-            let columns = lane.columns(number, fields);
+        let place = self.statement(head, |_| {
+            let columns = columns(table, fields);
             let mut sql = select(table, &columns);
             let _ = write!(sql, " WHERE {}=?", quoted(&table.fields()[table.key()].name));
             (sql, columns)
         })?;
         let statement = self.statements.at(place);
         let mut run = self.connection.start(statement.id);
-        bind(&mut run, key);
+        run.bind(bound(key));
         // No second step to see that there is no second row: keys are unique.
         if !run.step().map_err(|failure| fault::of(&failure))? {
             return Ok(Outcome::rows(0));
@@ -68,8 +68,8 @@ impl Lane {
         let fields = query.fields.unwrap_or_else(|| table.read_by_default());
         let variant = u32::from(query.limit.is_some());
         let head = Head { verb: Verb::List, table: number, fields, variant };
-        let place = self.statement(head, |lane| {
-            let columns = lane.columns(number, fields);
+        let place = self.statement(head, |_| {
+            let columns = columns(table, fields);
             let mut sql = select(table, &columns);
             where_sql(&mut sql, table, filter);
             order_sql(&mut sql, table, &query.order);
@@ -84,7 +84,7 @@ impl Lane {
             bind_filter(&mut run, filter, &mut self.shape.patterns.iter());
         }
         if let Some(limit) = query.limit {
-            run.bind_int(i64::try_from(limit).unwrap_or(i64::MAX));
+            run.bind(Bound::int(i64::try_from(limit).unwrap_or(i64::MAX)));
         }
         let rows = by_width!(table, lend_all(table, &statement.columns, &mut run, sink))?;
         Ok(Outcome::rows(rows))
@@ -107,7 +107,7 @@ impl Lane {
             bind_filter(&mut run, filter, &mut self.shape.patterns.iter());
         }
         run.step().map_err(|failure| fault::of(&failure))?;
-        Ok(Outcome::rows(u64::try_from(run.columns().int(0)).unwrap_or(0)))
+        Ok(Outcome::rows(u64::try_from(run.row::<1>().at(0).int()).unwrap_or(0)))
     }
 }
 
@@ -117,7 +117,7 @@ fn lend_one<const N: usize>(
     run: &Run<'_, '_>,
     sink: &mut dyn RowSink,
 ) -> Result<()> {
-    lend::<N, _>(table, plan, run.columns(), |row| sink.row(row)).map(|_| ())
+    lend::<N, _>(table, plan, &run.row(), |row| sink.row(row)).map(|_| ())
 }
 
 fn lend_all<const N: usize>(
@@ -129,11 +129,17 @@ fn lend_all<const N: usize>(
     let mut rows = 0;
     while run.step().map_err(|failure| fault::of(&failure))? {
         rows += 1;
-        if lend::<N, _>(table, plan, run.columns(), |row| sink.row(row))?.is_break() {
+        if lend::<N, _>(table, plan, &run.row(), |row| sink.row(row))?.is_break() {
             break;
         }
     }
     Ok(rows)
+}
+
+/// The columns of a statement that reads these fields.
+fn columns(table: &Table, fields: FieldSet) -> Box<[Column]> {
+    let known = fields.iter().filter(|&position| position < table.fields().len());
+    known.map(|position| Column::new(table, position)).collect()
 }
 
 fn select(table: &Table, columns: &[Column]) -> String {

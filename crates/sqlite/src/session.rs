@@ -162,12 +162,6 @@ impl SqliteSession {
         if let Some(lane) = turn.lane() {
             lane.roll_back();
         }
-        if self.shared.is_closed()
-            && let Some(lane) = turn.take()
-        {
-            // `close` could not have it: its error was told there.
-            let _ = self.shared.close_writer(lane);
-        }
     }
 
     fn place_of(&self, ticket: Ticket) -> Option<usize> {

@@ -4,10 +4,12 @@
 
 use std::fmt::Write as _;
 
-use marmota_model::{Comparison, Error, ErrorKind, Filter, Order, Place, Query, Result, Table};
+use marmota_model::{
+    Comparison, Error, ErrorKind, Filter, Order, Place, Query, Result, Table, ValueRef,
+};
 
-use crate::column::bind_value;
-use crate::ffi::Run;
+use crate::column::bound_value;
+use crate::ffi::{Bound, Run};
 
 /// SQLite's own limit, which keeps a pattern from taking for ever.
 const PATTERN_BYTES_MAX: usize = 50_000;
@@ -62,6 +64,12 @@ impl Shape {
 
     fn count(&mut self, count: usize) {
         self.bytes.extend((count as u32).to_le_bytes());
+    }
+
+    /// Adds which fields of a row are there.
+    #[inline]
+    pub(crate) fn present(&mut self, row: &[ValueRef<'_>]) {
+        self.bytes.extend(row.iter().map(|value| u8::from(!value.is_absent())));
     }
 
     /// Adds an order.
@@ -198,11 +206,11 @@ pub(crate) fn bind_filter<'v>(
     patterns: &mut std::slice::Iter<'v, String>,
 ) {
     match filter {
-        Filter::Compare { value, .. } => bind_value(run, value),
-        Filter::In { values, .. } => values.iter().for_each(|value| bind_value(run, value)),
+        Filter::Compare { value, .. } => run.bind(bound_value(value)),
+        Filter::In { values, .. } => values.iter().for_each(|value| run.bind(bound_value(value))),
         Filter::Match { .. } => match patterns.next() {
-            Some(pattern) => run.bind_text(pattern),
-            None => run.bind_null(),
+            Some(pattern) => run.bind(Bound::text(pattern)),
+            None => run.bind(Bound::NULL),
         },
         Filter::IsNull { .. } => {}
         Filter::Not(inner) => bind_filter(run, inner, patterns),

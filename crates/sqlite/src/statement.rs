@@ -41,6 +41,7 @@ pub(crate) struct Head {
     pub(crate) verb: Verb,
     /// The table's number.
     pub(crate) table: u32,
+    /// The fields read. Those that a write writes are in its shape.
     pub(crate) fields: FieldSet,
     /// Rows of an insert, number of a savepoint, whether a version is compared.
     pub(crate) variant: u32,

@@ -5,30 +5,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
-use marmota_model::{Error, ErrorKind, FieldSet, Kind, Result, Table};
+use marmota_model::{Error, ErrorKind, Kind, Result, Table};
 use parking_lot::RwLock;
 
-/// A table that was prepared. It is kept as long as the engine, so that its
-/// address names it.
-#[derive(Debug)]
-pub(crate) struct Prepared {
-    pub(crate) table: Arc<Table>,
-    /// The fields that SQLite itself holds to their type and to not being NULL.
-    pub(crate) certain: FieldSet,
-}
-
-/// The engine's tables, in the order of their numbers.
+/// The engine's tables, in the order of their numbers. They are kept as long
+/// as the engine, so that the address of one names it.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
-    list: RwLock<Vec<Arc<Prepared>>>,
+    list: RwLock<Vec<Arc<Table>>>,
     count: AtomicUsize,
 }
 
 impl Tables {
     /// Adds tables behind those that are there.
-    pub(crate) fn add(&self, tables: impl IntoIterator<Item = Prepared>) {
+    pub(crate) fn add(&self, tables: &[Arc<Table>]) {
         let mut list = self.list.write();
-        list.extend(tables.into_iter().map(Arc::new));
+        list.extend_from_slice(tables);
         self.count.store(list.len(), Ordering::Release);
     }
 }
@@ -37,7 +29,7 @@ impl Tables {
 #[derive(Debug)]
 pub(crate) struct KnownTables {
     all: Arc<Tables>,
-    known: Vec<Arc<Prepared>>,
+    known: Vec<Arc<Table>>,
     by_address: HashMap<usize, u32>,
     /// The one asked for last.
     last: (usize, u32),
@@ -82,28 +74,22 @@ impl KnownTables {
             return;
         }
         let list = self.all.list.read();
-        for prepared in &list[self.known.len()..] {
-            let address = Arc::as_ptr(&prepared.table) as usize;
+        for table in &list[self.known.len()..] {
+            let address = Arc::as_ptr(table) as usize;
             self.by_address.insert(address, self.known.len() as u32);
-            self.known.push(Arc::clone(prepared));
+            self.known.push(Arc::clone(table));
         }
-    }
-
-    /// The table with a number that [`KnownTables::number`] gave.
-    pub(crate) fn at(&self, number: u32) -> &Prepared {
-        &self.known[number as usize]
     }
 
     /// The last prepared table called `name`.
     pub(crate) fn named(&self, name: &str) -> Option<&Arc<Table>> {
-        let mut tables = self.known.iter().rev().map(|prepared| &prepared.table);
-        tables.find(|table| table.name().eq_ignore_ascii_case(name))
+        self.known.iter().rev().find(|table| table.name().eq_ignore_ascii_case(name))
     }
 
     /// Every field that refers to rows of `name`, with its table.
     pub(crate) fn references_to(&self, name: &str) -> Vec<(Arc<Table>, usize)> {
         let mut found = Vec::new();
-        for table in self.known.iter().map(|prepared| &prepared.table) {
+        for table in &self.known {
             for (position, field) in table.fields().iter().enumerate() {
                 if matches!(&field.kind, Kind::Reference { table: to, .. } if to == name) {
                     found.push((Arc::clone(table), position));

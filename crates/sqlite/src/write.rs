@@ -8,9 +8,9 @@ use marmota_model::{
 };
 use marmota_store::operation::{Keys, Outcome};
 
-use crate::column::{Column, bind};
+use crate::column::{bind_present, bound};
 use crate::fault;
-use crate::ffi::{Failure, code};
+use crate::ffi::{Bound, Failure, Run, code};
 use crate::lane::Lane;
 use crate::read::where_sql;
 use crate::shape::{bind_filter, quoted};
@@ -31,17 +31,16 @@ pub(crate) enum Versioned {
 impl Lane {
     pub(crate) fn insert(&mut self, table: &Table, row: &[ValueRef<'_>]) -> Result<Outcome> {
         let number = self.number(table)?;
-        let fields = FieldSet::present(row);
+        self.shape.present(row);
+        let fields = FieldSet::EMPTY;
         let head = Head { verb: Verb::Insert, table: number, fields, variant: 1 };
-        let place = self.statement(head, |_| (insert_sql(table, fields, 1), Box::default()))?;
+        let place = self.statement(head, |_| (insert_sql(table, row, 1), Box::default()))?;
         let mut run = self.connection.start(self.statements.at(place).id);
-        for value in row.iter().filter(|value| !value.is_absent()) {
-            bind(&mut run, value);
-        }
+        bind_present(&mut run, row);
         if let Err(failure) = run.finish() {
-            return Err(self.refused(&failure, table, row));
+            return Err(self.not_inserted(&failure, table, row));
         }
-        let keys = if fields.contains(table.key()) {
+        let keys = if !row[table.key()].is_absent() {
             Keys::Known
         } else {
             Keys::One(Value::Int(self.connection.last_insert_rowid()))
@@ -68,21 +67,19 @@ impl Lane {
         };
         let (changed, given) = {
             let mut run = self.connection.start(self.statements.at(place).id);
-            for position in written(table, row).iter() {
-                bind(&mut run, &row[position]);
-            }
-            bind(&mut run, key);
+            bind_written(&mut run, table, row);
+            run.bind(bound(key));
             match (versioned, version) {
                 (Versioned::Given, _) => match run.step() {
                     Ok(true) => {
-                        let given = run.columns().int(0);
+                        let given = run.row::<1>().at(0).int();
                         (run.finish().map(|_| 1), Some(given))
                     }
                     Ok(false) => (Ok(0), None),
                     Err(failure) => (Err(failure), None),
                 },
                 (Versioned::Compared, Some(version)) => {
-                    run.bind_int(version);
+                    run.bind(Bound::int(version));
                     (run.finish(), version.checked_add(1))
                 }
                 _ => (run.finish(), None),
@@ -102,14 +99,17 @@ impl Lane {
         row: &[ValueRef<'_>],
         versioned: Versioned,
     ) -> Result<Option<usize>> {
-        let fields = written(table, row);
-        if fields.is_empty() && table.version().is_none() {
+        let number = self.number(table)?;
+        self.shape.present(row);
+        let variant = versioned as u32;
+        let head = Head { verb: Verb::Update, table: number, fields: FieldSet::EMPTY, variant };
+        if let Some(place) = self.statements.find(&head, &self.shape.bytes) {
+            return Ok(Some(place));
+        }
+        if written(table, row).next().is_none() && table.version().is_none() {
             return Ok(None);
         }
-        let number = self.number(table)?;
-        let variant = versioned as u32;
-        let head = Head { verb: Verb::Update, table: number, fields, variant };
-        let made = |_: &Self| (update_sql(table, fields, versioned), Box::default());
+        let made = |_: &Self| (update_sql(table, row, versioned), Box::default());
         self.statement(head, made).map(Some)
     }
 
@@ -133,11 +133,7 @@ impl Lane {
         let number = self.number(table)?;
         let fields = FieldSet::EMPTY.with(position);
         let head = Head { verb: Verb::Increment, table: number, fields, variant: 0 };
-        let place = self.statement(head, |lane| {
-            let columns = [Column::new(table, position, false)];
-            debug_assert_eq!(lane.tables.at(number).table.name(), table.name());
-            (increment_sql(table, position), columns.into())
-        })?;
+        let place = self.statement(head, |_| (increment_sql(table, position), Box::default()))?;
         // The sum fits if the old value lies between these: asked so, nothing
         // overflows (SQLite would go on in floats).
         let (low, high) = (i128::from(min) - i128::from(by), i128::from(max) - i128::from(by));
@@ -150,13 +146,13 @@ impl Lane {
         };
         let statement = self.statements.at(place);
         let mut run = self.connection.start(statement.id);
-        run.bind_int(by);
+        run.bind(Bound::int(by));
         if table.updated_at().is_some() {
-            bind(&mut run, stamp);
+            run.bind(bound(stamp));
         }
-        bind(&mut run, key);
-        run.bind_int(low);
-        run.bind_int(high);
+        run.bind(bound(key));
+        run.bind(Bound::int(low));
+        run.bind(Bound::int(high));
         let stepped = run.step();
         if let Err(failure) = stepped {
             drop(run);
@@ -166,12 +162,12 @@ impl Lane {
             drop(run);
             return Err(self.not_incremented(table, key, position, by));
         }
-        let columns = run.columns();
+        let row = run.row::<2>();
         let sum = match field.kind {
-            Kind::Currency => Value::Currency(Currency::from_scaled(columns.int(0))),
-            _ => Value::Int(columns.int(0)),
+            Kind::Currency => Value::Currency(Currency::from_scaled(row.at(0).int())),
+            _ => Value::Int(row.at(0).int()),
         };
-        let version = table.version().map(|_| columns.int(1));
+        let version = table.version().map(|_| row.at(1).int());
         if let Err(failure) = run.finish() {
             return Err(self.refused(&failure, table, &[]));
         }
@@ -229,9 +225,9 @@ impl Lane {
             (sql, Box::default())
         })?;
         let mut run = self.connection.start(self.statements.at(place).id);
-        bind(&mut run, key);
+        run.bind(bound(key));
         if let Some(version) = version {
-            run.bind_int(version);
+            run.bind(Bound::int(version));
         }
         match run.finish() {
             Ok(0) => Err(self.missing(table, key, version)),
@@ -278,9 +274,9 @@ impl Lane {
             (sql, Box::default())
         })?;
         let mut run = self.connection.start(self.statements.at(place).id);
-        bind(&mut run, key);
+        run.bind(bound(key));
         let found = run.step().map_err(|failure| fault::of(&failure))?;
-        Ok(found.then(|| run.columns().int(0)))
+        Ok(found.then(|| run.row::<1>().at(0).int()))
     }
 
     /// # Errors
@@ -324,13 +320,37 @@ impl Lane {
         table: &Table,
         row: &[ValueRef<'_>],
     ) -> Error {
+        self.refused_of(failure, table, row, None)
+    }
+
+    /// [`Self::refused`] for a row that is not there yet, and may refer to
+    /// itself.
+    #[cold]
+    pub(crate) fn not_inserted(
+        &mut self,
+        failure: &Failure,
+        table: &Table,
+        row: &[ValueRef<'_>],
+    ) -> Error {
+        let own_key = self.own_key(table, row);
+        self.refused_of(failure, table, row, own_key)
+    }
+
+    fn refused_of(
+        &mut self,
+        failure: &Failure,
+        table: &Table,
+        row: &[ValueRef<'_>],
+        own_key: Option<ValueRef<'_>>,
+    ) -> Error {
         if failure.code() != code::CONSTRAINT_FOREIGNKEY {
             return fault::of_row(failure, table, row);
         }
         let mut violations = Vec::new();
         for (field, value) in table.fields().iter().zip(row) {
             let Kind::Reference { table: to, .. } = &field.kind else { continue };
-            if value.is_null() || value.is_absent() {
+            let to_itself = to == table.name() && Some(*value) == own_key;
+            if value.is_null() || value.is_absent() || to_itself {
                 continue;
             }
             self.tables.learn();
@@ -345,6 +365,19 @@ impl Lane {
             0 => Error::new(ErrorKind::Invalid, "a reference has no target"),
             _ => Error::invalid(violations),
         }
+    }
+
+    /// The key that a row not inserted has, or would have been given.
+    fn own_key<'r>(&mut self, table: &Table, row: &[ValueRef<'r>]) -> Option<ValueRef<'r>> {
+        let key = *row.get(table.key())?;
+        if !key.is_absent() {
+            return Some(key);
+        }
+        let (id, table) = (name(table, table.key()), quoted(table.name()));
+        let mut next = None;
+        let sql = format!("SELECT coalesce(max({id}),0)+1 FROM {table}");
+        let looked = self.connection.query(&sql, |row| next = Some(ValueRef::Int(row.at(0).int())));
+        looked.ok().and(next)
     }
 
     /// The error of a row that cannot be deleted. It looks what refers to it.
@@ -389,9 +422,17 @@ pub(crate) fn not_found(table: &Table, key: &ValueRef<'_>) -> Error {
 }
 
 /// The fields that an update writes: those present but the key and the version.
-fn written(table: &Table, row: &[ValueRef<'_>]) -> FieldSet {
-    let fields = FieldSet::present(row).without(table.key());
-    table.version().map_or(fields, |version| fields.without(version))
+fn written(table: &Table, row: &[ValueRef<'_>]) -> impl Iterator<Item = usize> {
+    let (key, version) = (table.key(), table.version());
+    let present = row.iter().enumerate().filter(|(_, value)| !value.is_absent());
+    present
+        .map(|(position, _)| position)
+        .filter(move |&position| position != key && Some(position) != version)
+}
+
+/// Binds what an update writes.
+pub(crate) fn bind_written<'v>(run: &mut Run<'_, 'v>, table: &Table, row: &'v [ValueRef<'v>]) {
+    written(table, row).for_each(|position| run.bind(bound(&row[position])));
 }
 
 fn name(table: &Table, position: usize) -> String {
@@ -406,21 +447,22 @@ fn by_key(table: &Table) -> String {
     format!(" WHERE {}=?", name(table, table.key()))
 }
 
-/// An insert of so many rows with these fields.
-pub(crate) fn insert_sql(table: &Table, fields: FieldSet, rows: usize) -> String {
+/// An insert of so many rows with the fields that this one has.
+pub(crate) fn insert_sql(table: &Table, row: &[ValueRef<'_>], rows: usize) -> String {
     let table_name = quoted(table.name());
-    if fields.is_empty() {
+    let present = (0..row.len()).filter(|&position| !row[position].is_absent());
+    let names: Vec<String> = present.map(|position| name(table, position)).collect();
+    if names.is_empty() {
         return format!("INSERT INTO {table_name} DEFAULT VALUES");
     }
-    let names: Vec<String> = fields.iter().map(|position| name(table, position)).collect();
     let row = format!("(?{})", ",?".repeat(names.len() - 1));
     let more = format!(",{row}").repeat(rows - 1);
     format!("INSERT INTO {table_name} ({}) VALUES {row}{more}", names.join(","))
 }
 
-fn update_sql(table: &Table, fields: FieldSet, versioned: Versioned) -> String {
+fn update_sql(table: &Table, row: &[ValueRef<'_>], versioned: Versioned) -> String {
     let mut set: Vec<String> =
-        fields.iter().map(|position| format!("{}=?", name(table, position))).collect();
+        written(table, row).map(|position| format!("{}=?", name(table, position))).collect();
     let version = version_name(table);
     if !version.is_empty() {
         set.push(format!("{version}={version}+1"));

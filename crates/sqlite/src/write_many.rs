@@ -8,16 +8,16 @@
 use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSource, Table, ValueRef};
 use marmota_store::operation::{Keys, Outcome};
 
-use crate::column::bind;
+use crate::column::{bind_present, bound};
 use crate::fault;
 use crate::ffi::{Failure, code};
 use crate::lane::Lane;
 use crate::statement::{Head, Verb};
-use crate::write::{Versioned, insert_sql};
+use crate::write::{Versioned, bind_written, insert_sql};
 
 /// Rows of one statement. A chunk that is no multiple of the first takes some
-/// of the others, so that four statements do for any number of rows.
-const STATEMENT_ROWS: [usize; 4] = [256, 64, 8, 1];
+/// of the others, so that five statements do for any number of rows.
+const STATEMENT_ROWS: [usize; 5] = [256, 64, 16, 4, 1];
 /// The most parameters of a statement: SQLite takes 32,766, and needs about a
 /// hundred bytes for each as long as it is kept.
 const PARAMETERS_MAX: usize = 8_192;
@@ -28,12 +28,19 @@ struct Chunk<'a> {
     values: Vec<ValueRef<'a>>,
     width: usize,
     rows: usize,
-    fields: FieldSet,
     /// How many rows were written before these.
     before: usize,
 }
 
 impl<'a> Chunk<'a> {
+    /// True if the row behind the last has the same fields as the first.
+    #[inline]
+    fn takes_next(&self) -> bool {
+        let next = &self.values[self.rows * self.width..][..self.width];
+        let mut pairs = self.values[..self.width].iter().zip(next);
+        pairs.all(|(first, next)| first.is_absent() == next.is_absent())
+    }
+
     fn row(&self, row: usize) -> &[ValueRef<'a>] {
         &self.values[row * self.width..][..self.width]
     }
@@ -48,13 +55,8 @@ impl Lane {
         let width = table.fields().len();
         let rows_max = (PARAMETERS_MAX / width).clamp(1, STATEMENT_ROWS[0]);
         let room = rows.remaining().clamp(1, rows_max);
-        let mut chunk = Chunk {
-            values: vec![ValueRef::Absent; room * width],
-            width,
-            rows: 0,
-            fields: FieldSet::EMPTY,
-            before: 0,
-        };
+        let mut chunk =
+            Chunk { values: vec![ValueRef::Absent; room * width], width, rows: 0, before: 0 };
         let mut keys = InsertedKeys::default();
         loop {
             if chunk.rows == room {
@@ -66,13 +68,9 @@ impl Lane {
             if !rows.next(row)? {
                 break;
             }
-            let fields = FieldSet::present(row);
-            if fields != chunk.fields {
-                if chunk.rows > 0 {
-                    self.insert_chunk(table, &mut chunk, &mut keys)?;
-                    chunk.values.copy_within(start..start + width, 0);
-                }
-                chunk.fields = fields;
+            if chunk.rows > 0 && !chunk.takes_next() {
+                self.insert_chunk(table, &mut chunk, &mut keys)?;
+                chunk.values.copy_within(start..start + width, 0);
             }
             chunk.rows += 1;
         }
@@ -89,20 +87,21 @@ impl Lane {
         chunk: &mut Chunk<'_>,
         keys: &mut InsertedKeys,
     ) -> Result<()> {
+        let parameters = chunk.row(0).iter().filter(|value| !value.is_absent()).count();
+        let has_key = !chunk.row(0)[table.key()].is_absent();
         let mut written = 0;
         while written < chunk.rows {
             let left = chunk.rows - written;
-            let parameters = chunk.fields.len().max(1);
             let fits = |&rows: &usize| rows <= left && rows * parameters <= PARAMETERS_MAX;
             // A statement of no fields is one of DEFAULT VALUES: one row.
-            let rows = match chunk.fields.is_empty() {
-                true => 1,
-                false => STATEMENT_ROWS.into_iter().find(fits).unwrap_or(1),
+            let rows = match parameters {
+                0 => 1,
+                _ => STATEMENT_ROWS.into_iter().find(fits).unwrap_or(1),
             };
             if let Err(failure) = self.insert_rows(table, chunk, written, rows)? {
                 return Err(self.row_at_fault(&failure, table, chunk, written, rows));
             }
-            if chunk.fields.contains(table.key()) {
+            if has_key {
                 keys.known(chunk.before + written)?;
             } else {
                 let last = self.connection.last_insert_rowid();
@@ -124,15 +123,13 @@ impl Lane {
         rows: usize,
     ) -> Result<Result<(), Failure>> {
         let number = self.number(table)?;
-        let fields = chunk.fields;
-        let variant = rows as u32;
+        let row = chunk.row(first);
+        self.shape.present(row);
+        let (fields, variant) = (FieldSet::EMPTY, rows as u32);
         let head = Head { verb: Verb::InsertMany, table: number, fields, variant };
-        let place = self.statement(head, |_| (insert_sql(table, fields, rows), Box::default()))?;
+        let place = self.statement(head, |_| (insert_sql(table, row, rows), Box::default()))?;
         let mut run = self.connection.start(self.statements.at(place).id);
-        let values = &chunk.values[first * chunk.width..][..rows * chunk.width];
-        for value in values.iter().filter(|value| !value.is_absent()) {
-            bind(&mut run, value);
-        }
+        bind_present(&mut run, &chunk.values[first * chunk.width..][..rows * chunk.width]);
         Ok(run.finish().map(|_| ()))
     }
 
@@ -156,7 +153,7 @@ impl Lane {
                 Ok(Err(failure)) => failure,
                 Err(error) => return error,
             };
-            let error = self.refused(&failure, table, chunk.row(row));
+            let error = self.not_inserted(&failure, table, chunk.row(row));
             return fault::at_row(chunk.before + row, &error);
         }
         fault::of(failure)
@@ -182,14 +179,9 @@ impl Lane {
         let Some(place) = self.update_statement(table, row, Versioned::Counted)? else {
             return self.require(table, key);
         };
-        let skipped = [Some(table.key()), table.version()];
         let mut run = self.connection.start(self.statements.at(place).id);
-        for (position, value) in row.iter().enumerate() {
-            if !value.is_absent() && !skipped.contains(&Some(position)) {
-                bind(&mut run, value);
-            }
-        }
-        bind(&mut run, key);
+        bind_written(&mut run, table, row);
+        run.bind(bound(key));
         match run.finish() {
             Ok(0) => Err(self.missing(table, key, None)),
             Ok(_) => Ok(()),

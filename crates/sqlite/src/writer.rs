@@ -172,11 +172,6 @@ impl LongTurn {
     pub(crate) fn lane(&mut self) -> Option<&mut Lane> {
         self.guard.as_mut()?.as_mut()
     }
-
-    /// See [`Turn::take`].
-    pub(crate) fn take(&mut self) -> Option<Lane> {
-        self.guard.as_mut()?.take()
-    }
 }
 
 impl Drop for LongTurn {

@@ -2,7 +2,7 @@
 //! that `build.rs` gives them, and the constants they take. Nothing here is
 //! safe to call but through the types of the module above.
 
-use std::ffi::{c_char, c_int, c_uchar, c_void};
+use std::ffi::{c_char, c_int};
 
 pub(super) const OPEN_READWRITE: c_int = 0x2;
 pub(super) const OPEN_CREATE: c_int = 0x4;
@@ -10,9 +10,6 @@ pub(super) const OPEN_NOMUTEX: c_int = 0x8000;
 pub(super) const OPEN_EXRESCODE: c_int = 0x0200_0000;
 pub(super) const PREPARE_PERSISTENT: u32 = 1;
 pub(super) const DBCONFIG_ENABLE_QPSG: c_int = 1007;
-pub(super) const UTF8: c_uchar = 1;
-/// The destructor of memory that SQLite shall neither copy nor free.
-pub(super) const STATIC: *const c_void = std::ptr::null();
 
 #[repr(C)]
 pub(super) struct Db {
@@ -24,6 +21,42 @@ pub(super) struct Stmt {
     private: [u8; 0],
 }
 
+/// One value on its way in or out; the twin of `marmota_Cell` in `rows.c`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Cell {
+    pub(super) value: CellValue,
+    pub(super) length: u32,
+    pub(super) storage: u32,
+}
+
+/// What a [`Cell`] holds: the member that its `storage` says.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) union CellValue {
+    pub(super) integer: i64,
+    pub(super) real: f64,
+    pub(super) bytes: *const u8,
+}
+
+pub(super) const INTEGER: u32 = 1;
+pub(super) const FLOAT: u32 = 2;
+pub(super) const TEXT: u32 = 3;
+pub(super) const BLOB: u32 = 4;
+pub(super) const NULL: u32 = 5;
+
+// `rows.c`.
+unsafe extern "C" {
+    pub(super) fn marmota_row(statement: *mut Stmt, cells: *mut Cell, count: c_int);
+    pub(super) fn marmota_bind(
+        statement: *mut Stmt,
+        first: c_int,
+        cells: *const Cell,
+        count: c_int,
+    ) -> c_int;
+}
+
+// `sqlite3.h`.
 unsafe extern "C" {
     pub(super) fn marmota_sqlite3_initialize() -> c_int;
     pub(super) fn marmota_sqlite3_libversion() -> *const c_char;
@@ -61,39 +94,13 @@ unsafe extern "C" {
         tail: *mut *const c_char,
     ) -> c_int;
     pub(super) fn marmota_sqlite3_finalize(statement: *mut Stmt) -> c_int;
-    pub(super) fn marmota_sqlite3_step(statement: *mut Stmt) -> c_int;
+    pub(super) fn marmota_sqlite3_bind_parameter_count(statement: *mut Stmt) -> c_int;
     pub(super) fn marmota_sqlite3_reset(statement: *mut Stmt) -> c_int;
-    pub(super) fn marmota_sqlite3_clear_bindings(statement: *mut Stmt) -> c_int;
-    pub(super) fn marmota_sqlite3_bind_null(statement: *mut Stmt, parameter: c_int) -> c_int;
-    pub(super) fn marmota_sqlite3_bind_int64(
-        statement: *mut Stmt,
-        parameter: c_int,
-        value: i64,
-    ) -> c_int;
-    pub(super) fn marmota_sqlite3_bind_double(
-        statement: *mut Stmt,
-        parameter: c_int,
-        value: f64,
-    ) -> c_int;
-    pub(super) fn marmota_sqlite3_bind_text64(
-        statement: *mut Stmt,
-        parameter: c_int,
-        text: *const c_char,
-        bytes: u64,
-        destructor: *const c_void,
-        encoding: c_uchar,
-    ) -> c_int;
-    pub(super) fn marmota_sqlite3_bind_blob64(
-        statement: *mut Stmt,
-        parameter: c_int,
-        blob: *const c_void,
-        bytes: u64,
-        destructor: *const c_void,
-    ) -> c_int;
-    pub(super) fn marmota_sqlite3_column_type(statement: *mut Stmt, column: c_int) -> c_int;
-    pub(super) fn marmota_sqlite3_column_int64(statement: *mut Stmt, column: c_int) -> i64;
-    pub(super) fn marmota_sqlite3_column_double(statement: *mut Stmt, column: c_int) -> f64;
-    pub(super) fn marmota_sqlite3_column_blob(statement: *mut Stmt, column: c_int)
-    -> *const c_void;
-    pub(super) fn marmota_sqlite3_column_bytes(statement: *mut Stmt, column: c_int) -> c_int;
+    pub(super) fn marmota_sqlite3_step(statement: *mut Stmt) -> c_int;
+}
+
+impl std::fmt::Debug for Cell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cell").field("storage", &self.storage).finish_non_exhaustive()
+    }
 }

@@ -1,7 +1,7 @@
 //! What a table is like in the database, as SQLite's PRAGMAs tell it.
 
 use crate::column::sql_literal;
-use crate::ffi::{Columns, Connection, Failure};
+use crate::ffi::{Connection, Failure, QUERY_COLUMNS, Row};
 use marmota_model::ValueRef;
 
 /// A table as it is.
@@ -10,8 +10,6 @@ pub(super) struct Layout {
     /// False for a view or a virtual table.
     pub(super) is_table: bool,
     pub(super) without_rowid: bool,
-    /// True if columns hold values of their type only.
-    pub(super) strict: bool,
     pub(super) columns: Vec<LayoutColumn>,
     pub(super) indexes: Vec<LayoutIndex>,
     /// Columns that refer to a table.
@@ -46,14 +44,13 @@ impl Layout {
         let name = sql_literal(ValueRef::Text(name));
         let mut layout: Option<Self> = None;
         let sql = format!(
-            "SELECT type, wr, strict FROM pragma_table_list \
+            "SELECT type, wr FROM pragma_table_list \
              WHERE schema='main' AND name={name} COLLATE NOCASE"
         );
         connection.query(&sql, |row| {
             layout = Some(Self {
-                is_table: row.bytes(0) == b"table",
-                without_rowid: row.int(1) != 0,
-                strict: row.int(2) != 0,
+                is_table: row.at(0).bytes() == b"table",
+                without_rowid: row.at(1).int() != 0,
                 ..Self::default()
             });
         })?;
@@ -66,10 +63,10 @@ impl Layout {
             layout.columns.push(LayoutColumn {
                 name: text(row, 0),
                 declared: text(row, 1),
-                not_null: row.int(2) != 0,
-                has_default: row.int(3) != 0,
-                is_key: row.int(4) != 0,
-                generated: row.int(5) > 1,
+                not_null: row.at(2).int() != 0,
+                has_default: row.at(3).int() != 0,
+                is_key: row.at(4).int() != 0,
+                generated: row.at(5).int() > 1,
             });
         })?;
         let sql = format!("SELECT \"from\", \"table\" FROM pragma_foreign_key_list({name})");
@@ -89,8 +86,12 @@ impl Layout {
         connection.query(&sql, |row| {
             let name = text(row, 0);
             if indexes.last().is_none_or(|last: &LayoutIndex| last.name != name) {
-                indexes.push(LayoutIndex { name, unique: row.int(1) != 0, columns: Vec::new() });
-                whole = row.int(2) == 0;
+                indexes.push(LayoutIndex {
+                    name,
+                    unique: row.at(1).int() != 0,
+                    columns: Vec::new(),
+                });
+                whole = row.at(2).int() == 0;
             }
             if let Some(last) = indexes.last_mut()
                 && whole
@@ -146,6 +147,6 @@ impl LayoutIndex {
     }
 }
 
-fn text(row: Columns<'_>, column: usize) -> String {
-    String::from_utf8_lossy(row.bytes(column)).into_owned()
+fn text(row: &Row<'_, QUERY_COLUMNS>, column: usize) -> String {
+    String::from_utf8_lossy(row.at(column).bytes()).into_owned()
 }

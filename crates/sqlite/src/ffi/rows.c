@@ -1,0 +1,116 @@
+/*
+** SQLite, and two functions that move the values of a whole row in one call.
+**
+** Through the public interface a row of seven columns takes some twenty calls
+** to read and seven to bind, each of which checks the statement anew; that was
+** a third of the instructions of a list and a fifth of those of an insert. The
+** functions here do what those calls do, value by value, and leave to them
+** what is rare. They know SQLite's structures, so they are compiled with its
+** source, whose version is pinned in Cargo.toml; nothing of it is changed.
+**
+** `raw.rs` declares them; `ffi.rs` is the only one to call them.
+*/
+#include "sqlcipher.c"
+
+/* One value. Its twin is `raw::Cell`. */
+typedef struct marmota_Cell marmota_Cell;
+struct marmota_Cell {
+  union {
+    i64 integer;
+    double real;
+    const u8 *bytes;
+  } value;
+  u32 length;  /* of the bytes */
+  u32 storage; /* SQLITE_INTEGER, _FLOAT, _TEXT, _BLOB or _NULL */
+};
+
+/*
+** Reads the first `count` columns of the row that a statement stands on:
+** sqlite3_column_type() and what fits it. The bytes live until the next step.
+** Columns that are not there are left as they are.
+*/
+void marmota_row(sqlite3_stmt *statement, marmota_Cell *cells, int count){
+  Vdbe *v = (Vdbe*)statement;
+  Mem *mem = v->pResultRow;
+  int i;
+  if( mem==0 ) return;
+  if( count>v->nResColumn ) count = v->nResColumn;
+  for(i=0; i<count; i++, mem++, cells++){
+    u16 flags = mem->flags;
+    if( flags & MEM_Null ){
+      cells->storage = SQLITE_NULL;
+    }else if( flags & MEM_Int ){
+      cells->value.integer = mem->u.i;
+      cells->storage = SQLITE_INTEGER;
+    }else if( flags & MEM_Real ){
+      cells->value.real = mem->u.r;
+      cells->storage = SQLITE_FLOAT;
+    }else if( (flags & MEM_Str) && mem->enc==SQLITE_UTF8 ){
+      cells->value.bytes = (const u8*)mem->z;
+      cells->length = (u32)mem->n;
+      cells->storage = SQLITE_TEXT;
+    }else if( (flags & (MEM_Str|MEM_Blob|MEM_Zero))==MEM_Blob ){
+      cells->value.bytes = (const u8*)mem->z;
+      cells->length = (u32)mem->n;
+      cells->storage = SQLITE_BLOB;
+    }else{
+      /* A whole number kept for a REAL, a blob of zeros not yet made, a text
+      ** of another encoding. The length is asked for first, since that is what
+      ** makes the bytes. */
+      cells->storage = (u32)sqlite3_column_type(statement, i);
+      if( cells->storage==SQLITE_FLOAT ){
+        cells->value.real = sqlite3_column_double(statement, i);
+      }else{
+        cells->length = (u32)sqlite3_column_bytes(statement, i);
+        cells->value.bytes = sqlite3_column_blob(statement, i);
+        if( cells->value.bytes==0 ) cells->length = 0;
+      }
+    }
+  }
+}
+
+/*
+** Binds `count` parameters from `first` (counted from 0) on: the
+** sqlite3_bind_ function for each, with SQLITE_STATIC.
+*/
+int marmota_bind(sqlite3_stmt *statement, int first, const marmota_Cell *cells, int count){
+  Vdbe *v = (Vdbe*)statement;
+  u32 most = (u32)v->db->aLimit[SQLITE_LIMIT_LENGTH];
+  Mem *mem;
+  int i;
+  if( v->eVdbeState!=VDBE_READY_STATE ) return SQLITE_MISUSE;
+  if( first<0 || count<0 || first>v->nVar || count>v->nVar-first ) return SQLITE_RANGE;
+  /* A plan that was made for the values bound before. */
+  if( v->expmask!=0 ) v->expired = 1;
+  mem = &v->aVar[first];
+  for(i=0; i<count; i++, mem++, cells++){
+    if( VdbeMemDynamic(mem) ) sqlite3VdbeMemRelease(mem);
+    switch( cells->storage ){
+      case SQLITE_INTEGER:
+        mem->u.i = cells->value.integer;
+        mem->flags = MEM_Int;
+        break;
+      case SQLITE_FLOAT:
+        /* Not a number is NULL. */
+        mem->u.r = cells->value.real;
+        mem->flags = cells->value.real==cells->value.real ? MEM_Real : MEM_Null;
+        break;
+      case SQLITE_TEXT:
+      case SQLITE_BLOB:
+        mem->flags = MEM_Null;
+        if( cells->length>most ) return SQLITE_TOOBIG;
+        mem->z = (char*)cells->value.bytes;
+        mem->n = (int)cells->length;
+        mem->enc = SQLITE_UTF8;
+        mem->flags = MEM_Static | (cells->storage==SQLITE_TEXT ? MEM_Str : MEM_Blob);
+        if( cells->storage==SQLITE_TEXT && ENC(v->db)!=SQLITE_UTF8
+         && sqlite3VdbeChangeEncoding(mem, ENC(v->db)) ){
+          return SQLITE_NOMEM;
+        }
+        break;
+      default:
+        mem->flags = MEM_Null;
+    }
+  }
+  return SQLITE_OK;
+}
