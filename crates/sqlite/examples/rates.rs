@@ -4,6 +4,7 @@
 //! Times are those of the thread, not of the wall, so that other programs on
 //! the machine disturb less; what waits for a disk shows shorter than it is.
 //! The floor, plain C calls, is `bench/peers/orm/floor`.
+#![allow(clippy::unwrap_used, reason = "a measurement that cannot go on has failed")]
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;

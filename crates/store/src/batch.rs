@@ -118,8 +118,7 @@ impl<'s> Batch<'s> {
         key: Value,
         version: Option<i64>,
     ) -> &mut Self {
-        let checked =
-            check_key(&table, key.as_ref()).and_then(|()| check_version(&table, version));
+        let checked = check_key(&table, key.as_ref()).and_then(|()| check_version(&table, version));
         self.add(checked.map(|()| Write::Delete { table, key, version }))
     }
 

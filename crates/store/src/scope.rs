@@ -273,11 +273,7 @@ impl Scope {
     ///
     /// # Errors
     /// The operation's.
-    pub fn run(
-        &self,
-        operation: &mut Operation<'_>,
-        sink: &mut dyn RowSink,
-    ) -> Result<Outcome> {
+    pub fn run(&self, operation: &mut Operation<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
         let pending = match self.submit(operation, sink)? {
             Progress::Done(outcome) => return Ok(outcome),
             Progress::Pending(pending) => pending,

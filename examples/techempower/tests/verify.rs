@@ -2,6 +2,8 @@
 //! a SQLite file: what its public verification checks, and that an update is
 //! in the database when it is answered.
 
+#![allow(clippy::unwrap_used, reason = "a test ends where its set-up fails")]
+
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -183,10 +185,13 @@ fn every_route_follows_its_rules() {
 #[test]
 fn an_update_is_in_the_database_when_it_is_answered() {
     let program = Program::start();
-    let schema = Schema::new("world", vec![
-        Field::new("id", Kind::I64).role(Role::Key),
-        Field::new("randomNumber", Kind::Int { min: i32::MIN.into(), max: i32::MAX.into() }),
-    ]);
+    let schema = Schema::new(
+        "world",
+        vec![
+            Field::new("id", Kind::I64).role(Role::Key),
+            Field::new("randomNumber", Kind::Int { min: i32::MIN.into(), max: i32::MAX.into() }),
+        ],
+    );
     let url = format!("sqlite:{}", program.file.display());
     let store = marmota::open(&url).unwrap().schema(schema).open().unwrap();
     let table = store.table("world").unwrap();

@@ -17,6 +17,8 @@ fn refused_models_say_what_to_write() {
     if String::from_utf8_lossy(&version).starts_with(RUSTC_OF_SNAPSHOTS) {
         cases.compile_fail("tests/fail_in_rustc/*.rs");
     } else {
-        eprintln!("tests/fail_in_rustc holds the words of {RUSTC_OF_SNAPSHOTS}x only: not compared");
+        eprintln!(
+            "tests/fail_in_rustc holds the words of {RUSTC_OF_SNAPSHOTS}x only: not compared"
+        );
     }
 }
