@@ -233,7 +233,7 @@ fn a_closed_engine_takes_nothing_more() {
 }
 
 #[test]
-fn a_transaction_that_outlives_the_engine_is_undone() {
+fn closing_waits_for_a_transaction_and_can_be_tried_again() {
     let person = person();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
@@ -244,8 +244,27 @@ fn a_transaction_that_outlives_the_engine_is_undone() {
     session.run(Operation::Begin).unwrap();
     session.insert(&person, &person_row("a")).unwrap();
     assert_eq!(engine.close().unwrap_err().kind(), ErrorKind::Busy);
-    assert_eq!(session.run(Operation::Commit).unwrap_err().kind(), ErrorKind::Closed);
+    session.run(Operation::Commit).unwrap();
+    engine.close().unwrap();
+    assert!(!path.with_extension("db-wal").exists());
+    assert_eq!(session.run(Operation::Begin).unwrap_err().kind(), ErrorKind::Closed);
     drop((session, engine));
+    assert_eq!(file(&path, &[city(), person.clone()]).session().unwrap().count(&person, None), 1);
+}
+
+#[test]
+fn a_transaction_that_outlives_the_engine_is_undone() {
+    let person = person();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let options = Options { busy_timeout_ms: 20, ..Options::default() };
+    let engine = Sqlite::open(Location::File(path.clone()), options).unwrap();
+    engine.prepare(&[city(), person.clone()], 0).unwrap();
+    let mut session = engine.session().unwrap();
+    session.run(Operation::Begin).unwrap();
+    session.insert(&person, &person_row("a")).unwrap();
+    drop(engine);
+    drop(session);
     assert!(!path.with_extension("db-wal").exists());
     assert_eq!(file(&path, &[city(), person.clone()]).session().unwrap().count(&person, None), 0);
 }

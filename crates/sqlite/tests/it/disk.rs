@@ -65,7 +65,7 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
     let path = disk.0.join("a.db");
     let ballast = disk.0.join("ballast");
     std::fs::write(&ballast, vec![0; 300_000]).unwrap();
-    let engine = file(&path, &[note.clone()]);
+    let engine = file(&path, std::slice::from_ref(&note));
     let acknowledged = fill(&engine, &note);
     assert!(acknowledged > 100);
     // Whole batches and transactions fail as a whole.
@@ -81,7 +81,7 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
     assert_eq!(session.count(&note, None), acknowledged);
     drop((session, engine));
 
-    let engine = file(&path, &[note.clone()]);
+    let engine = file(&path, std::slice::from_ref(&note));
     let mut session = engine.session().unwrap();
     assert_eq!(session.count(&note, None), acknowledged);
     engine.execute("PRAGMA integrity_check").unwrap();
@@ -96,11 +96,11 @@ fn a_bound_on_the_file_is_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let note = table("note", vec![id(), text("body")]);
-    let engine = file(&path, &[note.clone()]);
+    let engine = file(&path, std::slice::from_ref(&note));
     engine.execute("PRAGMA max_page_count=100").unwrap();
     let acknowledged = fill(&engine, &note);
     drop(engine);
-    let engine = file(&path, &[note.clone()]);
+    let engine = file(&path, std::slice::from_ref(&note));
     assert_eq!(engine.session().unwrap().count(&note, None), acknowledged);
 }
 
@@ -129,7 +129,7 @@ fn a_folder_that_cannot_be_written_is_refused() {
 fn a_file_that_turned_readonly_is_an_io_error() {
     let folder = tempfile::tempdir().unwrap();
     let note = table("note", vec![id(), text("body")]);
-    let engine = file(&folder.path().join("a.db"), &[note.clone()]);
+    let engine = file(&folder.path().join("a.db"), std::slice::from_ref(&note));
     engine.execute("PRAGMA query_only=ON").unwrap();
     let mut session = engine.session().unwrap();
     let row = [marmota_model::ValueRef::Absent, marmota_model::ValueRef::Text("a")];

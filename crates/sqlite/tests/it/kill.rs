@@ -32,7 +32,7 @@ fn every_acknowledged_row_survives_a_kill() {
         assert!(!told.is_empty(), "round {round} wrote nothing");
         acknowledged.extend(told);
         let note = note();
-        let engine = file(&path, &[note.clone()]);
+        let engine = file(&path, std::slice::from_ref(&note));
         let rows = engine.session().unwrap().rows(&note, &Query::new());
         let there: HashSet<String> =
             rows.iter().filter_map(|row| row[1].as_ref().as_text().map(str::to_owned)).collect();
@@ -79,7 +79,7 @@ fn writes_until_killed() {
     let Some(path) = std::env::var_os("MARMOTA_WRITE") else { return };
     let round = std::env::var("MARMOTA_ROUND").unwrap();
     let note = note();
-    let engine = file(path.as_ref(), &[note.clone()]);
+    let engine = file(path.as_ref(), std::slice::from_ref(&note));
     let mut session = engine.session().unwrap();
     let mut out = std::io::stdout();
     writeln!(out).unwrap();

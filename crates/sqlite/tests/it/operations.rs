@@ -16,7 +16,7 @@ use crate::database::{
 #[test]
 fn every_kind_of_value_comes_back() {
     let thing = every_kind();
-    let engine = memory(&[thing.clone()]);
+    let engine = memory(std::slice::from_ref(&thing));
     let mut session = engine.session().unwrap();
     let key = Uuid::from_u128(7);
     let rows = [
@@ -57,7 +57,7 @@ fn every_kind_of_value_comes_back() {
 #[test]
 fn fields_that_were_not_asked_for_are_absent() {
     let thing = every_kind();
-    let engine = memory(&[thing.clone()]);
+    let engine = memory(std::slice::from_ref(&thing));
     let mut session = engine.session().unwrap();
     let key = ValueRef::Uuid(Uuid::from_u128(1));
     let mut row = vec![ValueRef::Null; 14];
@@ -208,7 +208,7 @@ fn an_update_writes_what_is_there_and_counts_the_version() {
 #[test]
 fn an_update_of_a_table_without_version_has_none() {
     let city = city();
-    let engine = memory(&[city.clone()]);
+    let engine = memory(std::slice::from_ref(&city));
     let mut session = engine.session().unwrap();
     session.insert(&city, &[ValueRef::Text("BRG"), ValueRef::Text("Bruges")]).unwrap();
     let key = ValueRef::Text("BRG");

@@ -68,7 +68,7 @@ fn columns_and_indexes_that_are_missing_are_added() {
         ],
         vec![Index { fields: vec![3, 4].into(), unique: false }],
     );
-    engine.prepare(&[grown.clone()], 0).unwrap();
+    engine.prepare(std::slice::from_ref(&grown), 0).unwrap();
     let mut session = engine.session().unwrap();
     let row = session.row(&grown, ValueRef::Int(1)).unwrap();
     assert_eq!(row[2], Value::Null);
@@ -90,13 +90,13 @@ fn an_index_that_the_model_no_longer_has_refuses_no_more() {
     let path = folder.path().join("a.db");
     let strict = table("tag", vec![id(), text("name").unique(true)]);
     let row = [ValueRef::Absent, ValueRef::Text("a")];
-    let engine = file(&path, &[strict.clone()]);
+    let engine = file(&path, std::slice::from_ref(&strict));
     let mut session = engine.session().unwrap();
     session.insert(&strict, &row).unwrap();
     assert!(session.insert(&strict, &row).is_err());
     drop((session, engine));
     let loose = table("tag", vec![id(), text("name")]);
-    let engine = file(&path, &[loose.clone()]);
+    let engine = file(&path, std::slice::from_ref(&loose));
     engine.session().unwrap().insert(&loose, &row).unwrap();
 
     let error = engine.prepare(&[strict], 0).unwrap_err();
@@ -116,13 +116,13 @@ fn a_column_may_become_optional_and_required_again() {
     let optional = || table("note", vec![id(), text("body").nullable(true)]);
     drop(file(&path, &[required()]));
     let note = optional();
-    let engine = file(&path, &[note.clone()]);
+    let engine = file(&path, std::slice::from_ref(&note));
     engine.session().unwrap().insert(&note, &[ValueRef::Absent, ValueRef::Null]).unwrap();
     let error = engine.prepare(&[required()], 0).unwrap_err();
     assert!(error.to_string().contains("1 rows in the database have none"), "{error}");
     engine.execute("UPDATE note SET body='x'").unwrap();
     let note = required();
-    engine.prepare(&[note.clone()], 0).unwrap();
+    engine.prepare(std::slice::from_ref(&note), 0).unwrap();
     let mut session = engine.session().unwrap();
     let error = session.insert(&note, &[ValueRef::Absent, ValueRef::Null]).unwrap_err();
     assert_eq!(error.violations()[0].rule, "required");
@@ -135,7 +135,7 @@ fn tables_of_other_programs_are_taken_as_they_are() {
          extra DATETIME, counted INT NOT NULL DEFAULT 7); INSERT INTO note(body) VALUES ('a')",
     );
     let note = table("note", vec![id(), text("body").unique(true)]);
-    engine.prepare(&[note.clone()], 0).unwrap();
+    engine.prepare(std::slice::from_ref(&note), 0).unwrap();
     let mut session = engine.session().unwrap();
     assert_eq!(session.row(&note, ValueRef::Int(1)).unwrap()[1], Value::from("a"));
     let error = session.insert(&note, &[ValueRef::Absent, ValueRef::Text("a")]).unwrap_err();

@@ -47,7 +47,7 @@ fn a_value_that_another_row_has() {
 #[test]
 fn a_text_key_that_is_taken() {
     let city = city();
-    let engine = memory(&[city.clone()]);
+    let engine = memory(std::slice::from_ref(&city));
     let mut session = engine.session().unwrap();
     let row = [ValueRef::Text("PAR"), ValueRef::Text("Paris")];
     session.insert(&city, &row).unwrap();
@@ -167,7 +167,7 @@ fn a_row_that_is_still_referred_to() {
 #[test]
 fn rows_that_refer_to_each_other_go_together() {
     let node = table("node", vec![id(), reference("parent", "node", KeyKind::Auto).nullable(true)]);
-    let engine = memory(&[node.clone()]);
+    let engine = memory(std::slice::from_ref(&node));
     let mut session = engine.session().unwrap();
     session.insert(&node, &[ValueRef::Absent, ValueRef::Null]).unwrap();
     session.insert(&node, &[ValueRef::Absent, ValueRef::Int(1)]).unwrap();
@@ -178,7 +178,7 @@ fn rows_that_refer_to_each_other_go_together() {
 #[test]
 fn a_value_that_is_too_big() {
     let notes = table("note", vec![id(), text("body")]);
-    let engine = memory(&[notes.clone()]);
+    let engine = memory(std::slice::from_ref(&notes));
     let mut session = engine.session().unwrap();
     let body = "x".repeat(1_000_000_001);
     let error = session.insert(&notes, &[ValueRef::Absent, ValueRef::Text(&body)]).unwrap_err();
@@ -197,7 +197,7 @@ fn a_stored_value_that_is_none_of_the_field() {
         )
         .unwrap();
     let notes = table("note", vec![id(), text("body")]);
-    let engine = crate::database::file(&path, &[notes.clone()]);
+    let engine = crate::database::file(&path, std::slice::from_ref(&notes));
     let mut session = engine.session().unwrap();
     for (key, part) in [(1, "not UTF-8"), (2, "1 bytes")] {
         let key = ValueRef::Int(key);
