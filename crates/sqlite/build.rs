@@ -60,6 +60,9 @@ const SPIN: &str = "\
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#ifndef _FILE_OFFSET_BITS
+#define _FILE_OFFSET_BITS 64
+#endif
 #include <pthread.h>
 static inline int marmota_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *given) {
   if (given) return pthread_mutex_init(mutex, given);

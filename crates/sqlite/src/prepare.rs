@@ -99,8 +99,10 @@ fn create(connection: &mut Connection, table: &Table) -> Result<()> {
     let columns: Vec<String> = (0..table.fields().len())
         .map(|position| column_sql(table, position, table.default(position).map(sql_literal)))
         .collect();
-    // A key that is no integer would need an index beside the rows: an insert
-    // took 1.6 times as long that way, and a read by key 1.3 times.
+    // A key that is no integer would need an index beside the rows. Kept in its
+    // order instead, rows of 40 bytes took 0.73 of the time to insert and 0.54
+    // to read by key; rows of 220 bytes 1.02 and 0.71. That tables are STRICT
+    // could not be measured.
     let rowid = match table.key_kind() {
         KeyKind::Auto => "",
         KeyKind::Uuid | KeyKind::Text => ", WITHOUT ROWID",

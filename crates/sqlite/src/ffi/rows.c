@@ -2,8 +2,10 @@
 ** SQLite, and two functions that move the values of a whole row in one call.
 **
 ** Through the public interface a row of seven columns takes some twenty calls
-** to read and seven to bind, each of which checks the statement anew; that was
-** a third of the instructions of a list and a fifth of those of an insert. The
+** to read and seven to bind, each of which checks the statement anew. Without
+** these functions (and the short way of `utf8` in ffi.rs) a list of objects ran
+** at 0.77 of the speed of a program in C that knows its columns, and an insert
+** of many rows at 0.72; with them at 1.0 and 0.95 (bench/peers/orm/floor). The
 ** functions here do what those calls do, value by value, and leave to them
 ** what is rare. They know SQLite's structures, so they are compiled with its
 ** source, whose version is pinned in Cargo.toml; nothing of it is changed.
