@@ -39,34 +39,51 @@ impl Column {
         Self { position: position as u8, reading }
     }
 
-    /// What is stored as a value of the field; `None` if it is none.
+    /// What is stored in the column `at` as a value of the field; `None` if it
+    /// is none.
     #[inline(always)]
-    pub(crate) fn read(self, stored: Stored<'_>) -> Option<ValueRef<'_>> {
-        Some(match (self.reading, stored) {
-            (_, Stored::Null) => ValueRef::Null,
-            (Reading::Int, Stored::Integer(value)) => ValueRef::Int(value),
+    pub(crate) fn read<'r, const N: usize>(
+        self,
+        row: &Row<'r, N>,
+        at: usize,
+    ) -> Option<ValueRef<'r>> {
+        // By the field first and the value then: what is stored nearly always
+        // suits, so that this is one jump and one comparison.
+        let value = match self.reading {
+            Reading::Int => row.integer(at).map(ValueRef::Int),
             // SQLite stores what it is given: texts are checked here, once.
-            (Reading::Text, Stored::Text(text)) => ValueRef::Text(utf8(text)?),
-            (Reading::Timestamp, Stored::Integer(micros)) => {
-                ValueRef::Timestamp(Timestamp::from_micros(micros).ok()?)
+            Reading::Text => row.text(at).and_then(utf8).map(ValueRef::Text),
+            Reading::Timestamp => row
+                .integer(at)
+                .and_then(|micros| Timestamp::from_micros(micros).ok())
+                .map(ValueRef::Timestamp),
+            Reading::Currency => {
+                row.integer(at).map(|scaled| ValueRef::Currency(Currency::from_scaled(scaled)))
             }
-            (Reading::Currency, Stored::Integer(scaled)) => {
-                ValueRef::Currency(Currency::from_scaled(scaled))
+            Reading::Bool => row.integer(at).map(|value| ValueRef::Bool(value != 0)),
+            Reading::Float => row
+                .float(at)
+                .or_else(|| row.integer(at).map(|value| value as f64))
+                .map(ValueRef::Float),
+            Reading::Blob => row.blob(at).map(ValueRef::Blob),
+            Reading::Json => row.text(at).and_then(utf8).map(ValueRef::Json),
+            Reading::Date => row
+                .integer(at)
+                .and_then(|days| i32::try_from(days).ok())
+                .and_then(|days| Date::from_days(days).ok())
+                .map(ValueRef::Date),
+            Reading::Time => row
+                .integer(at)
+                .and_then(|micros| Time::from_micros(micros).ok())
+                .map(ValueRef::Time),
+            Reading::Uuid => {
+                row.blob(at).and_then(|bytes| Uuid::from_slice(bytes).ok()).map(ValueRef::Uuid)
             }
-            (Reading::Bool, Stored::Integer(value)) => ValueRef::Bool(value != 0),
-            (Reading::Float, Stored::Real(value)) => ValueRef::Float(value),
-            (Reading::Float, Stored::Integer(value)) => ValueRef::Float(value as f64),
-            (Reading::Blob, Stored::Blob(bytes)) => ValueRef::Blob(bytes),
-            (Reading::Json, Stored::Text(text)) => ValueRef::Json(utf8(text)?),
-            (Reading::Date, Stored::Integer(days)) => {
-                ValueRef::Date(Date::from_days(i32::try_from(days).ok()?).ok()?)
-            }
-            (Reading::Time, Stored::Integer(micros)) => {
-                ValueRef::Time(Time::from_micros(micros).ok()?)
-            }
-            (Reading::Uuid, Stored::Blob(bytes)) => ValueRef::Uuid(Uuid::from_slice(bytes).ok()?),
-            _ => return None,
-        })
+        };
+        match value {
+            None if row.is_null(at) => Some(ValueRef::Null),
+            value => value,
+        }
     }
 
     /// The error for a stored value that [`Column::read`] refuses.
@@ -217,7 +234,7 @@ pub(crate) fn lend<const N: usize, T>(
     // Made anew for each row: what it borrows ends with the row.
     let mut row = [ValueRef::Absent; N];
     for (at, column) in plan.iter().enumerate() {
-        match column.read(stored.at(at)) {
+        match column.read(stored, at) {
             Some(value) => row[usize::from(column.position)] = value,
             None => return Err(column.misfit(table, stored.at(at))),
         }

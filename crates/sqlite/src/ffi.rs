@@ -396,18 +396,20 @@ impl<'v> Run<'_, 'v> {
 
     /// Binds values to the next parameters.
     #[inline]
-    pub(crate) fn bind_all(&mut self, values: impl Iterator<Item = Bound<'v>>) {
-        let mut waiting = self.waiting;
-        for value in values {
-            if waiting == CELLS {
-                self.waiting = waiting;
-                self.flush();
-                waiting = 0;
+    pub(crate) fn bind_all(&mut self, mut values: impl Iterator<Item = Bound<'v>>) {
+        loop {
+            let free = &mut self.connection.cells[self.waiting..];
+            let mut taken = 0;
+            for (cell, value) in free.iter_mut().zip(&mut values) {
+                *cell = value.cell;
+                taken += 1;
             }
-            self.connection.cells[waiting % CELLS] = value.cell;
-            waiting += 1;
+            self.waiting += taken;
+            if self.waiting < CELLS {
+                return;
+            }
+            self.flush();
         }
-        self.waiting = waiting;
     }
 
     /// Binds the values that are waiting.
@@ -580,21 +582,59 @@ pub(crate) struct Row<'r, const N: usize> {
 
 impl<'r, const N: usize> Row<'r, N> {
     /// The value of a column.
-    #[inline(always)]
     pub(crate) fn at(&self, column: usize) -> Stored<'r> {
-        let cell = &self.cells[column];
-        // SAFETY: `marmota_row` wrote the member that `storage` says (the
-        // cells are not written otherwise), and where it is bytes, they live
-        // for `'r`.
-        unsafe {
-            match cell.storage {
-                raw::INTEGER => Stored::Integer(cell.value.integer),
-                raw::FLOAT => Stored::Real(cell.value.real),
-                raw::TEXT => Stored::Text(bytes_of(cell)),
-                raw::BLOB => Stored::Blob(bytes_of(cell)),
-                _ => Stored::Null,
-            }
+        let integer = self.integer(column).map(Stored::Integer);
+        integer
+            .or_else(|| self.float(column).map(Stored::Real))
+            .or_else(|| self.text(column).map(Stored::Text))
+            .or_else(|| self.blob(column).map(Stored::Blob))
+            .unwrap_or(Stored::Null)
+    }
+
+    /// The value of a column, if it is an integer.
+    #[inline(always)]
+    pub(crate) fn integer(&self, column: usize) -> Option<i64> {
+        match &self.cells[column] {
+            // SAFETY: `marmota_row` wrote the member that `storage` says; the
+            // cells are not written otherwise.
+            cell if cell.storage == raw::INTEGER => Some(unsafe { cell.value.integer }),
+            _ => None,
         }
+    }
+
+    /// The value of a column, if it is a float.
+    #[inline(always)]
+    pub(crate) fn float(&self, column: usize) -> Option<f64> {
+        match &self.cells[column] {
+            // SAFETY: as for `integer`.
+            cell if cell.storage == raw::FLOAT => Some(unsafe { cell.value.real }),
+            _ => None,
+        }
+    }
+
+    /// The bytes of a column, if it is a text: in UTF-8 unless the file lies.
+    #[inline(always)]
+    pub(crate) fn text(&self, column: usize) -> Option<&'r [u8]> {
+        match &self.cells[column] {
+            // SAFETY: as for `integer`; the bytes live for `'r`.
+            cell if cell.storage == raw::TEXT => Some(unsafe { bytes_of(cell) }),
+            _ => None,
+        }
+    }
+
+    /// The bytes of a column, if it is a blob.
+    #[inline(always)]
+    pub(crate) fn blob(&self, column: usize) -> Option<&'r [u8]> {
+        match &self.cells[column] {
+            // SAFETY: as for `text`.
+            cell if cell.storage == raw::BLOB => Some(unsafe { bytes_of(cell) }),
+            _ => None,
+        }
+    }
+
+    /// True if a column is NULL.
+    pub(crate) fn is_null(&self, column: usize) -> bool {
+        self.cells[column].storage == raw::NULL
     }
 }
 

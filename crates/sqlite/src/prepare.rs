@@ -383,7 +383,7 @@ fn duplicate(
     connection.query(&sql, |row| {
         for (at, &field) in index.fields.iter().enumerate() {
             let value =
-                Column::new(table, field).read(row.at(at)).map(marmota_model::text::excerpt_of);
+                Column::new(table, field).read(row, at).map(marmota_model::text::excerpt_of);
             values.push(value.unwrap_or_else(|| "a value of another type".to_owned()));
         }
     })?;
