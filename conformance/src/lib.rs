@@ -172,6 +172,7 @@ macro_rules! conformance {
                 others_do_not_see_an_open_transaction,
                 reads_do_not_wait_for_a_transaction,
                 writes_wait_for_a_transaction,
+                what_a_transaction_has_read_stays,
                 an_error_leaves_a_transaction_usable,
                 savepoints_nest,
                 a_transaction_can_be_awaited,

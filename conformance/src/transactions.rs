@@ -202,6 +202,35 @@ pub fn writes_wait_for_a_transaction(subject: &Subject) {
     assert_eq!(stand.get::<Account>(key).run().unwrap().visits, 1112);
 }
 
+/// What a transaction has read stays true until it ends: a sum written back
+/// from what was read loses no write made beside it.
+pub fn what_a_transaction_has_read_stays(subject: &Subject) {
+    const ROUNDS: i64 = 40;
+    let stand = Stand::open(subject, models::all);
+    let key = stand.insert(&Account::default()).run().unwrap();
+    let transaction = stand.begin_run().unwrap();
+    let before = transaction.get::<Account>(key).run().unwrap().visits;
+    let store = stand.store().clone();
+    let writer = thread::spawn(move || {
+        for _ in 0..ROUNDS {
+            store.increment(Account::VISITS, key, 1).run().unwrap();
+        }
+    });
+    thread::sleep(Duration::from_millis(50));
+    transaction.patch::<Account>(key).set(Account::VISITS, before + 1000).run().unwrap();
+    transaction.commit().run().unwrap();
+    let add = |own: &mut marmota_store::Transaction| {
+        let listed = own.list::<Account>().filter(Account::ID.eq(key)).run()?;
+        thread::yield_now();
+        own.patch::<Account>(key).set(Account::VISITS, listed[0].visits + 100).run()
+    };
+    for _ in 0..ROUNDS {
+        stand.transaction(add).unwrap();
+    }
+    writer.join().unwrap();
+    assert_eq!(stand.get::<Account>(key).run().unwrap().visits, 1000 + ROUNDS * 101);
+}
+
 /// An error inside leaves a transaction usable, with what was written before.
 pub fn an_error_leaves_a_transaction_usable(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);

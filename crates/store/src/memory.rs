@@ -11,10 +11,10 @@
 //! operation means.
 //!
 //! # What a session sees
-//! Reads are of what is committed. One transaction is open at a time; the
-//! tables that it has written to are its own until it ends, and every other
-//! session's operations on them wait for that (reads too: there are no old
-//! versions of rows). Operations outside a transaction take place at once
+//! Reads are of what is committed. One transaction is open at a time, and it
+//! is serializable: other sessions' writes to the tables that it has used wait
+//! for its end, and so do their reads of tables that it has written to (there
+//! are no old versions of rows). Operations outside a transaction take place at once
 //! and whole. A waiting operation holds nothing and answers
 //! [`Submitted::Waiting`](crate::engine::Submitted::Waiting); what
 //! [`Session::submit`] does block on is only another thread's running

@@ -1,10 +1,10 @@
 //! Who may have a transaction open, and who waits for its end.
 //!
-//! One transaction at a time is open in an engine. The tables that it has
-//! changed are its own until it ends ([`super::table_rows::TableRows::owner`]):
-//! everybody else's operations on them wait, reads as well as writes, so that
-//! nobody sees what may yet be undone. Whoever waits holds nothing, so there
-//! is no deadlock.
+//! One transaction at a time is open in an engine. The tables that it has used
+//! are its own until it ends ([`super::table_rows::TableRows::owner`]):
+//! everybody else's writes to them wait, so that what it has read stays true;
+//! where it has changed them reads wait too, so that nobody sees what may yet
+//! be undone. Whoever waits holds nothing, so there is no deadlock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Waker};

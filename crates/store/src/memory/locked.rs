@@ -114,9 +114,9 @@ impl Needs {
         }
     }
 
-    /// The tables that are changed.
-    pub(super) fn written(&self) -> impl Iterator<Item = u32> {
-        self.tables.iter().filter(|(_, write)| *write).map(|&(number, _)| number)
+    /// The tables, and whether each is changed.
+    pub(super) fn tables(&self) -> &[(u32, bool)] {
+        &self.tables
     }
 }
 
@@ -131,7 +131,7 @@ impl<'c> Locked<'c> {
             if rows.retired {
                 return Err(NotNow::Retired);
             }
-            if rows.owner != 0 && rows.owner != session {
+            if rows.is_kept_from(session, write) {
                 return Err(NotNow::Owned);
             }
             locked.guards.push((number, guard));

@@ -63,7 +63,8 @@ impl MemorySession {
     }
 
     /// [`Operation::Get`] without the detours of larger operations, which took
-    /// two thirds of its instructions; none if it has to take them.
+    /// two thirds of its instructions; none if it has to take them, as in a
+    /// transaction, which owns what it reads.
     #[inline]
     fn get(
         &mut self,
@@ -74,7 +75,7 @@ impl MemorySession {
     ) -> Result<Option<u64>> {
         let catalog = self.catalog.load();
         let rows = catalog.slots[catalog.find(table)? as usize].rows.read();
-        if rows.retired || rows.owner != 0 && rows.owner != self.id {
+        if self.transaction.is_some() || rows.retired || rows.is_kept_from(self.id, false) {
             return Ok(None);
         }
         self.shared.check_open()?;
@@ -99,10 +100,14 @@ impl MemorySession {
             let outcome = match &mut self.transaction {
                 None => execute(operation, needs.table, sink, &mut locked, &mut Log::default()),
                 Some(transaction) => {
-                    for number in needs.written() {
-                        if !transaction.owned.contains(&number) {
-                            locked.rows_mut(number)?.owner = self.id;
+                    for &(number, write) in needs.tables() {
+                        let rows = locked.rows(number)?;
+                        if rows.owner.load(Ordering::Relaxed) == 0 {
+                            rows.owner.store(self.id, Ordering::Relaxed);
                             transaction.owned.push(number);
+                        }
+                        if write {
+                            locked.rows_mut(number)?.changed = true;
                         }
                     }
                     execute(operation, needs.table, sink, &mut locked, &mut transaction.log)
@@ -141,7 +146,9 @@ impl MemorySession {
         let mut locked = Locked::to_change(catalog, transaction.owned.iter().copied());
         let undone = if undo { transaction.log.undo_to(0, &mut locked) } else { Ok(()) };
         for &number in &transaction.owned {
-            locked.rows_mut(number)?.owner = 0;
+            let rows = locked.rows_mut(number)?;
+            *rows.owner.get_mut() = 0;
+            rows.changed = false;
         }
         drop(locked);
         self.shared.gate.open();

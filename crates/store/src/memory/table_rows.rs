@@ -4,6 +4,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use marmota_model::rule::violation;
 use marmota_model::{Error, ErrorKind, FieldSet, KeyKind, Result, Table, Value, ValueRef};
@@ -23,8 +24,11 @@ pub(super) struct TableRows {
     pub(super) pages: Pages,
     pub(super) keys: KeyIndex,
     pub(super) indexes: Vec<RowIndex>,
-    /// The session whose open transaction has changed it, or 0.
-    pub(super) owner: u64,
+    /// The session whose open transaction has used it, or 0. Others may not
+    /// change it. Set under either lock, by the session that has the gate.
+    pub(super) owner: AtomicU64,
+    /// True if that transaction has changed it: others may not read it either.
+    pub(super) changed: bool,
     /// True once [`super::catalog`] has put other rows in its place.
     pub(super) retired: bool,
 }
@@ -37,10 +41,18 @@ impl TableRows {
             pages: Pages::new(Layout::new(&table)),
             keys: KeyIndex::new(key, table.key_kind()),
             indexes,
-            owner: 0,
+            owner: AtomicU64::new(0),
+            changed: false,
             retired: false,
             table,
         }
+    }
+
+    /// True if a session may not use it, because of another's transaction.
+    #[inline]
+    pub(super) fn is_kept_from(&self, session: u64, write: bool) -> bool {
+        let owner = self.owner.load(Ordering::Relaxed);
+        owner != 0 && owner != session && (write || self.changed)
     }
 
     fn next_key(&self) -> Result<i64> {
