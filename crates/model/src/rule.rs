@@ -226,7 +226,15 @@ pub(crate) fn check_kind(field: &Field, value: ValueRef<'_>) -> Result<(), Broke
     }
 }
 
+/// Texts up to this long are looked through in place: the call of a function
+/// chosen at run time costs more.
+const TEXT_BYTES_FEW: usize = 32;
+
+#[inline]
 fn has_nul(text: &str) -> bool {
+    if text.len() <= TEXT_BYTES_FEW {
+        return text.bytes().fold(false, |found, byte| found | (byte == 0));
+    }
     memchr::memchr(0, text.as_bytes()).is_some()
 }
 

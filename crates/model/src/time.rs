@@ -116,7 +116,10 @@ impl Timestamp {
     #[must_use]
     pub fn now() -> Self {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        Self(since.map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX)))
+        // Not `as_micros`, which divides 128-bit numbers.
+        Self(since.map_or(0, |since| {
+            since.as_secs() as i64 * 1_000_000 + i64::from(since.subsec_micros())
+        }))
     }
 
     /// As a date and time without a zone: jiff's own timestamps end a day

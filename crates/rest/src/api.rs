@@ -187,7 +187,7 @@ impl Routes {
     fn batch(&self) -> Endpoint {
         self.endpoint(|api, request, out| {
             let registry = api.store.registry();
-            let on: On<'_, Registry> = On { api, request, subject: &registry };
+            let on: On<'_, Registry> = On { api, request, subject: registry };
             match BatchCall::of(on) {
                 Ok(verb) => carry_out(verb, on, out),
                 Err(error) => refused(error, out),
@@ -197,7 +197,7 @@ impl Routes {
 
     fn document(&self) -> Endpoint {
         self.endpoint(|api, request, out| {
-            schema_document::answer(&api.store.registry(), request, out);
+            schema_document::answer(api.store.registry(), request, out);
             Flow::Done
         })
     }

@@ -99,15 +99,14 @@ pub(crate) fn carry_out<V: Verb>(
 ) -> Flow {
     let mut answer = Answer::direct(out);
     let mut pending = None;
-    let mut submit = |operation: &mut Operation<'_>, sink: &mut dyn RowSink| match on
-        .api
-        .store
-        .submit(operation, sink)?
-    {
-        Progress::Done(outcome) => Ok(outcome),
-        Progress::Pending(waiting) => {
-            pending = Some(waiting);
-            Err(Halt::Pending)
+    let mut submit = |operation: &mut Operation<'_>, sink: &mut dyn RowSink| {
+        let mut outcome = Outcome::default();
+        match on.api.store.submit(operation, sink, &mut outcome)? {
+            Progress::Done => Ok(outcome),
+            Progress::Pending(waiting) => {
+                pending = Some(waiting);
+                Err(Halt::Pending)
+            }
         }
     };
     loop {
@@ -151,15 +150,16 @@ impl<V: Verb> Future for Waiting<V> {
         // Polled again after its end, it would have nothing to say.
         let Some(mut answer) = slot.take() else { return Poll::Pending };
         let mut drive = |operation: &mut Operation<'_>, sink: &mut dyn RowSink| {
+            let mut outcome = Outcome::default();
             let waiting = match pending.take() {
                 Some(waiting) => waiting,
-                None => match on.api.store.submit(operation, sink)? {
-                    Progress::Done(outcome) => return Ok(outcome),
+                None => match on.api.store.submit(operation, sink, &mut outcome)? {
+                    Progress::Done => return Ok(outcome),
                     Progress::Pending(waiting) => waiting,
                 },
             };
-            match on.api.store.poll(&waiting, operation, sink, context) {
-                Poll::Ready(result) => result.map_err(Halt::from),
+            match on.api.store.poll(&waiting, operation, sink, &mut outcome, context) {
+                Poll::Ready(result) => result.map(|()| outcome).map_err(Halt::from),
                 Poll::Pending => {
                     *pending = Some(waiting);
                     Err(Halt::Pending)

@@ -16,7 +16,7 @@ use marmota_model::{
     Table, Timestamp, Uuid, ValueRef,
 };
 use marmota_sqlite::{Durability, Location, Options, Sqlite};
-use marmota_store::engine::{Engine, Session, Submitted};
+use marmota_store::engine::{self, Engine, Session};
 use marmota_store::operation::{Operation, Outcome};
 
 /// The record.
@@ -112,10 +112,7 @@ impl<'a> RowSource<'a> for Source<'a> {
 }
 
 fn run(session: &mut dyn Session, mut operation: Operation<'_>, sink: &mut dyn RowSink) -> Outcome {
-    match session.submit(&mut operation, sink).unwrap() {
-        Submitted::Done(outcome) => outcome,
-        Submitted::Waiting(ticket) => session.wait(ticket, &mut operation, sink).unwrap(),
-    }
+    engine::run(session, &mut operation, sink).unwrap()
 }
 
 /// How long this thread had a core.

@@ -401,7 +401,11 @@ impl<'v> Run<'_, 'v> {
             let free = &mut self.connection.cells[self.waiting..];
             let mut taken = 0;
             for (cell, value) in free.iter_mut().zip(&mut values) {
-                *cell = value.cell;
+                // Member by member: a cell that is copied whole waits for the
+                // bytes just written.
+                cell.value = value.cell.value;
+                cell.length = value.cell.length;
+                cell.storage = value.cell.storage;
                 taken += 1;
             }
             self.waiting += taken;

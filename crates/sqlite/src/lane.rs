@@ -55,30 +55,39 @@ impl Lane {
         &mut self,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
-    ) -> Result<Outcome> {
+        outcome: &mut Outcome,
+    ) -> Result<()> {
         match operation {
-            Operation::Get { table, key, fields } => self.get(table, key, *fields, sink),
-            Operation::List { table, query } => self.list(table, query, sink),
-            Operation::Count { table, filter } => self.count(table, *filter),
+            Operation::Get { table, key, fields } => {
+                self.get(table, key, *fields, sink).map(|rows| outcome.rows = rows)
+            }
+            Operation::List { table, query } => {
+                self.list(table, query, sink).map(|rows| outcome.rows = rows)
+            }
+            Operation::Count { table, filter } => {
+                self.count(table, *filter).map(|rows| outcome.rows = rows)
+            }
             Operation::Batch { writes, mode, results } => {
                 let done = self.atomically(|lane| {
-                    let run = |write: &mut Operation<'_>| lane.write(write);
+                    let run = |write: &mut Operation<'_>| {
+                        let mut outcome = Outcome::default();
+                        lane.write(write, &mut outcome).map(|()| outcome)
+                    };
                     run_batch(writes, *mode, results, run).map_err(|failure| match failure {
                         BatchFailure::Write => failed_write(results),
                         BatchFailure::Engine(error) => error,
                     })
                 });
-                done.map(|()| {
-                    Outcome::rows(results.iter().filter(|done| done.is_ok()).count() as u64)
-                })
+                outcome.rows = results.iter().filter(|done| done.is_ok()).count() as u64;
+                done
             }
-            write => self.write(write),
+            write => self.write(write, outcome),
         }
     }
 
-    fn write(&mut self, operation: &mut Operation<'_>) -> Result<Outcome> {
-        match operation {
-            Operation::Insert { table, row } => self.insert(table, row),
+    fn write(&mut self, operation: &mut Operation<'_>, outcome: &mut Outcome) -> Result<()> {
+        *outcome = match operation {
+            Operation::Insert { table, row } => return self.insert(table, row, outcome),
             Operation::InsertMany { table, rows } => {
                 self.atomically(|lane| lane.insert_many(table, *rows))
             }
@@ -90,16 +99,17 @@ impl Lane {
             }
             Operation::Increment { table, key, field, by, stamp } => {
                 if table.fields()[*field].rules.is_empty() {
-                    return self.increment(table, key, *field, *by, stamp);
+                    self.increment(table, key, *field, *by, stamp)
+                } else {
+                    // The rules are asked about the sum, which only SQLite knows.
+                    self.atomically(|lane| {
+                        let outcome = lane.increment(table, key, *field, *by, stamp)?;
+                        let mut row = vec![ValueRef::Absent; table.fields().len()];
+                        row[*field] = outcome.value.as_ref();
+                        table.validate(&row)?;
+                        Ok(outcome)
+                    })
                 }
-                // The rules are asked about the sum, which only SQLite knows.
-                self.atomically(|lane| {
-                    let outcome = lane.increment(table, key, *field, *by, stamp)?;
-                    let mut row = vec![ValueRef::Absent; table.fields().len()];
-                    row[*field] = outcome.value.as_ref();
-                    table.validate(&row)?;
-                    Ok(outcome)
-                })
             }
             Operation::Delete { table, key, version } => self.delete(table, key, *version),
             Operation::DeleteWhere { table, filter } => self.delete_where(table, *filter),
@@ -110,7 +120,8 @@ impl Lane {
                 ErrorKind::Unsupported,
                 "the SQLite engine does not know this operation, or not in this place",
             )),
-        }
+        }?;
+        Ok(())
     }
 
     /// The place of a statement, which is prepared if it was not yet.

@@ -1,9 +1,8 @@
-//! Get, list and count.
+//! Get, list and count; each gives how many rows there were.
 
 use std::fmt::Write as _;
 
 use marmota_model::{FieldSet, Filter, Query, Result, RowSink, Table, ValueRef};
-use marmota_store::operation::Outcome;
 
 use crate::column::{Column, bound, lend};
 use crate::fault;
@@ -32,7 +31,7 @@ impl Lane {
         key: &ValueRef<'_>,
         fields: FieldSet,
         sink: &mut dyn RowSink,
-    ) -> Result<Outcome> {
+    ) -> Result<u64> {
         let number = self.number(table)?;
         let head = Head { verb: Verb::Get, table: number, fields, variant: 0 };
         let place = self.statement(head, |_| {
@@ -46,10 +45,10 @@ impl Lane {
         run.bind(bound(key));
         // No second step to see that there is no second row: keys are unique.
         if !run.step().map_err(|failure| fault::of(&failure))? {
-            return Ok(Outcome::rows(0));
+            return Ok(0);
         }
         by_width!(table, lend_one(table, &statement.columns, &run, sink))?;
-        Ok(Outcome::rows(1))
+        Ok(1)
     }
 
     pub(crate) fn list(
@@ -57,7 +56,7 @@ impl Lane {
         table: &Table,
         query: &Query,
         sink: &mut dyn RowSink,
-    ) -> Result<Outcome> {
+    ) -> Result<u64> {
         let number = self.number(table)?;
         let with_after = query.after.as_ref().and_then(|_| with_after(table, query));
         let filter = with_after.as_ref().or(query.filter.as_ref());
@@ -86,11 +85,10 @@ impl Lane {
         if let Some(limit) = query.limit {
             run.bind(Bound::int(i64::try_from(limit).unwrap_or(i64::MAX)));
         }
-        let rows = by_width!(table, lend_all(table, &statement.columns, &mut run, sink))?;
-        Ok(Outcome::rows(rows))
+        by_width!(table, lend_all(table, &statement.columns, &mut run, sink))
     }
 
-    pub(crate) fn count(&mut self, table: &Table, filter: Option<&Filter>) -> Result<Outcome> {
+    pub(crate) fn count(&mut self, table: &Table, filter: Option<&Filter>) -> Result<u64> {
         let number = self.number(table)?;
         if let Some(filter) = filter {
             self.shape.filter(filter)?;
@@ -107,7 +105,7 @@ impl Lane {
             bind_filter(&mut run, filter, &mut self.shape.patterns.iter());
         }
         run.step().map_err(|failure| fault::of(&failure))?;
-        Ok(Outcome::rows(u64::try_from(run.row::<1>().at(0).int()).unwrap_or(0)))
+        Ok(u64::try_from(run.row::<1>().at(0).int()).unwrap_or(0))
     }
 }
 

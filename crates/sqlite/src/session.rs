@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use marmota_model::{Error, ErrorKind, Result, RowSink};
 use marmota_store::engine::{Session, Submitted, Ticket};
@@ -48,15 +48,16 @@ impl SqliteSession {
         &mut self,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
-    ) -> Option<Result<Outcome>> {
+        outcome: &mut Outcome,
+    ) -> Option<Result<()>> {
         if self.shared.is_closed() {
             return Some(Err(closed()));
         }
         if self.transaction.is_some() {
-            return Some(self.in_transaction(operation, sink));
+            return Some(self.in_transaction(operation, sink, outcome));
         }
         if !operation.is_write() && !self.shared.one_connection {
-            return Some(self.read(operation, sink));
+            return Some(self.read(operation, sink, outcome));
         }
         match operation {
             Operation::Begin => {
@@ -70,36 +71,26 @@ impl SqliteSession {
             | Operation::RollbackTo(_) => Some(Err(no_transaction())),
             operation => {
                 let mut turn = self.shared.writer.try_turn()?;
-                Some(turn.lane().map_or_else(|| Err(closed()), |lane| lane.run(operation, sink)))
+                Some(match turn.lane() {
+                    Some(lane) => lane.run(operation, sink, outcome),
+                    None => Err(closed()),
+                })
             }
         }
     }
 
-    /// [`SqliteSession::attempt`] that blocks until the turn comes.
-    fn block(
+    fn read(
         &mut self,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
-        timeout: Duration,
-    ) -> Result<Outcome> {
-        if self.shared.is_closed() {
-            return Err(closed());
-        }
-        if matches!(operation, Operation::Begin) {
-            let turn = self.shared.writer.long_turn_within(timeout).ok_or_else(busy)?;
-            return self.begin(turn);
-        }
-        let mut turn = self.shared.writer.turn_within(timeout).ok_or_else(busy)?;
-        turn.lane().map_or_else(|| Err(closed()), |lane| lane.run(operation, sink))
-    }
-
-    fn read(&mut self, operation: &mut Operation<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
+        outcome: &mut Outcome,
+    ) -> Result<()> {
         let reader = match &self.reader {
             Some(reader) => reader,
             None => self.reader.insert(self.shared.open_reader()?),
         };
         let result = match &mut *reader.lock() {
-            Some(lane) => lane.run(operation, sink),
+            Some(lane) => lane.run(operation, sink, outcome),
             None => Err(closed()),
         };
         // Closed in the meantime, while this connection was in use.
@@ -109,17 +100,18 @@ impl SqliteSession {
         result
     }
 
-    fn begin(&mut self, mut turn: LongTurn) -> Result<Outcome> {
+    fn begin(&mut self, mut turn: LongTurn) -> Result<()> {
         turn.lane().ok_or_else(closed)?.begin()?;
         self.transaction = Some(turn);
-        Ok(Outcome::default())
+        Ok(())
     }
 
     fn in_transaction(
         &mut self,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
-    ) -> Result<Outcome> {
+        outcome: &mut Outcome,
+    ) -> Result<()> {
         match operation {
             Operation::Begin => {
                 return Err(Error::new(
@@ -129,7 +121,7 @@ impl SqliteSession {
             }
             Operation::Rollback => {
                 self.end();
-                return Ok(Outcome::default());
+                return Ok(());
             }
             _ => {}
         }
@@ -147,9 +139,9 @@ impl SqliteSession {
         if matches!(operation, Operation::Commit) {
             let committed = lane.commit();
             self.end();
-            return committed.map(|()| Outcome::default());
+            return committed;
         }
-        lane.run(operation, sink)
+        lane.run(operation, sink, outcome)
     }
 
     fn lane(&mut self) -> Result<&mut Lane> {
@@ -183,9 +175,10 @@ impl Session for SqliteSession {
         &mut self,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
     ) -> Result<Submitted> {
-        if let Some(result) = self.attempt(operation, sink) {
-            return result.map(Submitted::Done);
+        if let Some(result) = self.attempt(operation, sink, outcome) {
+            return result.map(|()| Submitted::Done);
         }
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
@@ -199,15 +192,16 @@ impl Session for SqliteSession {
         ticket: Ticket,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Outcome>> {
+    ) -> Poll<Result<()>> {
         let Some(place) = self.place_of(ticket) else {
             return Poll::Ready(Err(unknown_ticket()));
         };
         let waker = *self.waiting[place].waker.get_or_insert_with(|| self.shared.waker_number());
         self.shared.writer.wait(waker, context.waker());
         // Only now: a turn that came free before the waker was known is seen here.
-        if let Some(result) = self.attempt(operation, sink) {
+        if let Some(result) = self.attempt(operation, sink, outcome) {
             self.forget(ticket, true);
             return Poll::Ready(result);
         }
@@ -216,24 +210,6 @@ impl Session for SqliteSession {
             return Poll::Ready(Err(busy()));
         }
         Poll::Pending
-    }
-
-    fn wait(
-        &mut self,
-        ticket: Ticket,
-        operation: &mut Operation<'_>,
-        sink: &mut dyn RowSink,
-    ) -> Result<Outcome> {
-        if self.place_of(ticket).is_none() {
-            return Err(unknown_ticket());
-        }
-        let result = match self.transaction {
-            // Begun on this session since the operation was submitted.
-            Some(_) => self.in_transaction(operation, sink),
-            None => self.block(operation, sink, self.shared.busy_timeout()),
-        };
-        self.forget(ticket, result.is_ok());
-        result
     }
 
     fn cancel(&mut self, ticket: Ticket) {

@@ -33,7 +33,12 @@ pub(crate) enum Versioned {
 }
 
 impl Lane {
-    pub(crate) fn insert(&mut self, table: &Table, row: &[ValueRef<'_>]) -> Result<Outcome> {
+    pub(crate) fn insert(
+        &mut self,
+        table: &Table,
+        row: &[ValueRef<'_>],
+        outcome: &mut Outcome,
+    ) -> Result<()> {
         let number = self.number(table)?;
         self.shape.present(row);
         let fields = FieldSet::EMPTY;
@@ -44,13 +49,12 @@ impl Lane {
         if let Err(failure) = run.finish() {
             return Err(self.not_inserted(&failure, table, row));
         }
-        let keys = if !row[table.key()].is_absent() {
-            Keys::Known
-        } else {
-            Keys::One(Value::Int(self.connection.last_insert_rowid()))
-        };
-        let version = table.version().and_then(|version| row[version].as_int());
-        Ok(Outcome { rows: 1, keys, version, ..Outcome::default() })
+        outcome.rows = 1;
+        if row[table.key()].is_absent() {
+            outcome.keys = Keys::One(Value::Int(self.connection.last_insert_rowid()));
+        }
+        outcome.version = table.version().and_then(|version| row[version].as_int());
+        Ok(())
     }
 
     pub(crate) fn update(
@@ -401,7 +405,7 @@ impl Lane {
                         comparison: marmota_model::Comparison::Equal,
                         value: key.to_value(),
                     };
-                    self.count(&other, Some(&filter)).is_ok_and(|found| found.rows > 0)
+                    self.count(&other, Some(&filter)).is_ok_and(|rows| rows > 0)
                 }
             };
             if refers {

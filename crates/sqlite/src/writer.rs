@@ -75,12 +75,6 @@ impl Writer {
         Some(LongTurn { guard: Some(guard), writer: Arc::clone(self) })
     }
 
-    /// [`Writer::turn_within`] for a transaction.
-    pub(crate) fn long_turn_within(self: &Arc<Self>, timeout: Duration) -> Option<LongTurn> {
-        let guard = self.lane.try_lock_arc_for(timeout)?;
-        Some(LongTurn { guard: Some(guard), writer: Arc::clone(self) })
-    }
-
     /// Has `waker` woken when it is worth trying again. The caller tries once
     /// more after this, for the turn may have become free before.
     pub(crate) fn wait(&self, ticket: u64, waker: &Waker) {

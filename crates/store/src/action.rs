@@ -35,7 +35,7 @@ pub trait Verb: Unpin {
     ///
     /// # Errors
     /// What the outcome means for this verb, such as a missing row.
-    fn finish(&mut self, scope: &Scope, outcome: Outcome) -> Result<Self::Output>;
+    fn finish(&mut self, scope: &Scope, outcome: &mut Outcome) -> Result<Self::Output>;
 }
 
 /// An operation that is still to be carried out: `.await` it, or
@@ -60,11 +60,8 @@ impl<'s, V: Verb> Action<'s, V> {
     pub fn run(mut self) -> Result<V::Output> {
         let Self { scope, verb, .. } = &mut self;
         let mut outcome = Outcome::default();
-        verb.operate(scope, &mut |operation, sink| {
-            outcome = scope.run(operation, sink)?;
-            Ok(())
-        })?;
-        self.verb.finish(self.scope, outcome)
+        verb.operate(scope, &mut |operation, sink| scope.run_into(operation, sink, &mut outcome))?;
+        verb.finish(scope, &mut outcome)
     }
 }
 
@@ -73,30 +70,32 @@ impl<V: Verb> Future for Action<'_, V> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let mut done = None;
+        let (mut done, mut outcome) = (false, Outcome::default());
         let Self { scope, verb, pending } = this;
         let operated = verb.operate(scope, &mut |operation, sink| {
             if pending.is_none() {
-                match scope.submit(operation, sink)? {
-                    Progress::Done(outcome) => {
-                        done = Some(Ok(outcome));
+                match scope.submit(operation, sink, &mut outcome)? {
+                    Progress::Done => {
+                        done = true;
                         return Ok(());
                     }
                     Progress::Pending(waiting) => *pending = Some(waiting),
                 }
             }
             if let Some(waiting) = pending
-                && let Poll::Ready(result) = scope.poll(waiting, operation, sink, context)
+                && let Poll::Ready(result) =
+                    scope.poll(waiting, operation, sink, &mut outcome, context)
             {
                 *pending = None;
-                done = Some(result);
+                done = true;
+                return result;
             }
             Ok(())
         });
-        match (operated, done) {
-            (Err(error), _) | (Ok(()), Some(Err(error))) => Poll::Ready(Err(error)),
-            (Ok(()), Some(Ok(outcome))) => Poll::Ready(this.verb.finish(this.scope, outcome)),
-            (Ok(()), None) => Poll::Pending,
+        match operated {
+            Err(error) => Poll::Ready(Err(error)),
+            Ok(()) if done => Poll::Ready(this.verb.finish(this.scope, &mut outcome)),
+            Ok(()) => Poll::Pending,
         }
     }
 }

@@ -162,8 +162,7 @@ impl<'s> Batch<'s> {
         model: &M,
         prepare: impl for<'a> FnOnce(&'a Table, &mut [ValueRef<'a>]) -> Result<()>,
     ) -> Result<(Arc<Table>, Vec<Value>)> {
-        let registry = self.scope.registry();
-        let table = registry.of::<M>()?;
+        let table = self.scope.registry().of::<M>()?;
         let scratch = Scratch::new();
         let mut row = vec![ValueRef::Absent; table.fields().len()];
         model.write(&mut row, &scratch);
@@ -226,7 +225,7 @@ impl Verb for Writes {
         }
     }
 
-    fn finish(&mut self, _: &Scope, _: Outcome) -> Result<Vec<Result<Outcome>>> {
+    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Vec<Result<Outcome>>> {
         if self.results.len() == self.writes.len() {
             let mut results = std::mem::take(&mut self.results);
             for (write, result) in self.writes.iter().zip(&mut results) {

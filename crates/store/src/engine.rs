@@ -4,12 +4,18 @@
 //! The contract is dyn-safe and poll-style: one virtual call an operation and
 //! one a row. An engine that has its answer at once (memory, SQLite) gives it
 //! inside [`Session::submit`]; one that has to wait (for a lock, for a
-//! socket) gives a [`Ticket`], to be driven by [`Session::poll`] from a future
-//! or by [`Session::wait`] from a thread. Both ends are the same operation:
-//! there is no second, blocking engine.
+//! socket) gives a [`Ticket`], to be driven by [`Session::poll`]: by a future,
+//! or by a thread that parks between polls ([`run`]). There is no second,
+//! blocking engine.
+//!
+//! An outcome is written where the caller wants it. Handed up by value through
+//! the layers it was copied five times, and each copy stalled on the bytes
+//! just written: a tenth of a read by key.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
 
 use marmota_model::{Result, RowSink, Table};
 
@@ -67,7 +73,8 @@ impl Capability {
 ///
 /// A session dropped inside a transaction undoes it.
 pub trait Session: Send {
-    /// Begins an operation, and ends it where that needs no waiting.
+    /// Begins an operation, and ends it where that needs no waiting; what it
+    /// did is written to `outcome`, which is as [`Outcome::default`] makes it.
     ///
     /// # Errors
     /// What went wrong; then nothing was changed, unless the operation says
@@ -76,6 +83,7 @@ pub trait Session: Send {
         &mut self,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
     ) -> Result<Submitted>;
 
     /// Goes on with an operation that has to wait; wakes `context` when it
@@ -86,29 +94,61 @@ pub trait Session: Send {
         ticket: Ticket,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Outcome>>;
-
-    /// Goes on with an operation that has to wait, and blocks until it ends.
-    ///
-    /// # Errors
-    /// As [`Session::submit`]; [`marmota_model::ErrorKind::Busy`] if it took too long.
-    fn wait(
-        &mut self,
-        ticket: Ticket,
-        operation: &mut Operation<'_>,
-        sink: &mut dyn RowSink,
-    ) -> Result<Outcome>;
+    ) -> Poll<Result<()>>;
 
     /// Gives up an operation that has to wait. It may take place or not.
     fn cancel(&mut self, ticket: Ticket);
 }
 
+/// Carries out an operation on a session that one holds; parks the thread
+/// while it waits.
+///
+/// # Errors
+/// As [`Session::submit`]; [`marmota_model::ErrorKind::Busy`] if it took too long.
+pub fn run(
+    session: &mut dyn Session,
+    operation: &mut Operation<'_>,
+    sink: &mut dyn RowSink,
+) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    if let Submitted::Waiting(ticket) = session.submit(operation, sink, &mut outcome)? {
+        park_until(|context| session.poll(ticket, operation, sink, &mut outcome, context))?;
+    }
+    Ok(outcome)
+}
+
+/// How long a thread sleeps at most between two polls: an engine's time-out
+/// is found out by polling, and nobody wakes for it.
+const PARK_MAX: Duration = Duration::from_millis(50);
+
+/// Polls until it is ready, with the thread parked in between.
+pub(crate) fn park_until<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(result) = poll(&mut context) {
+            return result;
+        }
+        thread::park_timeout(PARK_MAX);
+    }
+}
+
+/// Wakes a thread that runs an operation.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
 /// How far [`Session::submit`] came.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submitted {
     /// It is done.
-    Done(Outcome),
+    Done,
     /// It has to wait.
     Waiting(Ticket),
 }

@@ -66,14 +66,13 @@ impl<M: Model> Verb for Get<M> {
         scope: &Scope,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
-        let registry = scope.registry();
-        let table = registry.of::<M>()?;
+        let table = scope.registry().of::<M>()?;
         let fields = self.fields.unwrap_or(table.read_by_default());
         let mut operation = Operation::Get { table, key: self.key.borrow(), fields };
         call(&mut operation, &mut self.one)
     }
 
-    fn finish(&mut self, scope: &Scope, _: Outcome) -> Result<M> {
+    fn finish(&mut self, scope: &Scope, _: &mut Outcome) -> Result<M> {
         match self.one.read.take() {
             Some(read) => read,
             None => Err(no_row(scope.registry().of::<M>()?, self.key.borrow())),
@@ -111,7 +110,7 @@ impl<V: Verb> Verb for Optional<V> {
         self.0.operate(scope, call)
     }
 
-    fn finish(&mut self, scope: &Scope, outcome: Outcome) -> Result<Self::Output> {
+    fn finish(&mut self, scope: &Scope, outcome: &mut Outcome) -> Result<Self::Output> {
         match self.0.finish(scope, outcome) {
             Ok(output) => Ok(Some(output)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -157,13 +156,12 @@ impl<M: Model> Verb for List<M> {
         scope: &Scope,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
-        let registry = scope.registry();
-        let table = registry.of::<M>()?;
+        let table = scope.registry().of::<M>()?;
         self.query.check(table)?;
         call(&mut Operation::List { table, query: &self.query }, &mut self.many)
     }
 
-    fn finish(&mut self, _: &Scope, _: Outcome) -> Result<Vec<M>> {
+    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Vec<M>> {
         match self.many.error.take() {
             Some(error) => Err(error),
             None => Ok(std::mem::take(&mut self.many.rows)),
@@ -245,8 +243,7 @@ impl<M: Model, T: FieldValue> Verb for Pluck<M, T> {
         scope: &Scope,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
-        let registry = scope.registry();
-        let table = registry.of::<M>()?;
+        let table = scope.registry().of::<M>()?;
         self.query.check(table)?;
         let Self { query, column, values, error } = self;
         let mut sink = |row: &[ValueRef<'_>]| match read_field(row, column.position(), M::schema())
@@ -263,7 +260,7 @@ impl<M: Model, T: FieldValue> Verb for Pluck<M, T> {
         call(&mut Operation::List { table, query }, &mut sink)
     }
 
-    fn finish(&mut self, _: &Scope, _: Outcome) -> Result<Vec<T>> {
+    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Vec<T>> {
         match self.error.take() {
             Some(error) => Err(error),
             None => Ok(std::mem::take(&mut self.values)),
@@ -285,15 +282,14 @@ impl<M: Model> Verb for Count<M> {
         scope: &Scope,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
-        let registry = scope.registry();
-        let table = registry.of::<M>()?;
+        let table = scope.registry().of::<M>()?;
         if let Some(filter) = &self.filter {
             filter.check(table)?;
         }
         call(&mut Operation::Count { table, filter: self.filter.as_ref() }, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, outcome: Outcome) -> Result<u64> {
+    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<u64> {
         Ok(outcome.rows)
     }
 }
@@ -330,7 +326,7 @@ impl Verb for GetRecord {
         call(&mut Operation::Get { table, key: key.as_ref(), fields }, records)
     }
 
-    fn finish(&mut self, _: &Scope, _: Outcome) -> Result<Record> {
+    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Record> {
         self.records.rows.pop().ok_or_else(|| no_row(&self.table, self.key.as_ref()))
     }
 }
@@ -355,7 +351,7 @@ impl Verb for ListRecords {
         call(&mut Operation::List { table, query }, records)
     }
 
-    fn finish(&mut self, _: &Scope, _: Outcome) -> Result<Vec<Record>> {
+    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Vec<Record>> {
         Ok(std::mem::take(&mut self.records.rows))
     }
 }

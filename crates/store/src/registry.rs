@@ -1,5 +1,5 @@
-//! The tables a store knows: an immutable snapshot, swapped whole when a
-//! schema is registered, so that a lookup takes no lock.
+//! The tables a store knows. They are settled when it is opened, so that a
+//! lookup takes no lock.
 
 use std::any::{TypeId, type_name};
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Model, Result, Table};
 
-/// A snapshot of the registered tables.
+/// The registered tables.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     tables: Vec<Arc<Table>>,

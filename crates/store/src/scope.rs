@@ -9,15 +9,12 @@
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
-use std::time::Duration;
+use std::task::{Context, Poll};
 
-use arc_swap::{ArcSwap, Guard};
 use marmota_model::{Error, ErrorKind, Result, RowSink, Table};
 use parking_lot::Mutex;
 
-use crate::engine::{Engine, Session, Submitted, Ticket};
+use crate::engine::{Engine, Session, Submitted, Ticket, park_until};
 use crate::operation::{Operation, Outcome};
 use crate::registry::Registry;
 
@@ -30,7 +27,7 @@ type Slot = Mutex<Option<Box<dyn Session>>>;
 /// What all scopes of a store share.
 pub(crate) struct Shared {
     pub(crate) engine: Box<dyn Engine>,
-    pub(crate) registry: ArcSwap<Registry>,
+    pub(crate) registry: Arc<Registry>,
     slots: Box<[Slot]>,
     closed: AtomicBool,
 }
@@ -39,7 +36,7 @@ impl Shared {
     pub(crate) fn new(engine: Box<dyn Engine>, registry: Registry) -> Self {
         Self {
             engine,
-            registry: ArcSwap::from_pointee(registry),
+            registry: Arc::new(registry),
             slots: (0..SLOTS).map(|_| Mutex::new(None)).collect(),
             closed: AtomicBool::new(false),
         }
@@ -114,19 +111,6 @@ impl Drop for Lending {
     }
 }
 
-/// How long a thread sleeps at most between two polls: an engine's time-out
-/// is found out by polling, and nobody wakes for it.
-const PARK_MAX: Duration = Duration::from_millis(50);
-
-/// Wakes a thread that runs an operation.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 /// Where operations run: a store derefs to one, a transaction to another.
 /// The verbs (`get`, `list`, `insert`, …) are its methods.
 pub struct Scope {
@@ -155,7 +139,7 @@ pub struct Pending {
 #[derive(Debug)]
 pub enum Progress {
     /// It is done.
-    Done(Outcome),
+    Done,
     /// It has to wait: drive it by [`Scope::poll`], or give it up by
     /// [`Scope::cancel`].
     Pending(Pending),
@@ -171,10 +155,11 @@ impl Scope {
         Self { place, shared }
     }
 
-    /// The tables, as they are now.
+    /// The tables.
     #[must_use]
-    pub fn registry(&self) -> Guard<Arc<Registry>> {
-        self.shared.registry.load()
+    #[inline]
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.shared.registry
     }
 
     /// The table called `name`.
@@ -227,27 +212,30 @@ impl Scope {
 
     /// Begins an operation on rows that are ready (see [`crate::prepare`]);
     /// the typed verbs do that and more. For layers that lend rows straight
-    /// to an answer, such as REST.
+    /// to an answer, such as REST. What it did is written to `outcome`, a new
+    /// one.
     ///
     /// # Errors
     /// The operation's.
+    #[inline]
     pub fn submit(
         &self,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
     ) -> Result<Progress> {
         let slot = slot_number();
         let submitted = self.with_session(slot, |session| {
-            let submitted = session.submit(operation, sink);
+            let submitted = session.submit(operation, sink, outcome);
             if !matches!(submitted, Ok(Submitted::Waiting(_))) {
                 self.note_end(operation);
             }
             submitted
         })?;
-        match submitted {
-            Submitted::Done(outcome) => Ok(Progress::Done(outcome)),
-            Submitted::Waiting(ticket) => Ok(Progress::Pending(Pending { slot, ticket })),
-        }
+        Ok(match submitted {
+            Submitted::Done => Progress::Done,
+            Submitted::Waiting(ticket) => Progress::Pending(Pending { slot, ticket }),
+        })
     }
 
     /// Goes on with an operation that waits, from a future.
@@ -256,10 +244,11 @@ impl Scope {
         pending: &Pending,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Outcome>> {
+    ) -> Poll<Result<()>> {
         let polled = self.with_session(pending.slot, |session| {
-            let polled = session.poll(pending.ticket, operation, sink, context);
+            let polled = session.poll(pending.ticket, operation, sink, outcome, context);
             if polled.is_ready() {
                 self.note_end(operation);
             }
@@ -274,17 +263,23 @@ impl Scope {
     /// # Errors
     /// The operation's.
     pub fn run(&self, operation: &mut Operation<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
-        let pending = match self.submit(operation, sink)? {
-            Progress::Done(outcome) => return Ok(outcome),
-            Progress::Pending(pending) => pending,
-        };
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        let mut context = Context::from_waker(&waker);
-        loop {
-            if let Poll::Ready(result) = self.poll(&pending, operation, sink, &mut context) {
-                return result;
+        let mut outcome = Outcome::default();
+        self.run_into(operation, sink, &mut outcome)?;
+        Ok(outcome)
+    }
+
+    /// [`Scope::run`] that writes to an outcome.
+    pub(crate) fn run_into(
+        &self,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        match self.submit(operation, sink, outcome)? {
+            Progress::Done => Ok(()),
+            Progress::Pending(pending) => {
+                park_until(|context| self.poll(&pending, operation, sink, outcome, context))
             }
-            thread::park_timeout(PARK_MAX);
         }
     }
 

@@ -61,7 +61,7 @@ impl Verb for Control {
         call(&mut operation, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, _: Outcome) -> Result<()> {
+    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<()> {
         Ok(())
     }
 }
@@ -80,7 +80,7 @@ impl Verb for Begin {
         call(&mut Operation::Begin, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, _: Outcome) -> Result<()> {
+    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<()> {
         Ok(())
     }
 }

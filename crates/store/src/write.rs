@@ -4,25 +4,41 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use marmota_model::{
-    Column, Comparable, Error, ErrorKind, FieldValue, Filter, Key, KeyKind, Model, NoRows, Record,
-    Result, RowSink, RowSource, Scratch, Table, Value, ValueRef,
-};
-use smallvec::SmallVec;
-
 use crate::action::{Action, Verb};
 use crate::operation::{Keys, Operation, Outcome};
 use crate::prepare::{self, Origin, Stamp};
 use crate::read::check_key;
 use crate::scope::Scope;
+use marmota_model::{
+    Column, Comparable, Error, ErrorKind, FieldValue, Filter, Key, KeyKind, Model, NoRows, Record,
+    Result, RowSink, RowSource, Scratch, Table, Value, ValueRef,
+};
 
-/// A row on the stack, unless the model is wide.
-type RowBuffer<'a> = SmallVec<[ValueRef<'a>; 24]>;
+/// Rows of at most this many fields need no allocation to be written.
+const ROW_FIELDS_FEW: usize = 24;
 
 type Call<'c> = dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()> + 'c;
 
-fn empty_row<'a>(table: &Table) -> RowBuffer<'a> {
-    smallvec::smallvec![ValueRef::Absent; table.fields().len()]
+/// Room for a row: on the stack, unless the model is wide.
+struct RowBuffer<'a> {
+    few: [ValueRef<'a>; ROW_FIELDS_FEW],
+    many: Vec<ValueRef<'a>>,
+}
+
+impl<'a> RowBuffer<'a> {
+    const fn new() -> Self {
+        Self { few: [ValueRef::Absent; ROW_FIELDS_FEW], many: Vec::new() }
+    }
+
+    /// A row of the table with every field absent.
+    fn row(&mut self, table: &Table) -> &mut [ValueRef<'a>] {
+        let fields = table.fields().len();
+        if let Some(row) = self.few.get_mut(..fields) {
+            return row;
+        }
+        self.many.resize(fields, ValueRef::Absent);
+        &mut self.many
+    }
 }
 
 /// The version a struct was read with; `None` for 0, which no stored row has.
@@ -61,22 +77,22 @@ impl<M: Model> Verb for Insert<'_, M> {
     type Output = M::Key;
 
     fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
-        let registry = scope.registry();
-        let table = registry.of::<M>()?;
+        let table = scope.registry().of::<M>()?;
         let scratch = Scratch::new();
-        let mut row = empty_row(table);
-        self.model.write(&mut row, &scratch);
+        let mut buffer = RowBuffer::new();
+        let row = buffer.row(table);
+        self.model.write(row, &scratch);
         if let Value::Uuid(key) = self.key {
             row[table.key()] = ValueRef::Uuid(key);
         }
-        prepare::insert(table, &mut row, Origin::Struct, Stamp::now(table))?;
+        prepare::insert(table, row, Origin::Struct, Stamp::now(table))?;
         if let ValueRef::Uuid(_) | ValueRef::Int(_) = row[table.key()] {
             self.key = row[table.key()].to_value();
         }
-        call(&mut Operation::Insert { table, row: &row }, &mut NoRows)
+        call(&mut Operation::Insert { table, row }, &mut NoRows)
     }
 
-    fn finish(&mut self, scope: &Scope, outcome: Outcome) -> Result<M::Key> {
+    fn finish(&mut self, scope: &Scope, outcome: &mut Outcome) -> Result<M::Key> {
         let given = match &outcome.keys {
             Keys::One(key) => M::Key::from_value(key),
             _ if self.key == Value::Absent => Some(self.model.key().clone()),
@@ -155,8 +171,7 @@ impl<M: Model> Verb for InsertMany<'_, M> {
         if self.models.is_empty() {
             return Ok(());
         }
-        let registry = scope.registry();
-        let table = registry.of::<M>()?;
+        let table = scope.registry().of::<M>()?;
         let unset = |model: &&M| model.key().is_unset();
         if M::KEY_KIND == KeyKind::Auto
             && self.models.iter().any(|model| unset(&model))
@@ -187,7 +202,7 @@ impl<M: Model> Verb for InsertMany<'_, M> {
         Ok(())
     }
 
-    fn finish(&mut self, scope: &Scope, outcome: Outcome) -> Result<Vec<M::Key>> {
+    fn finish(&mut self, scope: &Scope, outcome: &mut Outcome) -> Result<Vec<M::Key>> {
         let keys: Option<Vec<M::Key>> = match &outcome.keys {
             Keys::Known if M::KEY_KIND == KeyKind::Uuid => Some(std::mem::take(&mut self.keys)),
             Keys::Known => Some(self.models.iter().map(|model| model.key().clone()).collect()),
@@ -216,8 +231,7 @@ impl<M: Model> Verb for UpdateMany<'_, M> {
         if self.models.is_empty() {
             return Ok(());
         }
-        let registry = scope.registry();
-        let table = registry.of::<M>()?;
+        let table = scope.registry().of::<M>()?;
         let scratch = Scratch::new();
         let mut rows = Structs {
             table,
@@ -231,7 +245,7 @@ impl<M: Model> Verb for UpdateMany<'_, M> {
         call(&mut Operation::UpdateMany { table, rows: &mut rows }, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, outcome: Outcome) -> Result<u64> {
+    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<u64> {
         Ok(outcome.rows)
     }
 }
@@ -245,18 +259,18 @@ impl<M: Model> Verb for Update<'_, M> {
     type Output = i64;
 
     fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
-        let registry = scope.registry();
-        let table = registry.of::<M>()?;
+        let table = scope.registry().of::<M>()?;
         let scratch = Scratch::new();
-        let mut row = empty_row(table);
-        self.model.write(&mut row, &scratch);
-        let version = version_of(table, &row);
-        prepare::update(table, &mut row, Origin::Struct, Stamp::now(table))?;
+        let mut buffer = RowBuffer::new();
+        let row = buffer.row(table);
+        self.model.write(row, &scratch);
+        let version = version_of(table, row);
+        prepare::update(table, row, Origin::Struct, Stamp::now(table))?;
         let key = self.model.key().borrow();
-        call(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows)
+        call(&mut Operation::Update { table, key, row, version }, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, outcome: Outcome) -> Result<i64> {
+    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<i64> {
         Ok(outcome.version.unwrap_or(0))
     }
 }
@@ -274,19 +288,19 @@ impl<M: Model> Verb for Patch<M> {
     type Output = i64;
 
     fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
-        let registry = scope.registry();
-        let table = registry.of::<M>()?;
-        let mut row = empty_row(table);
+        let table = scope.registry().of::<M>()?;
+        let mut buffer = RowBuffer::new();
+        let row = buffer.row(table);
         for (position, value) in &self.values {
             row[*position] = value.as_ref();
         }
-        prepare::update(table, &mut row, Origin::Values, Stamp::now(table))?;
+        prepare::update(table, row, Origin::Values, Stamp::now(table))?;
         let (key, version) = (self.key.borrow(), self.version);
         check_version(table, version)?;
-        call(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows)
+        call(&mut Operation::Update { table, key, row, version }, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, outcome: Outcome) -> Result<i64> {
+    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<i64> {
         Ok(outcome.version.unwrap_or(0))
     }
 }
@@ -318,8 +332,7 @@ impl<M: Model, T: FieldValue> Verb for Increment<M, T> {
     type Output = T;
 
     fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
-        let registry = scope.registry();
-        let table = registry.of::<M>()?;
+        let table = scope.registry().of::<M>()?;
         let (key, by) = (self.key.borrow(), self.by.as_ref());
         let field = self.column.position();
         let stamp = Stamp::now(table).value();
@@ -327,7 +340,7 @@ impl<M: Model, T: FieldValue> Verb for Increment<M, T> {
         call(&mut Operation::Increment { table, key, field, by, stamp }, &mut NoRows)
     }
 
-    fn finish(&mut self, scope: &Scope, outcome: Outcome) -> Result<T> {
+    fn finish(&mut self, scope: &Scope, outcome: &mut Outcome) -> Result<T> {
         match T::from_row(outcome.value.as_ref()) {
             Some(sum) => Ok(sum),
             None => Err(lost_key(scope.registry().of::<M>()?)),
@@ -365,14 +378,13 @@ impl<M: Model> Verb for Delete<M> {
     type Output = ();
 
     fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
-        let registry = scope.registry();
-        let table = registry.of::<M>()?;
+        let table = scope.registry().of::<M>()?;
         let (key, version) = (self.key.borrow(), self.version);
         check_version(table, version)?;
         call(&mut Operation::Delete { table, key, version }, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, _: Outcome) -> Result<()> {
+    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<()> {
         Ok(())
     }
 }
@@ -395,13 +407,12 @@ impl<M: Model> Verb for DeleteWhere<M> {
     type Output = u64;
 
     fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
-        let registry = scope.registry();
-        let table = registry.of::<M>()?;
+        let table = scope.registry().of::<M>()?;
         self.filter.check(table)?;
         call(&mut Operation::DeleteWhere { table, filter: Some(&self.filter) }, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, outcome: Outcome) -> Result<u64> {
+    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<u64> {
         Ok(outcome.rows)
     }
 }
@@ -426,8 +437,8 @@ impl Verb for InsertRecord<'_> {
         call(&mut Operation::Insert { table, row: &row }, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, outcome: Outcome) -> Result<Value> {
-        match outcome.keys {
+    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<Value> {
+        match std::mem::take(&mut outcome.keys) {
             Keys::One(key) => Ok(key),
             _ => Ok(std::mem::take(&mut self.key)),
         }
@@ -455,7 +466,7 @@ impl Verb for UpdateRecord<'_> {
         call(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, outcome: Outcome) -> Result<i64> {
+    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<i64> {
         Ok(outcome.version.unwrap_or(0))
     }
 }
@@ -484,7 +495,7 @@ impl Verb for DeleteRecord {
         call(&mut operation, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, _: Outcome) -> Result<()> {
+    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<()> {
         Ok(())
     }
 }

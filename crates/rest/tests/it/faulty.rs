@@ -59,7 +59,12 @@ impl FaultySession {
 }
 
 impl Session for FaultySession {
-    fn submit(&mut self, _: &mut Operation<'_>, _: &mut dyn RowSink) -> Result<Submitted> {
+    fn submit(
+        &mut self,
+        _: &mut Operation<'_>,
+        _: &mut dyn RowSink,
+        _: &mut Outcome,
+    ) -> Result<Submitted> {
         Err(self.error())
     }
 
@@ -68,13 +73,10 @@ impl Session for FaultySession {
         _: Ticket,
         _: &mut Operation<'_>,
         _: &mut dyn RowSink,
+        _: &mut Outcome,
         _: &mut Context<'_>,
-    ) -> Poll<Result<Outcome>> {
+    ) -> Poll<Result<()>> {
         Poll::Ready(Err(self.error()))
-    }
-
-    fn wait(&mut self, _: Ticket, _: &mut Operation<'_>, _: &mut dyn RowSink) -> Result<Outcome> {
-        Err(self.error())
     }
 
     fn cancel(&mut self, _: Ticket) {}

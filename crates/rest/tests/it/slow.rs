@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use marmota_model::{Result, RowSink, Table, Value, ValueRef};
-use marmota_store::engine::{Capability, Engine, Session, Submitted, Ticket};
+use marmota_store::engine::{self, Capability, Engine, Session, Submitted, Ticket};
 use marmota_store::operation::{Operation, Outcome};
 
 pub(crate) struct Slow<E>(E);
@@ -53,10 +53,20 @@ struct Waiting {
 
 impl SlowSession {
     fn run(&mut self, operation: &mut Operation<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
-        match self.inner.submit(operation, sink)? {
-            Submitted::Done(outcome) => Ok(outcome),
-            Submitted::Waiting(ticket) => self.inner.wait(ticket, operation, sink),
-        }
+        engine::run(&mut *self.inner, operation, sink)
+    }
+
+    fn end(
+        &mut self,
+        ticket: Ticket,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Result<Outcome> {
+        let waiting = self.waiting.remove(&ticket).expect("a ticket of this session");
+        let Some((rows, outcome)) = waiting.read else { return self.run(operation, sink) };
+        // Whether the sink breaks does not matter: there is nothing behind.
+        let _ = rows.iter().try_for_each(|row| lend(row, sink));
+        Ok(outcome)
     }
 }
 
@@ -69,6 +79,7 @@ impl Session for SlowSession {
         &mut self,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
+        _: &mut Outcome,
     ) -> Result<Submitted> {
         self.tickets += 1;
         let mut waiting = Waiting::default();
@@ -93,27 +104,15 @@ impl Session for SlowSession {
         ticket: Ticket,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Outcome>> {
+    ) -> Poll<Result<()>> {
         let waiting = self.waiting.get_mut(&ticket).expect("a ticket of this session");
         if !std::mem::replace(&mut waiting.polled, true) {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        Poll::Ready(self.wait(ticket, operation, sink))
-    }
-
-    fn wait(
-        &mut self,
-        ticket: Ticket,
-        operation: &mut Operation<'_>,
-        sink: &mut dyn RowSink,
-    ) -> Result<Outcome> {
-        let waiting = self.waiting.remove(&ticket).expect("a ticket of this session");
-        let Some((rows, outcome)) = waiting.read else { return self.run(operation, sink) };
-        // Whether the sink breaks does not matter: there is nothing behind.
-        let _ = rows.iter().try_for_each(|row| lend(row, sink));
-        Ok(outcome)
+        Poll::Ready(self.end(ticket, operation, sink).map(|done| *outcome = done))
     }
 
     fn cancel(&mut self, ticket: Ticket) {

@@ -8,7 +8,7 @@ use marmota_model::{
     NoRows, Query, Result, Role, RowSink, RowSource, Rule, Schema, Table, Value, ValueRef, Variant,
 };
 use marmota_sqlite::{Location, Options, Sqlite};
-use marmota_store::engine::{Engine, Session, Submitted};
+use marmota_store::engine::{Engine, Session};
 use marmota_store::operation::{Operation, Outcome};
 
 pub(crate) fn id() -> Field {
@@ -127,10 +127,7 @@ pub(crate) fn run(
     operation: &mut Operation<'_>,
     sink: &mut dyn RowSink,
 ) -> Result<Outcome> {
-    match session.submit(operation, sink)? {
-        Submitted::Done(outcome) => Ok(outcome),
-        Submitted::Waiting(ticket) => session.wait(ticket, operation, sink),
-    }
+    marmota_store::engine::run(session, operation, sink)
 }
 
 /// The short calls.

@@ -1,8 +1,10 @@
 //! Transactions and savepoints.
 
+use std::task::{Context, Poll, Waker};
+
 use marmota_model::{ErrorKind, NoRows, Value, ValueRef};
 use marmota_store::engine::{Engine, Submitted};
-use marmota_store::operation::Operation;
+use marmota_store::operation::{Operation, Outcome};
 
 use crate::database::{Calls, YEAR, city, file, memory, person, person_row};
 
@@ -129,12 +131,16 @@ fn a_transaction_makes_others_wait() {
     let mut second = engine.session().unwrap();
     first.run(Operation::Begin).unwrap();
     let mut begin = Operation::Begin;
-    let Submitted::Waiting(ticket) = second.submit(&mut begin, &mut NoRows).unwrap() else {
+    let mut outcome = Outcome::default();
+    let Submitted::Waiting(ticket) = second.submit(&mut begin, &mut NoRows, &mut outcome).unwrap()
+    else {
         panic!("two transactions at once");
     };
     first.insert(&person, &person_row("a")).unwrap();
     first.run(Operation::Commit).unwrap();
-    second.wait(ticket, &mut begin, &mut NoRows).unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    let polled = second.poll(ticket, &mut begin, &mut NoRows, &mut outcome, &mut context);
+    assert!(matches!(polled, Poll::Ready(Ok(()))));
     assert_eq!(second.row(&person, ValueRef::Int(1)).unwrap()[1], Value::from("a"));
     second.run(Operation::Commit).unwrap();
 }

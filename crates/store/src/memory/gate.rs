@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use marmota_model::{Error, ErrorKind};
 use parking_lot::{Condvar, Mutex};
 
-/// How long [`Gate::wait`] waits.
-const WAIT_MS_MAX: u64 = 5_000;
+/// How long anybody waits for the end of a transaction.
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Who waits: a session, and its ticket.
 type Waiter = (u64, u64);
@@ -76,7 +76,7 @@ impl Gate {
         &self,
         mut attempt: impl FnMut() -> Result<Option<T>, E>,
     ) -> Result<T, E> {
-        let deadline = Instant::now() + Duration::from_millis(WAIT_MS_MAX);
+        let deadline = Instant::now() + WAIT_MAX;
         loop {
             let seen = self.waiters.lock().opened;
             if let Some(done) = attempt()? {
@@ -93,11 +93,11 @@ impl Gate {
 }
 
 #[cold]
-fn busy() -> Error {
+pub(super) fn busy() -> Error {
     let message = format!(
         "a transaction of another session did not end within {} s; try again later, and keep \
          transactions short",
-        WAIT_MS_MAX / 1000
+        WAIT_MAX.as_secs()
     );
     Error::new(ErrorKind::Busy, message)
 }

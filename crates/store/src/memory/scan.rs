@@ -36,7 +36,7 @@ impl TableRows {
         let all = fields == self.table.all();
         for (field, (value, column)) in row.iter_mut().zip(columns).enumerate() {
             if all || fields.contains(field) {
-                *value = stored.value(column);
+                stored.read(column, value);
             }
         }
         let _ = sink.row(row);

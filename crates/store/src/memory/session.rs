@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use arc_swap::{ArcSwap, Cache};
 use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSink, Table, ValueRef};
@@ -11,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::Shared;
 use super::catalog::Catalog;
+use super::gate::{WAIT_MAX, busy};
 use super::locked::{Locked, Needs, NotNow};
 use super::log::Log;
 use super::write::execute;
@@ -25,8 +27,8 @@ pub(super) struct MemorySession {
     transaction: Option<Transaction>,
     /// How many tickets were given; their numbers.
     tickets: u64,
-    /// Those whose operations wait: a session may have several.
-    waiting: SmallVec<[u64; 4]>,
+    /// Those whose operations wait, and until when: a session may have several.
+    waiting: SmallVec<[(u64, Instant); 4]>,
 }
 
 /// An open transaction; its session has the gate.
@@ -43,13 +45,14 @@ impl MemorySession {
         Self { shared, id, catalog, transaction: None, tickets: 0, waiting: SmallVec::new() }
     }
 
-    /// Carries out an operation; none if it has to wait for the end of
+    /// Carries out an operation; false if it has to wait for the end of
     /// another session's transaction.
     fn attempt(
         &mut self,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
-    ) -> Result<Option<Outcome>> {
+        outcome: &mut Outcome,
+    ) -> Result<bool> {
         match operation {
             Operation::Begin => return self.begin(),
             Operation::Commit => self.end(false)?,
@@ -57,9 +60,9 @@ impl MemorySession {
             Operation::Savepoint(name) => self.transaction()?.log.save(*name),
             Operation::Release(name) => self.transaction()?.log.release(*name)?,
             Operation::RollbackTo(name) => self.roll_back_to(*name)?,
-            operation => return self.attempt_rows(operation, sink),
+            operation => return self.attempt_rows(operation, sink, outcome),
         }
-        Ok(Some(Outcome::default()))
+        Ok(true)
     }
 
     /// [`Operation::Get`] without the detours of larger operations, which took
@@ -86,19 +89,23 @@ impl MemorySession {
         &mut self,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
-    ) -> Result<Option<Outcome>> {
+        outcome: &mut Outcome,
+    ) -> Result<bool> {
         loop {
             let catalog = self.catalog.load();
             let needs = Needs::new(catalog, operation)?;
             let mut locked = match Locked::new(catalog, &needs, self.id) {
                 Ok(locked) => locked,
                 Err(NotNow::Retired) => continue,
-                Err(NotNow::Owned) => return Ok(None),
+                Err(NotNow::Owned) => return Ok(false),
             };
             // Once the tables are locked: `close` sets it before it locks them.
             self.shared.check_open()?;
-            let outcome = match &mut self.transaction {
-                None => execute(operation, needs.table, sink, &mut locked, &mut Log::default()),
+            match &mut self.transaction {
+                None => {
+                    let log = &mut Log::default();
+                    execute(operation, needs.table, sink, &mut locked, log, outcome)
+                }
                 Some(transaction) => {
                     for &(number, write) in needs.tables() {
                         let rows = locked.rows(number)?;
@@ -110,10 +117,11 @@ impl MemorySession {
                             locked.rows_mut(number)?.changed = true;
                         }
                     }
-                    execute(operation, needs.table, sink, &mut locked, &mut transaction.log)
+                    let log = &mut transaction.log;
+                    execute(operation, needs.table, sink, &mut locked, log, outcome)
                 }
-            };
-            return outcome.map(Some);
+            }?;
+            return Ok(true);
         }
     }
 
@@ -123,18 +131,18 @@ impl MemorySession {
         })
     }
 
-    fn begin(&mut self) -> Result<Option<Outcome>> {
+    fn begin(&mut self) -> Result<bool> {
         self.shared.check_open()?;
         if self.transaction.is_some() {
             let message = "a transaction is open on this session already; use a savepoint in it";
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         if !self.shared.gate.try_take(self.id) {
-            return Ok(None);
+            return Ok(false);
         }
         let owned = SmallVec::new();
         self.transaction = Some(Transaction { log: Log::of_transaction(), owned });
-        Ok(Some(Outcome::default()))
+        Ok(true)
     }
 
     /// Ends the transaction: gives up its tables, with or without what was
@@ -169,20 +177,20 @@ impl Session for MemorySession {
         &mut self,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
     ) -> Result<Submitted> {
         if let Operation::Get { table, key, fields } = operation
             && let Some(rows) = self.get(table, *key, *fields, sink)?
         {
-            return Ok(Submitted::Done(Outcome::rows(rows)));
+            outcome.rows = rows;
+            return Ok(Submitted::Done);
         }
-        Ok(match self.attempt(operation, sink)? {
-            Some(outcome) => Submitted::Done(outcome),
-            None => {
-                self.tickets += 1;
-                self.waiting.push(self.tickets);
-                Submitted::Waiting(Ticket(self.tickets))
-            }
-        })
+        if self.attempt(operation, sink, outcome)? {
+            return Ok(Submitted::Done);
+        }
+        self.tickets += 1;
+        self.waiting.push((self.tickets, Instant::now() + WAIT_MAX));
+        Ok(Submitted::Waiting(Ticket(self.tickets)))
     }
 
     fn poll(
@@ -190,38 +198,26 @@ impl Session for MemorySession {
         ticket: Ticket,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Outcome>> {
-        if !self.waiting.contains(&ticket.0) {
+    ) -> Poll<Result<()>> {
+        let Some(&(_, until)) = self.waiting.iter().find(|waiting| waiting.0 == ticket.0) else {
             return Poll::Ready(Err(given_up()));
-        }
+        };
         self.shared.gate.register((self.id, ticket.0), context);
-        match self.attempt(operation, sink).transpose() {
-            Some(result) => {
-                self.cancel(ticket);
-                Poll::Ready(result)
-            }
-            None => Poll::Pending,
-        }
-    }
-
-    fn wait(
-        &mut self,
-        ticket: Ticket,
-        operation: &mut Operation<'_>,
-        sink: &mut dyn RowSink,
-    ) -> Result<Outcome> {
-        if !self.waiting.contains(&ticket.0) {
-            return Err(given_up());
-        }
-        let shared = Arc::clone(&self.shared);
-        let result = shared.gate.wait(|| self.attempt(operation, sink));
+        let attempted = self.attempt(operation, sink, outcome);
+        let polled = match attempted {
+            Ok(true) => Ok(()),
+            Ok(false) if Instant::now() < until => return Poll::Pending,
+            Ok(false) => Err(busy()),
+            Err(error) => Err(error),
+        };
         self.cancel(ticket);
-        result
+        Poll::Ready(polled)
     }
 
     fn cancel(&mut self, ticket: Ticket) {
-        if let Some(place) = self.waiting.iter().position(|&other| other == ticket.0) {
+        if let Some(place) = self.waiting.iter().position(|&(other, _)| other == ticket.0) {
             self.waiting.swap_remove(place);
             self.shared.gate.forget((self.id, ticket.0));
         }
@@ -234,7 +230,7 @@ impl Drop for MemorySession {
             let undone = self.end(true);
             debug_assert!(undone.is_ok());
         }
-        for ticket in std::mem::take(&mut self.waiting) {
+        for (ticket, _) in std::mem::take(&mut self.waiting) {
             self.shared.gate.forget((self.id, ticket));
         }
     }

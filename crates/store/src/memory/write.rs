@@ -21,14 +21,16 @@ pub(super) fn execute(
     sink: &mut dyn RowSink,
     locked: &mut Locked<'_>,
     log: &mut Log,
-) -> Result<Outcome> {
-    match operation {
+    outcome: &mut Outcome,
+) -> Result<()> {
+    *outcome = match operation {
         Operation::Get { key, fields, .. } => {
-            Ok(Outcome::rows(locked.rows(table)?.get(*key, *fields, sink)))
+            outcome.rows = locked.rows(table)?.get(*key, *fields, sink);
+            return Ok(());
         }
+        Operation::Insert { row, .. } => return insert(locked, log, table, row, outcome),
         Operation::List { query, .. } => locked.rows(table)?.list(query, sink).map(Outcome::rows),
         Operation::Count { filter, .. } => locked.rows(table)?.count(*filter).map(Outcome::rows),
-        Operation::Insert { row, .. } => insert(locked, log, table, row),
         Operation::InsertMany { rows, .. } => insert_many(locked, log, table, *rows),
         Operation::Update { key, row, version, .. } => {
             update(locked, log, table, *key, row, *version)
@@ -44,7 +46,8 @@ pub(super) fn execute(
         }
         Operation::Batch { writes, mode, results } => batch(locked, log, writes, *mode, results),
         _ => Err(unexpected()),
-    }
+    }?;
+    Ok(())
 }
 
 #[cold]
@@ -57,15 +60,16 @@ fn insert(
     log: &mut Log,
     table: u32,
     row: &[ValueRef<'_>],
-) -> Result<Outcome> {
+    outcome: &mut Outcome,
+) -> Result<()> {
     let number = insert_row(locked, log, table, row, true)?;
     let rows = locked.rows(table)?;
-    let mut outcome = Outcome::rows(1);
+    outcome.rows = 1;
     if row[rows.table.key()].is_absent() {
         outcome.keys = Keys::One(rows.pages.value(number, rows.table.key()).to_value());
     }
     outcome.version = version_of(rows, number);
-    Ok(outcome)
+    Ok(())
 }
 
 /// Inserts a row; what it refers to in its own table is looked at only
@@ -278,7 +282,9 @@ fn batch(
                 // Each write comes once, in order.
                 let next = tables.next().ok_or_else(unexpected)?;
                 let number = locked.catalog.find(next)?;
-                let outcome = execute(write, number, &mut marmota_model::NoRows, locked, log)?;
+                let mut outcome = Outcome::default();
+                let sink = &mut marmota_model::NoRows;
+                execute(write, number, sink, locked, log, &mut outcome)?;
                 count += outcome.rows;
                 return Ok(outcome);
             }

@@ -9,7 +9,7 @@ use marmota_model::{
     Collation, Currency, EnumStored, Error, ErrorKind, Field, KeyKind, Kind, NoRows, Query, Role,
     Schema, Table, Uuid, Value, ValueRef, Variant,
 };
-use marmota_store::engine::{Engine, Session, Submitted};
+use marmota_store::engine::{self, Engine, Session};
 use marmota_store::memory::{Format, Memory};
 use marmota_store::operation::Operation;
 
@@ -83,10 +83,7 @@ fn rows() -> Vec<Vec<Value>> {
 }
 
 fn run(session: &mut dyn Session, mut operation: Operation<'_>) -> Result<(), Error> {
-    match session.submit(&mut operation, &mut NoRows)? {
-        Submitted::Done(_) => Ok(()),
-        Submitted::Waiting(_) => panic!("nobody else is there to wait for"),
-    }
+    engine::run(session, &mut operation, &mut NoRows).map(|_| ())
 }
 
 fn all(engine: &Memory, table: &Table) -> Vec<Vec<Value>> {
@@ -98,7 +95,7 @@ fn all(engine: &Memory, table: &Table) -> Vec<Vec<Value>> {
         ControlFlow::Continue(())
     };
     let operation = &mut Operation::List { table, query: &query };
-    engine.session().unwrap().submit(operation, &mut sink).unwrap();
+    engine::run(&mut *engine.session().unwrap(), operation, &mut sink).unwrap();
     rows
 }
 

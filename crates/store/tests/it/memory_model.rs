@@ -9,7 +9,7 @@ use marmota_model::{
     Collation, Comparison, ErrorKind, Field, Filter, Index, Kind, Order, Place, Query, Result,
     Role, Schema, Table, Value, ValueRef,
 };
-use marmota_store::engine::{Engine, Session, Submitted};
+use marmota_store::engine::{self, Engine, Session};
 use marmota_store::memory::Memory;
 use marmota_store::operation::{Keys, Operation, Outcome};
 use proptest::prelude::*;
@@ -414,11 +414,8 @@ impl Twins {
             rows.push(row.iter().map(ValueRef::to_value).collect());
             ControlFlow::Continue(())
         };
-        match self.session.submit(operation, &mut sink) {
-            Ok(Submitted::Done(outcome)) => Ok((outcome, rows)),
-            Ok(Submitted::Waiting(_)) => panic!("nobody else is there to wait for"),
-            Err(error) => Err(error.kind()),
-        }
+        let done = engine::run(&mut *self.session, operation, &mut sink);
+        done.map(|outcome| (outcome, rows)).map_err(|error| error.kind())
     }
 
     fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {

@@ -12,7 +12,7 @@ use marmota_model::{
     ErrorKind, Field, KeyKind, Kind, NoRows, Query, Result, Role, RowSource, Schema, Table, Value,
     ValueRef,
 };
-use marmota_store::engine::{Engine, Session, Submitted, Ticket};
+use marmota_store::engine::{self, Engine, Session, Submitted, Ticket};
 use marmota_store::memory::Memory;
 use marmota_store::operation::{BatchMode, Keys, Operation, Outcome, Write};
 
@@ -50,10 +50,7 @@ impl Fixture {
 }
 
 fn run(session: &mut dyn Session, mut operation: Operation<'_>) -> Result<Outcome> {
-    match session.submit(&mut operation, &mut NoRows)? {
-        Submitted::Done(outcome) => Ok(outcome),
-        Submitted::Waiting(ticket) => session.wait(ticket, &mut operation, &mut NoRows),
-    }
+    engine::run(session, &mut operation, &mut NoRows)
 }
 
 fn insert(session: &mut dyn Session, table: &Table, value: ValueRef<'_>) -> Result<Outcome> {
@@ -69,9 +66,10 @@ fn delete(session: &mut dyn Session, table: &Table, key: i64) -> Result<Outcome>
 }
 
 fn waiting(session: &mut dyn Session, mut operation: Operation<'_>) -> Ticket {
-    match session.submit(&mut operation, &mut NoRows).unwrap() {
+    let mut outcome = Outcome::default();
+    match session.submit(&mut operation, &mut NoRows, &mut outcome).unwrap() {
         Submitted::Waiting(ticket) => ticket,
-        Submitted::Done(outcome) => panic!("it did not wait: {outcome:?}"),
+        Submitted::Done => panic!("it did not wait: {outcome:?}"),
     }
 }
 
@@ -98,15 +96,15 @@ fn what_is_not_committed_is_not_seen() {
     let mut context = Context::from_waker(&waker);
     let mut operation = Operation::Count { table: &it.owner, filter: None };
     let ticket = waiting(&mut *reader, Operation::Count { table: &it.owner, filter: None });
-    let polled = reader.poll(ticket, &mut operation, &mut NoRows, &mut context);
+    let mut outcome = Outcome::default();
+    let polled = reader.poll(ticket, &mut operation, &mut NoRows, &mut outcome, &mut context);
     assert!(polled.is_pending());
     assert_eq!(woken.0.load(Ordering::SeqCst), 0);
     run(&mut *writer, Operation::Rollback).unwrap();
     assert_eq!(woken.0.load(Ordering::SeqCst), 1);
-    match reader.poll(ticket, &mut operation, &mut NoRows, &mut context) {
-        Poll::Ready(Ok(outcome)) => assert_eq!(outcome.rows, 0),
-        other => panic!("{other:?}"),
-    }
+    let polled = reader.poll(ticket, &mut operation, &mut NoRows, &mut outcome, &mut context);
+    assert!(matches!(polled, Poll::Ready(Ok(()))), "{polled:?}");
+    assert_eq!(outcome.rows, 0);
 }
 
 #[test]
@@ -117,8 +115,10 @@ fn one_transaction_is_open_at_a_time() {
     assert_eq!(run(&mut *first, Operation::Begin).unwrap_err().kind(), ErrorKind::Invalid);
     let ticket = waiting(&mut *second, Operation::Begin);
     second.cancel(ticket);
-    let error = second.wait(ticket, &mut Operation::Begin, &mut NoRows).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Bug);
+    let (mut outcome, mut context) = (Outcome::default(), Context::from_waker(Waker::noop()));
+    let begin = &mut Operation::Begin;
+    let polled = second.poll(ticket, begin, &mut NoRows, &mut outcome, &mut context);
+    assert!(matches!(polled, Poll::Ready(Err(error)) if error.kind() == ErrorKind::Bug));
     insert(&mut *first, &it.owner, ValueRef::Text("Ada")).unwrap();
     // A session that is dropped undoes its transaction.
     drop(first);
@@ -150,7 +150,10 @@ fn a_session_may_wait_for_several() {
     let mut poll = |ticket, name| {
         let row = [ValueRef::Absent, ValueRef::Text(name)];
         let mut insert = Operation::Insert { table: &it.owner, row: &row };
-        waiter.poll(ticket, &mut insert, &mut NoRows, &mut context)
+        let mut outcome = Outcome::default();
+        waiter
+            .poll(ticket, &mut insert, &mut NoRows, &mut outcome, &mut context)
+            .map_ok(|()| outcome)
     };
     assert!(tickets.iter().all(|&(ticket, name)| poll(ticket, name).is_pending()));
     run(&mut *writer, Operation::Commit).unwrap();
@@ -282,7 +285,7 @@ fn a_panic_leaves_nothing_half_done() {
     let result = catch_unwind(AssertUnwindSafe(|| {
         let mut sink = |_: &[ValueRef<'_>]| -> ControlFlow<()> { panic!("a bad sink") };
         let query = &Query::new();
-        session.submit(&mut Operation::List { table: &it.owner, query }, &mut sink)
+        engine::run(&mut *session, &mut Operation::List { table: &it.owner, query }, &mut sink)
     }));
     assert!(result.is_err());
     insert(&mut *it.session(), &it.owner, ValueRef::Text("b")).unwrap();
@@ -301,8 +304,8 @@ fn a_sink_may_break_early() {
         if seen == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let query = &Query::new();
-    let listed = session.submit(&mut Operation::List { table: &it.node, query }, &mut sink);
-    assert!(matches!(listed, Ok(Submitted::Done(Outcome { rows: 2, .. }))));
+    let list = &mut Operation::List { table: &it.node, query };
+    assert_eq!(engine::run(&mut *session, list, &mut sink).unwrap().rows, 2);
 }
 
 #[test]
@@ -362,9 +365,7 @@ fn threads_keep_a_unique_index() {
                 };
                 let query = &Query::new();
                 let mut list = Operation::List { table: &it.owner, query };
-                if let Submitted::Waiting(ticket) = session.submit(&mut list, &mut sink).unwrap() {
-                    session.wait(ticket, &mut list, &mut sink).unwrap();
-                }
+                engine::run(&mut *session, &mut list, &mut sink).unwrap();
             }
         });
     });
