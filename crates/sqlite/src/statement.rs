@@ -58,6 +58,16 @@ pub(crate) struct Statement {
     used: u64,
 }
 
+impl Statement {
+    #[inline]
+    fn is(&self, head: &Head, shape: &[u8]) -> bool {
+        // `memcmp` of no bytes reads, masked, from wherever an empty slice
+        // points: nowhere, which a processor takes 60 ns to find out.
+        let is_empty = shape.is_empty() && self.shape.is_empty();
+        self.head == *head && (is_empty || *self.shape == *shape)
+    }
+}
+
 /// The statements of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Statements {
@@ -78,8 +88,7 @@ impl Statements {
         let place = recent[head.verb as usize] as usize;
         self.uses += 1;
         if let Some(statement) = self.kept.get_mut(place)
-            && statement.head == *head
-            && *statement.shape == *shape
+            && statement.is(head, shape)
         {
             statement.used = self.uses;
             return Some(place);
@@ -89,10 +98,8 @@ impl Statements {
 
     fn find_by_hash(&mut self, head: &Head, shape: &[u8]) -> Option<usize> {
         let hash = self.hasher.hash_one((head, shape));
-        let place = *self.by_shape.find(hash, |&place| {
-            let statement = &self.kept[place as usize];
-            statement.head == *head && *statement.shape == *shape
-        })?;
+        let place =
+            *self.by_shape.find(hash, |&place| self.kept[place as usize].is(head, shape))?;
         self.recent[head.table as usize][head.verb as usize] = place;
         self.kept[place as usize].used = self.uses;
         Some(place as usize)
