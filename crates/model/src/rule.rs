@@ -259,15 +259,16 @@ impl Table {
     ) {
         let mut refused = usize::MAX;
         for (position, rule) in rules {
-            let value = row[*position];
             if let (CompiledRule::Kind { text_bytes_free: Some(free) }, ValueRef::Text(text)) =
-                (rule, value)
+                (rule, &row[*position])
                 && text.len() <= *free
                 && !has_nul(text)
             {
-                // Nearly every text of nearly every row.
+                // Nearly every text of nearly every row. Looked at where it
+                // lies: copied, it would wait for its bytes to be written.
                 continue;
             }
+            let value = row[*position];
             if value.is_absent() || *position == refused {
                 continue;
             }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use marmota_model::{
     Collation, Error, ErrorKind, Field, Index, KeyKind, Kind, Result, Role, Table, Timestamp,
+    ValueRef,
 };
 
 use crate::column::{Column, sql_collation, sql_literal, sql_type};
@@ -382,9 +383,11 @@ fn duplicate(
     let mut values = Vec::new();
     connection.query(&sql, |row| {
         for (at, &field) in index.fields.iter().enumerate() {
-            let value =
-                Column::new(table, field).read(row, at).map(marmota_model::text::excerpt_of);
-            values.push(value.unwrap_or_else(|| "a value of another type".to_owned()));
+            let mut value = ValueRef::Absent;
+            values.push(match Column::new(table, field).read(row, at, &mut value) {
+                true => marmota_model::text::excerpt_of(value),
+                false => "a value of another type".to_owned(),
+            });
         }
     })?;
     Ok(values.join(", "))
