@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 
 use marmota_model::{Result, RowSink};
 
+use crate::durability::Durability;
 use crate::operation::{Operation, Outcome};
 use crate::scope::{Pending, Progress, Scope};
 
@@ -46,11 +47,19 @@ pub struct Action<'s, V: Verb> {
     pub(crate) scope: &'s Scope,
     pub(crate) verb: V,
     pending: Option<Pending>,
+    durability: Option<Durability>,
 }
 
 impl<'s, V: Verb> Action<'s, V> {
     pub(crate) const fn new(scope: &'s Scope, verb: V) -> Self {
-        Self { scope, verb, pending: None }
+        Self { scope, verb, pending: None, durability: None }
+    }
+
+    /// Asks for another durability than the store has. What an engine cannot
+    /// promise it answers as its own; a read has none.
+    pub const fn durability(mut self, durability: Durability) -> Self {
+        self.durability = Some(durability);
+        self
     }
 
     /// Carries it out, blocking the thread where it has to wait.
@@ -58,9 +67,11 @@ impl<'s, V: Verb> Action<'s, V> {
     /// # Errors
     /// The verb's.
     pub fn run(mut self) -> Result<V::Output> {
-        let Self { scope, verb, .. } = &mut self;
+        let Self { scope, verb, durability, .. } = &mut self;
         let mut outcome = Outcome::default();
-        verb.operate(scope, &mut |operation, sink| scope.run_into(operation, sink, &mut outcome))?;
+        verb.operate(scope, &mut |operation, sink| {
+            scope.run_into(*durability, operation, sink, &mut outcome)
+        })?;
         verb.finish(scope, &mut outcome)
     }
 }
@@ -71,10 +82,10 @@ impl<V: Verb> Future for Action<'_, V> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let (mut done, mut outcome) = (false, Outcome::default());
-        let Self { scope, verb, pending } = this;
+        let Self { scope, verb, pending, durability } = this;
         let operated = verb.operate(scope, &mut |operation, sink| {
             if pending.is_none() {
-                match scope.submit(operation, sink, &mut outcome)? {
+                match scope.submit_with(*durability, operation, sink, &mut outcome)? {
                     Progress::Done => {
                         done = true;
                         return Ok(());

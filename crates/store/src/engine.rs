@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use marmota_model::{Result, RowSink, Table};
 
+use crate::durability::Durability;
 use crate::operation::{Operation, Outcome};
 
 /// An engine: process-wide, shared by all threads.
@@ -85,6 +86,22 @@ pub trait Session: Send {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<Submitted>;
+
+    /// [`Session::submit`] for an operation that asks for another durability
+    /// than its store has; an engine that knows only one may leave it at that.
+    ///
+    /// # Errors
+    /// As [`Session::submit`].
+    fn submit_with(
+        &mut self,
+        durability: Durability,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Submitted> {
+        let _ = durability;
+        self.submit(operation, sink, outcome)
+    }
 
     /// Goes on with an operation that has to wait; wakes `context` when it
     /// is worth calling again. The operation and sink are the same as at

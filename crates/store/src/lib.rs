@@ -13,6 +13,7 @@
 
 pub mod action;
 pub mod batch;
+mod durability;
 pub mod engine;
 pub mod memory;
 pub mod operation;
@@ -24,6 +25,7 @@ mod store;
 mod transaction;
 pub mod write;
 
+pub use durability::Durability;
 pub use scope::{Pending, Progress, Scope};
 pub use store::{Store, StoreBuilder};
 pub use transaction::{Savepoint, Transaction};

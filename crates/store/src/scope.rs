@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 use marmota_model::{Error, ErrorKind, Result, RowSink, Table};
 use parking_lot::Mutex;
 
+use crate::durability::Durability;
 use crate::engine::{Engine, Session, Submitted, Ticket, park_until};
 use crate::operation::{Operation, Outcome};
 use crate::registry::Registry;
@@ -224,9 +225,27 @@ impl Scope {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<Progress> {
+        self.submit_with(None, operation, sink, outcome)
+    }
+
+    /// [`Scope::submit`] with a durability of its own, where there is one.
+    ///
+    /// # Errors
+    /// The operation's.
+    #[inline]
+    pub fn submit_with(
+        &self,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Progress> {
         let slot = slot_number();
         let submitted = self.with_session(slot, |session| {
-            let submitted = session.submit(operation, sink, outcome);
+            let submitted = match durability {
+                None => session.submit(operation, sink, outcome),
+                Some(durability) => session.submit_with(durability, operation, sink, outcome),
+            };
             if !matches!(submitted, Ok(Submitted::Waiting(_))) {
                 self.note_end(operation);
             }
@@ -264,18 +283,19 @@ impl Scope {
     /// The operation's.
     pub fn run(&self, operation: &mut Operation<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
         let mut outcome = Outcome::default();
-        self.run_into(operation, sink, &mut outcome)?;
+        self.run_into(None, operation, sink, &mut outcome)?;
         Ok(outcome)
     }
 
     /// [`Scope::run`] that writes to an outcome.
     pub(crate) fn run_into(
         &self,
+        durability: Option<Durability>,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<()> {
-        match self.submit(operation, sink, outcome)? {
+        match self.submit_with(durability, operation, sink, outcome)? {
             Progress::Done => Ok(()),
             Progress::Pending(pending) => {
                 park_until(|context| self.poll(&pending, operation, sink, outcome, context))
