@@ -3,8 +3,11 @@
 //!
 //! Options were chosen by what they measure (plain C calls, the record of
 //! `examples/rates.rs`): together they are worth 1.1 to 1.4 on reads by key.
-//! `SQLITE_HAS_CODEC` is not defined, which leaves this amalgamation plain
-//! SQLite.
+//!
+//! Without the feature `encryption` the source is SQLCipher's amalgamation,
+//! which is plain SQLite as long as `SQLITE_HAS_CODEC` is not defined. With it,
+//! the source is that of SQLite3 Multiple Ciphers, of whose ciphers only AEGIS
+//! is compiled in.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 /// Functions of our own, which include SQLite's source.
 const ROWS: &str = "src/ffi/rows.c";
+/// Those that need the ciphers; included by [`ROWS`].
+const CIPHER: &str = "src/ffi/cipher.c";
 
 /// `SQLITE_…` options, with their values.
 const OPTIONS: &[&str] = &[
@@ -76,9 +81,27 @@ static inline int marmota_mutex_init(pthread_mutex_t *mutex, const pthread_mutex
 #define pthread_mutex_init marmota_mutex_init
 ";
 
+/// Ciphers of SQLite3 Multiple Ciphers that are left out: older, slower, or
+/// without a check of what they decrypt.
+#[cfg(feature = "encryption")]
+const CIPHERS_OMITTED: &[&str] =
+    &["AES_128_CBC", "AES_256_CBC", "CHACHA20", "SQLCIPHER", "RC4", "ASCON128"];
+
+/// The folder and the file of SQLite's source.
+#[cfg(not(feature = "encryption"))]
+fn sqlite_source() -> (&'static Path, &'static str) {
+    (sqlcipher_src::source_dir(), sqlcipher_src::SOURCE_FILE)
+}
+
+/// The folder and the file of SQLite's source, with ciphers.
+#[cfg(feature = "encryption")]
+fn sqlite_source() -> (&'static Path, &'static str) {
+    (sqlite3mc_src::source_dir(), sqlite3mc_src::SOURCE_FILE)
+}
+
 fn main() {
-    let folder = sqlcipher_src::source_dir();
-    let source = folder.join(sqlcipher_src::SOURCE_FILE);
+    let (folder, file) = sqlite_source();
+    let source = folder.join(file);
     let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default());
     let names = out.join("names.h");
     if let Err(error) = write_names(&source, &names) {
@@ -87,6 +110,17 @@ fn main() {
     }
     let mut build = cc::Build::new();
     build.include(folder).file(ROWS).opt_level(3).warnings(false);
+    build.define("MARMOTA_SQLITE_SOURCE", &*format!("\"{file}\""));
+    #[cfg(feature = "encryption")]
+    {
+        build.define("MARMOTA_CIPHER", "1").define("CODEC_TYPE", "CODEC_TYPE_AEGIS");
+        for cipher in CIPHERS_OMITTED {
+            build.define(&format!("HAVE_CIPHER_{cipher}"), "0");
+        }
+        // As SQLite has it; a connection with a key keeps what is temporary
+        // in memory.
+        build.define("SQLITE_TEMP_STORE", "1");
+    }
     // Its symbols are of no use to a debugger here, and `cc` would have every
     // function keep a frame pointer along with them.
     build.debug(false).force_frame_pointer(false);
@@ -107,6 +141,7 @@ fn main() {
     build.compile("marmota_sqlite3");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={ROWS}");
+    println!("cargo::rerun-if-changed={CIPHER}");
 }
 
 /// Writes the header that stands before SQLite: it renames every public symbol

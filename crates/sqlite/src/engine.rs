@@ -15,6 +15,7 @@ use crate::lane::Lane;
 use crate::options::{Durability, Location, Options, parse};
 use crate::session::{SqliteSession, busy, closed};
 use crate::tables::{KnownTables, Tables};
+use crate::vault::{Vault, at_place};
 use crate::writer::Writer;
 
 /// A session's own connection; none once the engine is closed.
@@ -42,6 +43,7 @@ pub struct Sqlite(Arc<Shared>);
 pub(crate) struct Shared {
     location: Location,
     pub(crate) options: Options,
+    vault: Vault,
     capability: Capability,
     /// True if reads share the connection that writes: there is no second one
     /// to a database in memory, nor to a file that is locked.
@@ -60,15 +62,20 @@ impl Sqlite {
     /// - [`ErrorKind::Io`] for a place that cannot be read or written.
     /// - [`ErrorKind::Engine`] for a file that is no SQLite database.
     /// - [`ErrorKind::Busy`] for one that another program has to itself.
+    /// - With the feature `encryption`, [`ErrorKind::Denied`] for a key that is
+    ///   not the file's, [`ErrorKind::Invalid`] for one where there is nothing
+    ///   to encrypt or a plain file, and whatever the source of the key says.
     pub fn open(location: Location, options: Options) -> Result<Self> {
         let one_connection = options.exclusive || location == Location::Memory;
         let durable = matches!(location, Location::File(_));
         let tables = Arc::new(Tables::default());
-        let connection = connect(&location, &options)?;
+        let vault = Vault::new(&options);
+        let connection = connect(&location, &options, &vault)?;
         let lane = Lane::new(connection, KnownTables::new(Arc::clone(&tables)))?;
         Ok(Self(Arc::new(Shared {
             location,
             options,
+            vault,
             capability: Capability::new("sqlite", durable),
             one_connection,
             writer: Arc::new(Writer::new(lane)),
@@ -83,11 +90,16 @@ impl Sqlite {
     /// behind a `?` by the names they have in [`Options`]. The path is taken
     /// as it stands, up to the `?`.
     ///
+    /// The key of an encrypted file is in the environment: in `MARMOTA_KEY`, or
+    /// in the variable that `?key_env=NAME` names.
+    ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a URL of another form or an unknown option;
-    /// otherwise as [`Sqlite::open`].
+    /// [`ErrorKind::Invalid`] for a URL of another form or an unknown option,
+    /// [`ErrorKind::Unsupported`] for a key in a build without the feature
+    /// `encryption`; otherwise as [`Sqlite::open`].
     pub fn from_url(url: &str) -> Result<Self> {
-        let (location, options) = parse(url)?;
+        let (location, mut options) = parse(url)?;
+        options.take_key_from_environment(&location)?;
         Self::open(location, options)
     }
 
@@ -166,14 +178,12 @@ impl Shared {
     /// Opens a connection that reads.
     pub(crate) fn open_reader(&self) -> Result<Arc<Reader>> {
         let Location::File(path) = &self.location else { return Err(closed()) };
-        let connection = open_file(path)
-            .and_then(|mut connection| {
-                connection.busy_timeout_ms(self.options.busy_timeout_ms);
-                connection.execute(&cache_sql(&self.options))?;
-                connection.execute("PRAGMA query_only=ON; PRAGMA trusted_schema=OFF")?;
-                Ok(connection)
-            })
-            .map_err(|failure| at_place(&failure, &place_name(&self.location)))?;
+        let mut connection = self.vault.open(path)?;
+        connection.busy_timeout_ms(self.options.busy_timeout_ms);
+        connection
+            .execute(&cache_sql(&self.options))
+            .and_then(|()| connection.execute("PRAGMA query_only=ON; PRAGMA trusted_schema=OFF"))
+            .map_err(|failure| self.vault.at(&failure, path))?;
         let lane = Lane::new(connection, KnownTables::new(Arc::clone(&self.tables)))?;
         let reader = Arc::new(Mutex::new(Some(lane)));
         let mut readers = self.readers.lock();
@@ -223,26 +233,35 @@ impl Shared {
     }
 }
 
-fn open_file(path: &Path) -> Result<Connection, Failure> {
-    Connection::open_file(path)
-}
-
 /// Opens the connection that writes and makes sure that it can.
-fn connect(location: &Location, options: &Options) -> Result<Connection> {
-    let place = place_name(location);
-    let at = |failure: Failure| at_place(&failure, &place);
-    let mut connection = match location {
-        Location::Memory => Connection::open_memory().map_err(at)?,
+fn connect(location: &Location, options: &Options, vault: &Vault) -> Result<Connection> {
+    match location {
+        Location::Memory => connect_to_memory(options),
         Location::File(path) => {
             make_folder(path)?;
-            open_file(path).map_err(at)?
+            match connect_to_file(path, options, vault) {
+                Err(error) if vault.lost_race(&error) => connect_to_file(path, options, vault),
+                done => done,
+            }
         }
-    };
+    }
+}
+
+fn connect_to_memory(options: &Options) -> Result<Connection> {
+    options.refuse_key_of_memory()?;
+    let at = |failure: Failure| at_place(&failure, &place_name(&Location::Memory));
+    let mut connection = Connection::open_memory().map_err(at)?;
     connection.busy_timeout_ms(options.busy_timeout_ms);
     connection.execute("PRAGMA trusted_schema=OFF").map_err(at)?;
-    if *location == Location::Memory {
-        return Ok(connection);
-    }
+    Ok(connection)
+}
+
+fn connect_to_file(path: &Path, options: &Options, vault: &Vault) -> Result<Connection> {
+    let place = place_of(path);
+    let at = |failure: Failure| vault.at(&failure, path);
+    let mut connection = vault.open(path)?;
+    connection.busy_timeout_ms(options.busy_timeout_ms);
+    connection.execute("PRAGMA trusted_schema=OFF").map_err(at)?;
     connection.execute(&cache_sql(options)).map_err(at)?;
     if options.exclusive {
         connection.execute("PRAGMA locking_mode=EXCLUSIVE").map_err(at)?;
@@ -288,7 +307,7 @@ fn cache_sql(options: &Options) -> String {
 }
 
 /// The text of the only row of a PRAGMA.
-fn text_of(connection: &mut Connection, sql: &str) -> Result<String, Failure> {
+pub(crate) fn text_of(connection: &mut Connection, sql: &str) -> Result<String, Failure> {
     let mut text = String::new();
     connection.query(sql, |row| {
         text = String::from_utf8_lossy(row.at(0).bytes()).into_owned();
@@ -311,13 +330,12 @@ fn make_folder(path: &Path) -> Result<()> {
 
 fn place_name(location: &Location) -> String {
     match location {
-        Location::File(path) => format!("the database {}", path.display()),
+        Location::File(path) => place_of(path),
         Location::Memory => "the database in memory".to_owned(),
     }
 }
 
-/// The error for a code met while opening: it names the file.
-fn at_place(failure: &Failure, place: &str) -> Error {
-    let error = fault::of(failure);
-    Error::new(error.kind(), format!("{place}: {}", error.message())).with_source(error)
+/// What a file is called in errors.
+pub(crate) fn place_of(path: &Path) -> String {
+    format!("the database {}", path.display())
 }

@@ -33,8 +33,8 @@ pub(crate) fn of(failure: &Failure) -> Error {
         }
         code::NOTADB => (
             ErrorKind::Engine,
-            "the file is no SQLite database, or an encrypted one: name another file, or move \
-             this one away"
+            "the file is no SQLite database, or an encrypted one (which takes a build with the \
+             feature `encryption`): name another file, or move this one away"
                 .to_owned(),
         ),
         code::CORRUPT => {

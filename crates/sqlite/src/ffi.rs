@@ -10,6 +10,8 @@
 //! hold a snapshot open. It may still point to what was bound then; so a `Run`
 //! does not step before it has bound every parameter anew.
 
+#[cfg(feature = "encryption")]
+pub(crate) mod cipher;
 mod raw;
 
 use std::ffi::{CStr, CString, c_char, c_int};

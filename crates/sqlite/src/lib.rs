@@ -21,17 +21,24 @@ mod engine;
 mod fault;
 #[allow(unsafe_code, reason = "SQLite is C; every block says why it is sound")]
 mod ffi;
+#[cfg(feature = "encryption")]
+mod key;
 mod lane;
 mod options;
 mod prepare;
 mod read;
+#[cfg(feature = "encryption")]
+mod rekey;
 mod session;
 mod shape;
 mod statement;
 mod tables;
+mod vault;
 mod write;
 mod write_many;
 mod writer;
 
 pub use engine::Sqlite;
+#[cfg(feature = "encryption")]
+pub use key::{Key, KeySource};
 pub use options::{Durability, Location, Options};

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use marmota_model::{Error, ErrorKind, Result};
 
+#[cfg(feature = "encryption")]
+use crate::key::{KEY_ENV, Key, KeySource};
+
 /// Where a database lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
@@ -47,6 +50,10 @@ pub struct Options {
     /// How long an operation waits for its turn to write before it fails with
     /// [`ErrorKind::Busy`], in milliseconds.
     pub busy_timeout_ms: u32,
+    /// Where the key of an encrypted file comes from; [`Options::key`] sets
+    /// it. Without one the file is not encrypted.
+    #[cfg(feature = "encryption")]
+    pub key: Option<KeySource>,
 }
 
 impl Default for Options {
@@ -56,12 +63,98 @@ impl Default for Options {
             exclusive: false,
             cache_bytes_max: 64 << 20,
             busy_timeout_ms: 5_000,
+            #[cfg(feature = "encryption")]
+            key: None,
         }
+    }
+}
+
+#[cfg(feature = "encryption")]
+impl Options {
+    /// Encrypts the file with the key that `ask` gives: at each connection if
+    /// it is a raw one, once for an engine if it is a passphrase. A file that
+    /// is not encrypted is refused; [`Sqlite::rekey`](crate::Sqlite::rekey)
+    /// makes an encrypted one of it.
+    ///
+    /// ```
+    /// use marmota_sqlite::{Key, Location, Options, Sqlite};
+    /// # let folder = std::env::temp_dir().join(format!("marmota-key-{}", std::process::id()));
+    /// let options = Options::default().key(|| Key::passphrase("correct horse".to_owned()));
+    /// let engine = Sqlite::open(Location::File(folder.join("app.db")), options)?;
+    /// # drop(engine);
+    /// # std::fs::remove_dir_all(folder).ok();
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn key(mut self, ask: impl Fn() -> Result<Key> + Send + Sync + 'static) -> Self {
+        self.key = Some(KeySource::new(ask));
+        self
+    }
+
+    /// Where a URL names no variable, the usual one has the key, if it is set.
+    pub(crate) fn take_key_from_environment(&mut self, location: &Location) -> Result<()> {
+        let is_file = matches!(location, Location::File(_));
+        if self.key.is_none() && is_file && std::env::var_os(KEY_ENV).is_some() {
+            self.key = Some(KeySource::env(KEY_ENV));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn refuse_key_of_memory(&self) -> Result<()> {
+        match self.key {
+            None => Ok(()),
+            Some(_) => Err(Error::new(
+                ErrorKind::Invalid,
+                "a database in memory is in no file and takes no key: leave the key out, or name \
+                 a file",
+            )),
+        }
+    }
+}
+
+#[cfg(not(feature = "encryption"))]
+impl Options {
+    /// A key that would be passed over in silence left a file open to all.
+    #[allow(clippy::unused_self, clippy::needless_pass_by_ref_mut, reason = "with keys it is used")]
+    pub(crate) fn take_key_from_environment(&mut self, location: &Location) -> Result<()> {
+        let is_file = matches!(location, Location::File(_));
+        if is_file && std::env::var_os("MARMOTA_KEY").is_some() {
+            let message = "MARMOTA_KEY is set, but this build cannot encrypt: build with the \
+                           feature `encryption`, or unset the variable";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "with keys it is used")]
+    pub(crate) fn refuse_key_of_memory(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Refuses a URL that holds a secret, without repeating it.
+fn refuse_secrets(url: &str) -> Result<()> {
+    const SECRETS: [&str; 8] =
+        ["key", "hexkey", "textkey", "password", "passphrase", "passwd", "pass", "secret"];
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let names = query.split('&').filter_map(|option| option.split('=').next());
+    let mut secrets = names.filter(|name| SECRETS.iter().any(|it| name.eq_ignore_ascii_case(it)));
+    match secrets.next() {
+        None => Ok(()),
+        Some(name) => Err(Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "the URL has the option `{name}`, but URLs end up in logs: put the key into the \
+                 environment variable MARMOTA_KEY (or another one, named by `key_env=NAME`), or \
+                 give it by `Options::key`"
+            ),
+        )),
     }
 }
 
 /// Reads `sqlite:data/app.db?durability=relaxed` or `sqlite::memory:`.
 pub(crate) fn parse(url: &str) -> Result<(Location, Options)> {
+    refuse_secrets(url)?;
     let refuse = |why: String| {
         let url = marmota_model::text::excerpt(url);
         let form = "sqlite:folder/file.db?durability=relaxed&exclusive=true, or sqlite::memory:";
@@ -80,9 +173,37 @@ pub(crate) fn parse(url: &str) -> Result<(Location, Options)> {
     let mut options = Options::default();
     for option in query.split('&').filter(|option| !option.is_empty()) {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        if name == "key_env" {
+            set_key_env(&mut options, value)?;
+            continue;
+        }
         set(&mut options, name, value).map_err(&refuse)?;
     }
     Ok((location, options))
+}
+
+/// Names the variable that has the key. What is no name is not repeated: it
+/// may be the key itself.
+fn set_key_env(options: &mut Options, name: &str) -> Result<()> {
+    let is_name = (1..=50).contains(&name.len())
+        && !name.starts_with(|first: char| first.is_ascii_digit())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if !is_name {
+        let message = "the option `key_env` is the name of an environment variable (letters, \
+                       digits and `_`, 50 at most), never the key itself";
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    #[cfg(feature = "encryption")]
+    {
+        options.key = Some(KeySource::env(name));
+        Ok(())
+    }
+    #[cfg(not(feature = "encryption"))]
+    {
+        let _ = options;
+        let message = "the option `key_env` needs a build with the feature `encryption`";
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
 }
 
 fn set(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
@@ -112,7 +233,7 @@ fn set(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
         _ => {
             return Err(format!(
                 "there is no option `{name}`; there are durability, exclusive, \
-                 cache_bytes_max and busy_timeout_ms"
+                 cache_bytes_max, busy_timeout_ms and key_env"
             ));
         }
     }
@@ -148,6 +269,22 @@ mod tests {
         ] {
             let error = parse(url).unwrap_err();
             assert!(error.to_string().contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_key_in_a_url_is_refused_and_not_repeated() {
+        for url in [
+            "sqlite:a?key=hunter2",
+            "sqlite:a?durability=some&KEY=hunter2",
+            "sqlite:a?passphrase=hunter2&key_env=X",
+            "file:a?hexkey=hunter2",
+            "sqlite:a?key_env=hunter2+",
+            "sqlite:a?key_env=2hunter2",
+        ] {
+            let error = parse(url).unwrap_err();
+            assert!(error.to_string().contains("environment variable"), "{error}");
+            assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
         }
     }
 }

@@ -8,11 +8,16 @@
 ** of many rows at 0.72; with them at 1.0 and 0.95 (bench/peers/orm/floor). The
 ** functions here do what those calls do, value by value, and leave to them
 ** what is rare. They know SQLite's structures, so they are compiled with its
-** source, whose version is pinned in Cargo.toml; nothing of it is changed.
+** source (the file MARMOTA_SQLITE_SOURCE), whose version is pinned in Cargo.toml;
+** nothing of it is changed.
 **
 ** `raw.rs` declares them; `ffi.rs` is the only one to call them.
 */
-#include "sqlcipher.c"
+#include MARMOTA_SQLITE_SOURCE
+
+#ifdef MARMOTA_CIPHER
+#include "cipher.c"
+#endif
 
 /* One value. Its twin is `raw::Cell`. */
 typedef struct marmota_Cell marmota_Cell;

@@ -11,7 +11,7 @@ use marmota_sqlite::{Location, Options, Sqlite};
 use marmota_store::engine::{Engine, Submitted};
 use marmota_store::operation::{Operation, Outcome};
 
-use crate::database::{Calls, YEAR, city, file, memory, person, person_row};
+use crate::database::{Calls, YEAR, city, file, memory, options, person, person_row};
 
 /// Counts how often it was woken.
 #[derive(Default)]
@@ -155,7 +155,7 @@ fn another_process_that_writes_is_waited_for() {
     let person = person();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
-    let options = Options { busy_timeout_ms: 100, ..Options::default() };
+    let options = Options { busy_timeout_ms: 100, ..options() };
     let engine = Sqlite::open(Location::File(path.clone()), options).unwrap();
     engine.prepare(&[city(), person.clone()], 0).unwrap();
     let mut session = engine.session().unwrap();
@@ -241,7 +241,7 @@ fn closing_waits_for_a_transaction_and_can_be_tried_again() {
     let person = person();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
-    let options = Options { busy_timeout_ms: 20, ..Options::default() };
+    let options = Options { busy_timeout_ms: 20, ..options() };
     let engine = Sqlite::open(Location::File(path.clone()), options).unwrap();
     engine.prepare(&[city(), person.clone()], 0).unwrap();
     let mut session = engine.session().unwrap();
@@ -261,7 +261,7 @@ fn a_transaction_that_outlives_the_engine_is_undone() {
     let person = person();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
-    let options = Options { busy_timeout_ms: 20, ..Options::default() };
+    let options = Options { busy_timeout_ms: 20, ..options() };
     let engine = Sqlite::open(Location::File(path.clone()), options).unwrap();
     engine.prepare(&[city(), person.clone()], 0).unwrap();
     let mut session = engine.session().unwrap();

@@ -104,8 +104,21 @@ pub(crate) fn file(path: &std::path::Path, tables: &[Arc<Table>]) -> Sqlite {
     open(Location::File(path.to_owned()), tables)
 }
 
+/// How files are opened: with the feature `encryption` all of them have a key.
+#[cfg(feature = "encryption")]
+pub(crate) fn options() -> Options {
+    Options::default().key(|| Ok(marmota_sqlite::Key::raw([7; 32])))
+}
+
+/// How files are opened.
+#[cfg(not(feature = "encryption"))]
+pub(crate) fn options() -> Options {
+    Options::default()
+}
+
 fn open(location: Location, tables: &[Arc<Table>]) -> Sqlite {
-    let engine = Sqlite::open(location, Options::default()).unwrap();
+    let options = if location == Location::Memory { Options::default() } else { options() };
+    let engine = Sqlite::open(location, options).unwrap();
     engine.prepare(tables, 0).unwrap();
     engine
 }

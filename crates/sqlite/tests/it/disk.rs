@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use marmota_model::ErrorKind;
-use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_sqlite::{Location, Sqlite};
 use marmota_store::engine::Engine;
 use marmota_store::operation::Operation;
 
-use crate::database::{Calls, file, id, table, text};
+use crate::database::{Calls, file, id, options, table, text};
 
 /// A small file system in memory, where the test may make one.
 struct SmallDisk(PathBuf);
@@ -114,7 +114,7 @@ fn a_folder_that_cannot_be_written_is_refused() {
     let path = disk.0.join("a.db");
     drop(file(&path, &[]));
     disk.make_readonly();
-    let open = |path: PathBuf| Sqlite::open(Location::File(path), Options::default());
+    let open = |path: PathBuf| Sqlite::open(Location::File(path), options());
     let error = open(path).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(error.to_string().contains("writ"), "{error}");

@@ -4,6 +4,8 @@
 mod concurrency;
 mod database;
 mod disk;
+#[cfg(feature = "encryption")]
+mod encryption;
 mod kill;
 mod operations;
 mod prepare;

@@ -1,0 +1,142 @@
+//! Keys of connections: the calls of SQLite3 Multiple Ciphers that this crate
+//! makes, in safe types. What a key is, and where it comes from, is in
+//! `key.rs`; this file only hands it over.
+
+use std::ffi::{c_char, c_int};
+
+use zeroize::Zeroizing;
+
+use super::raw::Db;
+use super::{Connection, Failure, code};
+
+pub(crate) const KEY_BYTES: usize = 32;
+pub(crate) const SALT_BYTES: usize = 16;
+/// What a key that needs no derivation begins with.
+const RAW: &[u8; 4] = b"raw:";
+
+/// A key, wiped when it is dropped.
+pub(crate) type KeyBytes = Zeroizing<[u8; KEY_BYTES]>;
+/// What a file of its own mixes into a passphrase: its first bytes.
+pub(crate) type Salt = [u8; SALT_BYTES];
+
+/// How a file begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileStart {
+    /// It is empty.
+    Empty,
+    /// As a database does that is not encrypted.
+    Plain,
+    /// Otherwise: with a salt, if it is an encrypted database.
+    Other(Salt),
+}
+
+unsafe extern "C" {
+    fn marmota_sqlite3_key(db: *mut Db, key: *const u8, bytes: c_int) -> c_int;
+    fn marmota_sqlite3_rekey(db: *mut Db, key: *const u8, bytes: c_int) -> c_int;
+    fn marmota_derive(
+        passphrase: *const c_char,
+        length: c_int,
+        salt: *const u8,
+        key: *mut u8,
+    ) -> c_int;
+    fn marmota_random(bytes: *mut u8, count: c_int);
+    fn marmota_file_start(db: *mut Db, bytes: *mut u8) -> c_int;
+}
+
+impl Connection {
+    /// How the file begins, whatever its key.
+    pub(crate) fn file_start(&mut self) -> Result<FileStart, Failure> {
+        const PLAIN: &Salt = b"SQLite format 3\0";
+        const SHORT_READ: c_int = code::IOERR | 2 << 8;
+        let mut bytes = Salt::default();
+        // SAFETY: the connection is open, and there is room for 16 bytes.
+        match unsafe { marmota_file_start(self.db.as_ptr(), bytes.as_mut_ptr()) } {
+            // A file of fewer bytes is none yet: SQLite would overwrite it.
+            SHORT_READ => Ok(FileStart::Empty),
+            code::OK if bytes == *PLAIN => Ok(FileStart::Plain),
+            code::OK => Ok(FileStart::Other(bytes)),
+            code => Err(Failure::new(code, "the file cannot be read")),
+        }
+    }
+
+    /// Has all that follows use this key. It is not tried here, but at the
+    /// first read.
+    pub(crate) fn use_key(&mut self, key: &KeyBytes, salt: &Salt) -> Result<(), Failure> {
+        let key = handed_over(key, salt);
+        // SAFETY: the connection is open, and the key is read within the call.
+        let code =
+            unsafe { marmota_sqlite3_key(self.db.as_ptr(), key.as_ptr(), key.len() as c_int) };
+        if code == code::OK { Ok(()) } else { Err(self.failure(code)) }
+    }
+
+    /// Writes the whole file anew: under this key, or under none.
+    pub(crate) fn change_key(&mut self, key: Option<(&KeyBytes, &Salt)>) -> Result<(), Failure> {
+        let key = key.map(|(key, salt)| handed_over(key, salt));
+        let bytes: &[u8] = key.as_ref().map_or(&[], |key| key.as_slice());
+        // SAFETY: as for `use_key`; no bytes are no key.
+        let code = unsafe {
+            marmota_sqlite3_rekey(self.db.as_ptr(), bytes.as_ptr(), bytes.len() as c_int)
+        };
+        if code == code::OK { Ok(()) } else { Err(self.failure(code)) }
+    }
+}
+
+/// The form that a key and a salt have for the cipher.
+fn handed_over(key: &KeyBytes, salt: &Salt) -> Zeroizing<[u8; RAW.len() + KEY_BYTES + SALT_BYTES]> {
+    let mut bytes = Zeroizing::new([0; RAW.len() + KEY_BYTES + SALT_BYTES]);
+    bytes[..RAW.len()].copy_from_slice(RAW);
+    bytes[RAW.len()..][..KEY_BYTES].copy_from_slice(&**key);
+    bytes[RAW.len() + KEY_BYTES..].copy_from_slice(salt);
+    bytes
+}
+
+/// The key of a passphrase, by Argon2id with the cipher's own parameters:
+/// takes some 20 ms and 19 MiB, on purpose.
+pub(crate) fn derive(passphrase: &str, salt: &Salt) -> Result<KeyBytes, Failure> {
+    let mut key = KeyBytes::default();
+    let length = c_int::try_from(passphrase.len())
+        .map_err(|_| Failure::new(code::TOOBIG, "the passphrase is too long"))?;
+    // SAFETY: the passphrase has that many bytes, the salt has 16 and the key
+    // 32, as the function takes them.
+    let code = unsafe {
+        marmota_derive(passphrase.as_ptr().cast(), length, salt.as_ptr(), key.as_mut_ptr())
+    };
+    match code {
+        0 => Ok(key),
+        code => Err(Failure::new(code::NOMEM, format!("no key could be derived (Argon2: {code})"))),
+    }
+}
+
+/// A salt for a new file.
+pub(crate) fn new_salt() -> Result<Salt, Failure> {
+    // The random numbers take a mutex of SQLite's.
+    super::initialize()?;
+    let mut salt = Salt::default();
+    // SAFETY: there is room for 16 bytes.
+    unsafe { marmota_random(salt.as_mut_ptr(), SALT_BYTES as c_int) };
+    Ok(salt)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file opens in any program that has this cipher and the passphrase.
+    #[test]
+    fn the_cipher_derives_the_same_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let mut connection = Connection::open_file(&path).unwrap();
+        let salt = new_salt().unwrap();
+        connection.use_key(&derive("open sesame", &salt).unwrap(), &salt).unwrap();
+        connection.execute("CREATE TABLE t(x); INSERT INTO t VALUES(7)").unwrap();
+        drop(connection);
+        assert!(std::fs::read(&path).unwrap().starts_with(&salt));
+
+        let mut connection = Connection::open_file(&path).unwrap();
+        connection.execute("PRAGMA cipher='aegis'; PRAGMA key='open sesame'").unwrap();
+        let mut read = 0;
+        connection.query("SELECT x FROM t", |row| read = row.at(0).int()).unwrap();
+        assert_eq!(read, 7);
+    }
+}

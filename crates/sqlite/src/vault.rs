@@ -1,0 +1,197 @@
+//! Opening connections with the key of their file, if it has one, and saying
+//! what is wrong when they do not fit each other.
+//!
+//! A raw key is asked for at each connection and forgotten. A passphrase is
+//! asked for once: the key derived from it is kept as long as the engine
+//! lives, because each derivation takes long on purpose. (SQLite's connections
+//! keep the key in memory in any case.)
+
+use std::path::Path;
+
+use marmota_model::{Error, Result};
+
+use crate::engine::place_of;
+use crate::fault;
+use crate::ffi::{Connection, Failure};
+use crate::options::Options;
+
+#[cfg(feature = "encryption")]
+pub(crate) use keyed::Vault;
+#[cfg(not(feature = "encryption"))]
+pub(crate) use plain::Vault;
+
+/// The error for a code met while opening: it names the file.
+pub(crate) fn at_place(failure: &Failure, place: &str) -> Error {
+    let error = fault::of(failure);
+    Error::new(error.kind(), format!("{place}: {}", error.message())).with_source(error)
+}
+
+#[cfg(not(feature = "encryption"))]
+mod plain {
+    use super::*;
+
+    /// Without the feature `encryption` there are no keys.
+    #[derive(Debug)]
+    pub(crate) struct Vault;
+
+    impl Vault {
+        pub(crate) fn new(_: &Options) -> Self {
+            Self
+        }
+
+        pub(crate) fn open(&self, path: &Path) -> Result<Connection> {
+            Connection::open_file(path).map_err(|failure| self.at(&failure, path))
+        }
+
+        #[allow(clippy::unused_self, reason = "with keys it is used")]
+        pub(crate) fn lost_race(&self, _: &Error) -> bool {
+            false
+        }
+
+        /// The error for a code met while opening: it names the file.
+        #[allow(clippy::unused_self, reason = "with keys it is used")]
+        pub(crate) fn at(&self, failure: &Failure, path: &Path) -> Error {
+            at_place(failure, &place_of(path))
+        }
+    }
+}
+
+#[cfg(feature = "encryption")]
+mod keyed {
+    use std::fmt;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use marmota_model::ErrorKind;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::ffi::cipher::{FileStart, KeyBytes, Salt, derive, new_salt};
+    use crate::ffi::code;
+    use crate::key::{Key, KeySource, Secret};
+
+    /// What opens the connections of one engine.
+    pub(crate) struct Vault {
+        source: Option<KeySource>,
+        /// The key derived from a passphrase, and the salt it was derived with.
+        derived: Mutex<Option<(Salt, Box<KeyBytes>)>>,
+        /// True if the last file opened was empty, so that it got a new salt.
+        began: AtomicBool,
+    }
+
+    impl Vault {
+        pub(crate) fn new(options: &Options) -> Self {
+            Self {
+                source: options.key.clone(),
+                derived: Mutex::default(),
+                began: AtomicBool::new(false),
+            }
+        }
+
+        /// True if it is worth to open the file again after this error: somebody
+        /// else wrote its first page, with another salt, since it was seen empty.
+        pub(crate) fn lost_race(&self, error: &Error) -> bool {
+            error.kind() == ErrorKind::Denied && self.began.load(Ordering::Relaxed)
+        }
+
+        /// Opens a connection. That its key is right shows at the first read.
+        pub(crate) fn open(&self, path: &Path) -> Result<Connection> {
+            let at = |failure: Failure| self.at(&failure, path);
+            let mut connection = Connection::open_file(path).map_err(at)?;
+            let start = connection.file_start().map_err(at)?;
+            let Some(source) = &self.source else {
+                return match start {
+                    FileStart::Other(_) => Err(closed_file(path)),
+                    FileStart::Empty | FileStart::Plain => Ok(connection),
+                };
+            };
+            self.began.store(start == FileStart::Empty, Ordering::Relaxed);
+            let salt = match start {
+                FileStart::Plain => return Err(plain_file(path)),
+                FileStart::Other(salt) => salt,
+                FileStart::Empty => new_salt().map_err(at)?,
+            };
+            let known = self.derived.lock();
+            if let Some((_, key)) = known.as_ref().filter(|(known, _)| *known == salt) {
+                unlock(&mut connection, key, &salt).map_err(at)?;
+                return Ok(connection);
+            }
+            drop(known);
+            let key = source.ask().map_err(|error| {
+                let message = format!("{}: {}", place_of(path), error.message());
+                Error::new(error.kind(), message).with_source(error)
+            })?;
+            match key.secret() {
+                Secret::Raw(key) => unlock(&mut connection, key, &salt).map_err(at)?,
+                Secret::Passphrase(passphrase) => {
+                    let key = Box::new(derive(passphrase, &salt).map_err(at)?);
+                    unlock(&mut connection, &key, &salt).map_err(at)?;
+                    *self.derived.lock() = Some((salt, key));
+                }
+            }
+            Ok(connection)
+        }
+
+        /// The error for a code met while opening: it names the file.
+        pub(crate) fn at(&self, failure: &Failure, path: &Path) -> Error {
+            if self.source.is_some() && failure.code() & 0xff == code::NOTADB {
+                return wrong_key(path);
+            }
+            at_place(failure, &place_of(path))
+        }
+    }
+
+    impl fmt::Debug for Vault {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_struct("Vault").field("source", &self.source).finish_non_exhaustive()
+        }
+    }
+
+    /// A key with the salt of a file, as `rekey.rs` needs it.
+    pub(crate) fn bytes_of(key: &Key, salt: &Salt) -> Result<KeyBytes, Failure> {
+        match key.secret() {
+            Secret::Raw(key) => Ok(key.clone()),
+            Secret::Passphrase(passphrase) => derive(passphrase, salt),
+        }
+    }
+
+    fn unlock(connection: &mut Connection, key: &KeyBytes, salt: &Salt) -> Result<(), Failure> {
+        connection.use_key(key, salt)?;
+        // Sorts and the like would otherwise be written to files.
+        connection.execute("PRAGMA temp_store=MEMORY")
+    }
+
+    #[cold]
+    fn wrong_key(path: &Path) -> Error {
+        let message = format!(
+            "{}: the key does not open it: it is not the one the file was written with, the \
+             file's first page is damaged, or it is no database; give the right key, or restore \
+             a backup",
+            place_of(path)
+        );
+        Error::new(ErrorKind::Denied, message)
+    }
+
+    #[cold]
+    fn plain_file(path: &Path) -> Error {
+        let message = format!(
+            "{}: it is not encrypted, but a key was given: encrypt it once with `Sqlite::rekey`, \
+             or open it without a key",
+            place_of(path)
+        );
+        Error::new(ErrorKind::Invalid, message)
+    }
+
+    #[cold]
+    fn closed_file(path: &Path) -> Error {
+        let message = format!(
+            "{}: the file is encrypted, or no SQLite database: give its key (`Options::key`, \
+             `?key_env=NAME` or the environment variable MARMOTA_KEY), name another file, or move \
+             this one away",
+            place_of(path)
+        );
+        Error::new(ErrorKind::Engine, message)
+    }
+}
+
+#[cfg(feature = "encryption")]
+pub(crate) use keyed::bytes_of;
