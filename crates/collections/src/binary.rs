@@ -1,0 +1,227 @@
+//! The binary form of a collection.
+//!
+//! ```text
+//! head     magic (8 bytes), version u32, shape u8 (1 list, 2 map),
+//!          saved at u64 (milliseconds since 1970), items u64, content's bytes u64
+//! content  a zstd frame of the items, each a MessagePack value
+//! tail     crc32 u32 of all before
+//! ```
+//! All integers of head and tail are little-endian. Items are written by serde
+//! with the names of their fields, so that a struct may gain fields with
+//! `#[serde(default)]`; the compression takes the names back out. MessagePack
+//! was chosen because it describes itself: what serde's attributes can do works
+//! in it, and bytes can be checked without knowing their type. That is done
+//! before any item is made, since a checksum keeps no one out who computes it:
+//! every length must lie within the bytes, and nesting has a limit.
+
+use std::io::{Read, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use marmota_model::{Error, ErrorKind, Result};
+use serde::{Serialize, de::DeserializeOwned};
+
+mod skim;
+
+const MAGIC: &[u8; 8] = b"MARMOTC\0";
+const VERSION: u32 = 1;
+const HEAD_BYTES: usize = 37;
+const TAIL_BYTES: usize = 4;
+const LEVEL: i32 = 3;
+
+/// What is taken from bytes at most, whatever they announce.
+///
+/// ```
+/// use marmota_collections::{Limits, List, Persist};
+///
+/// let list: List<u32> = (0..1000).collect();
+/// let bytes = list.to_binary()?;
+/// let limits = Limits { items_max: 999, ..Limits::default() };
+/// let error = List::<u32>::new().fill_binary(&bytes, &limits).unwrap_err();
+/// assert!(error.to_string().contains("1000 items"));
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the content, unpacked, and of a file; 256 MiB by default.
+    pub bytes_max: u64,
+    /// Items; 100 million by default.
+    pub items_max: u64,
+    /// How deep an item may be nested; 64 by default.
+    pub depth_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { bytes_max: 256 << 20, items_max: 100_000_000, depth_max: 64 }
+    }
+}
+
+/// Which collection it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Items.
+    List = 1,
+    /// Keys, values, and the milliseconds that each still has, or nothing.
+    Map = 2,
+}
+
+/// Takes the items of a collection.
+#[derive(Default)]
+pub struct Writer {
+    content: Vec<u8>,
+    items: u64,
+}
+
+impl Writer {
+    /// Adds one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] if it cannot be written so.
+    pub fn item<T: Serialize + ?Sized>(&mut self, item: &T) -> Result<()> {
+        let mut out = rmp_serde::Serializer::new(&mut self.content).with_struct_map();
+        item.serialize(&mut out).map_err(|error| {
+            let message = format!("item {} cannot be written as binary: {error}", self.items);
+            Error::new(ErrorKind::Unsupported, message)
+        })?;
+        self.items += 1;
+        Ok(())
+    }
+
+    /// The whole, with head and tail.
+    pub(crate) fn finish(self, shape: Shape) -> Result<Vec<u8>> {
+        let mut out = Vec::with_capacity(HEAD_BYTES + TAIL_BYTES + self.content.len() / 2);
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.push(shape as u8);
+        out.extend_from_slice(&now_ms().to_le_bytes());
+        out.extend_from_slice(&self.items.to_le_bytes());
+        out.extend_from_slice(&(self.content.len() as u64).to_le_bytes());
+        zstd::Encoder::new(&mut out, LEVEL)
+            .and_then(|mut frame| {
+                frame.write_all(&self.content)?;
+                frame.finish()?;
+                Ok(())
+            })
+            .map_err(|error| Error::new(ErrorKind::Io, format!("cannot compress: {error}")))?;
+        let sum = crc32fast::hash(&out);
+        out.extend_from_slice(&sum.to_le_bytes());
+        Ok(out)
+    }
+}
+
+/// The items of a collection that was read, each checked.
+pub struct Items {
+    content: Vec<u8>,
+    at: usize,
+    next: u64,
+    count: u64,
+    depth_max: usize,
+    /// How long ago they were saved, by the wall clock; 0 if that went back.
+    pub(crate) age_ms: u64,
+}
+
+/// Whether bytes begin as a collection's binary form does.
+pub(crate) fn is_binary(bytes: &[u8]) -> bool {
+    bytes.starts_with(MAGIC)
+}
+
+/// Checks all but the items.
+pub(crate) fn read(bytes: &[u8], shape: Shape, limits: &Limits) -> Result<Items> {
+    if !is_binary(bytes) {
+        return Err(damaged(0, "these are not the bytes of a collection"));
+    }
+    let Some((summed, sum)) =
+        bytes.split_last_chunk().filter(|(summed, _)| summed.len() >= HEAD_BYTES)
+    else {
+        return Err(damaged(bytes.len(), "the bytes are cut short"));
+    };
+    let version = u32::from_le_bytes(part(summed, 8));
+    if version != VERSION {
+        let message = format!(
+            "the bytes have version {version}, and this program reads {VERSION}: use the program \
+             that wrote them, or a newer one"
+        );
+        return Err(damaged(8, &message));
+    }
+    if crc32fast::hash(summed) != u32::from_le_bytes(*sum) {
+        let message = "the checksum is another: the bytes are damaged or cut short";
+        return Err(damaged(summed.len(), message));
+    }
+    if summed[12] != shape as u8 {
+        return Err(damaged(12, &format!("the bytes are of no {shape:?}")));
+    }
+    let (saved_ms, count) =
+        (u64::from_le_bytes(part(summed, 13)), u64::from_le_bytes(part(summed, 21)));
+    let length = u64::from_le_bytes(part(summed, 29));
+    if count > limits.items_max {
+        let limit = limits.items_max;
+        return Err(damaged(21, &format!("{count} items are more than the limit of {limit}")));
+    }
+    if length > limits.bytes_max {
+        let limit = limits.bytes_max;
+        return Err(damaged(29, &format!("{length} bytes are more than the limit of {limit}")));
+    }
+    if count > length {
+        return Err(damaged(21, &format!("{count} items cannot be in {length} bytes")));
+    }
+    let mut content = Vec::new();
+    zstd::Decoder::with_buffer(&summed[HEAD_BYTES..])
+        // Memory is taken for what is there, not for what is announced.
+        .and_then(|frame| frame.take(length + 1).read_to_end(&mut content))
+        .map_err(|error| damaged(HEAD_BYTES, &format!("the content does not unpack: {error}")))?;
+    if content.len() as u64 != length {
+        return Err(damaged(29, "the content is not as long as announced"));
+    }
+    let age_ms = now_ms().saturating_sub(saved_ms);
+    Ok(Items { content, at: 0, next: 0, count, depth_max: limits.depth_max, age_ms })
+}
+
+impl Items {
+    /// The next item; none after the last.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] with its number and where it begins.
+    pub fn next_item<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
+        let start = self.at;
+        if self.next == self.count {
+            let message = "there is more than the items announced";
+            return if start == self.content.len() {
+                Ok(None)
+            } else {
+                Err(self.damaged(start, message))
+            };
+        }
+        self.at = skim::end_of_value(&self.content, start, self.depth_max)
+            .map_err(|(at, what)| self.damaged(at, what))?;
+        let item = rmp_serde::from_slice(&self.content[start..self.at])
+            .map_err(|error| self.damaged(start, &error.to_string()))?;
+        self.next += 1;
+        Ok(Some(item))
+    }
+
+    /// How many items are announced, at most one for each byte.
+    pub(crate) fn count(&self) -> usize {
+        usize::try_from(self.count).unwrap_or_default()
+    }
+
+    #[cold]
+    fn damaged(&self, at: usize, what: &str) -> Error {
+        let message = format!("item {}, byte {at} of the unpacked content: {what}", self.next);
+        Error::new(ErrorKind::Invalid, message)
+    }
+}
+
+#[cold]
+fn damaged(at: usize, what: &str) -> Error {
+    Error::new(ErrorKind::Invalid, format!("byte {at}: {what}"))
+}
+
+/// `N` bytes at a place of the head, which is known to be there.
+fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,74 @@
+//! Files of collections: written beside the old one and put in its place when
+//! they are on the disk, so that a crash leaves the old or the new one whole;
+//! read up to a limit.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use marmota_model::{Error, ErrorKind, Result};
+
+/// Two threads may save to the same name.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) fn save(path: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let Some(name) = path.file_name() else {
+        let message = format!("{} names no file to save to", path.display());
+        return Err(Error::new(ErrorKind::Invalid, message));
+    };
+    let mut beside = OsString::from(".");
+    beside.push(name);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    beside.push(format!(".{}-{number}.tmp", std::process::id()));
+    let beside = Beside(folder.join(beside));
+    File::create(&beside.0)
+        .and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()
+        })
+        .and_then(|()| std::fs::rename(&beside.0, path))
+        // The new name is only there for good once its folder is written.
+        .and_then(|()| File::open(folder)?.sync_all())
+        .map_err(|error| failed("write", path, error))
+}
+
+/// The whole file, if it is not longer.
+pub(crate) fn load(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes))
+        .map_err(|error| failed("read", path, error))?;
+    if bytes.len() as u64 > bytes_max {
+        let message = format!(
+            "{} has more than {bytes_max} bytes, which is the limit; raise `Limits::bytes_max`",
+            path.display()
+        );
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    Ok(bytes)
+}
+
+/// The file that is written, removed unless it came to its place.
+struct Beside(PathBuf);
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[cold]
+fn failed(what: &str, path: &Path, error: std::io::Error) -> Error {
+    let kind = match error.kind() {
+        std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+        _ => ErrorKind::Io,
+    };
+    let message = format!("cannot {what} {}: {error}", path.display());
+    Error::new(kind, message).with_source(error)
+}

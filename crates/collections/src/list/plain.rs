@@ -1,0 +1,83 @@
+//! Lists without a discipline: a vector whose places are checked.
+
+use std::ops::DerefMut;
+
+use marmota_model::{Error, ErrorKind, Result};
+
+use super::sealed::{Keeps, Twice};
+use super::{Discipline, List};
+
+/// No discipline: items stay where they are put.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plain;
+
+impl<T> Discipline<T> for Plain {}
+
+impl<T> Keeps<T> for Plain {
+    fn restore(&mut self, _: &mut Vec<T>) -> Result<(), Twice> {
+        Ok(())
+    }
+
+    fn removing(&mut self, _: &[T], _: usize) {}
+
+    fn keeping(&mut self, _: &[bool]) {}
+
+    fn clearing(&mut self) {}
+}
+
+impl<T> List<T> {
+    /// An empty list without a discipline.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { items: Vec::new(), discipline: Plain }
+    }
+
+    /// Puts an item at the end and returns its place.
+    pub fn add(&mut self, item: T) -> usize {
+        self.items.push(item);
+        self.items.len() - 1
+    }
+
+    /// Puts an item at a place; those from there on move back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] past the end.
+    pub fn insert(&mut self, place: usize, item: T) -> Result<()> {
+        if place > self.items.len() {
+            let len = self.items.len();
+            let message = format!("a list of {len} items has no place {place} to insert at");
+            return Err(Error::new(ErrorKind::NotFound, message));
+        }
+        self.items.insert(place, item);
+        Ok(())
+    }
+
+    /// Removes the last item.
+    pub fn pop(&mut self) -> Option<T> {
+        self.items.pop()
+    }
+}
+
+impl<T> DerefMut for List<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.items
+    }
+}
+
+impl<T> From<Vec<T>> for List<T> {
+    fn from(items: Vec<T>) -> Self {
+        Self { items, discipline: Plain }
+    }
+}
+
+impl<T> FromIterator<T> for List<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
+        Vec::from_iter(items).into()
+    }
+}
+
+impl<T> Extend<T> for List<T> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
+        self.items.extend(items);
+    }
+}

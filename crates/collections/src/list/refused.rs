@@ -1,0 +1,46 @@
+//! An item that a list did not take, given back.
+
+use std::fmt;
+
+use marmota_model::{Error, ErrorKind};
+
+/// An item that was refused, and why.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Refused<T> {
+    /// The item, as it was given.
+    pub item: T,
+    /// Where the item with the same key is; none if the list is full, which a
+    /// hashed one is with 2³² items.
+    pub place: Option<usize>,
+}
+
+impl<T> fmt::Display for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.place {
+            Some(place) => write!(
+                f,
+                "the item at place {place} has the same key, which this list takes once; update \
+                 or remove it"
+            ),
+            None => f.write_str("the list is full: a hashed one holds 2^32 items"),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refused").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+impl<T> std::error::Error for Refused<T> {}
+
+impl<T> From<Refused<T>> for Error {
+    fn from(refused: Refused<T>) -> Self {
+        let kind = match refused.place {
+            Some(_) => ErrorKind::Conflict,
+            None => ErrorKind::Unsupported,
+        };
+        Self::new(kind, refused.to_string())
+    }
+}

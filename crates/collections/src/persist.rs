@@ -1,0 +1,252 @@
+//! [`Persist`]: collections as JSON, as compact binary and as files, written
+//! once for all of them. What each has to say for itself is [`Content`].
+
+use std::path::Path;
+
+use marmota_model::{Error, ErrorKind, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::binary::{self, Items, Limits, Shape, Writer};
+use crate::file;
+use crate::list::{Discipline, List};
+use crate::map::{Base, Entries, Lookup, Map};
+use crate::pairs::Pairs;
+
+/// How a file is written. Reading tells by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Format {
+    /// JSON, to be read and edited by people. Times to live are not in it.
+    Json,
+    /// Compressed and with a checksum: smaller, faster, with times to live.
+    Binary,
+}
+
+/// Collections that are saved and loaded.
+///
+/// Those that can be made from nothing (`Default`) are read by
+/// [`Persist::load`] and its like; others, whose key is a closure, are made
+/// and then filled. Filling replaces all or, with an error, changes nothing.
+///
+/// Items and keys and values are any that serde can write and read, with the
+/// exceptions that JSON has too: `Some(None)` and `Some(())` come back as
+/// `None`.
+///
+/// ```
+/// use marmota_collections::{Format, Limits, List, Map, Persist};
+///
+/// let mut numbers = Map::<String, u32>::new();
+/// numbers.insert("one".to_owned(), 1);
+/// assert_eq!(numbers.to_json()?, r#"{"one":1}"#);
+///
+/// let file = std::env::temp_dir().join(format!("numbers-{}.bin", std::process::id()));
+/// numbers.save(&file, Format::Binary)?;
+/// assert_eq!(Map::load(&file)?, numbers);
+///
+/// let mut by_length = List::sorted_by(|word: &(usize, String)| &word.0);
+/// by_length.fill_json(br#"[[3, "one"], [2, "to"]]"#, &Limits::default())?;
+/// assert_eq!(by_length[0].1, "to");
+/// # std::fs::remove_file(file).unwrap();
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+pub trait Persist: Content {
+    /// As JSON: a list as an array; a map as an object if all its keys are
+    /// texts, else as an array of pairs.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] for what JSON cannot say.
+    fn to_json(&self) -> Result<String> {
+        serde_json::to_string(self)
+            .map_err(|error| Error::new(ErrorKind::Unsupported, format!("no JSON: {error}")))
+    }
+
+    /// As compressed bytes with a version and a checksum.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] for what serde refuses to write.
+    fn to_binary(&self) -> Result<Vec<u8>> {
+        let mut out = Writer::default();
+        self.write_items(&mut out)?;
+        out.finish(Self::SHAPE)
+    }
+
+    /// Replaces the content by what JSON says.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] with line and column, or beyond a limit;
+    /// [`ErrorKind::Conflict`] for a key that is there twice.
+    fn fill_json(&mut self, json: &[u8], limits: &Limits) -> Result<()> {
+        if json.len() as u64 > limits.bytes_max {
+            let (bytes, limit) = (json.len(), limits.bytes_max);
+            let message = format!("{bytes} bytes of JSON are more than the limit of {limit}");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        self.read_json(json)
+    }
+
+    /// Replaces the content by what the bytes say.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] with the offset of what is wrong or beyond a
+    /// limit; [`ErrorKind::Conflict`] for a key that is there twice.
+    fn fill_binary(&mut self, bytes: &[u8], limits: &Limits) -> Result<()> {
+        self.read_items(binary::read(bytes, Self::SHAPE, limits)?)
+    }
+
+    /// Writes a file, whole and to the disk before it takes the old one's
+    /// place.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] naming it, with the old one untouched.
+    fn save(&self, path: impl AsRef<Path>, format: Format) -> Result<()> {
+        let bytes = match format {
+            Format::Json => self.to_json()?.into_bytes(),
+            Format::Binary => self.to_binary()?,
+        };
+        file::save(path.as_ref(), &bytes)
+    }
+
+    /// Replaces the content by that of a file of either format.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if there is none, [`ErrorKind::Io`] if it cannot
+    /// be read, else as [`Persist::fill_binary`]; all name the file.
+    fn fill_from(&mut self, path: impl AsRef<Path>, limits: &Limits) -> Result<()> {
+        let path = path.as_ref();
+        let bytes = file::load(path, limits.bytes_max)?;
+        let filled = if binary::is_binary(&bytes) {
+            self.fill_binary(&bytes, limits)
+        } else {
+            self.fill_json(&bytes, limits)
+        };
+        filled.map_err(|error| {
+            let message = format!("{}: {error}", path.display());
+            Error::new(error.kind(), message)
+        })
+    }
+
+    /// What JSON says, within the default [`Limits`].
+    ///
+    /// # Errors
+    /// As [`Persist::fill_json`].
+    fn from_json(json: &str) -> Result<Self>
+    where
+        Self: Default,
+    {
+        let mut made = Self::default();
+        made.fill_json(json.as_bytes(), &Limits::default()).map(|()| made)
+    }
+
+    /// What the bytes say, within the default [`Limits`].
+    ///
+    /// # Errors
+    /// As [`Persist::fill_binary`].
+    fn from_binary(bytes: &[u8]) -> Result<Self>
+    where
+        Self: Default,
+    {
+        let mut made = Self::default();
+        made.fill_binary(bytes, &Limits::default()).map(|()| made)
+    }
+
+    /// What a file of either format says, within the default [`Limits`].
+    ///
+    /// # Errors
+    /// As [`Persist::fill_from`].
+    fn load(path: impl AsRef<Path>) -> Result<Self>
+    where
+        Self: Default,
+    {
+        let mut made = Self::default();
+        made.fill_from(path, &Limits::default()).map(|()| made)
+    }
+}
+
+impl<C: Content> Persist for C {}
+
+/// What a collection says of its items. It is of no use by itself.
+pub trait Content: Serialize + Sized {
+    /// Which it is in the binary form.
+    const SHAPE: Shape;
+
+    /// Writes each item.
+    ///
+    /// # Errors
+    /// That of the writer.
+    fn write_items(&self, out: &mut Writer) -> Result<()>;
+
+    /// Replaces the content by the items.
+    ///
+    /// # Errors
+    /// That of the reader, and for what does not fit; nothing has changed.
+    fn read_items(&mut self, items: Items) -> Result<()>;
+
+    /// Replaces the content by what JSON says.
+    ///
+    /// # Errors
+    /// For what is no JSON, or does not fit; nothing has changed.
+    fn read_json(&mut self, json: &[u8]) -> Result<()>;
+}
+
+/// Room for what is announced, but no more than a page before it is seen.
+fn room_for<T>(items: &Items) -> Vec<T> {
+    Vec::with_capacity(items.count().min(4096 / size_of::<T>().max(1)))
+}
+
+fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T> {
+    serde_json::from_slice(json).map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))
+}
+
+impl<T: Serialize + DeserializeOwned, D: Discipline<T>> Content for List<T, D> {
+    const SHAPE: Shape = Shape::List;
+
+    fn write_items(&self, out: &mut Writer) -> Result<()> {
+        self.iter().try_for_each(|item| out.item(item))
+    }
+
+    fn read_items(&mut self, mut items: Items) -> Result<()> {
+        let mut read = room_for(&items);
+        while let Some(item) = items.next_item()? {
+            read.push(item);
+        }
+        self.replace_all(read).map(drop)
+    }
+
+    fn read_json(&mut self, json: &[u8]) -> Result<()> {
+        self.replace_all(parse(json)?).map(drop)
+    }
+}
+
+impl<K, V, B> Content for Map<K, V, B>
+where
+    K: Serialize + DeserializeOwned,
+    V: Serialize + DeserializeOwned,
+    B: Base<K, V, Entries: Entries<K, V> + Lookup<K, V, K>>,
+{
+    const SHAPE: Shape = Shape::Map;
+
+    fn write_items(&self, out: &mut Writer) -> Result<()> {
+        // Rounded up: what can be seen now can be seen when it is read at once.
+        let milliseconds = |left_ns: u64| left_ns.div_ceil(1_000_000);
+        self.iter_timed()
+            .try_for_each(|(key, value, left)| out.item(&(key, value, left.map(milliseconds))))
+    }
+
+    fn read_items(&mut self, mut items: Items) -> Result<()> {
+        let mut read = Vec::new();
+        while let Some((key, value, left_ms)) = items.next_item::<(K, V, Option<u64>)>()? {
+            // The time that it lay there counts.
+            match left_ms.map(|left_ms| left_ms.saturating_sub(items.age_ms)) {
+                Some(0) => {}
+                left_ms => read.push((key, value, left_ms)),
+            }
+        }
+        self.replace_entries(read)
+    }
+
+    fn read_json(&mut self, json: &[u8]) -> Result<()> {
+        let Pairs(pairs) = parse::<Pairs<K, V>>(json)?;
+        self.replace_pairs(pairs)
+    }
+}
