@@ -16,6 +16,7 @@ cargo xtask COMMAND
   check     formatting, lints, documentation
   tidy      the structure that ARCHITECTURE.md promises
   units     all tests of the workspace
+  encrypted those of the feature `encryption`
   readme    the README's example in a crate of its own
   fuzz [N]  each fuzz target for N seconds (30; needs nightly and cargo-fuzz)";
 
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         ["check"] => check(),
         ["tidy"] => tidy::check(),
         ["units"] => units(),
+        ["encrypted"] => encrypted(),
         ["readme"] => readme::check(),
         ["fuzz"] => fuzz("30"),
         ["fuzz", seconds] => fuzz(seconds),
@@ -49,6 +51,7 @@ fn test() -> Result<(), Failure> {
     tidy::check()?;
     check()?;
     units()?;
+    encrypted()?;
     readme::check()
 }
 
@@ -70,6 +73,21 @@ fn check() -> Result<(), Failure> {
 
 fn units() -> Result<(), Failure> {
     run(cargo().args(["test", "--workspace", "--locked"]))
+}
+
+/// The feature `encryption` is off by default, and SQLite is another one with
+/// it: all of the engine's own tests, and of the suite what a file is for.
+fn encrypted() -> Result<(), Failure> {
+    let feature = ["--features", "encryption", "--locked"];
+    let lints = ["clippy", "--package", "marmota-sqlite", "--all-targets"];
+    run(cargo().args(lints).args(feature).args(["--", "-D", "warnings"]))?;
+    run(cargo().args(["test", "--package", "marmota-sqlite"]).args(feature))?;
+    let suite = ["test", "--package", "marmota-conformance", "--test", "it"];
+    let promises = ["concurrency", "differential", "durability", "transactions"]
+        .map(|module| format!("sqlite_encrypted::{module}"));
+    run(cargo().args(suite).args(feature).arg("--").args(promises))?;
+    let guide = ["test", "--package", "marmota", "--doc"];
+    run(cargo().args(guide).args(feature).args(["--", "guide::encryption"]))
 }
 
 fn fuzz(seconds: &str) -> Result<(), Failure> {

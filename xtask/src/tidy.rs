@@ -9,11 +9,12 @@ use std::process::Command;
 use crate::step::{Failure, root};
 
 /// The project's crates that each may depend on: every arrow points down.
-const ARROWS: [(&str, &[&str]); 7] = [
+const ARROWS: [(&str, &[&str]); 8] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
     ("http", &[]),
+    ("collections", &["marmota-model"]),
     ("sqlite", &["marmota-model", "marmota-store"]),
     ("rest", &["marmota-model", "marmota-store", "marmota-http"]),
     (
@@ -23,6 +24,7 @@ const ARROWS: [(&str, &[&str]); 7] = [
             "marmota-derive",
             "marmota-store",
             "marmota-http",
+            "marmota-collections",
             "marmota-sqlite",
             "marmota-rest",
         ],

@@ -47,3 +47,8 @@ conformance!(sqlite_alone_with_its_file, || {
     let options = Options { exclusive: true, ..relaxed() };
     sqlite_file("SQLite alone with its file", options).reads_wait()
 });
+#[cfg(feature = "encryption")]
+conformance!(sqlite_encrypted, || {
+    let options = relaxed().key(|| Ok(marmota_sqlite::Key::raw([7; 32])));
+    sqlite_file("SQLite encrypted", options)
+});

@@ -13,3 +13,10 @@ pub mod rest {}
 #[cfg(feature = "server")]
 #[doc = include_str!("../../../docs/guide/server.md")]
 pub mod server {}
+
+#[cfg(feature = "encryption")]
+#[doc = include_str!("../../../docs/guide/encryption.md")]
+pub mod encryption {}
+
+#[doc = include_str!("../../../docs/guide/collections.md")]
+pub mod collections {}

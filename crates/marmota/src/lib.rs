@@ -23,11 +23,13 @@
 //!
 //! This crate only gathers the others and gives them their names:
 //! [`model`] (schemas, values, rows), [`store`] (operations, engines),
-//! [`http`] (the server), [`rest`] (REST over models).
+//! [`http`] (the server), [`rest`] (REST over models), [`collections`] (lists
+//! and maps for a program's own data).
 #![forbid(unsafe_code)]
 
 pub mod guide;
 
+pub use marmota_collections as collections;
 pub use marmota_derive::{Model, ModelEnum};
 pub use marmota_model as model;
 pub use marmota_model::{Error, ErrorKind, Result};
@@ -68,6 +70,9 @@ pub mod prelude {
 /// | `memory:` | the memory engine |
 /// | `memory:data/app.mem` | the memory engine, loaded at the start and saved at the end |
 ///
+/// With the feature `encryption` a SQLite file is encrypted if the environment
+/// has `MARMOTA_KEY`, or the variable that `?key_env=NAME` names.
+///
 /// # Errors
 /// [`ErrorKind::Invalid`] for a URL of no engine, naming those there are.
 ///
@@ -97,7 +102,8 @@ pub fn open(url: &str) -> Result<StoreBuilder> {
             ErrorKind::Invalid,
             format!(
                 "{:?} is the URL of no engine here; use sqlite:FILE, sqlite::memory: or memory:",
-                model::text::excerpt(url)
+                // What stands behind the `?` may be no one else's business.
+                model::text::excerpt(url.split('?').next().unwrap_or_default())
             ),
         )),
     }
