@@ -232,10 +232,18 @@ const TEXT_BYTES_FEW: usize = 32;
 
 #[inline]
 fn has_nul(text: &str) -> bool {
-    if text.len() <= TEXT_BYTES_FEW {
-        return text.bytes().fold(false, |found, byte| found | (byte == 0));
+    if text.len() > TEXT_BYTES_FEW {
+        return memchr::memchr(0, text.as_bytes()).is_some();
     }
-    memchr::memchr(0, text.as_bytes()).is_some()
+    let (words, rest) = text.as_bytes().as_chunks::<8>();
+    words.iter().any(|&word| has_zero_byte(u64::from_ne_bytes(word))) || rest.contains(&0)
+}
+
+/// Whether one of the eight bytes is zero: only there a borrow goes through
+/// the top bit of a byte that has none of its own.
+const fn has_zero_byte(word: u64) -> bool {
+    const LOW: u64 = u64::from_ne_bytes([1; 8]);
+    word.wrapping_sub(LOW) & !word & (LOW << 7) != 0
 }
 
 impl Table {

@@ -59,8 +59,11 @@ pub fn insert_into<'a>(
     violations: &mut Vec<Violation>,
 ) {
     prepare_key(table, row, violations);
-    for field in [table.created_at(), table.updated_at()].into_iter().flatten() {
-        row[field] = stamp.value();
+    if let Some(created_at) = table.created_at() {
+        row[created_at] = stamp.value();
+    }
+    if let Some(updated_at) = table.updated_at() {
+        row[updated_at] = stamp.value();
     }
     if let Some(version) = table.version() {
         row[version] = ValueRef::Int(1);
@@ -157,13 +160,18 @@ fn prepare_key(table: &Table, row: &mut [ValueRef<'_>], violations: &mut Vec<Vio
 }
 
 fn fill_absent<'a>(table: &'a Table, row: &mut [ValueRef<'a>], violations: &mut Vec<Violation>) {
-    for position in 0..row.len() {
-        if row[position].is_absent() && position != table.key() {
-            fill_one(table, row, position, violations);
+    let key = table.key();
+    let mut from = 0;
+    // Nearly always there is nothing to fill, so the search is all there is.
+    while let Some(found) = row[from..].iter().position(ValueRef::is_absent) {
+        if from + found != key {
+            fill_one(table, row, from + found, violations);
         }
+        from += found + 1;
     }
 }
 
+#[cold]
 fn fill_one<'a>(
     table: &'a Table,
     row: &mut [ValueRef<'a>],
