@@ -27,6 +27,7 @@ use crate::local::Local;
 use crate::method::Method;
 use crate::request::{Exchange, Request};
 use crate::response::Response;
+use crate::ring::Operations;
 use crate::router::Found;
 use crate::status::Status;
 use crate::task::{self, Task, Token};
@@ -42,6 +43,50 @@ const READS_MAX: usize = 16;
 /// that a reset does not overtake the answer.
 const LINGER_MS: u64 = 2_000;
 const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Bytes that may wait behind a request that is not answered yet, before the ring is asked to
+/// bring no more.
+const WAITING_BYTES_MAX: usize = 64 * 1024;
+
+/// By whom a connection's bytes are read and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Intake {
+    /// By the connection, when it is told that it can (epoll).
+    Own,
+    /// By the ring: bytes come as they are there.
+    Flowing,
+    /// By the ring, which was asked to bring no more for now.
+    Stopping,
+    /// By the ring, which brings nothing unless it is asked.
+    Stopped,
+}
+
+/// What a connection wants of the ring.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    /// These bytes sent, from here on.
+    Send(Vec<u8>, usize),
+    /// To hear when the socket takes bytes.
+    Room,
+    /// No more bytes for now.
+    Stop,
+    /// Bytes again.
+    Resume,
+}
+
+/// What is on its way to the client by the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outgoing {
+    Nothing,
+    /// The output is to be handed over.
+    Ready,
+    /// The ring has the output, by the operation of this number.
+    Sending(u32),
+    /// Room for a tail is to be asked for.
+    Full,
+    /// Room for a tail was asked for.
+    Awaiting,
+}
 
 /// Whether a connection lives on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +146,10 @@ pub(crate) struct Connection {
     /// A large body that follows the output, and how much of it is sent.
     tail: Option<(Body, usize)>,
     readable: bool,
+    intake: Intake,
+    outgoing: Outgoing,
+    /// All that has come is used up: more can be taken.
+    hungry: bool,
     /// The client has shut down its side: a read of nothing follows.
     half_closed: bool,
     ended: bool,
@@ -111,7 +160,13 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: OwnedFd, peer: SocketAddr, token: Token, local: &Local) -> Self {
+    pub(crate) fn new(
+        socket: OwnedFd,
+        peer: SocketAddr,
+        token: Token,
+        on_ring: bool,
+        local: &Local,
+    ) -> Self {
         Self {
             socket,
             peer,
@@ -124,6 +179,9 @@ impl Connection {
             sent: 0,
             tail: None,
             readable: false,
+            intake: if on_ring { Intake::Flowing } else { Intake::Own },
+            outgoing: Outgoing::Nothing,
+            hungry: true,
             half_closed: false,
             ended: false,
             requests: 0,
@@ -141,6 +199,116 @@ impl Connection {
     pub(crate) fn note_readable(&mut self, half_closed: bool) {
         self.readable = true;
         self.half_closed |= half_closed;
+    }
+
+    /// Takes bytes that the ring has brought; without `more` it brings no others unasked.
+    #[inline]
+    pub(crate) fn take(&mut self, bytes: &[u8], more: bool, local: &mut Local) {
+        if !more {
+            self.intake = Intake::Stopped;
+        }
+        if let Phase::Lingering { discarded } = &mut self.phase {
+            *discarded += bytes.len();
+            return;
+        }
+        let request = self.request.get_or_insert_with(|| local.take_exchange(self.peer));
+        let exchange = own(request);
+        if matches!(self.phase, Phase::Head) {
+            exchange.compact();
+        }
+        make_room(&mut exchange.buffer, bytes.len());
+        exchange.buffer.extend_from_slice(bytes);
+    }
+
+    /// The ring brings no more bytes: they have ended, or there is an error.
+    pub(crate) fn note_dry(&mut self, error: Option<Errno>) -> Fate {
+        self.intake = Intake::Stopped;
+        match error {
+            None => self.ended = true,
+            // It was asked to stop, or had no piece left; it will be asked to go on.
+            Some(Errno::CANCELED | Errno::NOBUFS | Errno::INTR | Errno::AGAIN) => {}
+            Some(_) => return Fate::Drop,
+        }
+        Fate::Keep
+    }
+
+    pub(crate) fn note_room(&mut self) {
+        self.outgoing = Outgoing::Nothing;
+    }
+
+    /// The ring has sent this many bytes of the output from `from` on.
+    #[inline]
+    pub(crate) fn take_back(
+        &mut self,
+        mut output: Vec<u8>,
+        from: usize,
+        sent: Result<usize, Errno>,
+        local: &mut Local,
+    ) -> Fate {
+        self.outgoing = Outgoing::Nothing;
+        let sent = match sent {
+            Ok(sent) => from + sent,
+            Err(Errno::AGAIN | Errno::INTR) => from,
+            Err(_) => return Fate::Drop,
+        };
+        if sent >= output.len() {
+            local.give_output(output);
+        } else {
+            output.drain(..sent);
+            output.append(&mut self.output);
+            self.output = output;
+        }
+        Fate::Keep
+    }
+
+    /// What is to be asked of the ring; called until there is nothing.
+    #[inline]
+    pub(crate) fn wish(&mut self) -> Option<Wish> {
+        match self.outgoing {
+            Outgoing::Ready => {
+                let from = std::mem::take(&mut self.sent);
+                return Some(Wish::Send(std::mem::take(&mut self.output), from));
+            }
+            Outgoing::Full => {
+                self.outgoing = Outgoing::Awaiting;
+                return Some(Wish::Room);
+            }
+            _ => {}
+        }
+        let lingers = matches!(self.phase, Phase::Lingering { .. });
+        match self.intake {
+            Intake::Flowing if !self.hungry && !lingers && self.is_full() => {
+                self.intake = Intake::Stopping;
+                Some(Wish::Stop)
+            }
+            Intake::Stopped if !self.ended && (self.hungry || lingers || !self.is_full()) => {
+                self.intake = Intake::Flowing;
+                Some(Wish::Resume)
+            }
+            _ => None,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.request.as_ref().is_some_and(|request| request.0.unread() > WAITING_BYTES_MAX)
+    }
+
+    /// The ring sends, by the operation of this number.
+    pub(crate) fn note_sending(&mut self, number: u32) {
+        self.outgoing = Outgoing::Sending(number);
+    }
+
+    /// What the ring does for this connection, and the socket it does it with.
+    pub(crate) fn into_operations(self) -> (OwnedFd, Operations) {
+        let operations = Operations {
+            receives: matches!(self.intake, Intake::Flowing | Intake::Stopping),
+            awaits_room: self.outgoing == Outgoing::Awaiting,
+            sends: match self.outgoing {
+                Outgoing::Sending(number) => Some(number),
+                _ => None,
+            },
+        };
+        (self.socket, operations)
     }
 
     /// Polls the handler that waits, if one does, and goes on.
@@ -161,9 +329,17 @@ impl Connection {
 
     /// Does all that can be done now.
     pub(crate) fn drive(&mut self, local: &mut Local) -> Fate {
+        self.hungry = false;
+        if self.outgoing != Outgoing::Nothing {
+            if self.timing == Timing::None {
+                self.set_deadline(Timing::Write, local.now_ms + local.limits.write_timeout_ms);
+            }
+            return Fate::Keep;
+        }
         for _ in 0..READS_MAX {
             if let Served::Hungry = self.serve(local) {
                 if !self.readable {
+                    self.hungry = true;
                     return self.rest(local);
                 }
                 if self.read(local) == Fate::Drop {
@@ -540,6 +716,11 @@ impl Connection {
 
     /// Sends what is waiting; `Pending` when the socket takes no more for now.
     fn flush(&mut self, local: &Local) -> Poll<Fate> {
+        if self.intake != Intake::Own && self.tail.is_none() && self.output.len() > self.sent {
+            self.outgoing = Outgoing::Ready;
+            self.set_deadline(Timing::Write, local.now_ms + local.limits.write_timeout_ms);
+            return Poll::Pending;
+        }
         loop {
             let unsent = &self.output[self.sent..];
             let sent = match &self.tail {
@@ -559,6 +740,9 @@ impl Connection {
                 Ok(count) => self.note_sent(count),
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => {
+                    if self.intake != Intake::Own {
+                        self.outgoing = Outgoing::Full;
+                    }
                     self.set_deadline(Timing::Write, local.now_ms + local.limits.write_timeout_ms);
                     return Poll::Pending;
                 }
@@ -586,7 +770,7 @@ impl Connection {
         // The answer is out; if shutting down fails the client is gone, and reading will say so.
         let _ = shutdown(&self.socket, Shutdown::Write);
         self.set_deadline(Timing::Linger, local.now_ms + LINGER_MS);
-        self.readable = true;
+        self.readable = self.intake == Intake::Own;
         if let Some(request) = self.request.take() {
             local.give_exchange(request);
         }
@@ -596,6 +780,10 @@ impl Connection {
     /// Throws away what comes, until the client closes too.
     fn discard(&mut self, local: &mut Local) -> Fate {
         let Phase::Lingering { discarded } = &mut self.phase else { return Fate::Drop };
+        if self.intake != Intake::Own {
+            let over = self.ended || *discarded > LINGER_BYTES_MAX;
+            return if over { Fate::Drop } else { Fate::Keep };
+        }
         let mut scratch = local.take_output();
         make_room(&mut scratch, READ_BYTES);
         let fate = loop {
@@ -641,7 +829,7 @@ impl Connection {
 
     /// Shutdown was asked for: answers what has come, and ends if nothing is in flight.
     pub(crate) fn drain(&mut self, local: &mut Local) -> Fate {
-        self.readable = true;
+        self.readable = self.intake == Intake::Own;
         self.drive(local)
     }
 }

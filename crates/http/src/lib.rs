@@ -1,7 +1,7 @@
 //! Marmota's HTTP/1.1 server: a thread per core, one read, one write.
 //!
-//! Each thread has its own listener on the shared port, its own epoll instance and its own
-//! connections; nothing in the road of a request is shared with another thread. All requests
+//! Each thread has its own listener on the shared port, its own io_uring (or epoll instance
+//! where the kernel does not allow a ring) and its own connections; nothing in the road of a request is shared with another thread. All requests
 //! that one read brought are answered into one buffer that one write sends. It knows no model
 //! and no store.
 //!
@@ -27,14 +27,15 @@
 //! # Ok::<(), marmota_http::ServerError>(())
 //! ```
 //!
-//! Linux only: it stands on epoll and SO_REUSEPORT.
-#![forbid(unsafe_code)]
+//! Linux only: it stands on io_uring or epoll ([`Backend`]) and SO_REUSEPORT.
 
 pub mod chunked;
 pub mod head;
 
+mod backend;
 mod body;
 mod connection;
+mod epoll;
 mod handler;
 mod limits;
 mod listener;
@@ -46,6 +47,8 @@ mod percent;
 mod reactor;
 mod request;
 mod response;
+#[allow(unsafe_code, reason = "the kernel reads and writes memory by its address")]
+mod ring;
 mod router;
 mod server;
 mod slab;
@@ -54,6 +57,7 @@ mod task;
 mod worker;
 mod writer;
 
+pub use backend::Backend;
 pub use body::Body;
 pub use handler::{Endpoint, Flow, Handler, LaterResponse};
 pub use head::Version;

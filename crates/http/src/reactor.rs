@@ -1,22 +1,21 @@
-//! The thread's wait for events: one epoll instance, edge-triggered for connections.
-//!
-//! A connection is registered once, for everything, when it is taken. Its reads go on until
-//! one comes short and its writes until one would block, so no further `epoll_ctl` follows in
-//! its life. Listeners are level-triggered: what one turn leaves in the queue comes up in the
-//! next, and several threads on one listener wake one at a time.
+//! The thread's wait for events, by a ring ([`crate::ring`]) where the kernel allows it, else
+//! by epoll ([`crate::epoll`]). The ring also reads and writes; a connection on epoll does both
+//! by itself when it is told that it can.
 //!
 //! **Seam for other sources of a thread** (a database connection, say): an event carries 64
-//! bits, of which a connection's [`Token`] uses the slot (low half) and generation (high half);
-//! the highest generation is left for what is not a connection ([`LISTENER`], [`BELL`]). A
-//! further source takes the next value below, registers by [`Reactor::add`] and is called by
-//! the worker where it matches the event. Nothing else has to change.
+//! bits, of which a connection's [`Token`] uses the slot (low half) and generation (28 bits);
+//! the four highest bits are all set for what is not a connection ([`LISTENER`], [`BELL`]). A
+//! further source takes the next value below and is called by the worker where it matches the
+//! event.
 
 use std::io;
 
-use rustix::buffer::spare_capacity;
-use rustix::event::{Timespec, epoll};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::AsFd;
+use rustix::io::Errno;
 
+use crate::backend::Backend;
+use crate::epoll::Epoll;
+use crate::ring::{Piece, Ring};
 use crate::task::Token;
 
 /// The listener has connections.
@@ -24,86 +23,121 @@ pub(crate) const LISTENER: Token = u64::MAX;
 /// Another thread has rung.
 pub(crate) const BELL: Token = u64::MAX - 1;
 
-/// Events taken in one turn.
-const EVENTS_MAX: usize = 512;
-
-pub(crate) struct Reactor {
-    epoll: OwnedFd,
-    events: Vec<epoll::Event>,
+/// What has happened.
+pub(crate) enum Event {
+    Listener,
+    Bell,
+    /// Epoll: bytes (an end, an error) can be read, or room may be there.
+    Ready {
+        token: Token,
+        readable: bool,
+        half_closed: bool,
+        gone: bool,
+    },
+    /// Ring: bytes have come; without `more` no others will before they are asked for.
+    Arrived {
+        token: Token,
+        piece: Piece,
+        more: bool,
+    },
+    /// Ring: no more bytes come, because of this error or because they have ended.
+    Dry {
+        token: Token,
+        error: Option<Errno>,
+    },
+    /// Ring: the socket takes bytes again.
+    Room {
+        token: Token,
+    },
+    /// Ring: this many bytes of an answer are sent.
+    Sent {
+        token: Token,
+        output: Vec<u8>,
+        from: usize,
+        result: Result<usize, Errno>,
+    },
+    Nothing,
 }
 
-/// What an event says.
-#[derive(Clone, Copy)]
-pub(crate) struct Event {
-    pub(crate) token: Token,
-    flags: epoll::EventFlags,
-}
-
-impl Event {
-    /// Bytes, an end or an error are there to be read.
-    pub(crate) fn is_readable(self) -> bool {
-        self.flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::RDHUP)
-    }
-
-    /// The peer will send no more.
-    pub(crate) fn is_half_closed(self) -> bool {
-        self.flags.contains(epoll::EventFlags::RDHUP)
-    }
-
-    /// The connection is gone in both directions.
-    pub(crate) fn is_gone(self) -> bool {
-        self.flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP)
-    }
+pub(crate) enum Reactor {
+    Epoll(Epoll),
+    Ring(Box<Ring>),
 }
 
 impl Reactor {
-    pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            events: Vec::with_capacity(EVENTS_MAX),
-        })
+    /// A ring when `backend` says so and this thread can have one; a limit on memory or files
+    /// that is reached by now is no reason not to serve.
+    pub(crate) fn new(backend: Backend) -> io::Result<Self> {
+        if backend == Backend::Ring
+            && let Ok(ring) = Ring::new()
+        {
+            return Ok(Self::Ring(Box::new(ring)));
+        }
+        Ok(Self::Epoll(Epoll::new()?))
+    }
+
+    /// The ring, if there is one.
+    pub(crate) fn ring(&mut self) -> Option<&mut Ring> {
+        match self {
+            Self::Epoll(_) => None,
+            Self::Ring(ring) => Some(ring),
+        }
     }
 
     /// Registers a connection for all that can happen to it.
-    pub(crate) fn add_connection(&self, socket: impl AsFd, token: Token) -> io::Result<()> {
-        use epoll::EventFlags as Flags;
-        self.add(socket, token, Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET)
+    pub(crate) fn add_connection(&mut self, socket: impl AsFd, token: Token) -> io::Result<()> {
+        match self {
+            Self::Epoll(epoll) => epoll.add_connection(socket, token),
+            Self::Ring(ring) => {
+                ring.receive(socket, token);
+                Ok(())
+            }
+        }
     }
 
-    /// Registers a listener; of several threads that wait for the same one, one wakes.
-    pub(crate) fn add_listener(&self, socket: impl AsFd) -> io::Result<()> {
-        self.add(socket, LISTENER, epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE)
+    /// Registers a listener.
+    pub(crate) fn add_listener(&mut self, socket: impl AsFd) -> io::Result<()> {
+        match self {
+            Self::Epoll(epoll) => epoll.add_listener(socket),
+            Self::Ring(ring) => {
+                ring.watch(socket, LISTENER);
+                Ok(())
+            }
+        }
     }
 
     /// Registers an event counter.
-    pub(crate) fn add_bell(&self, counter: impl AsFd) -> io::Result<()> {
-        self.add(counter, BELL, epoll::EventFlags::IN)
+    pub(crate) fn add_bell(&mut self, counter: impl AsFd) -> io::Result<()> {
+        match self {
+            Self::Epoll(epoll) => epoll.add_bell(counter),
+            Self::Ring(ring) => {
+                ring.watch(counter, BELL);
+                Ok(())
+            }
+        }
     }
 
-    pub(crate) fn remove(&self, socket: impl AsFd) {
-        // Only fails when it was not registered, which is what is wanted.
-        let _ = epoll::delete(&self.epoll, socket);
+    pub(crate) fn remove_listener(&mut self, socket: impl AsFd) {
+        match self {
+            Self::Epoll(epoll) => epoll.remove(socket),
+            Self::Ring(ring) => ring.unwatch(LISTENER),
+        }
     }
 
     /// Waits for events, `None` without end.
     pub(crate) fn wait(&mut self, timeout_ms: Option<u64>) -> io::Result<()> {
-        let timeout = timeout_ms.map(|ms| Timespec {
-            tv_sec: (ms / 1_000).min(1 << 30) as i64,
-            tv_nsec: (ms % 1_000 * 1_000_000) as _,
-        });
-        self.events.clear();
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
+        match self {
+            Self::Epoll(epoll) => epoll.wait(timeout_ms),
+            Self::Ring(ring) => ring.wait(timeout_ms),
         }
     }
 
-    /// The events of the last wait.
-    pub(crate) fn event(&self, index: usize) -> Option<Event> {
-        self.events.get(index).map(|event| Event { token: event.data.u64(), flags: event.flags })
-    }
-
-    fn add(&self, source: impl AsFd, token: Token, flags: epoll::EventFlags) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), flags)?)
+    /// The events of the last wait; each is to be asked for once.
+    #[inline]
+    pub(crate) fn event(&mut self, index: usize) -> Option<Event> {
+        match self {
+            Self::Epoll(epoll) => epoll.event(index),
+            Self::Ring(ring) => ring.event(index),
+        }
     }
 }

@@ -12,9 +12,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::backend::{Backend, VARIABLE};
 use crate::limits::Limits;
 use crate::listener;
 use crate::local::Local;
+use crate::reactor::Reactor;
 use crate::router::{RouteError, Router, Routes};
 use crate::task::Inbox;
 use crate::worker::{Common, Worker};
@@ -39,6 +41,7 @@ pub struct Server {
     servers: Option<usize>,
     threads: Option<usize>,
     pin: bool,
+    backend: Backend,
     name: String,
     limits: Limits,
 }
@@ -58,6 +61,10 @@ pub enum ServerError {
     Route(RouteError),
     /// The name for the `Server` header has a character that a header cannot have.
     Name(String),
+    /// The environment names a backend that there is none of.
+    Backend(String),
+    /// The ring was asked for and the system has none, or does not allow it.
+    Ring(io::Error),
     /// The system refused what a server thread needs.
     Thread(io::Error),
 }
@@ -75,6 +82,16 @@ impl fmt::Display for ServerError {
             Self::Name(name) => {
                 write!(f, "server name {name:?} has a control character; choose another")
             }
+            Self::Backend(value) => {
+                write!(f, "{VARIABLE}={value:?}: no such backend; say ring, epoll or auto")
+            }
+            Self::Ring(error) => {
+                write!(
+                    f,
+                    "io_uring cannot be used: {error}; it takes Linux 6.1 and leave to use it, \
+                     choose Backend::Auto or Backend::Epoll"
+                )
+            }
             Self::Thread(error) => write!(f, "a server thread cannot go on: {error}"),
         }
     }
@@ -83,9 +100,9 @@ impl fmt::Display for ServerError {
 impl std::error::Error for ServerError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Bind { source, .. } | Self::Thread(source) => Some(source),
+            Self::Bind { source, .. } | Self::Ring(source) | Self::Thread(source) => Some(source),
             Self::Route(error) => Some(error),
-            Self::Name(_) => None,
+            Self::Name(_) | Self::Backend(_) => None,
         }
     }
 }
@@ -117,6 +134,7 @@ impl Server {
                         servers: None,
                         threads: None,
                         pin: false,
+                        backend: Backend::Auto,
                         name: "Marmota".to_owned(),
                         limits: Limits::default(),
                     });
@@ -149,6 +167,13 @@ impl Server {
         self
     }
 
+    /// How the threads wait, read and write; [`Backend::Auto`] unless it is said.
+    #[must_use]
+    pub fn backend(mut self, backend: Backend) -> Self {
+        self.backend = backend;
+        self
+    }
+
     /// What the server allows.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
@@ -176,6 +201,7 @@ impl Server {
         if self.name.bytes().any(|byte| byte.is_ascii_control()) {
             return Err(ServerError::Name(self.name));
         }
+        let backend = self.backend.settle()?;
         raise_file_limit();
         let routes = Arc::new(router.into_routes()?);
         let runtime = Runtime::new(&routes).map_err(ServerError::Thread)?;
@@ -193,6 +219,7 @@ impl Server {
         let common = Arc::new(Common::default());
         let mut running = RunningServer {
             address: self.address,
+            backend,
             handle: ShutdownHandle { common: Arc::clone(&common), inboxes: Arc::default() },
             threads: Vec::new(),
         };
@@ -203,6 +230,7 @@ impl Server {
             let seat = Seat {
                 listener: Arc::clone(&listeners[index % servers]),
                 core: self.pin.then(|| cores.get(index % cores.len().max(1)).copied()).flatten(),
+                backend,
                 runtime: runtime.clone(),
                 limits: self.limits.clone(),
                 routes: Arc::clone(&routes),
@@ -235,6 +263,7 @@ impl Server {
 #[derive(Debug)]
 pub struct RunningServer {
     address: SocketAddr,
+    backend: Backend,
     handle: ShutdownHandle,
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
@@ -243,6 +272,11 @@ impl RunningServer {
     /// The address with the real port.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// How its threads wait: the ring or epoll, never [`Backend::Auto`].
+    pub fn backend(&self) -> Backend {
+        self.backend
     }
 
     /// A handle by which any thread can end the service.
@@ -332,6 +366,7 @@ impl ShutdownHandle {
 struct Seat {
     listener: Arc<OwnedFd>,
     core: Option<usize>,
+    backend: Backend,
     runtime: Runtime,
     limits: Limits,
     routes: Arc<Routes>,
@@ -348,7 +383,8 @@ impl Seat {
             sched_setaffinity(None, &set)?;
         }
         let local = Local::new(self.limits, self.routes, self.inbox, &self.name);
-        let worker = Worker::new(self.listener, local, self.common)?;
+        let reactor = Reactor::new(self.backend)?;
+        let worker = Worker::new(self.listener, local, self.common, reactor)?;
         self.runtime.within(|| worker.run())
     }
 }

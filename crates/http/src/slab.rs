@@ -44,8 +44,8 @@ impl Slab {
     pub(crate) fn remove(&mut self, token: Token) -> Option<Connection> {
         self.get_mut(token)?;
         let slot = self.slots.get_mut(token as u32 as usize)?;
-        // The highest generation is left to tokens that are no connections.
-        slot.generation = (slot.generation + 1) % (u32::MAX - 1);
+        // The highest four bits are left to the reactor.
+        slot.generation = (slot.generation + 1) % (1 << 28);
         self.free.push(token as u32);
         slot.connection.take()
     }

@@ -9,10 +9,10 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
-use crate::connection::{Connection, Fate};
+use crate::connection::{Connection, Fate, Wish};
 use crate::listener;
 use crate::local::Local;
-use crate::reactor::{BELL, Event, LISTENER, Reactor};
+use crate::reactor::{Event, Reactor};
 use crate::slab::Slab;
 use crate::task::{self, Token};
 
@@ -49,8 +49,8 @@ impl Worker {
         listener: Arc<OwnedFd>,
         local: Local,
         common: Arc<Common>,
+        mut reactor: Reactor,
     ) -> io::Result<Self> {
-        let reactor = Reactor::new()?;
         reactor.add_listener(&*listener)?;
         reactor.add_bell(&local.inbox.counter)?;
         let sweep_ms = local.limits.sweep_ms();
@@ -73,21 +73,27 @@ impl Worker {
         self.local.inbox.settle_here();
         loop {
             let patience_ms = self.patience_ms();
-            self.reactor.wait(patience_ms)?;
-            self.local.tick();
-            let mut index = 0;
-            while let Some(event) = self.reactor.event(index) {
-                self.handle(event);
-                index += 1;
-            }
+            self.turn(patience_ms)?;
             self.wake();
             if self.local.now_ms >= self.next_sweep_ms {
                 self.sweep();
             }
-            if self.common.stop.load(Ordering::Relaxed) && self.stop() {
+            if self.common.stop.load(Ordering::Relaxed) && self.stop()? {
                 return Ok(());
             }
         }
+    }
+
+    /// Waits for events and handles them.
+    fn turn(&mut self, patience_ms: Option<u64>) -> io::Result<()> {
+        self.reactor.wait(patience_ms)?;
+        self.local.tick();
+        let mut index = 0;
+        while let Some(event) = self.reactor.event(index) {
+            self.handle(event);
+            index += 1;
+        }
+        Ok(())
     }
 
     /// How long nothing has to be done if nothing happens; `None` is without end, so an idle
@@ -103,18 +109,62 @@ impl Worker {
 
     #[inline]
     fn handle(&mut self, event: Event) {
-        match event.token {
-            LISTENER => self.accept(),
-            BELL => self.local.inbox.collect(&mut self.woken),
-            token => {
-                let Some(connection) = self.slab.get_mut(token) else { return };
-                if event.is_readable() {
-                    connection.note_readable(event.is_half_closed());
+        match event {
+            Event::Listener => self.accept(),
+            Event::Bell => self.local.inbox.collect(&mut self.woken),
+            Event::Ready { token, readable, half_closed, gone } => {
+                self.with(token, |connection, local| {
+                    if readable {
+                        connection.note_readable(half_closed);
+                    }
+                    if gone { Fate::Drop } else { connection.drive(local) }
+                });
+            }
+            Event::Arrived { token, piece, more } => {
+                let Some(ring) = self.reactor.ring() else { return };
+                if let Some(connection) = self.slab.get_mut(token) {
+                    connection.take(ring.bytes(&piece), more, &mut self.local);
                 }
-                let fate =
-                    if event.is_gone() { Fate::Drop } else { connection.drive(&mut self.local) };
-                if fate == Fate::Drop {
-                    self.remove(token);
+                ring.give(piece);
+                self.with(token, Connection::drive);
+            }
+            Event::Dry { token, error } => {
+                self.with(token, |connection, local| match connection.note_dry(error) {
+                    Fate::Drop => Fate::Drop,
+                    Fate::Keep => connection.drive(local),
+                });
+            }
+            Event::Room { token } => self.with(token, |connection, local| {
+                connection.note_room();
+                connection.drive(local)
+            }),
+            Event::Sent { token, output, from, result } => self.with(token, |connection, local| {
+                match connection.take_back(output, from, result, local) {
+                    Fate::Drop => Fate::Drop,
+                    Fate::Keep => connection.drive(local),
+                }
+            }),
+            Event::Nothing => {}
+        }
+    }
+
+    /// Has something done to a connection, and sees to what follows from it.
+    #[inline]
+    fn with(&mut self, token: Token, act: impl FnOnce(&mut Connection, &mut Local) -> Fate) {
+        let Some(connection) = self.slab.get_mut(token) else { return };
+        if act(connection, &mut self.local) == Fate::Drop {
+            return self.remove(token);
+        }
+        if let Some(ring) = self.reactor.ring() {
+            while let Some(wish) = connection.wish() {
+                match wish {
+                    Wish::Send(output, from) => {
+                        let number = ring.send(connection.socket(), token, output, from);
+                        connection.note_sending(number);
+                    }
+                    Wish::Room => ring.await_room(connection.socket(), token),
+                    Wish::Stop => ring.stop_receiving(token),
+                    Wish::Resume => ring.receive(connection.socket(), token),
                 }
             }
         }
@@ -125,10 +175,7 @@ impl Worker {
         task::woken(&mut self.woken);
         let mut woken = std::mem::take(&mut self.woken);
         for token in woken.drain(..) {
-            let Some(connection) = self.slab.get_mut(token) else { continue };
-            if connection.wake(&mut self.local) == Fate::Drop {
-                self.remove(token);
-            }
+            self.with(token, Connection::wake);
         }
         // What is woken meanwhile has its turn after the next look at the events.
         self.woken = woken;
@@ -147,12 +194,14 @@ impl Worker {
                         let _ = send(&socket, BUSY, SendFlags::NOSIGNAL);
                         continue;
                     }
+                    let on_ring = self.reactor.ring().is_some();
                     let local = &self.local;
                     if self.slab.len() == 0 {
                         self.next_sweep_ms = local.now_ms + self.sweep_ms;
                     }
-                    let token =
-                        self.slab.insert(|token| Connection::new(socket, peer, token, local));
+                    let token = self
+                        .slab
+                        .insert(|token| Connection::new(socket, peer, token, on_ring, local));
                     let registered = self
                         .slab
                         .get_mut(token)
@@ -174,7 +223,7 @@ impl Worker {
     /// Puts the listener aside: its event would come again at once and find nothing better.
     fn pause(&mut self) {
         let Some(listener) = &self.listener else { return };
-        self.reactor.remove(&**listener);
+        self.reactor.remove_listener(&**listener);
         let until = self.local.now_ms + PAUSE_MS;
         self.paused_until_ms = Some(until);
         self.next_sweep_ms = self.next_sweep_ms.min(until);
@@ -192,8 +241,11 @@ impl Worker {
     }
 
     fn remove(&mut self, token: Token) {
-        if self.slab.remove(token).is_some() {
-            self.common.connections.fetch_sub(1, Ordering::Relaxed);
+        let Some(connection) = self.slab.remove(token) else { return };
+        self.common.connections.fetch_sub(1, Ordering::Relaxed);
+        if let Some(ring) = self.reactor.ring() {
+            let (socket, operations) = connection.into_operations();
+            ring.close(socket, token, operations);
         }
     }
 
@@ -205,38 +257,32 @@ impl Worker {
         if let Some(until) = self.paused_until_ms {
             self.next_sweep_ms = self.next_sweep_ms.min(until);
         }
-        let local = &mut self.local;
         let tokens: Vec<Token> = self.slab.tokens().collect();
         for token in tokens {
-            if let Some(connection) = self.slab.get_mut(token)
-                && connection.sweep(local) == Fate::Drop
-                && self.slab.remove(token).is_some()
-            {
-                self.common.connections.fetch_sub(1, Ordering::Relaxed);
-            }
+            self.with(token, Connection::sweep);
         }
     }
 
     /// Ends the service step by step; true when all is done.
-    fn stop(&mut self) -> bool {
+    fn stop(&mut self) -> io::Result<bool> {
         if !self.local.draining {
             self.drain_until_ms = self.local.now_ms + self.local.limits.drain_timeout_ms;
             // Those in the queue have connected to a server that was there: they get answers.
             self.accept();
+            if self.reactor.ring().is_some() {
+                // What they have sent is in their sockets yet.
+                self.turn(Some(0))?;
+            }
             if let Some(listener) = self.listener.take() {
-                self.reactor.remove(&*listener);
+                self.reactor.remove_listener(&*listener);
             }
             self.local.draining = true;
             let tokens: Vec<Token> = self.slab.tokens().collect();
             for token in tokens {
-                if let Some(connection) = self.slab.get_mut(token)
-                    && connection.drain(&mut self.local) == Fate::Drop
-                {
-                    self.remove(token);
-                }
+                self.with(token, Connection::drain);
             }
         }
-        self.slab.len() == 0 || self.local.now_ms >= self.drain_until_ms
+        Ok(self.slab.len() == 0 || self.local.now_ms >= self.drain_until_ms)
     }
 }
 

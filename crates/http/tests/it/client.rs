@@ -2,9 +2,34 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use marmota_http::{Limits, Router, RunningServer, Server};
+use marmota_http::{Backend, Limits, Router, RunningServer, Server};
+
+/// The backend that this copy of the tests is for. Where the kernel has no ring to give, the
+/// ring's copy tests what a user gets there.
+pub(crate) fn backend() -> Backend {
+    static RING: OnceLock<Backend> = OnceLock::new();
+    if !module_path!().contains("::ring::") {
+        return Backend::Epoll;
+    }
+    *RING.get_or_init(|| {
+        let server = Server::bind("127.0.0.1:0").unwrap().servers(1).backend(Backend::Ring);
+        match server.start(Router::new()) {
+            Ok(_) => Backend::Ring,
+            Err(error) => {
+                eprintln!("the ring is not tested: {error}");
+                Backend::Auto
+            }
+        }
+    })
+}
+
+/// A server on a free port that is not started yet.
+pub(crate) fn bind() -> Server {
+    Server::bind("127.0.0.1:0").unwrap().backend(backend())
+}
 
 /// Starts a server on a free port.
 pub(crate) fn serve(router: Router) -> RunningServer {
@@ -12,7 +37,7 @@ pub(crate) fn serve(router: Router) -> RunningServer {
 }
 
 pub(crate) fn serve_with(router: Router, limits: Limits) -> RunningServer {
-    Server::bind("127.0.0.1:0").unwrap().servers(2).limits(limits).start(router).unwrap()
+    bind().servers(2).limits(limits).start(router).unwrap()
 }
 
 /// One answer.

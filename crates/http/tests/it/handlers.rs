@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use marmota_http::{Endpoint, Flow, Method, Request, Response, Router, Status};
 
-use crate::client::{Client, ask, get, serve};
+use super::client::{Client, ask, get, serve};
 
 /// Ready once another thread has said so.
 #[derive(Default, Clone)]

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use marmota_http::{Limits, Router, Server, ServerError};
 
-use crate::client::{Client, get, serve, serve_with};
+use super::client::{Client, bind, get, serve, serve_with};
 
 fn router() -> Router {
     Router::new().get("/", |_| async { "ok" }).get("/slow", |_| async {
@@ -52,13 +52,7 @@ fn a_request_that_never_ends_does_not_hold_the_shutdown() {
 
 #[test]
 fn a_handle_ends_the_service_from_anywhere() {
-    let server = Server::bind("127.0.0.1:0")
-        .unwrap()
-        .servers(1)
-        .threads(2)
-        .pin(true)
-        .start(router())
-        .unwrap();
+    let server = bind().servers(1).threads(2).pin(true).start(router()).unwrap();
     assert_eq!(get(server.local_addr(), "/").text(), "ok");
     let handle = server.shutdown_handle();
     std::thread::spawn(move || handle.shutdown());
@@ -75,7 +69,6 @@ fn a_taken_address_is_refused() {
 
 #[test]
 fn bad_routes_and_names_are_refused() {
-    let bind = || Server::bind("127.0.0.1:0").unwrap();
     let error = bind().start(Router::new().get("no-slash", |_| async { "" })).unwrap_err();
     assert!(error.to_string().contains("no-slash"), "{error}");
     assert!(matches!(bind().name("a\r\nb").start(Router::new()), Err(ServerError::Name(_))));

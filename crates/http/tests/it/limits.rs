@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use marmota_http::{Limits, Request, Response, Router};
 
-use crate::client::{Client, serve_with};
+use super::client::{Client, serve_with};
 
 fn router() -> Router {
     Router::new()

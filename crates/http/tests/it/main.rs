@@ -1,12 +1,10 @@
-//! The server's behaviour through its public API, over real sockets.
+//! The server's behaviour through its public API, over real sockets: the same tests on both
+//! backends.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::duplicate_mod, reason = "each backend has its own copy of every test")]
 
-mod client;
-mod handlers;
-mod lifecycle;
-mod limits;
-mod malformed;
-mod messages;
-#[cfg(feature = "tower")]
-mod mount;
+#[path = "behaviour.rs"]
+mod epoll;
+#[path = "behaviour.rs"]
+mod ring;

@@ -2,7 +2,7 @@
 
 use marmota_http::{Endpoint, Flow, Limits, Method, Response, Router};
 
-use crate::client::{Client, serve_with};
+use super::client::{Client, serve_with};
 
 fn router() -> Router {
     let echo = |request: &marmota_http::Request, out: &mut marmota_http::ResponseWriter<'_>| {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use marmota_http::{Body, Flow, Method, Request, Response, Router, Status};
 
-use crate::client::{Client, get, serve};
+use super::client::{Client, get, serve};
 
 async fn echo(request: Request) -> Response {
     Response::with_body("application/octet-stream", request.body().to_vec())

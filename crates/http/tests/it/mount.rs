@@ -5,7 +5,7 @@ use axum::routing::{get as on_get, post as on_post};
 use marmota_http::Router;
 use serde::{Deserialize, Serialize};
 
-use crate::client::{ask, get, serve};
+use super::client::{ask, get, serve};
 
 #[derive(Deserialize, Serialize)]
 struct Sum {
