@@ -6,6 +6,9 @@
 //! answer every whole request in the buffer, send all answers at once, read again. It never
 //! blocks and never spins: each way out of it leaves an event, a wake or a deadline behind.
 
+mod flow;
+mod linger;
+
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,9 +18,10 @@ use std::task::{Context, Poll};
 use rustix::buffer::spare_capacity;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{
-    RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg, shutdown,
-};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
+
+pub(crate) use flow::Wish;
+use flow::{Intake, Outgoing};
 
 use crate::body::Body;
 use crate::chunked::{Chunked, ChunkedError};
@@ -27,7 +31,6 @@ use crate::local::Local;
 use crate::method::Method;
 use crate::request::{Exchange, Request};
 use crate::response::Response;
-use crate::ring::Operations;
 use crate::router::Found;
 use crate::status::Status;
 use crate::task::{self, Task, Token};
@@ -39,55 +42,6 @@ const READ_BYTES: usize = 16 * 1024;
 const READ_BYTES_MIN: usize = 2 * 1024;
 /// Reads in one call of `drive` before other connections get their turn.
 const READS_MAX: usize = 16;
-/// After an error answer: how long and how much is read from the client and thrown away, so
-/// that a reset does not overtake the answer.
-const LINGER_MS: u64 = 2_000;
-const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
-
-/// Bytes that may wait behind a request that is not answered yet, before the ring is asked to
-/// bring no more.
-const WAITING_BYTES_MAX: usize = 64 * 1024;
-
-/// By whom a connection's bytes are read and written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Intake {
-    /// By the connection, when it is told that it can (epoll).
-    Own,
-    /// By the ring: bytes come as they are there.
-    Flowing,
-    /// By the ring, which was asked to bring no more for now.
-    Stopping,
-    /// By the ring, which brings nothing unless it is asked.
-    Stopped,
-}
-
-/// What a connection wants of the ring.
-#[derive(Debug)]
-pub(crate) enum Wish {
-    /// These bytes sent, from here on.
-    Send(Vec<u8>, usize),
-    /// To hear when the socket takes bytes.
-    Room,
-    /// No more bytes for now.
-    Stop,
-    /// Bytes again.
-    Resume,
-}
-
-/// What is on its way to the client by the ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outgoing {
-    Nothing,
-    /// The output is to be handed over.
-    Ready,
-    /// The ring has the output, by the operation of this number.
-    Sending(u32),
-    /// Room for a tail is to be asked for.
-    Full,
-    /// Room for a tail was asked for.
-    Awaiting,
-}
-
 /// Whether a connection lives on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -199,116 +153,6 @@ impl Connection {
     pub(crate) fn note_readable(&mut self, half_closed: bool) {
         self.readable = true;
         self.half_closed |= half_closed;
-    }
-
-    /// Takes bytes that the ring has brought; without `more` it brings no others unasked.
-    #[inline]
-    pub(crate) fn take(&mut self, bytes: &[u8], more: bool, local: &mut Local) {
-        if !more {
-            self.intake = Intake::Stopped;
-        }
-        if let Phase::Lingering { discarded } = &mut self.phase {
-            *discarded += bytes.len();
-            return;
-        }
-        let request = self.request.get_or_insert_with(|| local.take_exchange(self.peer));
-        let exchange = own(request);
-        if matches!(self.phase, Phase::Head) {
-            exchange.compact();
-        }
-        make_room(&mut exchange.buffer, bytes.len());
-        exchange.buffer.extend_from_slice(bytes);
-    }
-
-    /// The ring brings no more bytes: they have ended, or there is an error.
-    pub(crate) fn note_dry(&mut self, error: Option<Errno>) -> Fate {
-        self.intake = Intake::Stopped;
-        match error {
-            None => self.ended = true,
-            // It was asked to stop, or had no piece left; it will be asked to go on.
-            Some(Errno::CANCELED | Errno::NOBUFS | Errno::INTR | Errno::AGAIN) => {}
-            Some(_) => return Fate::Drop,
-        }
-        Fate::Keep
-    }
-
-    pub(crate) fn note_room(&mut self) {
-        self.outgoing = Outgoing::Nothing;
-    }
-
-    /// The ring has sent this many bytes of the output from `from` on.
-    #[inline]
-    pub(crate) fn take_back(
-        &mut self,
-        mut output: Vec<u8>,
-        from: usize,
-        sent: Result<usize, Errno>,
-        local: &mut Local,
-    ) -> Fate {
-        self.outgoing = Outgoing::Nothing;
-        let sent = match sent {
-            Ok(sent) => from + sent,
-            Err(Errno::AGAIN | Errno::INTR) => from,
-            Err(_) => return Fate::Drop,
-        };
-        if sent >= output.len() {
-            local.give_output(output);
-        } else {
-            output.drain(..sent);
-            output.append(&mut self.output);
-            self.output = output;
-        }
-        Fate::Keep
-    }
-
-    /// What is to be asked of the ring; called until there is nothing.
-    #[inline]
-    pub(crate) fn wish(&mut self) -> Option<Wish> {
-        match self.outgoing {
-            Outgoing::Ready => {
-                let from = std::mem::take(&mut self.sent);
-                return Some(Wish::Send(std::mem::take(&mut self.output), from));
-            }
-            Outgoing::Full => {
-                self.outgoing = Outgoing::Awaiting;
-                return Some(Wish::Room);
-            }
-            _ => {}
-        }
-        let lingers = matches!(self.phase, Phase::Lingering { .. });
-        match self.intake {
-            Intake::Flowing if !self.hungry && !lingers && self.is_full() => {
-                self.intake = Intake::Stopping;
-                Some(Wish::Stop)
-            }
-            Intake::Stopped if !self.ended && (self.hungry || lingers || !self.is_full()) => {
-                self.intake = Intake::Flowing;
-                Some(Wish::Resume)
-            }
-            _ => None,
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        self.request.as_ref().is_some_and(|request| request.0.unread() > WAITING_BYTES_MAX)
-    }
-
-    /// The ring sends, by the operation of this number.
-    pub(crate) fn note_sending(&mut self, number: u32) {
-        self.outgoing = Outgoing::Sending(number);
-    }
-
-    /// What the ring does for this connection, and the socket it does it with.
-    pub(crate) fn into_operations(self) -> (OwnedFd, Operations) {
-        let operations = Operations {
-            receives: matches!(self.intake, Intake::Flowing | Intake::Stopping),
-            awaits_room: self.outgoing == Outgoing::Awaiting,
-            sends: match self.outgoing {
-                Outgoing::Sending(number) => Some(number),
-                _ => None,
-            },
-        };
-        (self.socket, operations)
     }
 
     /// Polls the handler that waits, if one does, and goes on.
@@ -715,10 +559,9 @@ impl Connection {
     }
 
     /// Sends what is waiting; `Pending` when the socket takes no more for now.
-    fn flush(&mut self, local: &Local) -> Poll<Fate> {
+    fn flush(&mut self, local: &mut Local) -> Poll<Fate> {
         if self.intake != Intake::Own && self.tail.is_none() && self.output.len() > self.sent {
-            self.outgoing = Outgoing::Ready;
-            self.set_deadline(Timing::Write, local.now_ms + local.limits.write_timeout_ms);
+            self.hand_over(local);
             return Poll::Pending;
         }
         loop {
@@ -763,46 +606,6 @@ impl Connection {
                 self.tail = None;
             }
         }
-    }
-
-    fn start_lingering(&mut self, local: &mut Local) {
-        self.phase = Phase::Lingering { discarded: 0 };
-        // The answer is out; if shutting down fails the client is gone, and reading will say so.
-        let _ = shutdown(&self.socket, Shutdown::Write);
-        self.set_deadline(Timing::Linger, local.now_ms + LINGER_MS);
-        self.readable = self.intake == Intake::Own;
-        if let Some(request) = self.request.take() {
-            local.give_exchange(request);
-        }
-        local.give_output(std::mem::take(&mut self.output));
-    }
-
-    /// Throws away what comes, until the client closes too.
-    fn discard(&mut self, local: &mut Local) -> Fate {
-        let Phase::Lingering { discarded } = &mut self.phase else { return Fate::Drop };
-        if self.intake != Intake::Own {
-            let over = self.ended || *discarded > LINGER_BYTES_MAX;
-            return if over { Fate::Drop } else { Fate::Keep };
-        }
-        let mut scratch = local.take_output();
-        make_room(&mut scratch, READ_BYTES);
-        let fate = loop {
-            scratch.clear();
-            match recv(&self.socket, spare_capacity(&mut scratch), RecvFlags::empty()) {
-                Ok((0, _)) => break Fate::Drop,
-                Ok((count, _)) => {
-                    *discarded += count;
-                    if *discarded > LINGER_BYTES_MAX {
-                        break Fate::Drop;
-                    }
-                }
-                Err(Errno::AGAIN) => break Fate::Keep,
-                Err(Errno::INTR) => {}
-                Err(_) => break Fate::Drop,
-            }
-        };
-        local.give_output(scratch);
-        fate
     }
 
     fn set_deadline(&mut self, timing: Timing, deadline_ms: u64) {

@@ -18,6 +18,9 @@ use crate::task::{Inbox, Task};
 const RESERVE_BYTES_MAX: usize = 64 * 1024;
 /// Buffers in reserve on a thread.
 const RESERVE_MAX: usize = 64;
+/// Small ones: the ring has as many at once as connections are answered in a turn.
+const SMALL_RESERVE_MAX: usize = 512;
+const SMALL_BYTES: usize = 4 * 1024;
 /// Media types whose head is kept ready; a server uses a few.
 const TYPED_MAX: usize = 4;
 /// How often the time of day is looked at; `Date` may lag by this much.
@@ -171,11 +174,13 @@ impl Local {
     }
 
     pub(crate) fn take_output(&mut self) -> Vec<u8> {
-        self.outputs.pop().unwrap_or_else(|| Vec::with_capacity(4 * 1024))
+        self.outputs.pop().unwrap_or_else(|| Vec::with_capacity(SMALL_BYTES))
     }
 
     pub(crate) fn give_output(&mut self, mut output: Vec<u8>) {
-        if self.outputs.len() < RESERVE_MAX && output.capacity() <= RESERVE_BYTES_MAX {
+        let small = output.capacity() <= SMALL_BYTES;
+        let reserve_max = if small { SMALL_RESERVE_MAX } else { RESERVE_MAX };
+        if self.outputs.len() < reserve_max && output.capacity() <= RESERVE_BYTES_MAX {
             output.clear();
             self.outputs.push(output);
         }

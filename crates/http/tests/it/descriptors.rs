@@ -69,7 +69,7 @@ fn is_served(stream: &mut TcpStream) -> bool {
 fn a_server_without_descriptors_goes_on_when_clients_leave() {
     let (mut serving, address) = start();
     for _ in 0..2 {
-        let mut clients: Vec<TcpStream> = (0..DESCRIPTORS as usize * 2)
+        let mut clients: Vec<TcpStream> = (0..DESCRIPTORS)
             .map(|_| {
                 let stream = TcpStream::connect(address).unwrap();
                 stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();

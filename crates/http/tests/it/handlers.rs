@@ -266,3 +266,30 @@ fn tokio_works_inside() {
     }));
     assert_eq!(get(server.local_addr(), "/").text(), "7");
 }
+
+#[test]
+fn what_comes_while_a_handler_waits_is_answered_after_it() {
+    let server = serve(
+        Router::new()
+            .get("/", |_| async { "ok" })
+            .post("/", |request: Request| async move { request.body().len().to_string() })
+            .get("/slow", |request: Request| async move {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                request.target().to_owned()
+            }),
+    );
+    let mut client = Client::new(server.local_addr());
+    client.send("GET /slow?a HTTP/1.1\r\nHost: a\r\n\r\n");
+    std::thread::sleep(Duration::from_millis(50));
+    // More than waits in the server, and a body across its limit.
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(5_000));
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
+    client.send(vec![b'x'; 1_000_000]);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.answer().unwrap().text(), "/slow?a");
+    for _ in 0..5_000 {
+        assert_eq!(client.answer().unwrap().text(), "ok");
+    }
+    assert_eq!(client.answer().unwrap().text(), "1000000");
+    assert_eq!(client.answer().unwrap().text(), "ok");
+}

@@ -132,3 +132,22 @@ fn a_connection_may_have_a_last_request() {
     assert_eq!(client.answer().unwrap().header("connection"), Some("close"));
     assert!(client.answer().is_none());
 }
+
+#[test]
+fn a_client_that_only_sends_is_held_back() {
+    let server = serve_with(router(), Limits::default());
+    let mut client = Client::new(server.local_addr());
+    client.stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    let batch = "GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1_000);
+    let mut sent = 0;
+    while let Ok(count) =
+        std::io::Write::write(&mut client.stream, &batch.as_bytes()[sent % batch.len()..])
+    {
+        sent += count;
+        assert!(sent < 128 << 20, "the server takes whatever comes");
+    }
+    // Reading goes on where it stopped.
+    for _ in 0..5_000 {
+        assert_eq!(client.answer().unwrap().text(), "ok");
+    }
+}

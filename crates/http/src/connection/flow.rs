@@ -1,0 +1,182 @@
+//! The part of a connection that is there for the ring: which reads and writes by itself, so the
+//! connection takes what has come and says what it wants.
+//!
+//! Bytes come unasked until more wait than [`WAITING_BYTES_MAX`] behind a request that is not
+//! answered yet; then the ring is asked to stop, and to go on when they are used up. While the
+//! ring sends, the connection stands still.
+
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+
+use super::{Connection, Fate, Phase, Timing, make_room, own};
+use crate::local::Local;
+use crate::ring::Operations;
+
+/// Bytes that may wait behind a request that is not answered yet, before the ring is asked to
+/// bring no more.
+const WAITING_BYTES_MAX: usize = 64 * 1024;
+
+/// By whom a connection's bytes are read and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Intake {
+    /// By the connection, when it is told that it can (epoll).
+    Own,
+    /// By the ring: bytes come as they are there.
+    Flowing,
+    /// By the ring, which was asked to bring no more for now.
+    Stopping,
+    /// By the ring, which brings nothing unless it is asked.
+    Stopped,
+}
+
+/// What a connection wants of the ring.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    /// These bytes sent, from here on.
+    Send(Vec<u8>, usize),
+    /// To hear when the socket takes bytes.
+    Room,
+    /// No more bytes for now.
+    Stop,
+    /// Bytes again.
+    Resume,
+}
+
+/// What is on its way to the client by the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outgoing {
+    Nothing,
+    /// The output is to be handed over.
+    Ready,
+    /// The ring has the output, by the operation of this number.
+    Sending(u32),
+    /// Room for a tail is to be asked for.
+    Full,
+    /// Room for a tail was asked for.
+    Awaiting,
+}
+
+impl Connection {
+    /// Takes bytes that the ring has brought; without `more` it brings no others unasked.
+    #[inline]
+    pub(crate) fn take(&mut self, bytes: &[u8], more: bool, local: &mut Local) {
+        if !more {
+            self.intake = Intake::Stopped;
+        }
+        if let Phase::Lingering { discarded } = &mut self.phase {
+            *discarded += bytes.len();
+            return;
+        }
+        let request = self.request.get_or_insert_with(|| local.take_exchange(self.peer));
+        let exchange = own(request);
+        if matches!(self.phase, Phase::Head) {
+            exchange.compact();
+        }
+        make_room(&mut exchange.buffer, bytes.len());
+        exchange.buffer.extend_from_slice(bytes);
+    }
+
+    /// The ring brings no more bytes: they have ended, or there is an error.
+    pub(crate) fn note_dry(&mut self, error: Option<Errno>) -> Fate {
+        self.intake = Intake::Stopped;
+        match error {
+            None => self.ended = true,
+            // It was asked to stop, or had no piece left; it will be asked to go on.
+            Some(Errno::CANCELED | Errno::NOBUFS | Errno::INTR | Errno::AGAIN) => {}
+            Some(_) => return Fate::Drop,
+        }
+        Fate::Keep
+    }
+
+    pub(crate) fn note_room(&mut self) {
+        self.outgoing = Outgoing::Nothing;
+    }
+
+    /// The ring has sent this many bytes of the output from `from` on.
+    #[inline]
+    pub(crate) fn take_back(
+        &mut self,
+        mut output: Vec<u8>,
+        from: usize,
+        sent: Result<usize, Errno>,
+        local: &mut Local,
+    ) -> Fate {
+        self.outgoing = Outgoing::Nothing;
+        let sent = match sent {
+            Ok(sent) => from + sent,
+            Err(Errno::AGAIN | Errno::INTR) => from,
+            Err(_) => return Fate::Drop,
+        };
+        if sent >= output.len() {
+            local.give_output(output);
+        } else {
+            // A handler that waited may have answered meanwhile.
+            output.append(&mut self.output);
+            self.output = output;
+            self.sent = sent;
+        }
+        Fate::Keep
+    }
+
+    /// What is to be asked of the ring; called until there is nothing.
+    #[inline]
+    pub(crate) fn wish(&mut self) -> Option<Wish> {
+        match self.outgoing {
+            Outgoing::Ready => {
+                let from = std::mem::take(&mut self.sent);
+                return Some(Wish::Send(std::mem::take(&mut self.output), from));
+            }
+            Outgoing::Full => {
+                self.outgoing = Outgoing::Awaiting;
+                return Some(Wish::Room);
+            }
+            _ => {}
+        }
+        let lingers = matches!(self.phase, Phase::Lingering { .. });
+        match self.intake {
+            Intake::Flowing if !self.hungry && !lingers && self.is_full() => {
+                self.intake = Intake::Stopping;
+                Some(Wish::Stop)
+            }
+            Intake::Stopped if !self.ended && (self.hungry || lingers || !self.is_full()) => {
+                self.intake = Intake::Flowing;
+                Some(Wish::Resume)
+            }
+            _ => None,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.request.as_ref().is_some_and(|request| request.0.unread() > WAITING_BYTES_MAX)
+    }
+
+    /// The ring sends, by the operation of this number.
+    pub(crate) fn note_sending(&mut self, number: u32) {
+        self.outgoing = Outgoing::Sending(number);
+    }
+
+    /// What the ring does for this connection, and the socket it does it with.
+    pub(crate) fn into_operations(self) -> (OwnedFd, Operations) {
+        let operations = Operations {
+            receives: matches!(self.intake, Intake::Flowing | Intake::Stopping),
+            awaits_room: self.outgoing == Outgoing::Awaiting,
+            sends: match self.outgoing {
+                Outgoing::Sending(number) => Some(number),
+                _ => None,
+            },
+        };
+        (self.socket, operations)
+    }
+
+    /// Has the output sent by the ring, and gives back what is not needed meanwhile.
+    pub(super) fn hand_over(&mut self, local: &mut Local) {
+        self.outgoing = Outgoing::Ready;
+        self.set_deadline(Timing::Write, local.now_ms + local.limits.write_timeout_ms);
+        if matches!(self.phase, Phase::Head)
+            && self.request.as_ref().is_some_and(|request| request.0.unread() == 0)
+            && let Some(request) = self.request.take()
+        {
+            local.give_exchange(request);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The end of a connection whose client may still be sending: closing at once would make the
+//! kernel answer with a reset, which may overtake the last answer. So our side is shut down,
+//! and what comes is thrown away until the client closes too, for a while.
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+
+use super::flow::Intake;
+use super::{Connection, Fate, Phase, READ_BYTES, Timing, make_room};
+use crate::local::Local;
+
+/// After an error answer: how long and how much is read from the client and thrown away, so
+/// that a reset does not overtake the answer.
+const LINGER_MS: u64 = 2_000;
+const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+impl Connection {
+    pub(super) fn start_lingering(&mut self, local: &mut Local) {
+        self.phase = Phase::Lingering { discarded: 0 };
+        // The answer is out; if shutting down fails the client is gone, and reading will say so.
+        let _ = shutdown(&self.socket, Shutdown::Write);
+        self.set_deadline(Timing::Linger, local.now_ms + LINGER_MS);
+        self.readable = self.intake == Intake::Own;
+        if let Some(request) = self.request.take() {
+            local.give_exchange(request);
+        }
+        local.give_output(std::mem::take(&mut self.output));
+    }
+
+    /// Throws away what comes, until the client closes too.
+    pub(super) fn discard(&mut self, local: &mut Local) -> Fate {
+        let Phase::Lingering { discarded } = &mut self.phase else { return Fate::Drop };
+        if self.intake != Intake::Own {
+            let over = self.ended || *discarded > LINGER_BYTES_MAX;
+            return if over { Fate::Drop } else { Fate::Keep };
+        }
+        let mut scratch = local.take_output();
+        make_room(&mut scratch, READ_BYTES);
+        let fate = loop {
+            scratch.clear();
+            match recv(&self.socket, spare_capacity(&mut scratch), RecvFlags::empty()) {
+                Ok((0, _)) => break Fate::Drop,
+                Ok((count, _)) => {
+                    *discarded += count;
+                    if *discarded > LINGER_BYTES_MAX {
+                        break Fate::Drop;
+                    }
+                }
+                Err(Errno::AGAIN) => break Fate::Keep,
+                Err(Errno::INTR) => {}
+                Err(_) => break Fate::Drop,
+            }
+        };
+        local.give_output(scratch);
+        fate
+    }
+}
