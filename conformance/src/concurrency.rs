@@ -4,7 +4,7 @@ use std::future::Future;
 use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::task::{Context, Poll, Waker};
 use std::thread;
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use futures_lite::future::block_on;
 use marmota_model::{ErrorKind, Query, Result, ValueRef};
+use marmota_store::Transaction;
 use marmota_store::operation::Operation;
 
 use crate::models::{self, Account, Note, Seat};
@@ -338,4 +339,74 @@ pub fn waiting_threads_keep_nobody_waiting(subject: &Subject) {
         }
     });
     assert_eq!(stand.get::<Account>(key).run().unwrap().visits, 101);
+}
+
+/// Whoever reads a row, by key or in a list, sees at least what was
+/// acknowledged before, and at least what it saw before: single writes,
+/// transactions, batches, and deletes between them.
+pub fn no_read_is_older_than_what_was_acknowledged(subject: &Subject) {
+    const ROWS: usize = 4;
+    const WRITES: i64 = 60;
+    let stand = Stand::open(subject, models::all);
+    let keys: Vec<i64> =
+        (0..ROWS).map(|_| stand.insert(&Account::default()).run().unwrap()).collect();
+    let acknowledged: Vec<AtomicI64> = (0..ROWS).map(|_| AtomicI64::new(0)).collect();
+    let written = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for (at, &key) in keys.iter().enumerate() {
+            let (store, acknowledged, written) = (stand.store(), &acknowledged, &written);
+            scope.spawn(move || {
+                for count in 1..=WRITES {
+                    match count % 4 {
+                        0 => drop(store.increment(Account::VISITS, key, 1).run().unwrap()),
+                        1 => {
+                            block_on(store.patch::<Account>(key).set(Account::VISITS, count))
+                                .unwrap();
+                        }
+                        2 => {
+                            let add = |own: &mut Transaction| {
+                                own.increment(Account::VISITS, key, 5).run()?;
+                                own.increment(Account::VISITS, key, -4).run()
+                            };
+                            store.transaction(add).unwrap();
+                        }
+                        _ => {
+                            let mut batch = store.batch();
+                            batch.increment(Account::VISITS, key, 2);
+                            batch.increment(Account::VISITS, key, -1);
+                            batch.all_or_nothing().run().unwrap();
+                        }
+                    }
+                    acknowledged[at].store(count, Ordering::SeqCst);
+                }
+                written.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        for reader in 0..THREADS {
+            let (keys, acknowledged, written) = (&keys, &acknowledged, &written);
+            let store = stand.store();
+            scope.spawn(move || {
+                let mut seen = [0; ROWS];
+                let mut round = reader as usize;
+                while written.load(Ordering::SeqCst) < ROWS {
+                    round += 1;
+                    let at = round % ROWS;
+                    let before = acknowledged[at].load(Ordering::SeqCst);
+                    let visits = match round % 7 {
+                        0 => store.list::<Account>().run().unwrap()[at].visits,
+                        1 => block_on(store.get::<Account>(keys[at])).unwrap().visits,
+                        _ => store.get::<Account>(keys[at]).run().unwrap().visits,
+                    };
+                    assert!(visits >= before, "{visits} read behind an acknowledged {before}");
+                    assert!(visits >= seen[at], "{visits} read behind {}", seen[at]);
+                    seen[at] = visits;
+                }
+            });
+        }
+    });
+    for key in keys {
+        assert_eq!(stand.get::<Account>(key).run().unwrap().visits, WRITES);
+        stand.delete::<Account>(key).run().unwrap();
+        refused(stand.get::<Account>(key).run(), ErrorKind::NotFound);
+    }
 }

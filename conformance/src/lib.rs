@@ -80,6 +80,7 @@ macro_rules! conformance {
                 a_write_that_waits_leaves_its_thread,
                 waiting_actions_get_their_own_answers,
                 waiting_threads_keep_nobody_waiting,
+                no_read_is_older_than_what_was_acknowledged,
             );
             $crate::promises!(durability:
                 a_close_keeps_all,

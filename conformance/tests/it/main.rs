@@ -47,6 +47,18 @@ conformance!(sqlite_alone_with_its_file, || {
     let options = Options { exclusive: true, ..relaxed() };
     sqlite_file("SQLite alone with its file", options).reads_wait()
 });
+conformance!(sqlite_behind_a_cache, || {
+    let folder = tempfile::tempdir().unwrap();
+    Subject::new("SQLite behind a cache", move || {
+        let location = Location::File(folder.path().join("database"));
+        Store::builder(Sqlite::open(location, relaxed()).unwrap()).cache(1 << 20)
+    })
+    .keeps()
+});
+conformance!(memory_behind_a_cache, || {
+    // So small that rows are let go of all the time.
+    Subject::new("memory behind a cache", || Store::builder(Memory::new()).cache(2048)).reads_wait()
+});
 #[cfg(feature = "encryption")]
 conformance!(sqlite_encrypted, || {
     let options = relaxed().key(|| Ok(marmota_sqlite::Key::raw([7; 32])));

@@ -15,6 +15,7 @@ use crate::delete::{Delete, DeleteWhere};
 use crate::get::Get;
 use crate::increment::Increment;
 use crate::list::List;
+use crate::pages::Pages;
 use crate::problem::{ApiError, Result};
 use crate::schema_document;
 use crate::update::Update;
@@ -51,6 +52,7 @@ pub struct Api {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) store: Store,
+    pub(crate) pages: Pages,
     pub(crate) page_rows_default: u64,
     pub(crate) page_rows_max: u64,
     pub(crate) batch_operations_max: usize,
@@ -64,6 +66,7 @@ impl Api {
             body_bytes_max: None,
             shared: Shared {
                 store: store.clone(),
+                pages: Pages::default(),
                 page_rows_default: 100,
                 page_rows_max: 1_000,
                 batch_operations_max: 1_000,

@@ -151,14 +151,14 @@ impl<V: Verb> Future for Waiting<V> {
         let Some(mut answer) = slot.take() else { return Poll::Pending };
         let mut drive = |operation: &mut Operation<'_>, sink: &mut dyn RowSink| {
             let mut outcome = Outcome::default();
-            let waiting = match pending.take() {
+            let mut waiting = match pending.take() {
                 Some(waiting) => waiting,
                 None => match on.api.store.submit(operation, sink, &mut outcome)? {
                     Progress::Done => return Ok(outcome),
                     Progress::Pending(waiting) => waiting,
                 },
             };
-            match on.api.store.poll(&waiting, operation, sink, &mut outcome, context) {
+            match on.api.store.poll(&mut waiting, operation, sink, &mut outcome, context) {
                 Poll::Ready(result) => result.map(|()| outcome).map_err(Halt::from),
                 Poll::Pending => {
                     *pending = Some(waiting);
@@ -186,7 +186,7 @@ impl<V: Verb> Future for Waiting<V> {
 impl<V: Verb> Drop for Waiting<V> {
     fn drop(&mut self) {
         if let Some(pending) = self.pending.take() {
-            self.api.store.cancel(&pending);
+            self.api.store.cancel(pending);
         }
     }
 }

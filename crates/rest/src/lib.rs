@@ -32,6 +32,7 @@ mod insert;
 mod insert_many;
 mod key;
 mod list;
+mod pages;
 mod params;
 mod problem;
 mod schema_document;

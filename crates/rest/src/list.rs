@@ -5,6 +5,7 @@
 //! known behind them.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use marmota_http::{QueryParams, Request, Status};
 use marmota_model::{NoRows, Order, Query, Table, ValueRef, json};
@@ -13,11 +14,23 @@ use marmota_store::operation::Operation;
 use crate::answer::{Answer, Head, JSON};
 use crate::call::{Halt, Next, On, Run, Verb};
 use crate::cursor;
+use crate::etag::{self, Etag};
+use crate::pages::{Page, PageName};
 use crate::params::{self, ListParams};
 use crate::problem::Result;
 use crate::scrap::Scrap;
 
-pub(crate) struct List {
+pub(crate) enum List {
+    /// The page is known: kept, or the client has it.
+    Known { etag: Etag, page: Option<Arc<Page>> },
+    /// The page has to be read.
+    Read(Box<Reading>),
+}
+
+/// A page in the making.
+pub(crate) struct Reading {
+    /// What to keep it by, where it can be.
+    name: Option<PageName>,
     params: ListParams,
     order: Vec<Order>,
     /// How many rows there are in all, once they are counted.
@@ -31,13 +44,29 @@ pub(crate) struct List {
 
 impl List {
     pub(crate) fn of(on: On<'_>) -> Result<Self> {
+        let pages = &on.api.pages;
+        let name = pages.name(&on.api.store, on.table(), on.request);
+        if let Some(name) = name {
+            if etag::none_match(on.request, name.etag) {
+                return Ok(Self::Known { etag: name.etag, page: None });
+            }
+            if let Some(page) = pages.get(name, on.request) {
+                return Ok(Self::Known { etag: name.etag, page: Some(page) });
+            }
+        }
+        Ok(Self::Read(Box::new(Reading::new(on, name)?)))
+    }
+}
+
+impl Reading {
+    fn new(on: On<'_>, name: Option<PageName>) -> Result<Self> {
         let mut params = params::list(on.request, on.table(), on.api)?;
         // One more tells whether there is a next page.
         params.query.limit = Some(params.rows_max + 1);
         let order = params.query.order_with_key(on.table());
         let mut body = Scrap::take();
         body.extend_from_slice(b"{\"rows\":[");
-        Ok(Self { params, order, count: None, body, rows: 0, next: None, more: false })
+        Ok(Self { name, params, order, count: None, body, rows: 0, next: None, more: false })
     }
 
     fn take_row(&mut self, table: &Table, row: &[ValueRef<'_>]) -> ControlFlow<()> {
@@ -71,14 +100,16 @@ impl List {
             self.body.extend_from_slice(count.to_string().as_bytes());
         }
         self.body.push(b'}');
-        let mut head = Head::new(Status::OK, JSON);
-        head.link = next.map(|url| format!("<{url}>; rel=\"next\""));
+        let link = next.map(|url| format!("<{url}>; rel=\"next\""));
+        let source = (&on.api.store, on.table());
+        // A page that was read beside a write is of neither version.
+        let name = self.name.filter(|&name| {
+            on.api.pages.keep(name, source, on.request, link.as_deref(), &self.body)
+        });
+        let mut head = Head::new(Status::OK, JSON).etag(name.map(|name| name.etag));
+        head.link = link;
         answer.whole(head, &mut self.body);
     }
-}
-
-impl Verb for List {
-    type Subject = Table;
 
     fn step(
         &mut self,
@@ -100,6 +131,30 @@ impl Verb for List {
         self.params.query = query;
         ran?;
         self.end(on, answer);
+        Ok(Next::Answered)
+    }
+}
+
+impl Verb for List {
+    type Subject = Table;
+
+    fn step(
+        &mut self,
+        on: On<'_>,
+        answer: &mut Answer<'_, '_>,
+        run: &mut Run<'_>,
+    ) -> Result<Next, Halt> {
+        match self {
+            Self::Read(reading) => return reading.step(on, answer, run),
+            Self::Known { etag, page: None } => {
+                answer.empty(Head::new(Status::NOT_MODIFIED, "").etag(Some(*etag)));
+            }
+            Self::Known { etag, page: Some(page) } => {
+                let mut head = Head::new(Status::OK, JSON).etag(Some(*etag));
+                head.link.clone_from(&page.link);
+                answer.body(head).extend_from_slice(&page.body);
+            }
+        }
         Ok(Next::Answered)
     }
 }

@@ -114,7 +114,7 @@ impl<V: Verb> Future for Action<'_, V> {
 impl<V: Verb> Drop for Action<'_, V> {
     fn drop(&mut self) {
         if let Some(pending) = self.pending.take() {
-            self.scope.cancel(&pending);
+            self.scope.cancel(pending);
         }
     }
 }

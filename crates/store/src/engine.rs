@@ -115,7 +115,9 @@ pub trait Session: Send {
         context: &mut Context<'_>,
     ) -> Poll<Result<()>>;
 
-    /// Gives up an operation that has to wait. It may take place or not.
+    /// Gives up an operation that has to wait. It may take place or not, but
+    /// if it does, then before any write that is submitted later, on whichever
+    /// session, has succeeded.
     fn cancel(&mut self, ticket: Ticket);
 }
 

@@ -13,6 +13,7 @@
 
 pub mod action;
 pub mod batch;
+mod cache;
 mod durability;
 pub mod engine;
 pub mod memory;
@@ -25,6 +26,7 @@ mod store;
 mod transaction;
 pub mod write;
 
+pub use cache::CacheStats;
 pub use durability::Durability;
 pub use scope::{Pending, Progress, Scope};
 pub use store::{Store, StoreBuilder};

@@ -6,6 +6,8 @@
 //! a session is found by a thread-local number and an uncontended lock, and
 //! a scope is `Send + Sync`: any thread, any executor.
 
+mod cached;
+
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,6 +16,7 @@ use std::task::{Context, Poll};
 use marmota_model::{Error, ErrorKind, Result, RowSink, Table};
 use parking_lot::Mutex;
 
+use crate::cache::{Cache, Writing};
 use crate::durability::Durability;
 use crate::engine::{Engine, Session, Submitted, Ticket, park_until};
 use crate::operation::{Operation, Outcome};
@@ -29,13 +32,20 @@ type Slot = Mutex<Option<Box<dyn Session>>>;
 pub(crate) struct Shared {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) cache: Option<Cache>,
     slots: Box<[Slot]>,
     closed: AtomicBool,
 }
 
 impl Shared {
-    pub(crate) fn new(engine: Box<dyn Engine>, registry: Registry) -> Self {
+    pub(crate) fn new(
+        engine: Box<dyn Engine>,
+        registry: Registry,
+        cache_bytes_max: Option<u64>,
+    ) -> Self {
+        let cache = cache_bytes_max.map(|bytes_max| Cache::new(&registry, bytes_max, SLOTS));
         Self {
+            cache,
             engine,
             registry: Arc::new(registry),
             slots: (0..SLOTS).map(|_| Mutex::new(None)).collect(),
@@ -126,7 +136,12 @@ enum Place {
     Threads,
     /// One session of its own, until its transaction has ended: what is asked
     /// of it then would take place at once, and could not be undone.
-    Held { session: Mutex<Box<dyn Session>>, ended: AtomicBool },
+    Held {
+        session: Mutex<Box<dyn Session>>,
+        ended: AtomicBool,
+        /// The tables it has written to, where there is a cache to be told.
+        written: Mutex<Writing>,
+    },
 }
 
 /// An operation that waits; see [`Scope::submit`].
@@ -134,6 +149,8 @@ enum Place {
 pub struct Pending {
     slot: usize,
     ticket: Ticket,
+    /// Writes that end with it, where there is a cache to be told.
+    writing: Writing,
 }
 
 /// How far [`Scope::submit`] came.
@@ -152,7 +169,11 @@ impl Scope {
     }
 
     pub(crate) fn of_session(shared: Arc<Shared>, session: Box<dyn Session>) -> Self {
-        let place = Place::Held { session: Mutex::new(session), ended: AtomicBool::new(false) };
+        let place = Place::Held {
+            session: Mutex::new(session),
+            ended: AtomicBool::new(false),
+            written: Mutex::default(),
+        };
         Self { place, shared }
     }
 
@@ -180,7 +201,7 @@ impl Scope {
         match &self.place {
             // A transaction goes on while the store is being closed: the
             // engine waits for its end.
-            Place::Held { session, ended } => {
+            Place::Held { session, ended, .. } => {
                 let mut session = session.lock();
                 if ended.load(Ordering::Relaxed) {
                     return Err(Error::new(
@@ -240,6 +261,20 @@ impl Scope {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<Progress> {
+        match &self.shared.cache {
+            None => self.submit_to_session(durability, operation, sink, outcome),
+            Some(cache) => self.submit_cached(cache, durability, operation, sink, outcome),
+        }
+    }
+
+    #[inline]
+    fn submit_to_session(
+        &self,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Progress> {
         let slot = slot_number();
         let submitted = self.with_session(slot, |session| {
             let submitted = match durability {
@@ -253,14 +288,16 @@ impl Scope {
         })?;
         Ok(match submitted {
             Submitted::Done => Progress::Done,
-            Submitted::Waiting(ticket) => Progress::Pending(Pending { slot, ticket }),
+            Submitted::Waiting(ticket) => {
+                Progress::Pending(Pending { slot, ticket, writing: Writing::default() })
+            }
         })
     }
 
     /// Goes on with an operation that waits, from a future.
     pub fn poll(
         &self,
-        pending: &Pending,
+        pending: &mut Pending,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
@@ -273,7 +310,11 @@ impl Scope {
             }
             Ok(polled)
         });
-        polled.unwrap_or_else(|error| Poll::Ready(Err(error)))
+        let polled = polled.unwrap_or_else(|error| Poll::Ready(Err(error)));
+        if let (Some(cache), Poll::Ready(_)) = (&self.shared.cache, &polled) {
+            cache.wrote(std::mem::take(&mut pending.writing));
+        }
+        polled
     }
 
     /// [`Scope::submit`], then [`Scope::poll`] until it is done, with the
@@ -297,19 +338,22 @@ impl Scope {
     ) -> Result<()> {
         match self.submit_with(durability, operation, sink, outcome)? {
             Progress::Done => Ok(()),
-            Progress::Pending(pending) => {
-                park_until(|context| self.poll(&pending, operation, sink, outcome, context))
+            Progress::Pending(mut pending) => {
+                park_until(|context| self.poll(&mut pending, operation, sink, outcome, context))
             }
         }
     }
 
     /// Gives up an operation that waits; it may still take place.
-    pub fn cancel(&self, pending: &Pending) {
+    pub fn cancel(&self, pending: Pending) {
         // A closed store has nothing left to cancel.
         let _ = self.with_session(pending.slot, |session| {
             session.cancel(pending.ticket);
             Ok(())
         });
+        if let Some(cache) = &self.shared.cache {
+            cache.abandon(pending.writing);
+        }
     }
 }
 

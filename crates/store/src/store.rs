@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use marmota_model::{Model, Result, Schema, Table};
 
+use crate::cache::{Cache, CacheStats};
 use crate::engine::{Capability, Engine};
 use crate::registry::Registry;
 use crate::scope::{Scope, Shared};
@@ -27,13 +28,32 @@ impl Store {
     /// Begins to open a store on an engine.
     #[must_use]
     pub fn builder(engine: impl Engine + 'static) -> StoreBuilder {
-        StoreBuilder { engine: Box::new(engine), tables: Vec::new(), version: 0 }
+        let engine = Box::new(engine);
+        StoreBuilder { engine, tables: Vec::new(), version: 0, cache_bytes_max: None }
     }
 
     /// What the engine is and can do.
     #[must_use]
     pub fn capability(&self) -> &Capability {
         self.shared.engine.capability()
+    }
+
+    /// How often the cache had what was asked for; none for a store without
+    /// one.
+    #[must_use]
+    pub fn cache_stats(&self) -> Option<CacheStats> {
+        self.shared.cache.as_ref().map(Cache::stats)
+    }
+
+    /// The version of a table: a number that changes with every write to it,
+    /// and that is never the same again as long as the store is open. None
+    /// while one is under way, and for a store without a cache.
+    ///
+    /// What is read between two calls that give the same version is what the
+    /// table has at that version.
+    #[must_use]
+    pub fn table_version(&self, table: &Table) -> Option<u64> {
+        Some(self.shared.cache.as_ref()?.version(table)?.number())
     }
 
     /// Makes everything durable and lets go of files. Dropping the last clone
@@ -51,6 +71,7 @@ pub struct StoreBuilder {
     engine: Box<dyn Engine>,
     tables: Vec<(Schema, Option<TypeId>)>,
     version: u32,
+    cache_bytes_max: Option<u64>,
 }
 
 impl StoreBuilder {
@@ -76,6 +97,19 @@ impl StoreBuilder {
         self
     }
 
+    /// Keeps rows that were read by key, up to so many bytes, and answers
+    /// later reads of them: some five times as fast as SQLite does. A row is
+    /// never older than what was acknowledged before it was asked for.
+    ///
+    /// Only for a database that nobody else writes to: what other processes
+    /// write, or other stores of this one, goes unseen here. (SQLite's
+    /// `exclusive=true` sees to it that there is nobody.)
+    #[must_use]
+    pub const fn cache(mut self, bytes_max: u64) -> Self {
+        self.cache_bytes_max = Some(bytes_max);
+        self
+    }
+
     /// Opens the store: makes the tables, columns and indexes that are missing.
     ///
     /// # Errors
@@ -87,7 +121,7 @@ impl StoreBuilder {
             registry.add(Arc::new(Table::new(schema)?), of)?;
         }
         self.engine.prepare(&registry.by_dependency()?, self.version)?;
-        let shared = Arc::new(Shared::new(self.engine, registry));
+        let shared = Arc::new(Shared::new(self.engine, registry, self.cache_bytes_max));
         Ok(Store(Arc::new(Scope::of_store(shared))))
     }
 }

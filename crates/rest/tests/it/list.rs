@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Value, json};
 
 use crate::client::Client;
-use crate::service::on_every_engine;
+use crate::service::{on_every_cached_engine, on_every_engine};
 
 const LIVES: [(&str, &str, i64, Option<i64>); 6] = [
     ("Marie", "Curie", 1867, Some(1934)),
@@ -227,5 +227,39 @@ fn next_keeps_what_was_asked_for() {
         let next = page.value()["next"].as_str().unwrap().to_owned();
         assert!(next.starts_with(&format!("{asked}&after=")), "{next}");
         assert_eq!(walk(client, asked), [json!({ "id": 1 }), json!({ "id": 2 })]);
+    });
+}
+
+#[test]
+fn a_page_has_a_tag_until_its_table_is_written_to() {
+    on_every_cached_engine(|service| {
+        let client = &mut service.client();
+        seed(client);
+        for target in ["/api/person?limit=2&count=true", "/api/person?order=-year_of_birth"] {
+            let first = client.get(target).is(200);
+            let tag = first.header("etag").expect("a tag").to_owned();
+            let if_none_match = format!("If-None-Match: {tag}");
+            // From the cache: the same to the letter.
+            let second = client.get(target).is(200);
+            assert_eq!(second.text(), first.text());
+            for header in ["etag", "link", "content-type"] {
+                assert_eq!(second.header(header), first.header(header), "{header}");
+            }
+            let request = format!("GET {target}");
+            let unmodified = client.send(&request, &[&if_none_match], b"").is(304);
+            assert_eq!(unmodified.header("etag"), Some(&*tag));
+            assert_eq!(unmodified.text(), "");
+            // Another table's rows change nothing, this table's do.
+            client.json("POST /api/note", r#"{"words":"x"}"#).is(201);
+            client.send(&request, &[&if_none_match], b"").is(304);
+            client.json("PATCH /api/person/1", r#"{"first_name":"Maria"}"#).is(200);
+            let third = client.send(&request, &[&if_none_match], b"").is(200);
+            assert_ne!(third.header("etag"), Some(&*tag));
+            client.json("PATCH /api/person/1", r#"{"first_name":"Marie"}"#).is(200);
+        }
+        let other = client.get("/api/person?limit=1").is(200);
+        assert_ne!(other.header("etag"), client.get("/api/person?limit=2").is(200).header("etag"));
+        client.get("/api/person?filter=nothing").is(400);
+        client.get("/api/person?filter=nothing").is(400);
     });
 }

@@ -7,9 +7,9 @@ use marmota_model::{
 };
 use marmota_rest::Api;
 use marmota_sqlite::{Durability, Location, Options, Sqlite};
-use marmota_store::Store;
 use marmota_store::engine::Engine;
 use marmota_store::memory::Memory;
+use marmota_store::{Store, StoreBuilder};
 
 use crate::client::Client;
 use crate::slow::Slow;
@@ -22,7 +22,16 @@ pub(crate) struct Service {
 
 impl Service {
     pub(crate) fn new(engine: &'static str, on: impl Engine + 'static) -> Self {
-        let store = Store::builder(on)
+        Self::of(engine, Store::builder(on))
+    }
+
+    /// A service whose store and lists are cached.
+    pub(crate) fn cached(engine: &'static str, on: impl Engine + 'static) -> Self {
+        Self::of(engine, Store::builder(on).cache(1 << 20))
+    }
+
+    fn of(engine: &'static str, builder: StoreBuilder) -> Self {
+        let store = builder
             .schema(person())
             .schema(city())
             .schema(note())
@@ -46,9 +55,20 @@ impl Service {
 pub(crate) fn on_every_engine(test: impl Fn(&Service)) {
     run("memory", Memory::new(), &test);
     run("slow memory", Slow::new(Memory::new()), &test);
+    on_every_cached_engine(&test);
     run("sqlite in memory", sqlite(Location::Memory), &test);
     let folder = tempfile::tempdir().unwrap();
     run("sqlite file", sqlite(Location::File(folder.path().join("rest.db"))), &test);
+}
+
+/// Runs a test over services that answer from caches.
+pub(crate) fn on_every_cached_engine(test: impl Fn(&Service)) {
+    eprintln!("on cached memory");
+    test(&Service::cached("cached memory", Memory::new()));
+    eprintln!("on slow cached memory");
+    test(&Service::cached("slow cached memory", Slow::new(Memory::new())));
+    eprintln!("on cached sqlite");
+    test(&Service::cached("cached sqlite", sqlite(Location::Memory)));
 }
 
 fn sqlite(location: Location) -> Sqlite {
@@ -58,9 +78,8 @@ fn sqlite(location: Location) -> Sqlite {
 }
 
 fn run(name: &'static str, engine: impl Engine + 'static, test: &impl Fn(&Service)) {
-    let service = Service::new(name, engine);
     eprintln!("on {name}");
-    test(&service);
+    test(&Service::new(name, engine));
 }
 
 fn text(name: &'static str, chars_max: u32) -> Field {

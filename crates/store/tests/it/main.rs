@@ -1,6 +1,7 @@
 //! The store through its public API.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod cache;
 mod memory_file;
 mod memory_model;
 mod memory_session;

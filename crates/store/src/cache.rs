@@ -1,0 +1,434 @@
+//! Rows kept in front of an engine, never older than what was acknowledged.
+//!
+//! Every table has a version, which counts the writes to it. A row is kept
+//! with the version that it was read at, and is good as long as the table has
+//! that version: a write to one table makes nothing of another stale, and
+//! nobody has to find what a write has changed.
+//!
+//! # Why no read is stale
+//! A write is announced before the engine gets it and ended behind its last
+//! step, by adding to one word a table: the writes under way in its low 20
+//! bits (a million at once), the version in the others.
+//! - Between the two, the engine may show the old row or the new one, so the
+//!   cache is passed by: nobody is given a row from it, none is put into it.
+//! - A row is put into it with the version that was known before the engine
+//!   was asked, so that it is at least as new as that. (If there is another
+//!   version behind the read, nobody would be given it.)
+//! - Who is given a row reads the word first. If a write is announced just
+//!   then, the read took place before it.
+//!
+//! A transaction announces its tables when it commits: nobody sees its rows
+//! before. A write that is given up while it waits may still take place, but
+//! before any later write is acknowledged ([`crate::engine::Session::cancel`]):
+//! it ends with the next one.
+//!
+//! What other processes write to the same file is not seen here.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use equivalent::Equivalent;
+use hashbrown::HashMap;
+use marmota_model::{FieldSet, RowSink, Table, Uuid, Value, ValueRef};
+use parking_lot::Mutex;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache as Kept;
+use smallvec::SmallVec;
+
+use crate::operation::{Operation, Write};
+use crate::registry::Registry;
+
+/// Rows of at most this many fields need no allocation to be lent.
+const ROW_FIELDS_FEW: usize = 24;
+/// What a kept row takes beside its values, in bytes: measured, with the
+/// place in the map.
+const ROW_BYTES: u64 = 96;
+/// One write under way, in a table's word.
+const UNDER_WAY: u64 = 1;
+/// One version, in a table's word.
+const VERSION: u64 = 1 << 20;
+
+/// How often a cache had what was asked for, and what it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Reads by key that it answered.
+    pub hits: u64,
+    /// Reads by key that it could have answered, and the engine did.
+    pub misses: u64,
+    /// Rows kept, stale ones among them.
+    pub rows: u64,
+    /// Bytes they take, about.
+    pub bytes: u64,
+    /// Bytes they may take.
+    pub bytes_max: u64,
+}
+
+/// A store's cache.
+pub(crate) struct Cache {
+    tables: Box<[Watched]>,
+    numbers: HashMap<usize, u32>,
+    rows: Kept<Key, Arc<Row>, ByBytes>,
+    /// Tables of writes that were given up while they waited.
+    abandoned: Mutex<Vec<u32>>,
+    any_abandoned: AtomicBool,
+    counts: Box<[Counts]>,
+}
+
+/// A table and its word.
+struct Watched {
+    table: Arc<Table>,
+    word: AtomicU64,
+}
+
+/// The counts of one thread, on a cache line of their own.
+#[repr(align(128))]
+#[derive(Default)]
+struct Counts {
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+/// A table's version, known while no write is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Version(u64);
+
+impl Version {
+    /// As a number, which no later version of the table has again.
+    pub(crate) const fn number(self) -> u64 {
+        self.0 / VERSION
+    }
+}
+
+struct Row {
+    version: Version,
+    values: Box<[Value]>,
+}
+
+/// A row's table and key.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    table: u32,
+    key: OwnedKey,
+}
+
+#[derive(PartialEq, Eq)]
+enum OwnedKey {
+    Int(i64),
+    Uuid(Uuid),
+    Text(Box<str>),
+}
+
+/// The same, borrowed.
+#[derive(Clone, Copy)]
+struct KeyRef<'a> {
+    table: u32,
+    key: BorrowedKey<'a>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BorrowedKey<'a> {
+    Int(i64),
+    Uuid(Uuid),
+    Text(&'a str),
+}
+
+impl OwnedKey {
+    fn borrow(&self) -> BorrowedKey<'_> {
+        match self {
+            Self::Int(key) => BorrowedKey::Int(*key),
+            Self::Uuid(key) => BorrowedKey::Uuid(*key),
+            Self::Text(key) => BorrowedKey::Text(key),
+        }
+    }
+}
+
+// The two hash alike, since both hash what they borrow.
+impl std::hash::Hash for OwnedKey {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.borrow().hash(state);
+    }
+}
+
+impl std::hash::Hash for BorrowedKey<'_> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        match self {
+            Self::Int(key) => key.hash(state),
+            Self::Uuid(key) => key.hash(state),
+            Self::Text(key) => key.hash(state),
+        }
+    }
+}
+
+impl std::hash::Hash for KeyRef<'_> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.table.hash(state);
+        self.key.hash(state);
+    }
+}
+
+impl Equivalent<Key> for KeyRef<'_> {
+    fn equivalent(&self, other: &Key) -> bool {
+        self.table == other.table && self.key == other.key.borrow()
+    }
+}
+
+impl<'a> KeyRef<'a> {
+    fn new(table: u32, key: ValueRef<'a>) -> Option<Self> {
+        let key = match key {
+            ValueRef::Int(key) => BorrowedKey::Int(key),
+            ValueRef::Uuid(key) => BorrowedKey::Uuid(key),
+            ValueRef::Text(key) => BorrowedKey::Text(key),
+            _ => return None,
+        };
+        Some(Self { table, key })
+    }
+
+    fn to_owned(self) -> Key {
+        let key = match self.key {
+            BorrowedKey::Int(key) => OwnedKey::Int(key),
+            BorrowedKey::Uuid(key) => OwnedKey::Uuid(key),
+            BorrowedKey::Text(key) => OwnedKey::Text(key.into()),
+        };
+        Key { table: self.table, key }
+    }
+}
+
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<Key, Arc<Row>> for ByBytes {
+    fn weight(&self, key: &Key, row: &Arc<Row>) -> u64 {
+        let key = match &key.key {
+            OwnedKey::Text(text) => text.len(),
+            _ => 0,
+        };
+        let kept = |value: &Value| match value {
+            Value::Text(text) | Value::Json(text) => text.len(),
+            Value::Blob(bytes) => bytes.len(),
+            _ => 0,
+        };
+        let values: usize = row.values.iter().map(kept).sum();
+        ROW_BYTES + (key + values + size_of_val(&*row.values)) as u64
+    }
+}
+
+/// A read by key that the cache may answer.
+pub(crate) struct Lookup<'a> {
+    key: KeyRef<'a>,
+    /// The fields that are asked for, where they are not all that are kept.
+    fields: Option<FieldSet>,
+    version: Version,
+}
+
+/// Tables that are being written to. Announced, they have to be ended by
+/// [`Cache::wrote`] or [`Cache::abandon`]: else they stay without a cache.
+#[derive(Debug, Default)]
+pub(crate) struct Writing(SmallVec<[u32; 4]>);
+
+impl Lookup<'_> {
+    /// True if it asks for all that a kept row has, so that its answer is one.
+    pub(crate) const fn is_whole(&self) -> bool {
+        self.fields.is_none()
+    }
+}
+
+impl Cache {
+    pub(crate) fn new(registry: &Registry, bytes_max: u64, slots: usize) -> Self {
+        let tables: Box<[Watched]> = registry
+            .tables()
+            .iter()
+            .map(|table| Watched { table: Arc::clone(table), word: AtomicU64::new(0) })
+            .collect();
+        let address = |watched: &Watched| Arc::as_ptr(&watched.table) as usize;
+        let numbers = tables.iter().map(address).zip(0..).collect();
+        let rows_about = usize::try_from(bytes_max / 256).unwrap_or(usize::MAX);
+        Self {
+            tables,
+            numbers,
+            rows: Kept::with_weighter(rows_about, bytes_max, ByBytes),
+            abandoned: Mutex::default(),
+            any_abandoned: AtomicBool::new(false),
+            counts: (0..slots).map(|_| Counts::default()).collect(),
+        }
+    }
+
+    #[inline]
+    fn number(&self, table: &Table) -> Option<u32> {
+        self.numbers.get(&(std::ptr::from_ref(table) as usize)).copied()
+    }
+
+    /// The version of a table; none while it is written to, or if it is not
+    /// of this store.
+    pub(crate) fn version(&self, table: &Table) -> Option<Version> {
+        self.version_of(self.number(table)?)
+    }
+
+    #[inline]
+    fn version_of(&self, number: u32) -> Option<Version> {
+        let word = self.tables[number as usize].word.load(Ordering::Acquire);
+        word.is_multiple_of(VERSION).then_some(Version(word))
+    }
+
+    /// What to look up for a read by key; none if it is not for the cache.
+    #[inline]
+    pub(crate) fn lookup<'a>(
+        &self,
+        table: &Table,
+        key: ValueRef<'a>,
+        fields: FieldSet,
+    ) -> Option<Lookup<'a>> {
+        let kept = table.read_by_default();
+        let fields = (fields != kept).then_some(fields);
+        if fields.is_some_and(|fields| fields.iter().any(|field| !kept.contains(field))) {
+            return None;
+        }
+        let number = self.number(table)?;
+        let version = self.version_of(number)?;
+        Some(Lookup { key: KeyRef::new(number, key)?, fields, version })
+    }
+
+    /// Lends the row, if it is kept and good.
+    #[inline]
+    pub(crate) fn lend(&self, lookup: &Lookup<'_>, slot: usize, sink: &mut dyn RowSink) -> bool {
+        let counts = &self.counts[slot];
+        let found = self.rows.get(&lookup.key).filter(|row| row.version == lookup.version);
+        let Some(row) = found else {
+            counts.misses.fetch_add(1, Ordering::Relaxed);
+            return false;
+        };
+        counts.hits.fetch_add(1, Ordering::Relaxed);
+        let (mut few, mut many) = ([ValueRef::Absent; ROW_FIELDS_FEW], Vec::new());
+        let lent = match few.get_mut(..row.values.len()) {
+            Some(lent) => lent,
+            None => {
+                many.resize(row.values.len(), ValueRef::Absent);
+                &mut many[..]
+            }
+        };
+        for (field, (to, value)) in lent.iter_mut().zip(&row.values).enumerate() {
+            if lookup.fields.is_none_or(|fields| fields.contains(field)) {
+                *to = value.as_ref();
+            }
+        }
+        let _ = sink.row(lent);
+        true
+    }
+
+    /// Keeps a row that was read, unless its table was written to meanwhile.
+    pub(crate) fn keep(&self, lookup: &Lookup<'_>, values: Box<[Value]>) {
+        if self.version_of(lookup.key.table) == Some(lookup.version) {
+            let row = Row { version: lookup.version, values };
+            self.rows.insert(lookup.key.to_owned(), Arc::new(row));
+        }
+    }
+
+    /// Announces a write to the operation's tables. Ended with
+    /// [`Cache::wrote`].
+    pub(crate) fn write(&self, operation: &Operation<'_>) -> Writing {
+        let mut writing = Writing::default();
+        operation.each_table_written(|table| self.add(&mut writing, table));
+        self.announce(&mut writing);
+        writing
+    }
+
+    /// Adds the tables of an operation to those of its transaction.
+    pub(crate) fn note(&self, writing: &mut Writing, operation: &Operation<'_>) {
+        operation.each_table_written(|table| self.add(writing, table));
+    }
+
+    fn add(&self, writing: &mut Writing, table: &Table) {
+        if let Some(number) = self.number(table)
+            && !writing.0.contains(&number)
+        {
+            writing.0.push(number);
+        }
+    }
+
+    /// Announces the writes to tables that were noted.
+    pub(crate) fn announce(&self, writing: &mut Writing) {
+        let abandoned = match self.any_abandoned.load(Ordering::Acquire) {
+            false => Vec::new(),
+            true => self.take_over(writing),
+        };
+        for &number in &writing.0 {
+            self.tables[number as usize].word.fetch_add(UNDER_WAY, Ordering::AcqRel);
+        }
+        // Only now, so that they are under way at every moment.
+        for number in abandoned {
+            self.tables[number as usize].word.fetch_sub(UNDER_WAY, Ordering::AcqRel);
+        }
+    }
+
+    /// Announced writes have ended, or taken place.
+    pub(crate) fn wrote(&self, writing: Writing) {
+        for number in writing.0 {
+            // The version first seen by who sees no write under way.
+            self.tables[number as usize].word.fetch_add(VERSION - UNDER_WAY, Ordering::AcqRel);
+        }
+    }
+
+    /// Announced writes may take place until the next one has.
+    pub(crate) fn abandon(&self, writing: Writing) {
+        let mut abandoned = self.abandoned.lock();
+        abandoned.extend(writing.0);
+        self.any_abandoned.store(true, Ordering::Release);
+    }
+
+    /// Makes the writes that were given up end with this one; gives their
+    /// tables.
+    #[cold]
+    fn take_over(&self, writing: &mut Writing) -> Vec<u32> {
+        let mut abandoned = self.abandoned.lock();
+        self.any_abandoned.store(false, Ordering::Release);
+        for &number in &*abandoned {
+            if !writing.0.contains(&number) {
+                writing.0.push(number);
+            }
+        }
+        std::mem::take(&mut abandoned)
+    }
+
+    pub(crate) fn stats(&self) -> CacheStats {
+        let sum = |count: fn(&Counts) -> &AtomicU64| {
+            self.counts.iter().map(|counts| count(counts).load(Ordering::Relaxed)).sum()
+        };
+        CacheStats {
+            hits: sum(|counts| &counts.hits),
+            misses: sum(|counts| &counts.misses),
+            rows: self.rows.len() as u64,
+            bytes: self.rows.weight(),
+            bytes_max: self.rows.capacity(),
+        }
+    }
+}
+
+/// Keeps a copy of the row that it hands on.
+pub(crate) struct Copying<'s> {
+    pub(crate) sink: &'s mut dyn RowSink,
+    pub(crate) copy: Option<Box<[Value]>>,
+}
+
+impl RowSink for Copying<'_> {
+    fn row(&mut self, row: &[ValueRef<'_>]) -> ControlFlow<()> {
+        self.copy = Some(row.iter().map(ValueRef::to_value).collect());
+        self.sink.row(row)
+    }
+}
+
+impl Operation<'_> {
+    /// Calls `with` for the table of each row-changing part.
+    fn each_table_written(&self, mut with: impl FnMut(&Table)) {
+        match self {
+            Self::Insert { table, .. }
+            | Self::InsertMany { table, .. }
+            | Self::Update { table, .. }
+            | Self::UpdateMany { table, .. }
+            | Self::Increment { table, .. }
+            | Self::Delete { table, .. }
+            | Self::DeleteWhere { table, .. } => with(table),
+            Self::Batch { writes, .. } => writes.iter().map(Write::table).for_each(|t| with(t)),
+            _ => {}
+        }
+    }
+}

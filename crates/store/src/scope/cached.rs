@@ -1,0 +1,97 @@
+//! What a scope does around an operation when its store has a cache; see
+//! [`crate::cache`] for why.
+
+use marmota_model::{Result, RowSink};
+
+use super::{Place, Progress, Scope, slot_number};
+use crate::cache::{Cache, Copying, Writing};
+use crate::durability::Durability;
+use crate::operation::{Operation, Outcome};
+
+/// Writes that are announced; they end with this, unless it is disarmed: also
+/// when a sink or a source of rows panics.
+struct Announced<'c> {
+    cache: &'c Cache,
+    writing: Writing,
+}
+
+impl Announced<'_> {
+    fn disarm(mut self) -> Writing {
+        std::mem::take(&mut self.writing)
+    }
+}
+
+impl Drop for Announced<'_> {
+    fn drop(&mut self) {
+        self.cache.wrote(std::mem::take(&mut self.writing));
+    }
+}
+
+impl Scope {
+    /// [`Scope::submit_with`] by way of the cache.
+    pub(super) fn submit_cached(
+        &self,
+        cache: &Cache,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Progress> {
+        let writing = match (&self.place, &*operation) {
+            (Place::Threads, Operation::Get { .. }) => {
+                return self.get_cached(cache, operation, sink, outcome);
+            }
+            (Place::Threads, operation) if operation.is_write() => cache.write(operation),
+            (Place::Held { written, .. }, Operation::Commit) => {
+                let mut writing = std::mem::take(&mut *written.lock());
+                cache.announce(&mut writing);
+                writing
+            }
+            (Place::Held { written, .. }, step) => {
+                cache.note(&mut written.lock(), step);
+                return self.submit_to_session(durability, operation, sink, outcome);
+            }
+            _ => return self.submit_to_session(durability, operation, sink, outcome),
+        };
+        let announced = Announced { cache, writing };
+        let mut progress = self.submit_to_session(durability, operation, sink, outcome)?;
+        if let Progress::Pending(pending) = &mut progress {
+            pending.writing = announced.disarm();
+        }
+        Ok(progress)
+    }
+
+    /// A read by key, at large.
+    fn get_cached(
+        &self,
+        cache: &Cache,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Progress> {
+        let lookup = match operation {
+            Operation::Get { table, key, fields } => cache.lookup(table, *key, *fields),
+            _ => None,
+        };
+        let Some(lookup) = lookup else {
+            return self.submit_to_session(None, operation, sink, outcome);
+        };
+        {
+            let _lending = super::Lending::begin()?;
+            self.shared.check_open()?;
+            if cache.lend(&lookup, slot_number(), sink) {
+                outcome.rows = 1;
+                return Ok(Progress::Done);
+            }
+        }
+        if !lookup.is_whole() {
+            return self.submit_to_session(None, operation, sink, outcome);
+        }
+        let mut copying = Copying { sink, copy: None };
+        let progress = self.submit_to_session(None, operation, &mut copying, outcome)?;
+        if let (Progress::Done, Some(copy)) = (&progress, copying.copy) {
+            cache.keep(&lookup, copy);
+        }
+        Ok(progress)
+    }
+}
