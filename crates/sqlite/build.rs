@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 const ROWS: &str = "src/ffi/rows.c";
 /// Those that need the ciphers; included by [`ROWS`].
 const CIPHER: &str = "src/ffi/cipher.c";
+/// What a commit waits for; included by [`ROWS`].
+const DURABILITY: &str = "src/ffi/durability.c";
 
 /// `SQLITE_…` options, with their values.
 const OPTIONS: &[&str] = &[
@@ -87,6 +89,25 @@ static inline int marmota_mutex_init(pthread_mutex_t *mutex, const pthread_mutex
 const CIPHERS_OMITTED: &[&str] =
     &["AES_128_CBC", "AES_256_CBC", "CHACHA20", "SQLCIPHER", "RC4", "ASCON128"];
 
+/// Symbols of the ciphers' parts that are not SQLite's, and of which libsodium
+/// has the same (`nm -g` on the library lists them).
+#[cfg(feature = "encryption")]
+const CIPHER_SYMBOLS: &[&str] = &[
+    "crypto_onetimeauth_poly1305_donna_implementation",
+    "crypto_onetimeauth_poly1305_sse2_implementation",
+    "crypto_stream_chacha20_dolbeau_avx2_implementation",
+    "crypto_stream_chacha20_dolbeau_avx512_implementation",
+    "crypto_stream_chacha20_dolbeau_neon_implementation",
+    "crypto_stream_chacha20_dolbeau_ssse3_implementation",
+    "crypto_stream_chacha20_ietf_ext_xor_ic",
+    "crypto_stream_chacha20_ietf_xor_ic",
+    "crypto_stream_chacha20_pick_best_implementation",
+    "crypto_stream_chacha20_ref_implementation",
+    "crypto_stream_chacha20_xor_ic",
+    "sqlite3mcChaCha20HwAccelerated",
+    "sqlite3mcChaCha20HwConfig",
+];
+
 /// The folder and the file of SQLite's source.
 #[cfg(not(feature = "encryption"))]
 fn sqlite_source() -> (&'static Path, &'static str) {
@@ -121,6 +142,8 @@ fn main() {
         // in memory.
         build.define("SQLITE_TEMP_STORE", "1");
     }
+    #[cfg(feature = "simulated-disk")]
+    build.define("MARMOTA_SIMULATED_DISK", "1");
     // Its symbols are of no use to a debugger here, and `cc` would have every
     // function keep a frame pointer along with them.
     build.debug(false).force_frame_pointer(false);
@@ -142,6 +165,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={ROWS}");
     println!("cargo::rerun-if-changed={CIPHER}");
+    println!("cargo::rerun-if-changed={DURABILITY}");
 }
 
 /// Writes the header that stands before SQLite: it renames every public symbol
@@ -158,6 +182,8 @@ fn write_names(source: &Path, header: &Path) -> std::io::Result<()> {
             names.insert(name);
         }
     }
+    #[cfg(feature = "encryption")]
+    names.extend(CIPHER_SYMBOLS);
     let mut text = String::new();
     for name in names {
         let _ = writeln!(text, "#define {name} marmota_{name}");

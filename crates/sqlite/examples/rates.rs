@@ -290,7 +290,7 @@ fn main() {
     let path = folder.join(format!("marmota-rates-{}.db", std::process::id()));
     let file = Location::File(path.clone());
     let full = Options::default();
-    let off = Options { durability: Durability::Off, exclusive: true, ..Options::default() };
+    let off = Options { durability: Durability::None, exclusive: true, ..Options::default() };
     measure("memory", &Location::Memory, &full, &people);
     measure("file, synchronous off, exclusive", &file, &off, &people);
     measure("file, synchronous full", &file, &full, &people);

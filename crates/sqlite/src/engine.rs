@@ -6,13 +6,15 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_store::Durability;
 use marmota_store::engine::{Capability, Engine, Session};
 use parking_lot::Mutex;
 
+use crate::clerk::Clerk;
 use crate::fault;
 use crate::ffi::{Connection, Failure, code};
 use crate::lane::Lane;
-use crate::options::{Durability, Location, Options, parse};
+use crate::options::{Location, Options, parse};
 use crate::session::{SqliteSession, busy, closed};
 use crate::tables::{KnownTables, Tables};
 use crate::vault::{Vault, at_place};
@@ -48,7 +50,10 @@ pub(crate) struct Shared {
     /// True if reads share the connection that writes: there is no second one
     /// to a database in memory, nor to a file that is locked.
     pub(crate) one_connection: bool,
-    pub(crate) writer: Arc<Writer>,
+    pub(crate) writer: Arc<Writer<Lane>>,
+    pub(crate) clerk: Arc<Clerk>,
+    /// True if writes join groups.
+    groups: AtomicBool,
     readers: Mutex<Vec<Weak<Reader>>>,
     tables: Arc<Tables>,
     closed: AtomicBool,
@@ -71,14 +76,22 @@ impl Sqlite {
         let tables = Arc::new(Tables::default());
         let vault = Vault::new(&options);
         let connection = connect(&location, &options, &vault)?;
-        let lane = Lane::new(connection, KnownTables::new(Arc::clone(&tables)))?;
+        let mut lane = Lane::new(connection, KnownTables::new(Arc::clone(&tables)))?;
+        let clerk = Arc::new(Clerk::default());
+        if durable {
+            lane.keep_with(options.durability, &clerk);
+        }
+        let writer = Arc::new(Writer::new(lane, options.writes_waiting_max));
+        clerk.employ(&writer);
         Ok(Self(Arc::new(Shared {
             location,
             options,
             vault,
             capability: Capability::new("sqlite", durable),
             one_connection,
-            writer: Arc::new(Writer::new(lane)),
+            writer,
+            clerk,
+            groups: AtomicBool::new(false),
             readers: Mutex::default(),
             tables,
             closed: AtomicBool::new(false),
@@ -117,6 +130,7 @@ impl Sqlite {
         let lane = turn.lane().ok_or_else(closed)?;
         let done = lane.connection.execute(sql).map_err(|failure| fault::of(&failure));
         lane.roll_back();
+        self.0.decide_on_groups(lane);
         done
     }
 
@@ -138,6 +152,7 @@ impl Engine for Sqlite {
         let place = place_name(&self.0.location);
         crate::prepare::prepare(lane, tables, version, &place)?;
         self.0.tables.add(tables);
+        self.0.decide_on_groups(lane);
         Ok(())
     }
 
@@ -164,6 +179,29 @@ impl Shared {
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Whether writes join groups: not where nothing waits for the disk, nor
+    /// where a write can fail after its statement, or undo more than itself.
+    fn decide_on_groups(&self, lane: &mut Lane) {
+        let mut apart = 0;
+        let asked = lane.connection.query(
+            "SELECT count(*) FROM sqlite_schema \
+             WHERE sql LIKE '%INITIALLY%DEFERRED%' OR sql LIKE '%ROLLBACK%'",
+            |row| apart = row.at(0).int(),
+        );
+        let waits = lane.durability() != Durability::None;
+        self.groups.store(waits && asked.is_ok() && apart == 0, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn groups(&self) -> bool {
+        self.groups.load(Ordering::Relaxed)
+    }
+
+    /// A view of the tables.
+    pub(crate) fn known_tables(&self) -> KnownTables {
+        KnownTables::new(Arc::clone(&self.tables))
     }
 
     pub(crate) fn busy_timeout(&self) -> Duration {
@@ -205,6 +243,7 @@ impl Shared {
         if self.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
+        self.clerk.dismiss();
         let readers = std::mem::take(&mut *self.readers.lock());
         for reader in readers.iter().filter_map(Weak::upgrade) {
             // A read that takes longer closes its connection at its end.
@@ -290,7 +329,7 @@ fn connect_to_file(path: &Path, options: &Options, vault: &Vault) -> Result<Conn
     let synchronous = match options.durability {
         Durability::Full => "FULL",
         Durability::Relaxed => "NORMAL",
-        Durability::Off => "OFF",
+        Durability::None => "OFF",
     };
     connection
         .execute(&format!(

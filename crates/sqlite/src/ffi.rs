@@ -12,6 +12,8 @@
 
 #[cfg(feature = "encryption")]
 pub(crate) mod cipher;
+#[cfg(feature = "simulated-disk")]
+pub(crate) mod disk;
 mod raw;
 
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -20,6 +22,7 @@ use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
+use marmota_store::Durability;
 use raw::{Cell, CellValue};
 
 /// A result code of SQLite, extended, with its words.
@@ -300,6 +303,29 @@ impl Connection {
     pub(crate) fn in_transaction(&self) -> bool {
         // SAFETY: the connection is open.
         unsafe { raw::marmota_sqlite3_get_autocommit(self.db.as_ptr()) == 0 }
+    }
+
+    /// Says what the commits from here on wait for, the open transaction's
+    /// included.
+    pub(crate) fn set_synchronous(&mut self, durability: Durability) {
+        let level = match durability {
+            Durability::Full => 3,
+            Durability::Relaxed => 2,
+            // The order of the log and the file is kept all the same.
+            Durability::None => 2,
+        };
+        // SAFETY: the connection is open, and this is one of SQLite's levels.
+        unsafe { raw::marmota_synchronous(self.db.as_ptr(), level) };
+    }
+
+    /// Waits until what was committed is on the disk.
+    pub(crate) fn sync_log(&mut self) -> Result<(), Failure> {
+        // SAFETY: the connection is open, and no statement of it is being
+        // stepped, since that would borrow it.
+        match unsafe { raw::marmota_sync_log(self.db.as_ptr()) } {
+            code::OK => Ok(()),
+            code => Err(Failure::new(code, "the log cannot be taken to the disk")),
+        }
     }
 
     /// True if the file can only be read.

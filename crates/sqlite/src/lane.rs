@@ -5,12 +5,18 @@
 //! Reads are in `read.rs`, writes of one row in `write.rs`, of many in
 //! `write_many.rs`; this file has what they share, and transactions.
 
-use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSink, Table, ValueRef};
-use marmota_store::operation::{BatchFailure, Operation, Outcome, run_batch};
+use std::sync::Arc;
+use std::time::Instant;
 
+use marmota_model::{Error, ErrorKind, FieldSet, NoRows, Result, RowSink, Table, ValueRef};
+use marmota_store::Durability;
+use marmota_store::operation::{BatchFailure, Operation, Outcome, Write, run_batch};
+
+use crate::clerk::Clerk;
 use crate::column::Column;
 use crate::fault;
 use crate::ffi::{Connection, StatementId};
+use crate::group::Work;
 use crate::shape::Shape;
 use crate::statement::{Head, Statements, Verb};
 use crate::tables::KnownTables;
@@ -30,6 +36,12 @@ pub(crate) struct Lane {
     begin: StatementId,
     commit: StatementId,
     rollback: StatementId,
+    /// What commits wait for, unless a write asks for another.
+    durability: Durability,
+    /// What the next commit waits for.
+    set: Durability,
+    /// Told of what was committed that nobody waited for.
+    clerk: Option<Arc<Clerk>>,
 }
 
 impl Lane {
@@ -47,6 +59,9 @@ impl Lane {
             begin,
             commit,
             rollback,
+            durability: Durability::None,
+            set: Durability::None,
+            clerk: None,
         })
     }
 
@@ -178,6 +193,60 @@ impl Lane {
         committed
     }
 
+    /// Says what commits wait for from here on.
+    pub(crate) fn keep_with(&mut self, durability: Durability, clerk: &Arc<Clerk>) {
+        self.durability = durability;
+        self.clerk = Some(Arc::clone(clerk));
+        self.wait_for(durability);
+    }
+
+    /// What commits wait for, unless a write asks for another.
+    pub(crate) const fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    /// Says what the next commit waits for. A file kept with less than relaxed
+    /// stays with that: promises about a single write would not hold there.
+    pub(crate) fn wait_for(&mut self, durability: Durability) {
+        if self.durability == Durability::None || self.set == durability {
+            return;
+        }
+        self.connection.set_synchronous(durability);
+        self.set = durability;
+    }
+
+    /// Commits what is relaxed, and has it taken to the disk soon.
+    pub(crate) fn note_commit(&self) {
+        if self.set == Durability::Relaxed
+            && let Some(clerk) = &self.clerk
+        {
+            clerk.fall_behind();
+        }
+    }
+
+    /// [`Self::run`] for a write that is in no group.
+    #[inline]
+    pub(crate) fn run_alone(
+        &mut self,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        self.wait_for(durability.unwrap_or(self.durability));
+        let done = self.run(operation, sink, outcome);
+        self.note_commit();
+        done
+    }
+
+    /// [`Self::commit`] for a session's transaction.
+    pub(crate) fn commit_alone(&mut self, durability: Option<Durability>) -> Result<()> {
+        self.wait_for(durability.unwrap_or(self.durability));
+        let committed = self.commit();
+        self.note_commit();
+        committed
+    }
+
     /// Undoes the transaction, if there is one. This cannot fail in a way that
     /// leaves it open: what SQLite could not undo in memory it undoes from the
     /// log when the file is opened.
@@ -219,6 +288,40 @@ impl Lane {
             undo.lane.commit()?;
         }
         Ok(done)
+    }
+}
+
+impl Work for Lane {
+    type Job = Write;
+
+    fn begin(&mut self) -> Result<()> {
+        Self::begin(self)
+    }
+
+    fn is_open(&self) -> bool {
+        self.connection.in_transaction()
+    }
+
+    fn run(&mut self, job: &Write) -> Result<Outcome> {
+        job.with_operation(|operation| {
+            let mut outcome = Outcome::default();
+            Self::run(self, operation, &mut NoRows, &mut outcome).map(|()| outcome)
+        })
+    }
+
+    fn commit(&mut self, durability: Durability) -> Result<()> {
+        self.wait_for(durability);
+        let started = Instant::now();
+        let committed = Self::commit(self);
+        if let (Durability::Full, Some(clerk)) = (durability, &self.clerk) {
+            clerk.note_wait(started.elapsed());
+        }
+        self.note_commit();
+        committed
+    }
+
+    fn roll_back(&mut self) {
+        Self::roll_back(self);
     }
 }
 

@@ -16,11 +16,18 @@
 //! # Ok::<(), marmota_model::Error>(())
 //! ```
 
+mod clerk;
 mod column;
+#[cfg(feature = "simulated-disk")]
+pub mod disk;
 mod engine;
 mod fault;
 #[allow(unsafe_code, reason = "SQLite is C; every block says why it is sound")]
 mod ffi;
+#[cfg(feature = "simulated-disk")]
+#[doc(hidden)]
+pub mod floor;
+mod group;
 #[cfg(feature = "encryption")]
 mod key;
 mod lane;
@@ -32,8 +39,10 @@ mod rekey;
 mod session;
 mod shape;
 mod statement;
+mod sync;
 mod tables;
 mod vault;
+mod waiting;
 mod write;
 mod write_many;
 mod writer;
@@ -41,4 +50,5 @@ mod writer;
 pub use engine::Sqlite;
 #[cfg(feature = "encryption")]
 pub use key::{Key, KeySource};
-pub use options::{Durability, Location, Options};
+pub use marmota_store::Durability;
+pub use options::{Location, Options};

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::Durability;
 
 #[cfg(feature = "encryption")]
 use crate::key::{KEY_ENV, Key, KeySource};
@@ -16,20 +17,6 @@ pub enum Location {
     Memory,
 }
 
-/// What survives what.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// What was acknowledged survives a loss of power: each commit waits for
-    /// the disk.
-    #[default]
-    Full,
-    /// What was acknowledged survives the end of the process; a loss of power
-    /// may take the last seconds, but leaves the file sound.
-    Relaxed,
-    /// As relaxed, but a loss of power may damage the file.
-    Off,
-}
-
 /// How a database is kept.
 ///
 /// ```
@@ -39,7 +26,7 @@ pub enum Durability {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What survives what.
+    /// What survives what. A write may ask for another.
     pub durability: Durability,
     /// True if no other process (nor another engine of this one) may open the
     /// file. Reads and writes then share one connection, which saves the locks
@@ -50,6 +37,9 @@ pub struct Options {
     /// How long an operation waits for its turn to write before it fails with
     /// [`ErrorKind::Busy`], in milliseconds.
     pub busy_timeout_ms: u32,
+    /// How many writes may wait, for their turn or for the disk; one more fails
+    /// with [`ErrorKind::Busy`].
+    pub writes_waiting_max: usize,
     /// Where the key of an encrypted file comes from; [`Options::key`] sets
     /// it. Without one the file is not encrypted.
     #[cfg(feature = "encryption")]
@@ -63,6 +53,7 @@ impl Default for Options {
             exclusive: false,
             cache_bytes_max: 64 << 20,
             busy_timeout_ms: 5_000,
+            writes_waiting_max: 16_384,
             #[cfg(feature = "encryption")]
             key: None,
         }
@@ -213,8 +204,8 @@ fn set(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
             options.durability = match value {
                 "full" => Durability::Full,
                 "relaxed" => Durability::Relaxed,
-                "off" => Durability::Off,
-                _ => return Err(not("full, relaxed or off")),
+                "none" => Durability::None,
+                _ => return Err(not("full, relaxed or none")),
             }
         }
         "exclusive" => {
@@ -227,13 +218,16 @@ fn set(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
         "cache_bytes_max" => {
             options.cache_bytes_max = value.parse().map_err(|_| not("a number of bytes"))?;
         }
+        "writes_waiting_max" => {
+            options.writes_waiting_max = value.parse().map_err(|_| not("a number of writes"))?;
+        }
         "busy_timeout_ms" => {
             options.busy_timeout_ms = value.parse().map_err(|_| not("a number of milliseconds"))?;
         }
         _ => {
             return Err(format!(
                 "there is no option `{name}`; there are durability, exclusive, \
-                 cache_bytes_max, busy_timeout_ms and key_env"
+                 cache_bytes_max, busy_timeout_ms, writes_waiting_max and key_env"
             ));
         }
     }
@@ -263,7 +257,7 @@ mod tests {
             ("postgres:x", "`sqlite:`"),
             ("sqlite:", "names no file"),
             ("sqlite:a?durable=yes", "no option `durable`"),
-            ("sqlite:a?durability=some", "full, relaxed or off"),
+            ("sqlite:a?durability=some", "full, relaxed or none"),
             ("sqlite:a?exclusive=1", "true or false"),
             ("sqlite:a?busy_timeout_ms=-1", "milliseconds"),
         ] {

@@ -1,81 +1,146 @@
 //! Where operations come in, and which connection carries them out.
 //!
 //! Reads go to the session's own connection, which sees the last commit and
-//! waits for nobody; writes to the one that writes, when it is this session's
-//! turn. In a transaction, and where the file has but one connection, reads go
-//! there too. An operation whose turn does not come at once waits with a
-//! ticket.
+//! waits for nobody; writes to the one that writes. In a transaction, and where
+//! the file has but one connection, reads go there too.
+//!
+//! A write to a file joins a group (`group.rs`), in `submit` if the writer is
+//! free, and waits for its commit with a ticket. One of the session's tickets
+//! drives: polled the first time it lets others in, the second time it leads.
+//! Where there are no groups a write is carried out alone when its turn comes.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use marmota_model::{Error, ErrorKind, Result, RowSink};
+use marmota_model::{Error, ErrorKind, Result, RowSink, Value, ValueRef};
+use marmota_store::Durability;
 use marmota_store::engine::{Session, Submitted, Ticket};
-use marmota_store::operation::{Operation, Outcome};
+use marmota_store::operation::{Operation, Outcome, Write};
 
 use crate::engine::{Reader, Shared};
+use crate::group;
 use crate::lane::Lane;
+use crate::tables::KnownTables;
+use crate::waiting::{Wait, Waiting};
 use crate::writer::LongTurn;
+
+pub(crate) use crate::group::closed;
+
+/// A member of a group on SQLite.
+pub(crate) type Member = Arc<group::Member<Write>>;
 
 /// A session on an SQLite database.
 pub(crate) struct SqliteSession {
     shared: Arc<Shared>,
     /// Its own connection, once it has read.
     reader: Option<Arc<Reader>>,
-    transaction: Option<LongTurn>,
-    waiting: Vec<Waiting>,
-    tickets: u64,
+    transaction: Option<LongTurn<Lane>>,
+    waiting: Waiting,
+    /// The ticket that sees to it that the session's members are committed.
+    driver: Option<Ticket>,
+    /// The member that came last: if it is done, all are.
+    newest: Option<Member>,
+    tables: KnownTables,
 }
 
-/// An operation that waits for its turn.
-#[derive(Debug)]
-struct Waiting {
-    ticket: Ticket,
-    until: Instant,
-    /// What its waker is known by in the writer, once it was polled.
-    waker: Option<u64>,
+/// How far an operation came.
+enum Attempt {
+    Done(Result<()>),
+    /// It is in a group.
+    Member(Member),
+    /// It has to wait for its turn.
+    Wait,
 }
 
 impl SqliteSession {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, reader: None, transaction: None, waiting: Vec::new(), tickets: 0 }
+        let tables = shared.known_tables();
+        Self {
+            shared,
+            reader: None,
+            transaction: None,
+            waiting: Waiting::default(),
+            driver: None,
+            newest: None,
+            tables,
+        }
     }
 
-    /// Carries out an operation if its turn has come; `None` if it has to wait.
+    /// Carries out an operation if its turn has come.
     #[inline]
     fn attempt(
         &mut self,
+        durability: Option<Durability>,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
-    ) -> Option<Result<()>> {
+    ) -> Attempt {
         if self.shared.is_closed() {
-            return Some(Err(closed()));
+            return Attempt::Done(Err(closed()));
         }
         if self.transaction.is_some() {
-            return Some(self.in_transaction(operation, sink, outcome));
+            return Attempt::Done(self.in_transaction(durability, operation, sink, outcome));
         }
         if !operation.is_write() && !self.shared.one_connection {
-            return Some(self.read(operation, sink, outcome));
+            return Attempt::Done(self.read(operation, sink, outcome));
         }
         match operation {
-            Operation::Begin => {
-                let turn = self.shared.writer.try_long_turn()?;
-                Some(self.begin(turn))
-            }
+            Operation::Begin => match self.shared.writer.try_long_turn() {
+                Some(turn) => Attempt::Done(self.begin(turn)),
+                None => Attempt::Wait,
+            },
             Operation::Commit
             | Operation::Rollback
             | Operation::Savepoint(_)
             | Operation::Release(_)
-            | Operation::RollbackTo(_) => Some(Err(no_transaction())),
+            | Operation::RollbackTo(_) => Attempt::Done(Err(no_transaction())),
+            operation if self.shared.groups() => self.join(durability, operation, sink, outcome),
             operation => {
-                let mut turn = self.shared.writer.try_turn()?;
-                Some(match turn.lane() {
-                    Some(lane) => lane.run(operation, sink, outcome),
+                let Some(mut turn) = self.shared.writer.try_turn() else { return Attempt::Wait };
+                Attempt::Done(match turn.lane() {
+                    Some(lane) => lane.run_alone(durability, operation, sink, outcome),
                     None => Err(closed()),
                 })
             }
+        }
+    }
+
+    /// Carries out an operation in a group, or leaves it for one.
+    fn join(
+        &mut self,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Attempt {
+        let durability = durability.unwrap_or(self.shared.options.durability);
+        let Some(mut turn) = self.shared.writer.try_turn() else {
+            let job = match copy(&mut self.tables, operation) {
+                Some(Ok(job)) => job,
+                Some(Err(error)) => return Attempt::Done(Err(error)),
+                None => return Attempt::Wait,
+            };
+            return match self.shared.writer.enqueue(job, durability) {
+                Ok(member) => Attempt::Member(member),
+                Err(error) => Attempt::Done(Err(error)),
+            };
+        };
+        if !operation.is_write() {
+            // It shares the connection, and must not see what may be undone.
+            turn.settle();
+            return Attempt::Done(match turn.lane() {
+                Some(lane) => lane.run(operation, sink, outcome),
+                None => Err(closed()),
+            });
+        }
+        let joined = turn.join(durability, |lane| {
+            let mut outcome = Outcome::default();
+            lane.run(operation, sink, &mut outcome).map(|()| outcome)
+        });
+        match joined {
+            Ok(member) => Attempt::Member(member),
+            Err(error) => Attempt::Done(Err(error)),
         }
     }
 
@@ -100,7 +165,7 @@ impl SqliteSession {
         result
     }
 
-    fn begin(&mut self, mut turn: LongTurn) -> Result<()> {
+    fn begin(&mut self, mut turn: LongTurn<Lane>) -> Result<()> {
         turn.lane().ok_or_else(closed)?.begin()?;
         self.transaction = Some(turn);
         Ok(())
@@ -108,6 +173,7 @@ impl SqliteSession {
 
     fn in_transaction(
         &mut self,
+        durability: Option<Durability>,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
@@ -137,7 +203,7 @@ impl SqliteSession {
             ));
         }
         if matches!(operation, Operation::Commit) {
-            let committed = lane.commit();
+            let committed = lane.commit_alone(durability);
             self.end();
             return committed;
         }
@@ -156,17 +222,171 @@ impl SqliteSession {
         }
     }
 
-    fn place_of(&self, ticket: Ticket) -> Option<usize> {
-        self.waiting.iter().position(|waiting| waiting.ticket == ticket)
+    fn wait_as(&mut self, wait: Wait) -> Ticket {
+        if let Wait::Member { member, .. } = &wait {
+            self.newest = Some(Arc::clone(member));
+        }
+        self.waiting.add(wait)
+    }
+
+    fn begin_operation(
+        &mut self,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Submitted> {
+        let wait = match self.attempt(durability, operation, sink, outcome) {
+            Attempt::Done(result) => return result.map(|()| Submitted::Done),
+            Attempt::Member(member) => self.member(member),
+            Attempt::Wait => {
+                self.shared.writer.check_room()?;
+                Wait::Turn { until: self.until(), waker: None, durability }
+            }
+        };
+        Ok(Submitted::Waiting(self.wait_as(wait)))
+    }
+
+    fn member(&self, member: Member) -> Wait {
+        let until = member.is_queued().then(|| self.until());
+        Wait::Member { member, until, has_yielded: false }
+    }
+
+    fn until(&self) -> Instant {
+        Instant::now() + self.shared.busy_timeout()
+    }
+
+    /// An operation that waits for its turn to come.
+    fn poll_turn(
+        &mut self,
+        ticket: Ticket,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        waker: &Waker,
+    ) -> Poll<Result<()>> {
+        let Some(Wait::Turn { until, waker: known, durability }) = self.waiting.find(ticket) else {
+            return Poll::Ready(Err(unknown_ticket()));
+        };
+        let known = *known.get_or_insert_with(|| self.shared.waker_number());
+        let (until, durability) = (*until, *durability);
+        self.shared.writer.wait(known, waker);
+        // Only now: a turn that came free before the waker was known is seen here.
+        match self.attempt(durability, operation, sink, outcome) {
+            Attempt::Done(result) => {
+                self.forget(ticket, true);
+                Poll::Ready(result)
+            }
+            Attempt::Member(member) => {
+                // Its turn may not have come, but it waits in the queue now.
+                self.shared.writer.forget(known, true);
+                self.newest = Some(Arc::clone(&member));
+                let wait = self.member(member);
+                self.waiting.change(ticket, wait);
+                self.poll_member(ticket, outcome, waker)
+            }
+            Attempt::Wait if Instant::now() >= until => {
+                self.forget(ticket, false);
+                Poll::Ready(Err(busy()))
+            }
+            Attempt::Wait => Poll::Pending,
+        }
+    }
+
+    /// A write in a group, or in the queue for one.
+    fn poll_member(
+        &mut self,
+        ticket: Ticket,
+        outcome: &mut Outcome,
+        waker: &Waker,
+    ) -> Poll<Result<()>> {
+        let Some(Wait::Member { member, until, has_yielded }) = self.waiting.find(ticket) else {
+            return Poll::Ready(Err(unknown_ticket()));
+        };
+        if let Some(result) = member.poll(waker) {
+            return self.finish(ticket, result, outcome);
+        }
+        let drives = *self.driver.get_or_insert(ticket) == ticket;
+        if drives && !std::mem::replace(has_yielded, true) {
+            // Whoever else is ready on this thread joins before the commit.
+            waker.wake_by_ref();
+            return Poll::Pending;
+        }
+        if until.is_some_and(|until| Instant::now() >= until) && member.give_up() {
+            self.forget(ticket, false);
+            return Poll::Ready(Err(busy()));
+        }
+        if !drives {
+            return Poll::Pending;
+        }
+        let member = Arc::clone(member);
+        let clerk = &self.shared.clerk;
+        if clerk.is_better() && clerk.ask_to_lead() {
+            return Poll::Pending;
+        }
+        self.shared.writer.lead(&member);
+        match member.poll(waker) {
+            Some(result) => self.finish(ticket, result, outcome),
+            None => Poll::Pending,
+        }
+    }
+
+    fn finish(
+        &mut self,
+        ticket: Ticket,
+        result: Result<Outcome>,
+        outcome: &mut Outcome,
+    ) -> Poll<Result<()>> {
+        self.waiting.remove(ticket);
+        self.pass_driver(ticket);
+        Poll::Ready(result.map(|done| *outcome = done))
+    }
+
+    /// If the ticket drove, another one has to. What is asleep then came after
+    /// the last commit, as the newest member did.
+    fn pass_driver(&mut self, ticket: Ticket) {
+        if self.driver == Some(ticket) {
+            self.driver = None;
+            if self.newest.as_ref().is_some_and(|newest| !newest.wake()) {
+                self.newest = None;
+            }
+        }
     }
 
     /// Forgets a ticket; `done` if its operation had its turn.
     fn forget(&mut self, ticket: Ticket, done: bool) {
-        let Some(place) = self.place_of(ticket) else { return };
-        if let Some(waker) = self.waiting.swap_remove(place).waker {
+        match self.waiting.remove(ticket) {
             // One that had its turn wakes the next when it gives it up.
-            self.shared.writer.forget(waker, !done);
+            Some(Wait::Turn { waker: Some(waker), .. }) => {
+                self.shared.writer.forget(waker, !done);
+            }
+            Some(Wait::Member { member, .. }) => self.abandon(ticket, &member),
+            _ => {}
         }
+    }
+
+    /// Leaves a member to itself: it is taken out of the queue, or committed
+    /// with its group, which another ticket has to see to.
+    fn abandon(&mut self, ticket: Ticket, member: &Member) {
+        member.give_up();
+        member.leave();
+        if self.newest.as_ref().is_some_and(|newest| Arc::ptr_eq(newest, member)) {
+            self.newest = self.waiting.members().find(|other| !other.is_done()).map(Arc::clone);
+        }
+        if self.driver == Some(ticket) {
+            self.driver = None;
+            // It may have been woken in another's place.
+            self.shared.writer.pass_on();
+        }
+        if self.driver.is_some() {
+            return;
+        }
+        if self.waiting.members().any(|other| other.wake()) || member.is_done() {
+            return;
+        }
+        // Carried out, and nobody is left to commit it. The lock is held by
+        // another write at most: a transaction begins behind the group.
+        let _ = self.shared.writer.lead_within(self.shared.busy_timeout());
     }
 }
 
@@ -177,14 +397,17 @@ impl Session for SqliteSession {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<Submitted> {
-        if let Some(result) = self.attempt(operation, sink, outcome) {
-            return result.map(|()| Submitted::Done);
-        }
-        self.tickets += 1;
-        let ticket = Ticket(self.tickets);
-        let until = Instant::now() + self.shared.busy_timeout();
-        self.waiting.push(Waiting { ticket, until, waker: None });
-        Ok(Submitted::Waiting(ticket))
+        self.begin_operation(None, operation, sink, outcome)
+    }
+
+    fn submit_with(
+        &mut self,
+        durability: Durability,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Submitted> {
+        self.begin_operation(Some(durability), operation, sink, outcome)
     }
 
     fn poll(
@@ -195,21 +418,13 @@ impl Session for SqliteSession {
         outcome: &mut Outcome,
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
-        let Some(place) = self.place_of(ticket) else {
-            return Poll::Ready(Err(unknown_ticket()));
-        };
-        let waker = *self.waiting[place].waker.get_or_insert_with(|| self.shared.waker_number());
-        self.shared.writer.wait(waker, context.waker());
-        // Only now: a turn that came free before the waker was known is seen here.
-        if let Some(result) = self.attempt(operation, sink, outcome) {
-            self.forget(ticket, true);
-            return Poll::Ready(result);
+        match self.waiting.find(ticket) {
+            Some(Wait::Turn { .. }) => {
+                self.poll_turn(ticket, operation, sink, outcome, context.waker())
+            }
+            Some(Wait::Member { .. }) => self.poll_member(ticket, outcome, context.waker()),
+            None => Poll::Ready(Err(unknown_ticket())),
         }
-        if Instant::now() >= self.waiting[place].until {
-            self.forget(ticket, false);
-            return Poll::Ready(Err(busy()));
-        }
-        Poll::Pending
     }
 
     fn cancel(&mut self, ticket: Ticket) {
@@ -220,15 +435,36 @@ impl Session for SqliteSession {
 impl Drop for SqliteSession {
     fn drop(&mut self) {
         self.end();
-        while let Some(waiting) = self.waiting.last() {
-            self.forget(waiting.ticket, false);
+        while let Some(ticket) = self.waiting.any() {
+            self.forget(ticket, false);
         }
     }
 }
 
-#[cold]
-pub(crate) fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the database is closed")
+/// A copy of a write of one row, for the queue; `None` for what cannot wait
+/// there.
+fn copy(tables: &mut KnownTables, operation: &Operation<'_>) -> Option<Result<Write>> {
+    let row_of = |row: &[ValueRef<'_>]| row.iter().map(ValueRef::to_value).collect::<Vec<Value>>();
+    let mut with = |table| tables.kept(table);
+    Some(match operation {
+        Operation::Insert { table, row } => {
+            with(table).map(|table| Write::Insert { table, row: row_of(row) })
+        }
+        Operation::Update { table, key, row, version } => with(table).map(|table| Write::Update {
+            table,
+            key: key.to_value(),
+            row: row_of(row),
+            version: *version,
+        }),
+        Operation::Increment { table, key, field, by, stamp } => with(table).map(|table| {
+            let (key, by, stamp) = (key.to_value(), by.to_value(), stamp.to_value());
+            Write::Increment { table, key, field: *field, by, stamp }
+        }),
+        Operation::Delete { table, key, version } => {
+            with(table).map(|table| Write::Delete { table, key: key.to_value(), version: *version })
+        }
+        _ => return None,
+    })
 }
 
 #[cold]

@@ -53,6 +53,15 @@ impl KnownTables {
         self.look_up(table, address)
     }
 
+    /// The table itself, to be kept beyond the caller's use of it.
+    ///
+    /// # Errors
+    /// As [`Self::number`].
+    pub(crate) fn kept(&mut self, table: &Table) -> Result<Arc<Table>> {
+        let number = self.number(table)?;
+        Ok(Arc::clone(&self.known[number as usize]))
+    }
+
     fn look_up(&mut self, table: &Table, address: usize) -> Result<u32> {
         if !self.by_address.contains_key(&address) {
             self.learn();

@@ -2,123 +2,262 @@
 //!
 //! SQLite has one writer a file. Whoever holds this lock is it: for one
 //! operation ([`Turn`]), or for a transaction ([`LongTurn`]). Threads wait for
-//! it blocked, futures by a waker. A writer that groups what waits into one
-//! commit would stand here.
+//! it blocked, futures by a waker; a write that can be copied waits in a queue
+//! instead, for whoever leads the next group (`group.rs`).
+//!
+//! Nobody hangs, because whatever waits has one that drives it: each session
+//! has one of its members come here until it is done ([`Writer::lead`]). If
+//! the lock is taken then, it is among those that are woken when it is free.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::task::Waker;
 use std::time::Duration;
 
-use parking_lot::{ArcMutexGuard, Mutex, MutexGuard, RawMutex};
+use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::Durability;
+use marmota_store::operation::Outcome;
 
-use crate::lane::Lane;
+use crate::group::{Member, Seat, Work};
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, OwnedGuard, fence};
 
 /// How often a taken lock is looked at again before an operation waits: about
 /// as long as one that needs no disk takes.
 const SPINS: usize = 100;
 
-/// The connection that writes; none once the engine is closed.
+/// The connection that writes, and those who wait for it.
 #[derive(Debug)]
-pub(crate) struct Writer {
-    lane: Arc<Mutex<Option<Lane>>>,
-    waiters: Waiters,
+pub(crate) struct Writer<W: Work> {
+    seat: Arc<Mutex<Seat<W>>>,
+    /// Copies of writes, for the next leader.
+    queue: Mutex<Vec<Arc<Member<W::Job>>>>,
+    waiters: Waiters<W::Job>,
+    /// True while a group is being committed: it is no use to spin.
+    is_leading: AtomicBool,
+    waiting_max: usize,
 }
 
 /// The right to write for one operation.
 #[derive(Debug)]
-pub(crate) struct Turn<'w> {
+pub(crate) struct Turn<'w, W: Work> {
     // An option, so that the lock is free before those who wait are told.
-    guard: Option<MutexGuard<'w, Option<Lane>>>,
-    waiters: &'w Waiters,
+    guard: Option<MutexGuard<'w, Seat<W>>>,
+    writer: &'w Writer<W>,
+    /// Members that are done.
+    told: Vec<Waker>,
 }
 
 /// The right to write for as long as this lives.
-pub(crate) struct LongTurn {
-    guard: Option<ArcMutexGuard<RawMutex, Option<Lane>>>,
-    writer: Arc<Writer>,
+pub(crate) struct LongTurn<W: Work> {
+    guard: Option<OwnedGuard<Seat<W>>>,
+    writer: Arc<Writer<W>>,
 }
 
-/// The futures that wait, in the order they came.
-#[derive(Debug, Default)]
-struct Waiters {
-    queue: Mutex<VecDeque<(u64, Waker)>>,
+/// Who waits for the lock, in the order they came.
+#[derive(Debug)]
+struct Waiters<J> {
+    queue: Mutex<VecDeque<Waiter<J>>>,
     /// The length of the queue, so that nobody locks it in vain.
     count: AtomicUsize,
 }
 
-impl Writer {
-    pub(crate) fn new(lane: Lane) -> Self {
-        Self { lane: Arc::new(Mutex::new(Some(lane))), waiters: Waiters::default() }
+#[derive(Debug)]
+enum Waiter<J> {
+    /// An operation that wants the lock.
+    Operation(u64, Waker),
+    /// A member of a group that wants to lead; of no use once it is done.
+    Member(Arc<Member<J>>),
+}
+
+impl<W: Work> Writer<W> {
+    /// A writer for which so many operations may wait.
+    pub(crate) fn new(work: W, waiting_max: usize) -> Self {
+        Self {
+            seat: Arc::new(Mutex::new(Seat::new(work))),
+            queue: Mutex::new(Vec::new()),
+            waiters: Waiters { queue: Mutex::new(VecDeque::new()), count: AtomicUsize::new(0) },
+            is_leading: AtomicBool::new(false),
+            waiting_max,
+        }
+    }
+
+    fn turn<'w>(&'w self, guard: MutexGuard<'w, Seat<W>>) -> Turn<'w, W> {
+        Turn { guard: Some(guard), writer: self, told: Vec::new() }
     }
 
     /// The turn, if it is free or soon becomes so.
     #[inline]
-    pub(crate) fn try_turn(&self) -> Option<Turn<'_>> {
-        let guard = match self.lane.try_lock() {
+    pub(crate) fn try_turn(&self) -> Option<Turn<'_, W>> {
+        let guard = match self.seat.try_lock() {
             Some(guard) => guard,
-            None => spin(|| self.lane.try_lock())?,
+            None => self.spin(|| self.seat.try_lock())?,
         };
-        Some(Turn { guard: Some(guard), waiters: &self.waiters })
+        Some(self.turn(guard))
     }
 
-    /// The turn; `None` if it does not come within that time.
-    pub(crate) fn turn_within(&self, timeout: Duration) -> Option<Turn<'_>> {
-        let guard = self.lane.try_lock_for(timeout)?;
-        Some(Turn { guard: Some(guard), waiters: &self.waiters })
+    /// The turn, and no group; `None` if it does not come within that time.
+    pub(crate) fn turn_within(&self, timeout: Duration) -> Option<Turn<'_, W>> {
+        let mut turn = self.turn(self.seat.try_lock_for(timeout)?);
+        turn.settle();
+        Some(turn)
     }
 
-    /// [`Writer::try_turn`] for a transaction.
-    pub(crate) fn try_long_turn(self: &Arc<Self>) -> Option<LongTurn> {
-        let guard = spin(|| self.lane.try_lock_arc())?;
+    /// The turn for a transaction, and no group, if it is free or soon becomes
+    /// so.
+    pub(crate) fn try_long_turn(self: &Arc<Self>) -> Option<LongTurn<W>> {
+        let mut guard = match self.seat.try_lock_arc() {
+            Some(guard) => guard,
+            None => self.spin(|| self.seat.try_lock_arc())?,
+        };
+        let mut told = Vec::new();
+        if guard.has_group() {
+            self.lead_seated(&mut guard, &mut told);
+        }
+        told.into_iter().for_each(Waker::wake);
         Some(LongTurn { guard: Some(guard), writer: Arc::clone(self) })
+    }
+
+    /// Leaves a write for the next leader.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if too many wait.
+    pub(crate) fn enqueue(
+        &self,
+        job: W::Job,
+        durability: Durability,
+    ) -> Result<Arc<Member<W::Job>>> {
+        let mut queue = self.queue.lock();
+        if queue.len() >= self.waiting_max {
+            return Err(crowded(queue.len()));
+        }
+        let member = Member::queued(job, durability);
+        queue.push(Arc::clone(&member));
+        Ok(member)
+    }
+
+    /// How many writes wait to be committed; fewer, while the lock is taken.
+    pub(crate) fn pending(&self) -> usize {
+        let queued = self.queue.lock().len();
+        let turn = self.seat.try_lock().map(|guard| self.turn(guard));
+        queued + turn.and_then(|turn| turn.guard.as_ref().map(|seat| seat.members())).unwrap_or(0)
+    }
+
+    /// # Errors
+    /// [`ErrorKind::Busy`] if too many operations wait.
+    pub(crate) fn check_room(&self) -> Result<()> {
+        let waiting = self.waiters.count.load(Ordering::Relaxed);
+        if waiting >= self.waiting_max { Err(crowded(waiting)) } else { Ok(()) }
+    }
+
+    /// Commits the group that `member` is in, or waits in the queue for; false
+    /// if the lock is taken: then the member's waker is woken when it is free,
+    /// unless the member is done by then.
+    pub(crate) fn lead(&self, member: &Arc<Member<W::Job>>) -> bool {
+        let guard = self.seat.try_lock().or_else(|| {
+            self.waiters.add(Waiter::Member(Arc::clone(member)));
+            self.seat.try_lock()
+        });
+        let Some(guard) = guard else { return false };
+        let mut turn = self.turn(guard);
+        turn.lead();
+        true
+    }
+
+    /// [`Self::lead`] for one that is no member: gives how many writes were
+    /// committed, or `None` if the lock was not free in that time.
+    pub(crate) fn lead_within(&self, timeout: Duration) -> Option<usize> {
+        Some(self.turn(self.seat.try_lock_for(timeout)?).lead())
+    }
+
+    fn lead_seated(&self, seat: &mut Seat<W>, told: &mut Vec<Waker>) -> usize {
+        self.is_leading.store(true, Ordering::Relaxed);
+        let queued = std::mem::take(&mut *self.queue.lock());
+        let members = seat.lead(queued, told);
+        self.is_leading.store(false, Ordering::Relaxed);
+        members
     }
 
     /// Has `waker` woken when it is worth trying again. The caller tries once
     /// more after this, for the turn may have become free before.
     pub(crate) fn wait(&self, ticket: u64, waker: &Waker) {
-        let mut queue = self.waiters.queue.lock();
-        match queue.iter_mut().find(|(waiting, _)| *waiting == ticket) {
-            Some((_, known)) => known.clone_from(waker),
-            None => queue.push_back((ticket, waker.clone())),
-        }
-        self.waiters.count.store(queue.len(), Ordering::Relaxed);
+        self.waiters.wait(ticket, waker);
+    }
+
+    /// Forgets a waker. If it was woken already, another one is in its place:
+    /// the one forgotten will not take the turn.
+    pub(crate) fn forget(&self, ticket: u64, may_be_woken: bool) {
+        self.waiters.forget(ticket, may_be_woken);
+    }
+
+    /// Wakes the next that waits for the lock: the one that was woken will not
+    /// take it.
+    pub(crate) fn pass_on(&self) {
+        self.waiters.wake_next();
+    }
+
+    /// Tries some times, which is cheaper than to sleep and be woken.
+    fn spin<T>(&self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+        (0..SPINS).find_map(|_| {
+            if self.is_leading.load(Ordering::Relaxed) {
+                return None;
+            }
+            std::hint::spin_loop();
+            attempt()
+        })
+    }
+}
+
+#[cold]
+fn crowded(waiting: usize) -> Error {
+    Error::new(ErrorKind::Busy, format!("{waiting} writes wait for the disk already; try again"))
+}
+
+impl<J> Waiters<J> {
+    fn add(&self, waiter: Waiter<J>) {
+        self.change(|queue| queue.push_back(waiter));
+    }
+
+    fn wait(&self, ticket: u64, waker: &Waker) {
+        self.change(|queue| {
+            let known = queue.iter_mut().find_map(|waiter| match waiter {
+                Waiter::Operation(waiting, known) if *waiting == ticket => Some(known),
+                _ => None,
+            });
+            match known {
+                Some(known) => known.clone_from(waker),
+                None => queue.push_back(Waiter::Operation(ticket, waker.clone())),
+            }
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut VecDeque<Waiter<J>>)) {
+        let mut queue = self.queue.lock();
+        change(&mut queue);
+        self.count.store(queue.len(), Ordering::Relaxed);
         drop(queue);
         // Pairs with the one in `wake_next`: either that one sees the count,
         // or the caller's next try sees the lock free.
         fence(Ordering::SeqCst);
     }
 
-    /// Forgets a waker. If it was woken already, another one is in its place:
-    /// the one forgotten will not take the turn.
-    pub(crate) fn forget(&self, ticket: u64, may_be_woken: bool) {
-        let mut queue = self.waiters.queue.lock();
-        let waiting = queue.iter().position(|(waiting, _)| *waiting == ticket);
+    fn forget(&self, ticket: u64, may_be_woken: bool) {
+        let mut queue = self.queue.lock();
+        let waiting = queue.iter().position(
+            |waiter| matches!(waiter, Waiter::Operation(waiting, _) if *waiting == ticket),
+        );
         match waiting {
             Some(place) => {
                 queue.remove(place);
-                self.waiters.count.store(queue.len(), Ordering::Relaxed);
+                self.count.store(queue.len(), Ordering::Relaxed);
             }
             None if may_be_woken => {
                 drop(queue);
-                self.waiters.wake_next();
+                self.wake_next();
             }
             None => {}
         }
     }
-}
 
-/// Tries some times, which is cheaper than to sleep and be woken.
-fn spin<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
-    (0..SPINS).find_map(|_| {
-        let turn = attempt();
-        std::hint::spin_loop();
-        turn
-    })
-}
-
-impl Waiters {
     #[inline]
     fn wake_next(&self) {
         fence(Ordering::SeqCst);
@@ -129,46 +268,83 @@ impl Waiters {
 
     #[cold]
     fn wake_first(&self) {
-        let mut queue = self.queue.lock();
-        let first = queue.pop_front();
-        self.count.store(queue.len(), Ordering::Relaxed);
-        drop(queue);
-        if let Some((_, waker)) = first {
+        loop {
+            let mut queue = self.queue.lock();
+            let first = queue.pop_front();
+            self.count.store(queue.len(), Ordering::Relaxed);
+            drop(queue);
+            match first {
+                Some(Waiter::Operation(_, waker)) => return waker.wake(),
+                Some(Waiter::Member(member)) if !member.wake() => {}
+                _ => return,
+            }
+        }
+    }
+}
+
+impl<W: Work> Turn<'_, W> {
+    /// What writes, unless the engine is closed.
+    #[inline]
+    pub(crate) fn lane(&mut self) -> Option<&mut W> {
+        self.guard.as_mut()?.work.as_mut()
+    }
+
+    /// Takes the connection away for good.
+    pub(crate) fn take(&mut self) -> Option<W> {
+        self.guard.as_mut()?.work.take()
+    }
+
+    /// See [`Seat::join`].
+    ///
+    /// # Errors
+    /// The write's.
+    pub(crate) fn join(
+        &mut self,
+        durability: Durability,
+        run: impl FnOnce(&mut W) -> Result<Outcome>,
+    ) -> Result<Arc<Member<W::Job>>> {
+        let Some(seat) = &mut self.guard else { return Err(crate::group::closed()) };
+        seat.join(durability, &mut self.told, run)
+    }
+
+    /// Commits the group, with what is in the queue; gives how many writes
+    /// that were.
+    pub(crate) fn lead(&mut self) -> usize {
+        match &mut self.guard {
+            Some(seat) => self.writer.lead_seated(seat, &mut self.told),
+            None => 0,
+        }
+    }
+
+    /// Commits the group if there is one.
+    pub(crate) fn settle(&mut self) {
+        if self.guard.as_ref().is_some_and(|seat| seat.has_group()) {
+            self.lead();
+        }
+    }
+}
+
+impl<W: Work> Drop for Turn<'_, W> {
+    #[inline]
+    fn drop(&mut self) {
+        self.guard = None;
+        // The next leader first: it has more to do than to hear a result.
+        self.writer.waiters.wake_next();
+        for waker in self.told.drain(..) {
             waker.wake();
         }
     }
 }
 
-impl Turn<'_> {
-    /// The connection, unless the engine is closed.
-    #[inline]
-    pub(crate) fn lane(&mut self) -> Option<&mut Lane> {
-        self.guard.as_mut()?.as_mut()
-    }
-
-    /// Takes the connection away for good.
-    pub(crate) fn take(&mut self) -> Option<Lane> {
-        self.guard.as_mut()?.take()
-    }
-}
-
-impl Drop for Turn<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.guard = None;
-        self.waiters.wake_next();
-    }
-}
-
-impl LongTurn {
+impl<W: Work> LongTurn<W> {
     /// See [`Turn::lane`].
     #[inline]
-    pub(crate) fn lane(&mut self) -> Option<&mut Lane> {
-        self.guard.as_mut()?.as_mut()
+    pub(crate) fn lane(&mut self) -> Option<&mut W> {
+        self.guard.as_mut()?.work.as_mut()
     }
 }
 
-impl Drop for LongTurn {
+impl<W: Work> Drop for LongTurn<W> {
     fn drop(&mut self) {
         self.guard = None;
         self.writer.waiters.wake_next();

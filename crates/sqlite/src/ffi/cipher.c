@@ -1,13 +1,37 @@
 /*
-** What the public interface of SQLite3 Multiple Ciphers does not give: its key
-** derivation apart from a connection, so that a passphrase is worked on once
-** for all connections of a file; its random numbers; and the first bytes of a
-** file as they lie on the disk, through SQLite's own file handle (opening and
-** closing a file beside SQLite would drop SQLite's locks on it).
+** Which cipher is used, and what the public interface of SQLite3 Multiple
+** Ciphers does not give: its key derivation apart from a connection, so that a
+** passphrase is worked on once for all connections of a file; its random
+** numbers; and the first bytes of a file as they lie on the disk, through
+** SQLite's own file handle (opening and closing a file beside SQLite would drop
+** SQLite's locks on it).
 **
 ** No cryptography is done here. `rows.c` includes this file after SQLite's
 ** source; `cipher.rs` is the only one to call it.
 */
+
+/*
+** Has a connection use AEGIS-256X2: the cipher's own default, AEGIS-256, on two
+** lanes at once. A page of 4 KiB is sealed in 0.63 us instead of 0.81 and
+** opened in 0.51 instead of 0.74 (with VAES; the nonce and the tag are as long,
+** 32 bytes each).
+*/
+static int marmota_cipher(sqlite3 *db){
+  int set = sqlite3mc_config_cipher(db, "aegis", "default:algorithm", AEGIS_ALGORITHM_256X2);
+  return set==AEGIS_ALGORITHM_256X2 ? SQLITE_OK : SQLITE_ERROR;
+}
+
+/* sqlite3_key() with that cipher. */
+int marmota_key(sqlite3 *db, const u8 *key, int bytes){
+  int code = marmota_cipher(db);
+  return code==SQLITE_OK ? sqlite3_key(db, key, bytes) : code;
+}
+
+/* sqlite3_rekey() with that cipher. */
+int marmota_rekey(sqlite3 *db, const u8 *key, int bytes){
+  int code = marmota_cipher(db);
+  return code==SQLITE_OK ? sqlite3_rekey(db, key, bytes) : code;
+}
 
 /*
 ** The key that the cipher itself would derive from a passphrase and the salt

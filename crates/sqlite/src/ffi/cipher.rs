@@ -31,8 +31,8 @@ pub(crate) enum FileStart {
 }
 
 unsafe extern "C" {
-    fn marmota_sqlite3_key(db: *mut Db, key: *const u8, bytes: c_int) -> c_int;
-    fn marmota_sqlite3_rekey(db: *mut Db, key: *const u8, bytes: c_int) -> c_int;
+    fn marmota_key(db: *mut Db, key: *const u8, bytes: c_int) -> c_int;
+    fn marmota_rekey(db: *mut Db, key: *const u8, bytes: c_int) -> c_int;
     fn marmota_derive(
         passphrase: *const c_char,
         length: c_int,
@@ -64,8 +64,7 @@ impl Connection {
     pub(crate) fn use_key(&mut self, key: &KeyBytes, salt: &Salt) -> Result<(), Failure> {
         let key = handed_over(key, salt);
         // SAFETY: the connection is open, and the key is read within the call.
-        let code =
-            unsafe { marmota_sqlite3_key(self.db.as_ptr(), key.as_ptr(), key.len() as c_int) };
+        let code = unsafe { marmota_key(self.db.as_ptr(), key.as_ptr(), key.len() as c_int) };
         if code == code::OK { Ok(()) } else { Err(self.failure(code)) }
     }
 
@@ -74,9 +73,7 @@ impl Connection {
         let key = key.map(|(key, salt)| handed_over(key, salt));
         let bytes: &[u8] = key.as_ref().map_or(&[], |key| key.as_slice());
         // SAFETY: as for `use_key`; no bytes are no key.
-        let code = unsafe {
-            marmota_sqlite3_rekey(self.db.as_ptr(), bytes.as_ptr(), bytes.len() as c_int)
-        };
+        let code = unsafe { marmota_rekey(self.db.as_ptr(), bytes.as_ptr(), bytes.len() as c_int) };
         if code == code::OK { Ok(()) } else { Err(self.failure(code)) }
     }
 }
@@ -134,7 +131,11 @@ mod tests {
         assert!(std::fs::read(&path).unwrap().starts_with(&salt));
 
         let mut connection = Connection::open_file(&path).unwrap();
-        connection.execute("PRAGMA cipher='aegis'; PRAGMA key='open sesame'").unwrap();
+        connection
+            .execute(
+                "PRAGMA cipher='aegis'; PRAGMA algorithm='aegis-256x2'; PRAGMA key='open sesame'",
+            )
+            .unwrap();
         let mut read = 0;
         connection.query("SELECT x FROM t", |row| read = row.at(0).int()).unwrap();
         assert_eq!(read, 7);

@@ -56,6 +56,12 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
+// `durability.c`.
+unsafe extern "C" {
+    pub(super) fn marmota_synchronous(db: *mut Db, level: c_int);
+    pub(super) fn marmota_sync_log(db: *mut Db) -> c_int;
+}
+
 // `sqlite3.h`.
 unsafe extern "C" {
     pub(super) fn marmota_sqlite3_initialize() -> c_int;

@@ -14,6 +14,7 @@
 ** `raw.rs` declares them; `ffi.rs` is the only one to call them.
 */
 #include MARMOTA_SQLITE_SOURCE
+#include "durability.c"
 
 #ifdef MARMOTA_CIPHER
 #include "cipher.c"

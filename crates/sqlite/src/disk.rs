@@ -1,0 +1,144 @@
+//! A disk for tests and measurements (feature `simulated-disk`): it counts
+//! what SQLite waits for, can take longer, can fail, and can keep a record of
+//! all writes and syncs, from which a test builds what a loss of power would
+//! have left.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use marmota_model::Result;
+use parking_lot::{Mutex, RwLock};
+
+use crate::fault;
+use crate::ffi::disk::{Act, observe};
+
+static DISKS: RwLock<Vec<Weak<Inner>>> = RwLock::new(Vec::new());
+
+/// A folder whose databases are observed, if they are opened after this was
+/// made.
+#[derive(Clone, Debug)]
+pub struct Disk(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    folder: PathBuf,
+    sync_micros: AtomicU64,
+    syncs: AtomicU64,
+    /// How many syncs still succeed; below zero there is no end.
+    syncs_left: AtomicI64,
+    is_recording: AtomicBool,
+    record: Mutex<Vec<Event>>,
+}
+
+/// Something done to a file, by its name in the folder.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "each says what it is")]
+pub enum Event {
+    Write { file: String, offset: u64, bytes: Vec<u8> },
+    Truncate { file: String, bytes: u64 },
+    Sync { file: String },
+    Synced { file: String },
+    Delete { file: String },
+}
+
+impl Disk {
+    /// Observes a folder.
+    ///
+    /// # Errors
+    /// If SQLite does not take another file system.
+    pub fn at(folder: &Path) -> Result<Self> {
+        observe(tell).map_err(|failure| fault::of(&failure))?;
+        let inner = Arc::new(Inner {
+            folder: folder.canonicalize().unwrap_or_else(|_| folder.to_owned()),
+            sync_micros: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
+            syncs_left: AtomicI64::new(-1),
+            is_recording: AtomicBool::new(false),
+            record: Mutex::default(),
+        });
+        let mut disks = DISKS.write();
+        disks.retain(|disk| disk.strong_count() > 0);
+        disks.push(Arc::downgrade(&inner));
+        Ok(Self(inner))
+    }
+
+    /// Has each sync take so much longer.
+    pub fn slow_down(&self, by: Duration) {
+        let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
+        self.0.sync_micros.store(micros, Ordering::Relaxed);
+    }
+
+    /// Has every sync fail but the next so many; `None` for no failure.
+    pub fn fail_after(&self, syncs: Option<u32>) {
+        self.0.syncs_left.store(syncs.map_or(-1, i64::from), Ordering::Relaxed);
+    }
+
+    /// How many syncs there were.
+    #[must_use]
+    pub fn syncs(&self) -> u64 {
+        self.0.syncs.load(Ordering::Relaxed)
+    }
+
+    /// Begins to keep a record, or ends it.
+    pub fn record(&self, on: bool) {
+        self.0.is_recording.store(on, Ordering::SeqCst);
+    }
+
+    /// How long the record is: what comes later has a higher place in it.
+    #[must_use]
+    pub fn recorded(&self) -> usize {
+        self.0.record.lock().len()
+    }
+
+    /// Takes the record.
+    #[must_use]
+    pub fn take_record(&self) -> Vec<Event> {
+        std::mem::take(&mut self.0.record.lock())
+    }
+}
+
+fn tell(path: &Path, act: &Act<'_>) -> bool {
+    let disks = DISKS.read();
+    let disk =
+        disks.iter().find_map(|disk| disk.upgrade().filter(|disk| path.starts_with(&disk.folder)));
+    drop(disks);
+    disk.is_none_or(|disk| disk.told(path, act))
+}
+
+impl Inner {
+    fn told(&self, path: &Path, act: &Act<'_>) -> bool {
+        if self.is_recording.load(Ordering::SeqCst) {
+            self.keep(path, act);
+        }
+        if !matches!(act, Act::Sync) {
+            return true;
+        }
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        let micros = self.sync_micros.load(Ordering::Relaxed);
+        if micros > 0 {
+            std::thread::sleep(Duration::from_micros(micros));
+        }
+        match self.syncs_left.load(Ordering::Relaxed) {
+            0 => false,
+            left => {
+                self.syncs_left.store(left - i64::from(left > 0), Ordering::Relaxed);
+                true
+            }
+        }
+    }
+
+    fn keep(&self, path: &Path, act: &Act<'_>) {
+        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.record.lock().push(match act {
+            Act::Write { offset, bytes } => {
+                Event::Write { file, offset: *offset, bytes: bytes.to_vec() }
+            }
+            Act::Truncate { bytes } => Event::Truncate { file, bytes: *bytes },
+            Act::Sync => Event::Sync { file },
+            Act::Synced => Event::Synced { file },
+            Act::Delete => Event::Delete { file },
+        });
+    }
+}

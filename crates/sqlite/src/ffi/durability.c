@@ -1,0 +1,116 @@
+/*
+** What a commit waits for, set for one transaction. PRAGMA synchronous does
+** the same, but is refused inside a transaction, and a group learns only then
+** what its members ask for. The flags are read at the commit
+** (sqlite3PagerSetFlags), so that they may change until then.
+**
+** Included by rows.c.
+*/
+
+/* level: 1 for OFF, 2 for NORMAL, 3 for FULL. */
+void marmota_synchronous(sqlite3 *db, int level){
+  Btree *tree = db->aDb[0].pBt;
+  if( tree==0 ) return;
+  sqlite3_mutex_enter(db->mutex);
+  db->aDb[0].safety_level = (u8)level;
+  sqlite3BtreeSetPagerFlags(tree, (unsigned)level | (db->flags & PAGER_FLAGS_MASK));
+  sqlite3_mutex_leave(db->mutex);
+}
+
+/* Waits until all that was written to the log is on the disk. */
+int marmota_sync_log(sqlite3 *db){
+  Pager *pager;
+  sqlite3_file *log;
+  if( db->aDb[0].pBt==0 ) return SQLITE_OK;
+  pager = sqlite3BtreePager(db->aDb[0].pBt);
+  if( pager->pWal==0 ) return SQLITE_OK;
+  log = sqlite3WalFile(pager->pWal);
+  if( log==0 || log->pMethods==0 ) return SQLITE_OK;
+  return sqlite3OsSync(log, CKPT_SYNC_FLAGS(pager->walSyncFlags));
+}
+
+#ifdef MARMOTA_SIMULATED_DISK
+/*
+** A file system that tells of writes and syncs before they are done, for tests
+** and measurements. Files are those of the default one; only the methods below
+** are ours. It is the default as soon as marmota_simulate_disk() was called.
+*/
+enum { DISK_WRITE, DISK_TRUNCATE, DISK_SYNC, DISK_SYNCED, DISK_DELETE };
+
+/* Answers a result code: anything but SQLITE_OK is done instead. */
+typedef int (*marmota_disk_hook)(int, const char*, sqlite3_int64, const void*, int);
+
+typedef struct marmota_DiskFile marmota_DiskFile;
+struct marmota_DiskFile {
+  sqlite3_io_methods methods;
+  const sqlite3_io_methods *real;
+  const char *name;
+};
+
+static sqlite3_vfs marmota_disk_vfs;
+static sqlite3_vfs *marmota_disk_real = 0;
+static marmota_disk_hook marmota_disk_tell = 0;
+
+/* Behind the real file lies what we know of it. */
+static marmota_DiskFile *diskFile(sqlite3_file *file){
+  return (marmota_DiskFile*)((char*)file + ((marmota_disk_real->szOsFile+15) & ~15));
+}
+
+static int diskClose(sqlite3_file *file){
+  return diskFile(file)->real->xClose(file);
+}
+
+static int diskWrite(sqlite3_file *file, const void *bytes, int count, sqlite3_int64 at){
+  marmota_DiskFile *disk = diskFile(file);
+  int rc = marmota_disk_tell(DISK_WRITE, disk->name, at, bytes, count);
+  return rc==SQLITE_OK ? disk->real->xWrite(file, bytes, count, at) : rc;
+}
+
+static int diskTruncate(sqlite3_file *file, sqlite3_int64 size){
+  marmota_DiskFile *disk = diskFile(file);
+  int rc = marmota_disk_tell(DISK_TRUNCATE, disk->name, size, 0, 0);
+  return rc==SQLITE_OK ? disk->real->xTruncate(file, size) : rc;
+}
+
+static int diskSync(sqlite3_file *file, int flags){
+  marmota_DiskFile *disk = diskFile(file);
+  int rc = marmota_disk_tell(DISK_SYNC, disk->name, 0, 0, 0);
+  if( rc==SQLITE_OK ) rc = disk->real->xSync(file, flags);
+  if( rc==SQLITE_OK ) marmota_disk_tell(DISK_SYNCED, disk->name, 0, 0, 0);
+  return rc;
+}
+
+static int diskOpen(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *out){
+  marmota_DiskFile *disk = diskFile(file);
+  int rc = marmota_disk_real->xOpen(marmota_disk_real, name, file, flags, out);
+  if( file->pMethods==0 || name==0 ) return rc;
+  disk->real = file->pMethods;
+  disk->name = name;
+  disk->methods = *disk->real;
+  disk->methods.xClose = diskClose;
+  disk->methods.xWrite = diskWrite;
+  disk->methods.xTruncate = diskTruncate;
+  disk->methods.xSync = diskSync;
+  file->pMethods = &disk->methods;
+  return rc;
+}
+
+static int diskDelete(sqlite3_vfs *vfs, const char *name, int sync){
+  int rc = marmota_disk_tell(DISK_DELETE, name, 0, 0, 0);
+  return rc==SQLITE_OK ? marmota_disk_real->xDelete(marmota_disk_real, name, sync) : rc;
+}
+
+int marmota_simulate_disk(marmota_disk_hook tell){
+  if( marmota_disk_real ) return SQLITE_OK;
+  marmota_disk_tell = tell;
+  marmota_disk_real = sqlite3_vfs_find(0);
+  marmota_disk_vfs = *marmota_disk_real;
+  marmota_disk_vfs.pNext = 0;
+  marmota_disk_vfs.zName = "marmota_disk";
+  marmota_disk_vfs.szOsFile =
+      ((marmota_disk_real->szOsFile+15) & ~15) + (int)sizeof(marmota_DiskFile);
+  marmota_disk_vfs.xOpen = diskOpen;
+  marmota_disk_vfs.xDelete = diskDelete;
+  return sqlite3_vfs_register(&marmota_disk_vfs, 1);
+}
+#endif

@@ -1,0 +1,86 @@
+//! The operations of a session that wait, found by their tickets in one step:
+//! a thread of a server may have thousands.
+
+use std::time::Instant;
+
+use marmota_store::Durability;
+use marmota_store::engine::Ticket;
+
+use crate::session::Member;
+
+/// What an operation waits for.
+#[derive(Debug)]
+pub(crate) enum Wait {
+    /// Its turn at the writer.
+    Turn {
+        until: Instant,
+        /// What its waker is known by in the writer, once it was polled.
+        waker: Option<u64>,
+        durability: Option<Durability>,
+    },
+    /// The commit of its group.
+    Member {
+        member: Member,
+        /// Until when it may stay in the queue; `None` if it never was there.
+        until: Option<Instant>,
+        has_yielded: bool,
+    },
+}
+
+/// See the module. A ticket is a place, and how often that was used before.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    places: Vec<(u32, Option<Wait>)>,
+    free: Vec<u32>,
+}
+
+impl Waiting {
+    pub(crate) fn add(&mut self, wait: Wait) -> Ticket {
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None => {
+                self.places.push((0, None));
+                (self.places.len() - 1) as u32
+            }
+        };
+        let (uses, kept) = &mut self.places[place as usize];
+        *uses = uses.wrapping_add(1);
+        *kept = Some(wait);
+        Ticket(u64::from(*uses) << 32 | u64::from(place))
+    }
+
+    fn place(&mut self, ticket: Ticket) -> Option<&mut Option<Wait>> {
+        let (uses, kept) = self.places.get_mut((ticket.0 & u64::from(u32::MAX)) as usize)?;
+        (u64::from(*uses) == ticket.0 >> 32).then_some(kept)
+    }
+
+    pub(crate) fn find(&mut self, ticket: Ticket) -> Option<&mut Wait> {
+        self.place(ticket)?.as_mut()
+    }
+
+    pub(crate) fn change(&mut self, ticket: Ticket, wait: Wait) {
+        if let Some(kept) = self.find(ticket) {
+            *kept = wait;
+        }
+    }
+
+    pub(crate) fn remove(&mut self, ticket: Ticket) -> Option<Wait> {
+        let wait = self.place(ticket)?.take()?;
+        self.free.push((ticket.0 & u64::from(u32::MAX)) as u32);
+        Some(wait)
+    }
+
+    /// The members of groups.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
+        self.places.iter().filter_map(|(_, wait)| match wait {
+            Some(Wait::Member { member, .. }) => Some(member),
+            _ => None,
+        })
+    }
+
+    /// Some ticket that is left.
+    pub(crate) fn any(&self) -> Option<Ticket> {
+        let taken = self.places.iter().enumerate().find(|(_, (_, wait))| wait.is_some());
+        taken.map(|(place, (uses, _))| Ticket(u64::from(*uses) << 32 | place as u64))
+    }
+}
