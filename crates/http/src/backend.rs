@@ -1,6 +1,7 @@
 //! Which of the kernel's two ways of waiting a server uses, and finding out whether the better
 //! one is allowed.
 
+use std::ffi::OsStr;
 use std::io;
 
 use crate::ring::Ring;
@@ -23,17 +24,21 @@ pub enum Backend {
 }
 
 impl Backend {
+    fn named(value: &OsStr) -> Result<Self, ServerError> {
+        match value.to_str() {
+            Some("" | "auto") => Ok(Self::Auto),
+            Some("ring") => Ok(Self::Ring),
+            Some("epoll") => Ok(Self::Epoll),
+            _ => Err(ServerError::Backend(value.to_string_lossy().into_owned())),
+        }
+    }
+
     /// The backend to use, never `Auto`.
     pub(crate) fn settle(self) -> Result<Self, ServerError> {
         let wanted = match self {
             Self::Auto => match std::env::var_os(VARIABLE) {
                 None => Self::Auto,
-                Some(value) => match value.to_str() {
-                    Some("" | "auto") => Self::Auto,
-                    Some("ring") => Self::Ring,
-                    Some("epoll") => Self::Epoll,
-                    _ => return Err(ServerError::Backend(value.to_string_lossy().into_owned())),
-                },
+                Some(value) => Self::named(&value)?,
             },
             told => told,
         };
@@ -51,4 +56,20 @@ fn probe() -> io::Result<()> {
     let thread = std::thread::Builder::new().name("marmota-probe".to_owned());
     let probed = thread.spawn(Ring::probe)?.join();
     probed.unwrap_or_else(|_| Err(io::Error::other("trying it panicked")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backend_has_one_name() {
+        let named = |name: &str| Backend::named(OsStr::new(name));
+        assert_eq!(named("ring").unwrap(), Backend::Ring);
+        assert_eq!(named("epoll").unwrap(), Backend::Epoll);
+        assert_eq!(named("auto").unwrap(), Backend::Auto);
+        let error = named("io_uring").unwrap_err().to_string();
+        assert!(error.contains("io_uring") && error.contains("say ring"), "{error}");
+        assert_eq!(Backend::Epoll.settle().unwrap(), Backend::Epoll);
+    }
 }

@@ -23,6 +23,9 @@ use crate::task::Token;
 
 /// Operations queued before they are handed over in any case.
 const SUBMISSIONS: u32 = 512;
+/// Answers queued before they are handed over: more would save little of the system call and
+/// have those that are ready wait for the handlers of the others.
+const SENDS_MAX: u32 = 32;
 /// Completions the ring holds; the kernel keeps what is beyond.
 const COMPLETIONS: u32 = 2_048;
 /// Pieces of the pool, a power of two, and the bytes of one: a batch of pipelined requests.
@@ -79,6 +82,8 @@ pub(crate) struct Ring {
     completions: Vec<cqueue::Entry>,
     sends: Vec<Option<Sending>>,
     free_sends: Vec<u32>,
+    /// Answers queued since the last hand-over.
+    queued_sends: u32,
     watches: [Watch; 2],
     /// Sockets that may be closed once nothing queued names them any more.
     closing: Vec<OwnedFd>,
@@ -108,6 +113,7 @@ impl Ring {
             completions: Vec::with_capacity(COMPLETIONS as usize),
             sends: Vec::new(),
             free_sends: Vec::new(),
+            queued_sends: 0,
             watches: [LISTENER, BELL].map(|token| Watch { token, fd: None, armed: false }),
             closing: Vec::new(),
             backlog: VecDeque::new(),
@@ -190,6 +196,10 @@ impl Ring {
             }
         };
         self.push(&entry.user_data(key(SEND, u64::from(slot))));
+        self.queued_sends += 1;
+        if self.queued_sends >= SENDS_MAX {
+            self.submit();
+        }
         slot
     }
 
@@ -221,6 +231,7 @@ impl Ring {
         if !self.closing.is_empty() || !self.backlog.is_empty() {
             self.submit();
         }
+        self.queued_sends = 0;
         let timeout_ms = if self.backlog.is_empty() { timeout_ms } else { Some(0) };
         let entered = match timeout_ms {
             None => self.ring.submitter().submit_and_wait(1),
@@ -313,6 +324,7 @@ impl Ring {
     /// Hands over what is queued. What the kernel does not take now stays queued and is handed
     /// over by the next wait.
     fn submit(&mut self) {
+        self.queued_sends = 0;
         loop {
             let taken = self.ring.submit().is_ok_and(|count| count > 0);
             while let Some(entry) = self.backlog.pop_front() {

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use marmota_http::{Limits, Router, Server, ServerError};
+use marmota_http::{Backend, Limits, Router, Server, ServerError};
 
-use super::client::{Client, bind, get, serve, serve_with};
+use super::client::{Client, backend, bind, get, serve, serve_with};
 
 fn router() -> Router {
     Router::new().get("/", |_| async { "ok" }).get("/slow", |_| async {
@@ -90,4 +90,13 @@ fn thousands_of_connections_are_served_and_forgotten() {
     }
     drop(clients);
     server.shutdown().unwrap();
+}
+
+#[test]
+fn a_server_says_how_it_waits() {
+    let server = serve(router());
+    match backend() {
+        Backend::Auto => assert_eq!(server.backend(), Backend::Epoll),
+        asked => assert_eq!(server.backend(), asked),
+    }
 }
