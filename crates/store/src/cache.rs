@@ -49,7 +49,8 @@ const UNDER_WAY: u64 = 1;
 /// One version, in a table's word.
 const VERSION: u64 = 1 << 20;
 
-/// How often a cache had what was asked for, and what it holds.
+/// How often a cache had what was asked for (nearly, where more than 64
+/// threads ask), and what it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
     /// Reads by key that it answered.
@@ -134,6 +135,7 @@ enum BorrowedKey<'a> {
 }
 
 impl OwnedKey {
+    #[inline]
     fn borrow(&self) -> BorrowedKey<'_> {
         match self {
             Self::Int(key) => BorrowedKey::Int(*key),
@@ -151,6 +153,7 @@ impl std::hash::Hash for OwnedKey {
 }
 
 impl std::hash::Hash for BorrowedKey<'_> {
+    #[inline]
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         match self {
             Self::Int(key) => key.hash(state),
@@ -161,6 +164,7 @@ impl std::hash::Hash for BorrowedKey<'_> {
 }
 
 impl std::hash::Hash for KeyRef<'_> {
+    #[inline]
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.table.hash(state);
         self.key.hash(state);
@@ -168,6 +172,7 @@ impl std::hash::Hash for KeyRef<'_> {
 }
 
 impl Equivalent<Key> for KeyRef<'_> {
+    #[inline]
     fn equivalent(&self, other: &Key) -> bool {
         self.table == other.table && self.key == other.key.borrow()
     }
@@ -294,10 +299,10 @@ impl Cache {
         let counts = &self.counts[slot];
         let found = self.rows.get(&lookup.key).filter(|row| row.version == lookup.version);
         let Some(row) = found else {
-            counts.misses.fetch_add(1, Ordering::Relaxed);
+            count(&counts.misses);
             return false;
         };
-        counts.hits.fetch_add(1, Ordering::Relaxed);
+        count(&counts.hits);
         let (mut few, mut many) = ([ValueRef::Absent; ROW_FIELDS_FEW], Vec::new());
         let lent = match few.get_mut(..row.values.len()) {
             Some(lent) => lent,
@@ -308,7 +313,7 @@ impl Cache {
         };
         for (field, (to, value)) in lent.iter_mut().zip(&row.values).enumerate() {
             if lookup.fields.is_none_or(|fields| fields.contains(field)) {
-                *to = value.as_ref();
+                borrow(value, to);
             }
         }
         let _ = sink.row(lent);
@@ -401,6 +406,21 @@ impl Cache {
             bytes_max: self.rows.capacity(),
         }
     }
+}
+
+/// Borrows a value to where it is wanted: returned, it would be copied there,
+/// and the copy would wait for the bytes just written.
+#[inline(never)]
+fn borrow<'v>(value: &'v Value, to: &mut ValueRef<'v>) {
+    *to = value.as_ref();
+}
+
+/// Counts one more. Not one atomic step, which costs as much as the look into
+/// the cache: a slot is one thread's, and if more than its number share it, a
+/// count may be lost.
+#[inline]
+fn count(counter: &AtomicU64) {
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
 /// Keeps a copy of the row that it hands on.

@@ -90,6 +90,7 @@ thread_local! {
     static LENDING: Cell<bool> = const { Cell::new(false) };
 }
 
+#[inline]
 fn slot_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     SLOT.with(|slot| {
@@ -105,6 +106,7 @@ fn slot_number() -> usize {
 struct Lending;
 
 impl Lending {
+    #[inline]
     fn begin() -> Result<Self> {
         if LENDING.replace(true) {
             return Err(Error::new(
