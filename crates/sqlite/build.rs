@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 const ROWS: &str = "src/ffi/rows.c";
 /// Those that need the ciphers; included by [`ROWS`].
 const CIPHER: &str = "src/ffi/cipher.c";
+/// What a commit waits for; included by [`ROWS`].
+const DURABILITY: &str = "src/ffi/durability.c";
 
 /// `SQLITE_…` options, with their values.
 const OPTIONS: &[&str] = &[
@@ -140,6 +142,8 @@ fn main() {
         // in memory.
         build.define("SQLITE_TEMP_STORE", "1");
     }
+    #[cfg(feature = "simulated-disk")]
+    build.define("MARMOTA_SIMULATED_DISK", "1");
     // Its symbols are of no use to a debugger here, and `cc` would have every
     // function keep a frame pointer along with them.
     build.debug(false).force_frame_pointer(false);
@@ -161,6 +165,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={ROWS}");
     println!("cargo::rerun-if-changed={CIPHER}");
+    println!("cargo::rerun-if-changed={DURABILITY}");
 }
 
 /// Writes the header that stands before SQLite: it renames every public symbol
