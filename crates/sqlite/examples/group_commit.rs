@@ -112,7 +112,7 @@ impl Future for Insert<'_> {
                 Progress::Pending(pending) => this.pending = Some(pending),
             }
         }
-        let Some(pending) = &this.pending else { return Poll::Pending };
+        let Some(pending) = &mut this.pending else { return Poll::Pending };
         let polled = this.store.poll(pending, &mut operation, &mut NoRows, &mut outcome, context);
         if polled.is_ready() {
             this.pending = None;

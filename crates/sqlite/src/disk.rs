@@ -12,6 +12,7 @@ use marmota_model::Result;
 use parking_lot::{Mutex, RwLock};
 
 use crate::fault;
+use crate::ffi::Connection;
 use crate::ffi::disk::{Act, observe};
 
 static DISKS: RwLock<Vec<Weak<Inner>>> = RwLock::new(Vec::new());
@@ -141,4 +142,19 @@ impl Inner {
             Act::Delete => Event::Delete { file },
         });
     }
+}
+
+/// What SQLite says of a database when it looks at all of it: `ok`, or what is
+/// wrong.
+///
+/// # Errors
+/// SQLite's.
+pub fn integrity(path: &Path) -> Result<String> {
+    let mut said = String::new();
+    let looked = Connection::open_file(path).and_then(|mut connection| {
+        connection.query("PRAGMA integrity_check; PRAGMA foreign_key_check", |row| {
+            said.push_str(&String::from_utf8_lossy(row.at(0).bytes()));
+        })
+    });
+    looked.map(|()| said).map_err(|failure| fault::of(&failure))
 }

@@ -8,6 +8,7 @@ mod disk;
 mod encryption;
 mod kill;
 mod operations;
+mod power;
 mod prepare;
 mod queries;
 mod refusals;

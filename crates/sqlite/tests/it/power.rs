@@ -1,0 +1,313 @@
+//! A loss of power at every wait for the disk: what was written since may be
+//! there, or not, or in part. And a disk that fails.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use marmota_model::{ErrorKind, Query, ValueRef};
+use marmota_sqlite::disk::{Disk, Event, integrity};
+use marmota_sqlite::{Durability, Location, Options, Sqlite};
+use marmota_store::Store;
+use marmota_store::engine::Engine;
+use marmota_store::operation::Operation;
+
+use crate::database::{Calls, file, id, table};
+
+/// What a disk takes or leaves as a whole.
+const SECTOR: usize = 512;
+
+fn note() -> std::sync::Arc<marmota_model::Table> {
+    table("note", vec![id(), marmota_model::Field::new("number", marmota_model::Kind::I64)])
+}
+
+fn row(number: i64) -> [ValueRef<'static>; 2] {
+    [ValueRef::Absent, ValueRef::Int(number)]
+}
+
+/// Random numbers that are the same in each run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+}
+
+/// A file: what is on the disk for sure, and what was done since.
+#[derive(Clone, Default)]
+struct File {
+    safe: Option<Vec<u8>>,
+    since: Vec<Event>,
+    /// How much of `since` the sync that is under way takes along.
+    syncing: usize,
+}
+
+impl File {
+    fn apply(bytes: &mut Option<Vec<u8>>, event: &Event, mut keeps: impl FnMut() -> bool) {
+        match event {
+            Event::Write { offset, bytes: written, .. } => {
+                let file = bytes.get_or_insert_default();
+                let offset = *offset as usize;
+                for (number, part) in written.chunks(SECTOR).enumerate() {
+                    let start = offset + number * SECTOR;
+                    if keeps() {
+                        file.resize(file.len().max(start + part.len()), 0);
+                        file[start..start + part.len()].copy_from_slice(part);
+                    }
+                }
+            }
+            Event::Truncate { bytes: length, .. } if keeps() => {
+                bytes.get_or_insert_default().resize(*length as usize, 0);
+            }
+            Event::Delete { .. } if keeps() => *bytes = None,
+            _ => {}
+        }
+    }
+
+    fn done(&mut self, event: &Event) {
+        match event {
+            Event::Sync { .. } => self.syncing = self.since.len(),
+            Event::Synced { .. } => {
+                for event in self.since.drain(..self.syncing) {
+                    Self::apply(&mut self.safe, &event, || true);
+                }
+                self.syncing = 0;
+            }
+            event => self.since.push(event.clone()),
+        }
+    }
+
+    /// What was deleted stays so.
+    fn folder_synced(&mut self) {
+        let deleted = self.since.iter().rposition(|event| matches!(event, Event::Delete { .. }));
+        if let Some(place) = deleted {
+            self.since.drain(..=place);
+            self.safe = None;
+        }
+    }
+
+    /// What is left of it, where of what was not synced each sector is there
+    /// with `chance` of 8.
+    fn left(&self, dice: &mut Dice, chance: u64) -> Option<Vec<u8>> {
+        let mut bytes = self.safe.clone();
+        for event in &self.since {
+            Self::apply(&mut bytes, event, || dice.roll(8) < chance);
+        }
+        bytes
+    }
+}
+
+/// Calls `check` with a folder as it would be left by a loss of power, for
+/// every sync of the record: before it, while it lasts and behind it, with
+/// nothing, some or most of what was not synced. Gives how many there were.
+fn cut_everywhere(record: &[Event], mut check: impl FnMut(usize, &Path)) -> usize {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut files, mut dice, mut cuts) = (HashMap::<String, File>::new(), Dice(0x5eed), 0);
+    for (place, event) in record.iter().enumerate() {
+        let (Event::Write { file, .. }
+        | Event::Truncate { file, .. }
+        | Event::Sync { file }
+        | Event::Synced { file }
+        | Event::Delete { file }) = event;
+        if let Event::Sync { .. } | Event::Synced { .. } = event {
+            for chance in [0, 3, 7] {
+                let left = folder.path().join(format!("{cuts}"));
+                std::fs::create_dir(&left).unwrap();
+                for (name, file) in &files {
+                    if let Some(bytes) = file.left(&mut dice, chance) {
+                        std::fs::write(left.join(name), bytes).unwrap();
+                    }
+                }
+                check(place, &left);
+                std::fs::remove_dir_all(&left).unwrap();
+                cuts += 1;
+            }
+        }
+        let is_new = files.get(file).is_none_or(|file| file.safe.is_none());
+        files.entry(file.clone()).or_default().done(event);
+        if let (true, Event::Synced { .. }) = (is_new, event) {
+            // SQLite syncs the folder along with a new file.
+            files.values_mut().for_each(File::folder_synced);
+        }
+    }
+    cuts
+}
+
+/// The numbers of the rows that a folder has after a loss of power.
+fn numbers(folder: &Path) -> HashSet<i64> {
+    let (path, note) = (folder.join("a.db"), note());
+    let engine = file(&path, std::slice::from_ref(&note));
+    let rows = engine.session().unwrap().rows(&note, &Query::new());
+    engine.close().unwrap();
+    assert_eq!(integrity(&path).unwrap(), "ok");
+    rows.iter().filter_map(|row| row[1].as_ref().as_int()).collect()
+}
+
+fn store(path: &Path, options: Options) -> Store {
+    let engine = Sqlite::open(Location::File(path.to_owned()), options).unwrap();
+    // Often, so that there are many syncs of the file too.
+    engine.execute("PRAGMA wal_autocheckpoint=12").unwrap();
+    Store::builder(engine).schema(note().schema().clone()).open().unwrap()
+}
+
+fn insert(store: &Store, number: i64) -> marmota_model::Result<()> {
+    let table = store.table("note")?;
+    store
+        .run(
+            &mut Operation::Insert { table: &table, row: &row(number) },
+            &mut marmota_model::NoRows,
+        )
+        .map(drop)
+}
+
+#[test]
+fn no_acknowledged_row_is_lost_wherever_the_power_is_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Disk::at(folder.path()).unwrap();
+    disk.record(true);
+    let store = store(&folder.path().canonicalize().unwrap().join("a.db"), Options::default());
+    // A row's number, and how long the record was when it was acknowledged.
+    let mut acknowledged: Vec<(i64, usize)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..6)
+            .map(|thread| {
+                let (store, disk) = (&store, &disk);
+                scope.spawn(move || {
+                    let mut told = Vec::new();
+                    for number in (thread * 1000..).step_by(2).take(24) {
+                        if number % 16 == 0 {
+                            // Both or none; the second has a number one higher.
+                            let own = store.begin_run().unwrap();
+                            insert_in(&own, number);
+                            insert_in(&own, number + 1);
+                            own.commit().run().unwrap();
+                            told.push((number + 1, disk.recorded()));
+                        } else {
+                            insert(store, number).unwrap();
+                        }
+                        told.push((number, disk.recorded()));
+                    }
+                    told
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    disk.record(false);
+    store.close().unwrap();
+    acknowledged.sort_by_key(|&(_, at)| at);
+    let record = disk.take_record();
+    let syncs = record.iter().filter(|event| matches!(event, Event::Synced { .. })).count();
+    let cuts = cut_everywhere(&record, |place, folder| {
+        let there = numbers(folder);
+        for (number, _) in acknowledged.iter().take_while(|(_, at)| *at <= place) {
+            assert!(there.contains(number), "{number} was acknowledged, and is lost at {place}");
+        }
+        for number in there.iter().filter(|number| *number % 16 == 0) {
+            assert!(there.contains(&(number + 1)), "half of a transaction at {place}");
+        }
+    });
+    assert!(cuts > 200 && syncs > 30, "{cuts} cuts, {syncs} syncs");
+}
+
+fn insert_in(scope: &marmota_store::Scope, number: i64) {
+    let table = scope.table("note").unwrap();
+    let row = row(number);
+    scope
+        .run(&mut Operation::Insert { table: &table, row: &row }, &mut marmota_model::NoRows)
+        .unwrap();
+}
+
+#[test]
+fn a_relaxed_row_is_on_the_disk_within_a_second_and_one_of_none_stays_sound() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Disk::at(folder.path()).unwrap();
+    disk.record(true);
+    let store = store(&folder.path().canonicalize().unwrap().join("a.db"), Options::default());
+    let table = store.table("note").unwrap();
+    let insert = |number, durability| {
+        let (row, mut outcome) = (row(number), Default::default());
+        let mut operation = Operation::Insert { table: &table, row: &row };
+        let no_rows = &mut marmota_model::NoRows;
+        let submitted = store.submit_with(Some(durability), &mut operation, no_rows, &mut outcome);
+        if let marmota_store::Progress::Pending(mut pending) = submitted.unwrap() {
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            while store
+                .poll(&mut pending, &mut operation, no_rows, &mut outcome, &mut context)
+                .is_pending()
+            {}
+        }
+        disk.recorded()
+    };
+    insert(1, Durability::Full);
+    let (syncs, none) = (disk.syncs(), insert(2, Durability::None));
+    std::thread::sleep(Duration::from_millis(600));
+    assert_eq!(disk.syncs(), syncs, "nobody sees to what asked for nothing");
+    let relaxed = insert(3, Durability::Relaxed);
+    assert_eq!(disk.syncs(), syncs, "it is answered before it is on the disk");
+    let started = Instant::now();
+    while disk.syncs() == syncs {
+        assert!(started.elapsed() < Duration::from_secs(1));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    let synced = disk.recorded();
+    insert(4, Durability::Full);
+    disk.record(false);
+    store.close().unwrap();
+    let (mut lost, mut kept) = (0, 0);
+    cut_everywhere(&disk.take_record(), |place, folder| {
+        let there = numbers(folder);
+        for number in [2, 3] {
+            lost += usize::from(place >= none.min(relaxed) && !there.contains(&number));
+            if place >= synced {
+                assert!(there.contains(&number), "{number} at {place}");
+                kept += 1;
+            }
+        }
+    });
+    assert!(lost > 0, "the window is there: a loss of power before the sync takes them");
+    assert!(kept > 0);
+}
+
+#[test]
+fn a_disk_that_fails_at_the_commit_acknowledges_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Disk::at(folder.path()).unwrap();
+    let path = folder.path().canonicalize().unwrap().join("a.db");
+    let store = store(&path, Options::default());
+    let mut acknowledged = HashSet::new();
+    for round in 0..6 {
+        disk.fail_after(Some(round % 3));
+        let told: Vec<(i64, bool)> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|thread| {
+                    let store = &store;
+                    scope.spawn(move || {
+                        let numbers =
+                            (0..4).map(|number| i64::from(round) * 1000 + thread * 100 + number);
+                        let told = numbers.map(|number| match insert(store, number) {
+                            Ok(()) => (number, true),
+                            Err(error) => {
+                                assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+                                (number, false)
+                            }
+                        });
+                        told.collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        disk.fail_after(None);
+        assert!(told.iter().any(|(_, done)| !done), "the disk failed");
+        acknowledged.extend(told.iter().filter(|(_, done)| *done).map(|(number, _)| *number));
+    }
+    insert(&store, -1).unwrap();
+    acknowledged.insert(-1);
+    store.close().unwrap();
+    assert_eq!(numbers(folder.path()), acknowledged);
+}
