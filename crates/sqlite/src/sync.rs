@@ -7,3 +7,7 @@ pub(crate) use parking_lot::{Mutex, MutexGuard};
 
 /// A lock held without a borrow.
 pub(crate) type OwnedGuard<T> = parking_lot::ArcMutexGuard<parking_lot::RawMutex, T>;
+
+/// How often a taken lock is looked at again before an operation waits: about
+/// as long as one that needs no disk takes.
+pub(crate) const SPINS: usize = 100;

@@ -19,11 +19,7 @@ use marmota_store::Durability;
 use marmota_store::operation::Outcome;
 
 use crate::group::{Member, Seat, Work};
-use crate::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, OwnedGuard, fence};
-
-/// How often a taken lock is looked at again before an operation waits: about
-/// as long as one that needs no disk takes.
-const SPINS: usize = 100;
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, OwnedGuard, SPINS, fence};
 
 /// The connection that writes, and those who wait for it.
 #[derive(Debug)]

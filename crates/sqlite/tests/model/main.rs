@@ -1,0 +1,252 @@
+//! The writer's lock and the groups in all their interleavings (by loom, which
+//! also tries what weak memory allows), without SQLite: `group.rs` and
+//! `writer.rs` as they are, with loom's locks and a list of numbers in
+//! SQLite's place.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(dead_code, unreachable_pub, reason = "the files are included for a part of what they do")]
+
+#[path = "../../src/group.rs"]
+mod group;
+mod sync;
+#[path = "../../src/writer.rs"]
+mod writer;
+
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+
+use group::{Member, Work};
+use loom::sync::{Condvar, Mutex};
+use loom::thread;
+use marmota_model::{Error, ErrorKind, Result, Value};
+use marmota_store::Durability;
+use marmota_store::operation::Outcome;
+use writer::Writer;
+
+/// A transaction on a list of numbers. The number 13 fails; 99 ends the
+/// transaction.
+#[derive(Debug, Default)]
+struct Numbers {
+    open: Option<Vec<i64>>,
+    committed: Arc<std::sync::Mutex<Vec<i64>>>,
+    fails_to_commit: bool,
+}
+
+impl Numbers {
+    fn write(&mut self, number: i64) -> Result<Outcome> {
+        let open = self.open.as_mut().expect("a write is in a transaction");
+        match number {
+            13 => return Err(Error::new(ErrorKind::Conflict, "13")),
+            99 => {
+                self.open = None;
+                return Err(Error::new(ErrorKind::Io, "99"));
+            }
+            number => open.push(number),
+        }
+        Ok(Outcome { value: Value::Int(number), ..Outcome::default() })
+    }
+}
+
+impl Work for Numbers {
+    type Job = i64;
+
+    fn begin(&mut self) -> Result<()> {
+        assert!(self.open.replace(Vec::new()).is_none(), "a transaction in another");
+        Ok(())
+    }
+
+    fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    fn run(&mut self, job: &i64) -> Result<Outcome> {
+        self.write(*job)
+    }
+
+    fn commit(&mut self, _: Durability) -> Result<()> {
+        let written = self.open.take().expect("a group is committed once");
+        if self.fails_to_commit {
+            return Err(Error::new(ErrorKind::Io, "the disk failed"));
+        }
+        self.committed.lock().unwrap().extend(written);
+        Ok(())
+    }
+
+    fn roll_back(&mut self) {
+        self.open = None;
+    }
+}
+
+/// A thread that sleeps until it is woken; loom tells if that never happens.
+#[derive(Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    fn wait(&self) {
+        let mut rung = self.rung.lock().unwrap();
+        while !*rung {
+            rung = self.changed.wait(rung).unwrap();
+        }
+        *rung = false;
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        *self.rung.lock().unwrap() = true;
+        self.changed.notify_one();
+    }
+}
+
+type Shared = Arc<Writer<Numbers>>;
+
+/// Joins or leaves a write, as a session's `submit` does.
+fn submit(writer: &Shared, number: i64) -> Result<Arc<Member<i64>>> {
+    match writer.try_turn() {
+        Some(mut turn) => turn.join(Durability::Full, |numbers| numbers.write(number)),
+        None => writer.enqueue(number, Durability::Full),
+    }
+}
+
+/// Drives a member to its end, as a session's `poll` does.
+fn drive(writer: &Shared, member: &Arc<Member<i64>>) -> Result<Outcome> {
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&bell));
+    loop {
+        if let Some(result) = member.poll(&waker) {
+            return result;
+        }
+        if !writer.lead(member) {
+            bell.wait();
+        }
+    }
+}
+
+fn write(writer: &Shared, number: i64) -> Result<Outcome> {
+    drive(writer, &submit(writer, number)?)
+}
+
+fn check(
+    threads: &'static [&'static [i64]],
+    fails_to_commit: bool,
+    seen: fn(&[(i64, Result<Outcome>)], &[i64]),
+) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        let committed = Arc::default();
+        let numbers =
+            Numbers { committed: Arc::clone(&committed), fails_to_commit, ..Numbers::default() };
+        let writer: Shared = Arc::new(Writer::new(numbers, 8));
+        let others: Vec<_> = threads[1..]
+            .iter()
+            .map(|own| {
+                let writer = Arc::clone(&writer);
+                thread::spawn(move || told(&writer, own))
+            })
+            .collect();
+        let mut told = told(&writer, threads[0]);
+        told.extend(others.into_iter().flat_map(|thread| thread.join().unwrap()));
+        seen(&told, &committed.lock().unwrap());
+        assert_eq!(writer.pending(), 0, "nothing is left behind");
+    });
+}
+
+fn told(writer: &Shared, numbers: &[i64]) -> Vec<(i64, Result<Outcome>)> {
+    numbers.iter().map(|number| (*number, write(writer, *number))).collect()
+}
+
+#[test]
+fn each_hears_its_own_result_once_it_is_committed() {
+    check(&[&[1, 2], &[3], &[13]], false, |told, committed| {
+        for (number, result) in told {
+            match result {
+                Ok(outcome) => {
+                    assert_eq!(outcome.value, Value::Int(*number));
+                    assert!(committed.contains(number));
+                }
+                Err(error) => assert_eq!((*number, error.kind()), (13, ErrorKind::Conflict)),
+            }
+        }
+        assert_eq!(committed.len(), 3);
+    });
+}
+
+#[test]
+fn a_commit_that_fails_is_everybodys_error() {
+    check(&[&[1], &[2], &[13]], true, |told, committed| {
+        assert!(committed.is_empty());
+        assert!(told.iter().all(|(_, result)| result.is_err()));
+    });
+}
+
+#[test]
+fn whoever_was_told_of_an_end_of_the_transaction_wrote_nothing() {
+    check(&[&[1], &[99], &[2]], false, |told, committed| {
+        for (number, result) in told {
+            assert_eq!(result.is_ok(), committed.contains(number), "{number}");
+        }
+    });
+}
+
+#[test]
+fn an_operation_that_wants_the_lock_gets_it_beside_groups() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let writer: Shared = Arc::new(Writer::new(Numbers::default(), 8));
+        let other = Arc::clone(&writer);
+        let member = thread::spawn(move || write(&other, 1).unwrap());
+        let bell = Arc::new(Bell::default());
+        let waker = Waker::from(Arc::clone(&bell));
+        loop {
+            writer.wait(7, &waker);
+            if let Some(mut turn) = writer.try_turn() {
+                turn.settle();
+                assert!(turn.lane().unwrap().open.is_none());
+                drop(turn);
+                writer.forget(7, false);
+                break;
+            }
+            bell.wait();
+        }
+        member.join().unwrap();
+    });
+}
+
+#[test]
+fn one_that_is_left_does_not_keep_the_others_waiting() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let writer: Shared = Arc::new(Writer::new(Numbers::default(), 8));
+        let other = Arc::clone(&writer);
+        let member = thread::spawn(move || write(&other, 1).unwrap());
+        // Polled once, then dropped, as a future may be; what a session does then.
+        let left = submit(&writer, 2).unwrap();
+        let bell = Arc::new(Bell::default());
+        if left.poll(&Waker::from(bell)).is_none() && !writer.lead(&left) {
+            left.give_up();
+            left.leave();
+            writer.pass_on();
+            if !left.is_done() {
+                let _ = writer.lead_within(std::time::Duration::MAX);
+            }
+        }
+        member.join().unwrap();
+        assert_eq!(writer.pending(), 0);
+    });
+}
+
+#[test]
+fn a_full_queue_is_busy() {
+    loom::model(|| {
+        let writer: Shared = Arc::new(Writer::new(Numbers::default(), 1));
+        let turn = writer.try_turn().unwrap();
+        writer.enqueue(1, Durability::Full).unwrap();
+        assert_eq!(writer.enqueue(2, Durability::Full).unwrap_err().kind(), ErrorKind::Busy);
+        drop(turn);
+    });
+}
