@@ -103,7 +103,12 @@ static int diskDelete(sqlite3_vfs *vfs, const char *name, int sync){
 int marmota_simulate_disk(marmota_disk_hook tell){
   if( marmota_disk_real ) return SQLITE_OK;
   marmota_disk_tell = tell;
+#ifdef MARMOTA_CIPHER
+  /* Ciphers stay above the disk. */
+  marmota_disk_real = REALVFS(sqlite3_vfs_find(0));
+#else
   marmota_disk_real = sqlite3_vfs_find(0);
+#endif
   marmota_disk_vfs = *marmota_disk_real;
   marmota_disk_vfs.pNext = 0;
   marmota_disk_vfs.zName = "marmota_disk";
@@ -111,6 +116,11 @@ int marmota_simulate_disk(marmota_disk_hook tell){
       ((marmota_disk_real->szOsFile+15) & ~15) + (int)sizeof(marmota_DiskFile);
   marmota_disk_vfs.xOpen = diskOpen;
   marmota_disk_vfs.xDelete = diskDelete;
+#ifdef MARMOTA_CIPHER
+  if( sqlite3_vfs_register(&marmota_disk_vfs, 0)!=SQLITE_OK ) return SQLITE_ERROR;
+  return sqlite3mc_vfs_create(marmota_disk_vfs.zName, 1);
+#else
   return sqlite3_vfs_register(&marmota_disk_vfs, 1);
+#endif
 }
 #endif

@@ -107,7 +107,12 @@ pub(crate) fn file(path: &std::path::Path, tables: &[Arc<Table>]) -> Sqlite {
 /// How files are opened: with the feature `encryption` all of them have a key.
 #[cfg(feature = "encryption")]
 pub(crate) fn options() -> Options {
-    Options::default().key(|| Ok(marmota_sqlite::Key::raw([7; 32])))
+    Options::default().key(|| Ok(key()))
+}
+
+#[cfg(feature = "encryption")]
+pub(crate) fn key() -> marmota_sqlite::Key {
+    marmota_sqlite::Key::raw([7; 32])
 }
 
 /// How files are opened.

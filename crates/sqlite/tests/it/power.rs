@@ -6,13 +6,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use marmota_model::{ErrorKind, Query, ValueRef};
-use marmota_sqlite::disk::{Disk, Event, integrity};
+use marmota_sqlite::disk::{Disk, Event};
 use marmota_sqlite::{Durability, Location, Options, Sqlite};
 use marmota_store::Store;
 use marmota_store::engine::Engine;
 use marmota_store::operation::Operation;
 
-use crate::database::{Calls, file, id, table};
+use crate::database::{Calls, file, id, options, table};
 
 /// What a disk takes or leaves as a whole.
 const SECTOR: usize = 512;
@@ -137,13 +137,22 @@ fn cut_everywhere(record: &[Event], mut check: impl FnMut(usize, &Path)) -> usiz
     cuts
 }
 
+/// Looks at every page of the file.
+fn check(path: &Path) {
+    #[cfg(not(feature = "encryption"))]
+    assert_eq!(marmota_sqlite::disk::integrity(path).unwrap(), "ok");
+    // The same check, which needs the key, and the key is then the same again.
+    #[cfg(feature = "encryption")]
+    Sqlite::rekey(path, Some(&crate::database::key()), Some(&crate::database::key())).unwrap();
+}
+
 /// The numbers of the rows that a folder has after a loss of power.
 fn numbers(folder: &Path) -> HashSet<i64> {
     let (path, note) = (folder.join("a.db"), note());
     let engine = file(&path, std::slice::from_ref(&note));
     let rows = engine.session().unwrap().rows(&note, &Query::new());
     engine.close().unwrap();
-    assert_eq!(integrity(&path).unwrap(), "ok");
+    check(&path);
     rows.iter().filter_map(|row| row[1].as_ref().as_int()).collect()
 }
 
@@ -169,7 +178,7 @@ fn no_acknowledged_row_is_lost_wherever_the_power_is_cut() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Disk::at(folder.path()).unwrap();
     disk.record(true);
-    let store = store(&folder.path().canonicalize().unwrap().join("a.db"), Options::default());
+    let store = store(&folder.path().canonicalize().unwrap().join("a.db"), options());
     // A row's number, and how long the record was when it was acknowledged.
     let mut acknowledged: Vec<(i64, usize)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..6)
@@ -226,7 +235,7 @@ fn a_relaxed_row_is_on_the_disk_within_a_second_and_one_of_none_stays_sound() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Disk::at(folder.path()).unwrap();
     disk.record(true);
-    let store = store(&folder.path().canonicalize().unwrap().join("a.db"), Options::default());
+    let store = store(&folder.path().canonicalize().unwrap().join("a.db"), options());
     let table = store.table("note").unwrap();
     let insert = |number, durability| {
         let (row, mut outcome) = (row(number), Default::default());
@@ -278,7 +287,7 @@ fn a_disk_that_fails_at_the_commit_acknowledges_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Disk::at(folder.path()).unwrap();
     let path = folder.path().canonicalize().unwrap().join("a.db");
-    let store = store(&path, Options::default());
+    let store = store(&path, options());
     let mut acknowledged = HashSet::new();
     for round in 0..6 {
         disk.fail_after(Some(round % 3));
