@@ -190,6 +190,7 @@ macro_rules! conformance {
             );
             $crate::promises!(versions:
                 stamps_and_version_are_the_stores,
+                a_transaction_has_one_time,
                 each_write_counts,
                 a_model_without_version_gives_zero,
                 a_stale_write_is_refused,

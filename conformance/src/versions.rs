@@ -26,6 +26,32 @@ pub fn stamps_and_version_are_the_stores(subject: &Subject) {
     }
 }
 
+/// The writes of a transaction bear one time, that of the first.
+pub fn a_transaction_has_one_time(subject: &Subject) {
+    let mut stand = Stand::open(subject, models::all);
+    let transaction = stand.begin_run().unwrap();
+    let before = Timestamp::now();
+    let first = transaction.insert(&Document::new("a", b"x")).run().unwrap();
+    let after = Timestamp::now();
+    sleep(Duration::from_millis(2));
+    let second = transaction.insert_many(&[Document::new("b", b"x")]).run().unwrap()[0];
+    let mut batch = transaction.batch();
+    batch.insert(&Document::new("c", b"x"));
+    batch.all_or_nothing().run().unwrap();
+    transaction.patch::<Document>(first).set(Document::TITLE, "d").run().unwrap();
+    transaction.commit().run().unwrap();
+    drop(transaction);
+    let later = stand.insert(&Document::new("e", b"x")).run().unwrap();
+    stand.settle();
+    let all = stand.list::<Document>().run().unwrap();
+    let time = stand.get::<Document>(first).run().unwrap().created;
+    assert!((before..=after).contains(&time));
+    assert!(stand.get::<Document>(later).run().unwrap().created > time);
+    let within: Vec<_> = all.iter().filter(|document| document.id != later).collect();
+    assert_eq!((within.len(), within.iter().any(|document| document.id == second)), (3, true));
+    assert!(within.iter().all(|document| (document.created, document.updated) == (time, time)));
+}
+
 /// Each write counts the version by one and moves `updated`, not `created`.
 pub fn each_write_counts(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);

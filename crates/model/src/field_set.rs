@@ -18,6 +18,7 @@ impl FieldSet {
 
     /// The fields of `row` that are there.
     #[must_use]
+    #[inline]
     pub fn present(row: &[crate::ValueRef<'_>]) -> Self {
         let mut bits = 0;
         for (position, value) in row.iter().enumerate() {

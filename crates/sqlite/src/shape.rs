@@ -4,9 +4,7 @@
 
 use std::fmt::Write as _;
 
-use marmota_model::{
-    Comparison, Error, ErrorKind, Filter, Order, Place, Query, Result, Table, ValueRef,
-};
+use marmota_model::{Comparison, Error, ErrorKind, Filter, Order, Place, Query, Result, Table};
 
 use crate::column::bound_value;
 use crate::ffi::{Bound, Run};
@@ -64,12 +62,6 @@ impl Shape {
 
     fn count(&mut self, count: usize) {
         self.bytes.extend((count as u32).to_le_bytes());
-    }
-
-    /// Adds which fields of a row are there.
-    #[inline]
-    pub(crate) fn present(&mut self, row: &[ValueRef<'_>]) {
-        self.bytes.extend(row.iter().map(|value| u8::from(!value.is_absent())));
     }
 
     /// Adds an order.

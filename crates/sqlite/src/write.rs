@@ -40,8 +40,7 @@ impl Lane {
         outcome: &mut Outcome,
     ) -> Result<()> {
         let number = self.number(table)?;
-        self.shape.present(row);
-        let fields = FieldSet::EMPTY;
+        let fields = FieldSet::present(row);
         let head = Head { verb: Verb::Insert, table: number, fields, variant: 1 };
         let place = self.statement(head, |_| (insert_sql(table, row, 1), Box::default()))?;
         let mut run = self.connection.start(self.statements.at(place).id);
@@ -108,9 +107,8 @@ impl Lane {
         versioned: Versioned,
     ) -> Result<Option<usize>> {
         let number = self.number(table)?;
-        self.shape.present(row);
-        let variant = versioned as u32;
-        let head = Head { verb: Verb::Update, table: number, fields: FieldSet::EMPTY, variant };
+        let (fields, variant) = (FieldSet::present(row), versioned as u32);
+        let head = Head { verb: Verb::Update, table: number, fields, variant };
         if let Some(place) = self.statements.find(&head, &self.shape.bytes) {
             return Ok(Some(place));
         }

@@ -124,8 +124,7 @@ impl Lane {
     ) -> Result<Result<(), Failure>> {
         let number = self.number(table)?;
         let row = chunk.row(first);
-        self.shape.present(row);
-        let (fields, variant) = (FieldSet::EMPTY, rows as u32);
+        let (fields, variant) = (FieldSet::present(row), rows as u32);
         let head = Head { verb: Verb::InsertMany, table: number, fields, variant };
         let place = self.statement(head, |_| (insert_sql(table, row, rows), Box::default()))?;
         let mut run = self.connection.start(self.statements.at(place).id);

@@ -9,7 +9,7 @@ use marmota_model::{
 
 use crate::action::{Action, Verb};
 use crate::operation::{BatchMode, Keys, Operation, Outcome, Write};
-use crate::prepare::{self, Origin, Stamp};
+use crate::prepare::{self, Origin};
 use crate::read::check_key;
 use crate::scope::Scope;
 use crate::write::{check_increment, check_version};
@@ -40,8 +40,9 @@ impl<'s> Batch<'s> {
 
     /// Adds an insert.
     pub fn insert<M: Model>(&mut self, model: &M) -> &mut Self {
+        let scope = self.scope;
         let made = self.row_of(model, |table, row| {
-            prepare::insert(table, row, Origin::Struct, Stamp::now(table))
+            prepare::insert(table, row, Origin::Struct, scope.stamp(table))
         });
         self.add(made.map(|(table, row)| Write::Insert { table, row }))
     }
@@ -49,10 +50,10 @@ impl<'s> Batch<'s> {
     /// Adds an update of every field.
     pub fn update<M: Model>(&mut self, model: &M) -> &mut Self {
         let key = model.key().borrow().to_value();
-        let mut version = None;
+        let (scope, mut version) = (self.scope, None);
         let made = self.row_of(model, |table, row| {
             version = table.version().and_then(|field| row[field].as_int()).filter(|&v| v != 0);
-            prepare::update(table, row, Origin::Struct, Stamp::now(table))
+            prepare::update(table, row, Origin::Struct, scope.stamp(table))
         });
         self.add(made.map(|(table, row)| Write::Update { table, key, row, version }))
     }
@@ -71,12 +72,13 @@ impl<'s> Batch<'s> {
         key: impl Into<M::Key>,
         by: impl Into<Value>,
     ) -> &mut Self {
-        let table = self.scope.registry().of::<M>().cloned();
+        let scope = self.scope;
+        let table = scope.registry().of::<M>().cloned();
         let (key, by) = (key.into().borrow().to_value(), by.into());
         let field = column.position();
         self.add(table.and_then(|table| {
             check_increment(&table, field, by.as_ref())?;
-            let stamp = Stamp::now(&table).value().to_value();
+            let stamp = scope.stamp(&table).value().to_value();
             Ok(Write::Increment { table, key, field, by, stamp })
         }))
     }
@@ -89,7 +91,7 @@ impl<'s> Batch<'s> {
     /// Adds an insert of a row given as values in the order of fields.
     pub fn insert_values(&mut self, table: &Arc<Table>, values: &[Value]) -> &mut Self {
         let mut row: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
-        let made = prepare::insert(table, &mut row, Origin::Values, Stamp::now(table));
+        let made = prepare::insert(table, &mut row, Origin::Values, self.scope.stamp(table));
         let row = row.iter().map(ValueRef::to_value).collect();
         self.add(made.map(|()| Write::Insert { table: Arc::clone(table), row }))
     }
@@ -103,9 +105,10 @@ impl<'s> Batch<'s> {
         version: Option<i64>,
     ) -> &mut Self {
         let mut row: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
-        let made = check_key(table, key.as_ref())
-            .and_then(|()| check_version(table, version))
-            .and_then(|()| prepare::update(table, &mut row, Origin::Values, Stamp::now(table)));
+        let made =
+            check_key(table, key.as_ref()).and_then(|()| check_version(table, version)).and_then(
+                |()| prepare::update(table, &mut row, Origin::Values, self.scope.stamp(table)),
+            );
         let row = row.iter().map(ValueRef::to_value).collect();
         let table = Arc::clone(table);
         self.add(made.map(|()| Write::Update { table, key, row, version }))
@@ -132,7 +135,7 @@ impl<'s> Batch<'s> {
     ) -> &mut Self {
         let checked = check_key(&table, key.as_ref())
             .and_then(|()| check_increment(&table, field, by.as_ref()));
-        let stamp = Stamp::now(&table).value().to_value();
+        let stamp = self.scope.stamp(&table).value().to_value();
         self.add(checked.map(|()| Write::Increment { table, key, field, by, stamp }))
     }
 

@@ -24,8 +24,13 @@ impl Stamp {
     /// Reads the clock if the table has a field for it.
     #[must_use]
     pub fn now(table: &Table) -> Self {
+        Self::by(table, Timestamp::now)
+    }
+
+    /// Reads that clock if the table has a field for it.
+    pub(crate) fn by(table: &Table, clock: impl FnOnce() -> Timestamp) -> Self {
         let wanted = table.created_at().is_some() || table.updated_at().is_some();
-        Self { now: if wanted { Timestamp::now() } else { Timestamp::default() } }
+        Self { now: if wanted { clock() } else { Timestamp::default() } }
     }
 
     /// The time, as it stands in a row.

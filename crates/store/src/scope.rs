@@ -9,17 +9,18 @@
 mod cached;
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
-use marmota_model::{Error, ErrorKind, Result, RowSink, Table};
+use marmota_model::{Error, ErrorKind, Result, RowSink, Table, Timestamp};
 use parking_lot::Mutex;
 
 use crate::cache::{Cache, Writing};
 use crate::durability::Durability;
 use crate::engine::{Engine, Session, Submitted, Ticket, park_until};
 use crate::operation::{Operation, Outcome};
+use crate::prepare::Stamp;
 use crate::registry::Registry;
 
 /// How many sessions a store opens at most, beside those of transactions.
@@ -141,6 +142,8 @@ enum Place {
     Held {
         session: Mutex<Box<dyn Session>>,
         ended: AtomicBool,
+        /// When it wrote first; its writes all bear this time.
+        time: OnceLock<Timestamp>,
         /// The tables it has written to, where there is a cache to be told.
         written: Mutex<Writing>,
     },
@@ -165,6 +168,19 @@ pub enum Progress {
     Pending(Pending),
 }
 
+impl Progress {
+    /// How far an operation came on this thread's session.
+    fn of(submitted: Submitted) -> Self {
+        match submitted {
+            Submitted::Done => Self::Done,
+            Submitted::Waiting(ticket) => {
+                let (slot, writing) = (slot_number(), Writing::default());
+                Self::Pending(Pending { slot, ticket, writing })
+            }
+        }
+    }
+}
+
 impl Scope {
     pub(crate) const fn of_store(shared: Arc<Shared>) -> Self {
         Self { place: Place::Threads, shared }
@@ -174,6 +190,7 @@ impl Scope {
         let place = Place::Held {
             session: Mutex::new(session),
             ended: AtomicBool::new(false),
+            time: OnceLock::new(),
             written: Mutex::default(),
         };
         Self { place, shared }
@@ -192,6 +209,16 @@ impl Scope {
     /// [`ErrorKind::NotFound`] naming the tables there are.
     pub fn table(&self, name: &str) -> Result<Arc<Table>> {
         self.registry().table(name).cloned()
+    }
+
+    /// The time that a write here bears, where the table has a field for it:
+    /// now, or in a transaction that of its first write, as in SQL.
+    #[must_use]
+    pub fn stamp(&self, table: &Table) -> Stamp {
+        match &self.place {
+            Place::Threads => Stamp::now(table),
+            Place::Held { time, .. } => Stamp::by(table, || *time.get_or_init(Timestamp::now)),
+        }
     }
 
     fn with_session<T>(
@@ -264,7 +291,10 @@ impl Scope {
         outcome: &mut Outcome,
     ) -> Result<Progress> {
         match &self.shared.cache {
-            None => self.submit_to_session(durability, operation, sink, outcome),
+            None => {
+                let submitted = self.submit_to_session(durability, operation, sink, outcome)?;
+                Ok(Progress::of(submitted))
+            }
             Some(cache) => self.submit_cached(cache, durability, operation, sink, outcome),
         }
     }
@@ -276,9 +306,8 @@ impl Scope {
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
-    ) -> Result<Progress> {
-        let slot = slot_number();
-        let submitted = self.with_session(slot, |session| {
+    ) -> Result<Submitted> {
+        self.with_session(slot_number(), |session| {
             let submitted = match durability {
                 None => session.submit(operation, sink, outcome),
                 Some(durability) => session.submit_with(durability, operation, sink, outcome),
@@ -287,12 +316,6 @@ impl Scope {
                 self.note_end(operation);
             }
             submitted
-        })?;
-        Ok(match submitted {
-            Submitted::Done => Progress::Done,
-            Submitted::Waiting(ticket) => {
-                Progress::Pending(Pending { slot, ticket, writing: Writing::default() })
-            }
         })
     }
 
@@ -338,7 +361,15 @@ impl Scope {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<()> {
-        match self.submit_with(durability, operation, sink, outcome)? {
+        let progress = match &self.shared.cache {
+            None => match self.submit_to_session(durability, operation, sink, outcome)? {
+                // Nearly always. (A `Progress` takes longer to look at.)
+                Submitted::Done => return Ok(()),
+                waiting => Progress::of(waiting),
+            },
+            Some(cache) => self.submit_cached(cache, durability, operation, sink, outcome)?,
+        };
+        match progress {
             Progress::Done => Ok(()),
             Progress::Pending(mut pending) => {
                 park_until(|context| self.poll(&mut pending, operation, sink, outcome, context))

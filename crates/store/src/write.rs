@@ -85,7 +85,7 @@ impl<M: Model> Verb for Insert<'_, M> {
         if let Value::Uuid(key) = self.key {
             row[table.key()] = ValueRef::Uuid(key);
         }
-        prepare::insert(table, row, Origin::Struct, Stamp::now(table))?;
+        prepare::insert(table, row, Origin::Struct, scope.stamp(table))?;
         if let ValueRef::Uuid(_) | ValueRef::Int(_) = row[table.key()] {
             self.key = row[table.key()].to_value();
         }
@@ -188,7 +188,7 @@ impl<M: Model> Verb for InsertMany<'_, M> {
             table,
             models: self.models.iter(),
             scratch: &scratch,
-            stamp: Stamp::now(table),
+            stamp: scope.stamp(table),
             updates: false,
             index: 0,
             keys: (M::KEY_KIND == KeyKind::Uuid).then_some(&keys),
@@ -237,7 +237,7 @@ impl<M: Model> Verb for UpdateMany<'_, M> {
             table,
             models: self.models.iter(),
             scratch: &scratch,
-            stamp: Stamp::now(table),
+            stamp: scope.stamp(table),
             updates: true,
             index: 0,
             keys: None,
@@ -265,7 +265,7 @@ impl<M: Model> Verb for Update<'_, M> {
         let row = buffer.row(table);
         self.model.write(row, &scratch);
         let version = version_of(table, row);
-        prepare::update(table, row, Origin::Struct, Stamp::now(table))?;
+        prepare::update(table, row, Origin::Struct, scope.stamp(table))?;
         let key = self.model.key().borrow();
         call(&mut Operation::Update { table, key, row, version }, &mut NoRows)
     }
@@ -294,7 +294,7 @@ impl<M: Model> Verb for Patch<M> {
         for (position, value) in &self.values {
             row[*position] = value.as_ref();
         }
-        prepare::update(table, row, Origin::Values, Stamp::now(table))?;
+        prepare::update(table, row, Origin::Values, scope.stamp(table))?;
         let (key, version) = (self.key.borrow(), self.version);
         check_version(table, version)?;
         call(&mut Operation::Update { table, key, row, version }, &mut NoRows)
@@ -335,7 +335,7 @@ impl<M: Model, T: FieldValue> Verb for Increment<M, T> {
         let table = scope.registry().of::<M>()?;
         let (key, by) = (self.key.borrow(), self.by.as_ref());
         let field = self.column.position();
-        let stamp = Stamp::now(table).value();
+        let stamp = scope.stamp(table).value();
         check_increment(table, field, by)?;
         call(&mut Operation::Increment { table, key, field, by, stamp }, &mut NoRows)
     }
@@ -426,13 +426,13 @@ pub struct InsertRecord<'r> {
 impl Verb for InsertRecord<'_> {
     type Output = Value;
 
-    fn operate(&mut self, _: &Scope, call: &mut Call<'_>) -> Result<()> {
+    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
         let table = self.record.table();
         let mut row = self.record.as_row();
         if let Value::Uuid(key) = self.key {
             row[table.key()] = ValueRef::Uuid(key);
         }
-        prepare::insert(table, &mut row, Origin::Values, Stamp::now(table))?;
+        prepare::insert(table, &mut row, Origin::Values, scope.stamp(table))?;
         self.key = row[table.key()].to_value();
         call(&mut Operation::Insert { table, row: &row }, &mut NoRows)
     }
@@ -455,13 +455,13 @@ pub struct UpdateRecord<'r> {
 impl Verb for UpdateRecord<'_> {
     type Output = i64;
 
-    fn operate(&mut self, _: &Scope, call: &mut Call<'_>) -> Result<()> {
+    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
         let table = self.record.table();
         check_key(table, self.key.as_ref())?;
         let mut row = self.record.as_row();
         let version = self.version;
         check_version(table, version)?;
-        prepare::update(table, &mut row, Origin::Values, Stamp::now(table))?;
+        prepare::update(table, &mut row, Origin::Values, scope.stamp(table))?;
         let key = self.key.as_ref();
         call(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows)
     }

@@ -49,16 +49,27 @@ impl Scope {
             }
             (Place::Held { written, .. }, step) => {
                 cache.note(&mut written.lock(), step);
-                return self.submit_to_session(durability, operation, sink, outcome);
+                return self.pass_by(durability, operation, sink, outcome);
             }
-            _ => return self.submit_to_session(durability, operation, sink, outcome),
+            _ => return self.pass_by(durability, operation, sink, outcome),
         };
         let announced = Announced { cache, writing };
-        let mut progress = self.submit_to_session(durability, operation, sink, outcome)?;
+        let mut progress = self.pass_by(durability, operation, sink, outcome)?;
         if let Progress::Pending(pending) = &mut progress {
             pending.writing = announced.disarm();
         }
         Ok(progress)
+    }
+
+    /// Without the cache.
+    fn pass_by(
+        &self,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Progress> {
+        self.submit_to_session(durability, operation, sink, outcome).map(Progress::of)
     }
 
     /// A read by key, at large.
@@ -74,7 +85,7 @@ impl Scope {
             _ => None,
         };
         let Some(lookup) = lookup else {
-            return self.submit_to_session(None, operation, sink, outcome);
+            return self.pass_by(None, operation, sink, outcome);
         };
         {
             let _lending = super::Lending::begin()?;
@@ -85,10 +96,10 @@ impl Scope {
             }
         }
         if !lookup.is_whole() {
-            return self.submit_to_session(None, operation, sink, outcome);
+            return self.pass_by(None, operation, sink, outcome);
         }
         let mut copying = Copying { sink, copy: None };
-        let progress = self.submit_to_session(None, operation, &mut copying, outcome)?;
+        let progress = self.pass_by(None, operation, &mut copying, outcome)?;
         if let (Progress::Done, Some(copy)) = (&progress, copying.copy) {
             cache.keep(&lookup, copy);
         }
