@@ -6,6 +6,7 @@ mod database;
 mod disk;
 #[cfg(feature = "encryption")]
 mod encryption;
+mod group;
 mod kill;
 mod operations;
 mod power;
