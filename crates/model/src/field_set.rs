@@ -20,11 +20,17 @@ impl FieldSet {
     #[must_use]
     #[inline]
     pub fn present(row: &[crate::ValueRef<'_>]) -> Self {
-        let mut bits = 0;
-        for (position, value) in row.iter().enumerate() {
-            bits |= u128::from(!value.is_absent()) << position;
+        // By halves: a shift of 128 bits takes several steps.
+        let half = |values: &[crate::ValueRef<'_>]| {
+            let bit = |bits, (at, value): (usize, &crate::ValueRef<'_>)| {
+                bits | u64::from(!value.is_absent()) << at
+            };
+            u128::from(values.iter().enumerate().fold(0, bit))
+        };
+        match row.split_at_checked(64) {
+            None => Self(half(row)),
+            Some((low, high)) => Self(half(low) | half(high) << 64),
         }
-        Self(bits)
     }
 
     /// The set with the field at `position` as well.
