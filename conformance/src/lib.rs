@@ -26,6 +26,7 @@ pub mod differential;
 pub mod durability;
 pub mod fields;
 pub mod filters;
+pub mod groups;
 pub mod keys;
 pub mod pages;
 pub mod references;
@@ -118,6 +119,12 @@ macro_rules! conformance {
                 large_filters_are_answered,
                 rows_come_in_order,
                 every_kind_sorts,
+            );
+            $crate::promises!(groups:
+                each_writer_hears_its_own_result,
+                futures_of_one_thread_hear_their_own_results,
+                a_reader_sees_what_was_acknowledged,
+                writes_that_are_given_up_are_whole,
             );
             $crate::promises!(keys:
                 automatic_keys_ascend,

@@ -57,6 +57,8 @@ struct State<J> {
     waker: Option<Waker>,
     /// True if nobody will poll it any more.
     is_left: bool,
+    /// True if it is among those that are woken when the lock is free.
+    is_in_line: bool,
 }
 
 #[derive(Debug)]
@@ -81,7 +83,7 @@ impl<J> Member<J> {
     fn new(stage: Stage<J>, durability: Durability) -> Arc<Self> {
         Arc::new(Self {
             durability,
-            state: Mutex::new(State { stage, waker: None, is_left: false }),
+            state: Mutex::new(State { stage, waker: None, is_left: false, is_in_line: false }),
         })
     }
 
@@ -111,6 +113,11 @@ impl<J> Member<J> {
         matches!(self.state.lock().stage, Stage::Done(_) | Stage::Gone)
     }
 
+    /// Notes that it waits for the lock; false if it did already.
+    pub(crate) fn line_up(&self) -> bool {
+        !std::mem::replace(&mut self.state.lock().is_in_line, true)
+    }
+
     /// Leaves it to itself.
     pub(crate) fn leave(&self) {
         let mut state = self.state.lock();
@@ -131,6 +138,7 @@ impl<J> Member<J> {
     /// Wakes whoever waits for it; false if nobody will lead on its behalf.
     pub(crate) fn wake(&self) -> bool {
         let mut state = self.state.lock();
+        state.is_in_line = false;
         if state.is_left || matches!(state.stage, Stage::Done(_) | Stage::Gone) {
             return false;
         }

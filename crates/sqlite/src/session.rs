@@ -5,8 +5,8 @@
 //! the file has but one connection, reads go there too.
 //!
 //! A write to a file joins a group (`group.rs`), in `submit` if the writer is
-//! free, and waits for its commit with a ticket. One of the session's tickets
-//! drives: polled the first time it lets others in, the second time it leads.
+//! free, and waits for its commit with a ticket: polled the first time it lets
+//! others in, the second time it leads.
 //! Where there are no groups a write is carried out alone when its turn comes.
 
 use std::sync::Arc;
@@ -37,10 +37,6 @@ pub(crate) struct SqliteSession {
     reader: Option<Arc<Reader>>,
     transaction: Option<LongTurn<Lane>>,
     waiting: Waiting,
-    /// The ticket that sees to it that the session's members are committed.
-    driver: Option<Ticket>,
-    /// The member that came last: if it is done, all are.
-    newest: Option<Member>,
     tables: KnownTables,
 }
 
@@ -56,15 +52,7 @@ enum Attempt {
 impl SqliteSession {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let tables = shared.known_tables();
-        Self {
-            shared,
-            reader: None,
-            transaction: None,
-            waiting: Waiting::default(),
-            driver: None,
-            newest: None,
-            tables,
-        }
+        Self { shared, reader: None, transaction: None, waiting: Waiting::default(), tables }
     }
 
     /// Carries out an operation if its turn has come.
@@ -222,13 +210,6 @@ impl SqliteSession {
         }
     }
 
-    fn wait_as(&mut self, wait: Wait) -> Ticket {
-        if let Wait::Member { member, .. } = &wait {
-            self.newest = Some(Arc::clone(member));
-        }
-        self.waiting.add(wait)
-    }
-
     fn begin_operation(
         &mut self,
         durability: Option<Durability>,
@@ -244,7 +225,7 @@ impl SqliteSession {
                 Wait::Turn { until: self.until(), waker: None, durability }
             }
         };
-        Ok(Submitted::Waiting(self.wait_as(wait)))
+        Ok(Submitted::Waiting(self.waiting.add(wait)))
     }
 
     fn member(&self, member: Member) -> Wait {
@@ -280,7 +261,6 @@ impl SqliteSession {
             Attempt::Member(member) => {
                 // Its turn may not have come, but it waits in the queue now.
                 self.shared.writer.forget(known, true);
-                self.newest = Some(Arc::clone(&member));
                 let wait = self.member(member);
                 self.waiting.change(ticket, wait);
                 self.poll_member(ticket, outcome, waker)
@@ -306,8 +286,7 @@ impl SqliteSession {
         if let Some(result) = member.poll(waker) {
             return self.finish(ticket, result, outcome);
         }
-        let drives = *self.driver.get_or_insert(ticket) == ticket;
-        if drives && !std::mem::replace(has_yielded, true) {
+        if !std::mem::replace(has_yielded, true) {
             // Whoever else is ready on this thread joins before the commit.
             waker.wake_by_ref();
             return Poll::Pending;
@@ -315,9 +294,6 @@ impl SqliteSession {
         if until.is_some_and(|until| Instant::now() >= until) && member.give_up() {
             self.forget(ticket, false);
             return Poll::Ready(Err(busy()));
-        }
-        if !drives {
-            return Poll::Pending;
         }
         let member = Arc::clone(member);
         let clerk = &self.shared.clerk;
@@ -338,19 +314,7 @@ impl SqliteSession {
         outcome: &mut Outcome,
     ) -> Poll<Result<()>> {
         self.waiting.remove(ticket);
-        self.pass_driver(ticket);
         Poll::Ready(result.map(|done| *outcome = done))
-    }
-
-    /// If the ticket drove, another one has to. What is asleep then came after
-    /// the last commit, as the newest member did.
-    fn pass_driver(&mut self, ticket: Ticket) {
-        if self.driver == Some(ticket) {
-            self.driver = None;
-            if self.newest.as_ref().is_some_and(|newest| !newest.wake()) {
-                self.newest = None;
-            }
-        }
     }
 
     /// Forgets a ticket; `done` if its operation had its turn.
@@ -360,32 +324,23 @@ impl SqliteSession {
             Some(Wait::Turn { waker: Some(waker), .. }) => {
                 self.shared.writer.forget(waker, !done);
             }
-            Some(Wait::Member { member, .. }) => self.abandon(ticket, &member),
+            Some(Wait::Member { member, .. }) => self.abandon(&member),
             _ => {}
         }
     }
 
     /// Leaves a member to itself: it is taken out of the queue, or committed
-    /// with its group, which another ticket has to see to.
-    fn abandon(&mut self, ticket: Ticket, member: &Member) {
+    /// with its group.
+    fn abandon(&mut self, member: &Member) {
         member.give_up();
         member.leave();
-        if self.newest.as_ref().is_some_and(|newest| Arc::ptr_eq(newest, member)) {
-            self.newest = self.waiting.members().find(|other| !other.is_done()).map(Arc::clone);
-        }
-        if self.driver == Some(ticket) {
-            self.driver = None;
-            // It may have been woken in another's place.
-            self.shared.writer.pass_on();
-        }
-        if self.driver.is_some() {
+        // It may have been woken in another's place.
+        self.shared.writer.pass_on();
+        if member.is_done() || self.waiting.members().any(|other| !other.is_done()) {
             return;
         }
-        if self.waiting.members().any(|other| other.wake()) || member.is_done() {
-            return;
-        }
-        // Carried out, and nobody is left to commit it. The lock is held by
-        // another write at most: a transaction begins behind the group.
+        // Carried out, and perhaps nobody is left to commit it. The lock is held
+        // by another write at most: a transaction begins behind the group.
         let _ = self.shared.writer.lead_within(self.shared.busy_timeout());
     }
 }

@@ -5,9 +5,9 @@
 //! it blocked, futures by a waker; a write that can be copied waits in a queue
 //! instead, for whoever leads the next group (`group.rs`).
 //!
-//! Nobody hangs, because whatever waits has one that drives it: each session
-//! has one of its members come here until it is done ([`Writer::lead`]). If
-//! the lock is taken then, it is among those that are woken when it is free.
+//! Nobody hangs: each member tries to lead ([`Writer::lead`]) until it is done.
+//! If the lock is taken then, it is among those that are woken when it is free,
+//! one at a time; whoever takes the lock wakes the next when it gives it back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -150,7 +150,9 @@ impl<W: Work> Writer<W> {
     /// unless the member is done by then.
     pub(crate) fn lead(&self, member: &Arc<Member<W::Job>>) -> bool {
         let guard = self.seat.try_lock().or_else(|| {
-            self.waiters.add(Waiter::Member(Arc::clone(member)));
+            if member.line_up() {
+                self.waiters.add(Waiter::Member(Arc::clone(member)));
+            }
             self.seat.try_lock()
         });
         let Some(guard) = guard else { return false };

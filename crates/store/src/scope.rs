@@ -58,9 +58,7 @@ impl Shared {
         if self.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
-        for slot in &self.slots {
-            slot.lock().take();
-        }
+        // Sessions stay: what waits in them is still told how it ended.
         let closed = self.engine.close();
         if closed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Busy) {
             // A transaction is still open; closing can be tried again behind it.
@@ -224,6 +222,7 @@ impl Scope {
     fn with_session<T>(
         &self,
         slot: usize,
+        begins: bool,
         run: impl FnOnce(&mut dyn Session) -> Result<T>,
     ) -> Result<T> {
         let _lending = Lending::begin()?;
@@ -241,7 +240,9 @@ impl Scope {
                 run(&mut **session)
             }
             Place::Threads => {
-                self.shared.check_open()?;
+                if begins {
+                    self.shared.check_open()?;
+                }
                 let mut session = self.shared.slots[slot].lock();
                 match &mut *session {
                     Some(session) => run(&mut **session),
@@ -307,7 +308,7 @@ impl Scope {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<Submitted> {
-        self.with_session(slot_number(), |session| {
+        self.with_session(slot_number(), true, |session| {
             let submitted = match durability {
                 None => session.submit(operation, sink, outcome),
                 Some(durability) => session.submit_with(durability, operation, sink, outcome),
@@ -328,7 +329,7 @@ impl Scope {
         outcome: &mut Outcome,
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
-        let polled = self.with_session(pending.slot, |session| {
+        let polled = self.with_session(pending.slot, false, |session| {
             let polled = session.poll(pending.ticket, operation, sink, outcome, context);
             if polled.is_ready() {
                 self.note_end(operation);
@@ -380,7 +381,7 @@ impl Scope {
     /// Gives up an operation that waits; it may still take place.
     pub fn cancel(&self, pending: Pending) {
         // A closed store has nothing left to cancel.
-        let _ = self.with_session(pending.slot, |session| {
+        let _ = self.with_session(pending.slot, false, |session| {
             session.cancel(pending.ticket);
             Ok(())
         });
