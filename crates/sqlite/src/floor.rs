@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use marmota_model::{Error, Result};
+use marmota_model::Result;
 
 use crate::fault;
-use crate::ffi::{Bound, Connection, Failure, StatementId};
+use crate::ffi::{Bound, Connection, StatementId};
 
 /// A statement of one integer, each time in a transaction of its own that
 /// waits for the disk.
@@ -27,7 +27,7 @@ impl Inserts {
             let statement = connection.prepare(sql)?;
             Ok(Self { connection, statement })
         });
-        opened.map_err(of)
+        opened.map_err(|failure| fault::of(&failure))
     }
 
     /// Runs it.
@@ -37,10 +37,6 @@ impl Inserts {
     pub fn insert(&mut self, number: i64) -> Result<()> {
         let mut run = self.connection.start(self.statement);
         run.bind(Bound::int(number));
-        run.finish().map(drop).map_err(of)
+        run.finish().map(drop).map_err(|failure| fault::of(&failure))
     }
-}
-
-fn of(failure: Failure) -> Error {
-    fault::of(&failure)
 }

@@ -58,7 +58,8 @@ fn finish(
 fn one_wait_for_the_disk_serves_all_that_are_ready() {
     let folder = tempfile::tempdir().unwrap();
     let (disk, note) = (Disk::at(folder.path()).unwrap(), note());
-    let engine = file(&folder.path().canonicalize().unwrap().join("a.db"), &[note.clone()]);
+    let engine =
+        file(&folder.path().canonicalize().unwrap().join("a.db"), std::slice::from_ref(&note));
     let mut sessions = [engine.session().unwrap(), engine.session().unwrap()];
     let mut other = engine.session().unwrap();
     let syncs = disk.syncs();
@@ -94,7 +95,7 @@ fn a_full_queue_is_busy_and_takes_more_once_it_is_empty() {
     let note = note();
     let options = Options { writes_waiting_max: 2, ..Options::default() };
     let engine = Sqlite::open(Location::File(folder.path().join("a.db")), options).unwrap();
-    engine.prepare(&[note.clone()], 0).unwrap();
+    engine.prepare(std::slice::from_ref(&note), 0).unwrap();
     let (mut holder, mut session) = (engine.session().unwrap(), engine.session().unwrap());
     holder.run(Operation::Begin).unwrap();
     let waiting = ["a", "b"].map(|body| submit(&mut session, &note, body).unwrap());
@@ -114,7 +115,7 @@ fn what_was_given_up_is_committed_or_not_and_keeps_nobody_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let note = note();
     let path = folder.path().join("a.db");
-    let engine = file(&path, &[note.clone()]);
+    let engine = file(&path, std::slice::from_ref(&note));
     let mut session = engine.session().unwrap();
     let mut other = engine.session().unwrap();
     // Carried out and then dropped, by one that was to lead.
@@ -135,14 +136,14 @@ fn what_was_given_up_is_committed_or_not_and_keeps_nobody_waiting() {
     submit(&mut other, &note, "f").unwrap();
     engine.close().unwrap();
     drop(other);
-    assert_eq!(file(&path, &[note.clone()]).session().unwrap().count(&note, None), 6);
+    assert_eq!(file(&path, std::slice::from_ref(&note)).session().unwrap().count(&note, None), 6);
 }
 
 #[test]
 fn a_transaction_ends_the_group_before_it_begins() {
     let folder = tempfile::tempdir().unwrap();
     let note = note();
-    let engine = file(&folder.path().join("a.db"), &[note.clone()]);
+    let engine = file(&folder.path().join("a.db"), std::slice::from_ref(&note));
     let (mut session, mut holder) = (engine.session().unwrap(), engine.session().unwrap());
     let first = submit(&mut session, &note, "a").unwrap();
     holder.run(Operation::Begin).unwrap();
@@ -159,7 +160,7 @@ fn a_transaction_ends_the_group_before_it_begins() {
 fn a_trigger_that_undoes_all_keeps_writes_apart() {
     let folder = tempfile::tempdir().unwrap();
     let note = note();
-    let engine = file(&folder.path().join("a.db"), &[note.clone()]);
+    let engine = file(&folder.path().join("a.db"), std::slice::from_ref(&note));
     engine
         .execute(
             "CREATE TRIGGER no BEFORE INSERT ON note WHEN new.body='no' \
@@ -196,7 +197,7 @@ fn panics_of_a_member_undo_nobody_elses_write_unheard() {
     }
     let folder = tempfile::tempdir().unwrap();
     let note = note();
-    let engine = file(&folder.path().join("a.db"), &[note.clone()]);
+    let engine = file(&folder.path().join("a.db"), std::slice::from_ref(&note));
     let (mut session, mut other) = (engine.session().unwrap(), engine.session().unwrap());
     let first = submit(&mut session, &note, "a").unwrap();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -218,7 +219,7 @@ fn no_waker_is_kept_longer_than_its_write() {
     }
     let folder = tempfile::tempdir().unwrap();
     let note = note();
-    let engine = file(&folder.path().join("a.db"), &[note.clone()]);
+    let engine = file(&folder.path().join("a.db"), std::slice::from_ref(&note));
     let store = marmota_store::Store::builder(engine).schema(note.schema().clone()).open().unwrap();
     let bell = Arc::new(Bell);
     let waker = Waker::from(Arc::clone(&bell));

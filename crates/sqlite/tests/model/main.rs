@@ -102,6 +102,9 @@ impl Wake for Bell {
 
 type Shared = Arc<Writer<Numbers>>;
 
+/// A number, and what its writer was told.
+type Told = (i64, Result<Outcome>);
+
 /// Joins or leaves a write, as a session's `submit` does.
 fn submit(writer: &Shared, number: i64) -> Result<Arc<Member<i64>>> {
     match writer.try_turn() {
@@ -128,11 +131,7 @@ fn write(writer: &Shared, number: i64) -> Result<Outcome> {
     drive(writer, &submit(writer, number)?)
 }
 
-fn check(
-    threads: &'static [&'static [i64]],
-    fails_to_commit: bool,
-    seen: fn(&[(i64, Result<Outcome>)], &[i64]),
-) {
+fn check(threads: &'static [&'static [i64]], fails_to_commit: bool, seen: fn(&[Told], &[i64])) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
@@ -154,7 +153,7 @@ fn check(
     });
 }
 
-fn told(writer: &Shared, numbers: &[i64]) -> Vec<(i64, Result<Outcome>)> {
+fn told(writer: &Shared, numbers: &[i64]) -> Vec<Told> {
     numbers.iter().map(|number| (*number, write(writer, *number))).collect()
 }
 
