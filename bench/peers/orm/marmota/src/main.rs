@@ -73,7 +73,7 @@ impl Contender for Marmota {
         // The cache of 64 MiB, the pages of 4 KiB and the write-ahead log are what Marmota does by itself.
         let url = match place.setting {
             Setting::FileFull => format!("sqlite:{}?durability=full", place.path()),
-            Setting::FileOff => format!("sqlite:{}?durability=off&exclusive=true", place.path()),
+            Setting::FileOff => format!("sqlite:{}?durability=none&exclusive=true", place.path()),
             Setting::Memory => "sqlite::memory:".to_owned(),
             Setting::Engine => "memory:".to_owned(),
         };
