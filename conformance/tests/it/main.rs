@@ -17,6 +17,18 @@ fn memory_file(name: &'static str) -> Subject {
     .settles()
 }
 
+/// A file with a log beside it.
+fn memory_log(name: &'static str, durability: &'static str) -> Subject {
+    let folder = tempfile::tempdir().unwrap();
+    Subject::new(name, move || {
+        let path = folder.path().join("app.mem");
+        let url = format!("memory:{}?durability={durability}", path.display());
+        Store::builder(Memory::from_url(&url).unwrap())
+    })
+    .reads_wait()
+    .settles()
+}
+
 fn sqlite_file(name: &'static str, options: Options) -> Subject {
     let folder = tempfile::tempdir().unwrap();
     Subject::new(name, move || {
@@ -35,6 +47,8 @@ conformance!(memory, || {
 });
 conformance!(memory_saved_as_json, || memory_file("rows.json"));
 conformance!(memory_saved_as_binary, || memory_file("rows.bin"));
+conformance!(memory_with_a_log, || memory_log("memory with a log", "full"));
+conformance!(memory_with_a_relaxed_log, || memory_log("memory with a relaxed log", "relaxed"));
 conformance!(sqlite_in_memory, || {
     Subject::new("SQLite in memory", || {
         Store::builder(Sqlite::from_url("sqlite::memory:").unwrap())

@@ -69,6 +69,7 @@ pub mod prelude {
 /// | `sqlite::memory:` | SQLite in memory |
 /// | `memory:` | the memory engine |
 /// | `memory:data/app.mem` | the memory engine, loaded at the start and saved at the end |
+/// | `memory:data/app.mem?durability=full` | the memory engine with a log: durable as SQLite is |
 ///
 /// With the feature `encryption` a SQLite file is encrypted if the environment
 /// has `MARMOTA_KEY`, or the variable that `?key_env=NAME` names.

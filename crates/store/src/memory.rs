@@ -6,6 +6,7 @@
 //!    │         │       │         ├─ key_index   (by key, in its order)
 //!  gate     catalog   log        └─ row_index   (unique: hashed; all: ordered)
 //!                                plan ─ scan ─ predicate   (reads)
+//! file ─ snapshot ─ journal   (what is kept on the disk)
 //! ```
 //! It is the oracle of the conformance suite: what it answers is what an
 //! operation means.
@@ -28,6 +29,7 @@ mod file_json;
 mod gate;
 mod hashed;
 mod install;
+mod journal;
 mod key_index;
 mod layout;
 mod locked;
@@ -36,26 +38,30 @@ mod ordered;
 mod page;
 mod plan;
 mod predicate;
+mod row_codec;
 mod row_index;
 mod scan;
 mod session;
+mod snapshot;
 mod table_rows;
 mod write;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use marmota_model::{Error, ErrorKind, Result, Table};
 use parking_lot::Mutex;
 
+use crate::durability::Durability;
 use crate::engine::{Capability, Engine, Session};
 use catalog::Catalog;
 pub use file::Format;
 use file::Loaded;
 use gate::Gate;
+use journal::{Journal, Record};
 use session::MemorySession;
 
 /// The memory engine.
@@ -68,11 +74,16 @@ pub struct Memory {
 struct Shared {
     catalog: Arc<ArcSwap<Catalog>>,
     gate: Gate,
-    closed: AtomicBool,
+    /// Set by the log as well, once it is lost.
+    closed: Arc<AtomicBool>,
     /// How many sessions there were; their numbers.
     sessions: AtomicU64,
     /// Where to load from and save to, and how.
     file: Option<(PathBuf, Format)>,
+    /// Of a file that has a log.
+    durability: Option<Durability>,
+    /// The log, once the file was read.
+    journal: OnceLock<Arc<Journal>>,
     /// What a file had, once one was read; tables leave it as models ask for them.
     loaded: Mutex<Option<Loaded>>,
 }
@@ -80,7 +91,7 @@ struct Shared {
 impl Shared {
     fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorKind::Closed, "the memory engine is closed"));
+            return Err(self.refusal());
         }
         Ok(())
     }
@@ -93,7 +104,7 @@ impl Shared {
                 self.0.open();
             }
         }
-        self.gate.wait(|| Ok::<_, Error>(self.gate.try_take(u64::MAX).then_some(())))?;
+        self.gate.wait(|| Ok::<_, Error>(self.gate.try_take(gate::ENGINE).then_some(())))?;
         let _opened = Opened(&self.gate);
         run()
     }
@@ -109,19 +120,26 @@ impl Memory {
     /// An empty engine.
     #[must_use]
     pub fn new() -> Self {
-        Self::with(None, None)
+        Self::with(None, None, None)
     }
 
-    fn with(file: Option<(PathBuf, Format)>, loaded: Option<Loaded>) -> Self {
+    fn with(
+        file: Option<(PathBuf, Format)>,
+        durability: Option<Durability>,
+        loaded: Option<Loaded>,
+    ) -> Self {
         let shared = Shared {
             catalog: Arc::default(),
             gate: Gate::default(),
-            closed: AtomicBool::new(false),
+            closed: Arc::default(),
             sessions: AtomicU64::new(0),
             file,
+            durability,
+            journal: OnceLock::new(),
             loaded: Mutex::new(loaded),
         };
-        Self { shared: Arc::new(shared), capability: Capability::new("memory", false) }
+        let capability = Capability::new("memory", durability.is_some());
+        Self { shared: Arc::new(shared), capability }
     }
 
     /// The engine that a URL names: `memory:`, or `memory:data/app.mem` with a
@@ -129,35 +147,54 @@ impl Memory {
     /// the engine is closed. `?format=json` or `?format=binary` says how; else
     /// the name does (JSON if it ends in `.json`).
     ///
+    /// With `?durability=full`, `relaxed` or `none` the (binary) file has a log
+    /// beside it: what was answered is kept without a close, to the extent that
+    /// [`Durability`] says, and one process at a time has the file. The file
+    /// itself is written anew when the log has become longer than 64 MiB and
+    /// twice the file, and at the close.
+    ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for any other URL.
     ///
     /// ```
     /// use marmota_store::memory::Memory;
     /// assert!(Memory::from_url("memory:data/app.mem?format=binary").is_ok());
+    /// assert!(Memory::from_url("memory:data/app.mem?durability=full").is_ok());
     /// assert!(Memory::from_url("memory:data/app.mem?format=xml").is_err());
     /// ```
     pub fn from_url(url: &str) -> Result<Self> {
-        let refuse = || {
+        let refuse = |why: &str| {
             let message = format!(
-                "{url:?} is no URL of the memory engine; use memory: or \
-                 memory:FILE?format=json or binary"
+                "{url:?} is no URL of the memory engine: {why}; use memory: or \
+                 memory:FILE?format=json or binary&durability=full, relaxed or none"
             );
             Error::new(ErrorKind::Invalid, message)
         };
-        let rest = url.strip_prefix("memory:").ok_or_else(refuse)?;
+        let rest = url.strip_prefix("memory:").ok_or_else(|| refuse("it begins otherwise"))?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let format = match query {
-            "" if path.ends_with(".json") => Format::Json,
-            "" | "format=binary" => Format::Binary,
-            "format=json" => Format::Json,
-            _ => return Err(refuse()),
-        };
-        match path {
-            "" if query.is_empty() => Ok(Self::new()),
-            "" => Err(refuse()),
-            path => Ok(Self::with(Some((path.into(), format)), None)),
+        let (mut format, mut durability) = (None, None);
+        for option in query.split('&').filter(|option| !option.is_empty()) {
+            match option.split_once('=') {
+                Some(("format", "json")) => format = Some(Format::Json),
+                Some(("format", "binary")) => format = Some(Format::Binary),
+                Some(("durability", "full")) => durability = Some(Durability::Full),
+                Some(("durability", "relaxed")) => durability = Some(Durability::Relaxed),
+                Some(("durability", "none")) => durability = Some(Durability::None),
+                _ => return Err(refuse(&format!("there is no option `{option}`"))),
+            }
         }
+        if path.is_empty() {
+            return match query {
+                "" => Ok(Self::new()),
+                _ => Err(refuse("options are for a file")),
+            };
+        }
+        let named = if path.ends_with(".json") { Format::Json } else { Format::Binary };
+        let format = format.unwrap_or(named);
+        if format == Format::Json && durability.is_some() {
+            return Err(refuse("a JSON file has no log"));
+        }
+        Ok(Self::with(Some((path.into(), format)), durability, None))
     }
 
     /// An engine with what [`Memory::save`] has put into a file of either
@@ -167,7 +204,7 @@ impl Memory {
     /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Invalid`] if
     /// it is damaged or none of ours.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
-        Ok(Self::with(None, Some(file::load(path.as_ref())?)))
+        Ok(Self::with(None, None, Some(file::load(path.as_ref())?)))
     }
 
     /// Saves everything that is committed. A crash leaves the old file or the
@@ -177,7 +214,32 @@ impl Memory {
     /// [`ErrorKind::Io`] if it cannot be written; [`ErrorKind::Busy`] if a
     /// transaction stays open for too long.
     pub fn save(&self, path: impl AsRef<Path>, format: Format) -> Result<()> {
-        self.shared.between_transactions(|| self.shared.save(path.as_ref(), format))
+        let path = path.as_ref();
+        if let (Some((own, _)), Some(_)) = (&self.shared.file, self.shared.durability)
+            && (own == path
+                || own
+                    .canonicalize()
+                    .is_ok_and(|own| path.canonicalize().is_ok_and(|it| it == own)))
+        {
+            let message = format!(
+                "{} has a log, which goes on from it: make a snapshot, or save to another file",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        self.shared.between_transactions(|| self.shared.save(path, format))
+    }
+
+    /// Writes the file of an engine that has a log anew, and begins another
+    /// log, so that the next start is quick. Others go on meanwhile. It happens
+    /// by itself when the log has become long, and at the close.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if it cannot be written, or if a transaction that has
+    /// changed rows stays open for too long: the log goes on as it was.
+    /// [`ErrorKind::Unsupported`] without a log.
+    pub fn snapshot(&self) -> Result<()> {
+        self.shared.snapshot()
     }
 }
 
@@ -195,14 +257,31 @@ impl Shared {
         file::save(path, format, &file::Contents { schema, tables, sections })
     }
 
-    fn prepare(&self, tables: &[Arc<Table>], version: u32) -> Result<()> {
+    /// Reads the file, the first time that something is asked of it.
+    fn load(&self) -> Result<()> {
         let mut loaded = self.loaded.lock();
-        if loaded.is_none() {
-            *loaded = Some(match &self.file {
-                Some((path, _)) if path.exists() => file::load(path)?,
-                _ => Loaded::default(),
-            });
+        if loaded.is_some() {
+            return Ok(());
         }
+        *loaded = Some(match (&self.file, self.durability) {
+            (Some((path, _)), Some(durability)) => {
+                let opened = journal::open(path, durability, &self.closed)?;
+                // Nobody else can have set it: this happens once.
+                let _ = self.journal.set(opened.journal);
+                opened.loaded
+            }
+            (Some((path, _)), None) if path.exists() => file::load(path)?,
+            (Some((path, _)), None) => file::check_without_log(path).map(|()| Loaded::default())?,
+            (None, _) => Loaded::default(),
+        });
+        Ok(())
+    }
+
+    fn prepare(&self, tables: &[Arc<Table>], version: u32) -> Result<()> {
+        self.load()?;
+        let journal = self.journal.get();
+        let _one = journal.map(|journal| journal.snapshots.lock());
+        let mut loaded = self.loaded.lock();
         let Some(loaded) = &mut *loaded else { return Ok(()) };
         if loaded.schema > version {
             let message = format!(
@@ -213,25 +292,54 @@ impl Shared {
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        self.install(tables, loaded)?;
+        let reshaped = self.install(tables, loaded, |catalog| match journal {
+            None => Ok(()),
+            Some(journal) => {
+                let mut record = Record::default();
+                journal::write_tables(record.payload(), version, catalog);
+                journal.append_tables(&mut record)
+            }
+        })?;
         loaded.schema = version;
-        Ok(())
+        // What older rows got for new fields is in no log.
+        match (journal, &self.file) {
+            (Some(journal), Some((path, _))) if reshaped => self.snapshot_of(journal, path, loaded),
+            _ => Ok(()),
+        }
     }
 
     fn close(&self) -> Result<()> {
-        if self.closed.swap(true, Ordering::Relaxed) {
-            return Ok(());
+        let journal = self.journal.get();
+        if self.closed.swap(true, Ordering::SeqCst) {
+            let Some((journal, error)) =
+                journal.and_then(|log| log.failure().map(|why| (log, why)))
+            else {
+                return Ok(());
+            };
+            journal.stop();
+            return Err(error);
         }
         // A file that was never read must not be written over.
         let read = self.loaded.lock().is_some();
-        let saved = match &self.file {
-            Some((path, format)) if read => self.save(path, *format),
+        let saved = match (&self.file, journal) {
+            (Some((path, _)), Some(journal)) => self.close_log(journal, path),
+            (Some((path, format)), None) if read => self.save(path, *format),
             _ => Ok(()),
         };
-        if saved.is_err() {
-            self.closed.store(false, Ordering::Relaxed);
+        match (&saved, journal) {
+            (Err(_), _) => self.closed.store(false, Ordering::Relaxed),
+            (Ok(()), Some(journal)) => journal.stop(),
+            (Ok(()), None) => {}
         }
         saved
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(journal) = self.journal.get() {
+            journal.stop();
+        }
     }
 }
 

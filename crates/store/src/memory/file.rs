@@ -4,13 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use marmota_model::{Error, ErrorKind, Result};
 
+use super::file_binary::Link;
 use super::table_rows::TableRows;
-use super::{file_binary, file_json};
+use super::{file_binary, file_json, journal};
 
 /// How a file is written. Reading tells by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +34,13 @@ pub(super) struct Loaded {
     pub(super) tables: BTreeMap<String, Section>,
 }
 
-/// The schema version and tables of a file.
-pub(super) type Read = (u32, BTreeMap<String, Section>);
+/// What a file says.
+pub(super) struct Read {
+    pub(super) schema: u32,
+    pub(super) tables: BTreeMap<String, Section>,
+    /// Of a snapshot that has a log.
+    pub(super) link: Option<Link>,
+}
 
 /// One table of a file, as it stood there.
 pub(super) enum Section {
@@ -50,6 +56,15 @@ impl Section {
             Self::Binary(section) => section.fill(rows),
         }
     }
+
+    /// True if its rows have just the fields of this table, as far as that
+    /// can be told.
+    pub(super) fn is_shaped_as(&self, rows: &TableRows) -> bool {
+        match self {
+            Self::Json(_) => false,
+            Self::Binary(section) => section.is_shaped_as(rows),
+        }
+    }
 }
 
 /// What a file is to have: tables with their rows, and sections that nobody
@@ -60,22 +75,43 @@ pub(super) struct Contents<'c> {
     pub(super) sections: &'c BTreeMap<String, Section>,
 }
 
-/// Reads a file.
+/// Reads a file that has no log.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if it cannot be read, [`ErrorKind::Invalid`] if it is
-/// damaged or none of ours; both name it.
+/// damaged or none of ours, or if a log has what is not in it; all name it.
 pub(super) fn load(path: &Path) -> Result<Loaded> {
+    check_without_log(path)?;
+    let read = read(path)?;
+    Ok(Loaded { path: path.to_owned(), schema: read.schema, tables: read.tables })
+}
+
+/// Refuses a file that a log goes on from.
+pub(super) fn check_without_log(path: &Path) -> Result<()> {
+    if let Some(log) = journal::first_log(path)? {
+        let message = format!(
+            "{} is not all there is: {} has what was written since; open it with \
+             ?durability=full, relaxed or none",
+            path.display(),
+            log.display()
+        );
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    Ok(())
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// As [`load`], without a look at logs.
+pub(super) fn read(path: &Path) -> Result<Read> {
     let bytes = std::fs::read(path).map_err(|error| failed("read", path, error))?;
-    let loaded = if bytes.trim_ascii_start().first() == Some(&b'{') {
+    let read = if bytes.trim_ascii_start().first() == Some(&b'{') {
         file_json::load(&bytes)
     } else {
         file_binary::load(&bytes)
     };
-    match loaded {
-        Ok((schema, tables)) => Ok(Loaded { path: path.to_owned(), schema, tables }),
-        Err(why) => Err(Error::new(ErrorKind::Invalid, format!("{} {why}", path.display()))),
-    }
+    read.map_err(|why| Error::new(ErrorKind::Invalid, format!("{} {why}", path.display())))
 }
 
 /// Writes a file: first beside it, then in its place.
@@ -83,31 +119,73 @@ pub(super) fn load(path: &Path) -> Result<Loaded> {
 /// # Errors
 /// [`ErrorKind::Io`] naming it, with the old one untouched.
 pub(super) fn save(path: &Path, format: Format, contents: &Contents<'_>) -> Result<()> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+    replace(path, |out| match format {
+        Format::Json => file_json::write(out, contents),
+        Format::Binary => file_binary::write(out, contents),
+    })
+}
+
+/// Has a file written beside another one, and puts it in its place.
+///
+/// # Errors
+/// As [`save`], or what `write` fails with.
+pub(super) fn replace(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> Result<io::Result<()>>,
+) -> Result<()> {
+    let folder = folder_of(path);
     std::fs::create_dir_all(folder).map_err(|error| failed("make the folder of", path, error))?;
-    let Some(name) = path.file_name() else {
-        let message = format!("{} names no file to save to", path.display());
-        return Err(Error::new(ErrorKind::Invalid, message));
-    };
-    let mut beside = std::ffi::OsString::from(".");
-    beside.push(name);
-    beside.push(format!(".{}.tmp", std::process::id()));
-    let beside = Beside(folder.join(beside));
+    let beside = Beside(folder.join(format!("{}{}.tmp", beside(path)?, std::process::id())));
     let file = File::create(&beside.0).map_err(|error| failed("write", path, error))?;
     let mut out = BufWriter::with_capacity(1 << 16, file);
-    match format {
-        Format::Json => file_json::write(&mut out, contents)?,
-        Format::Binary => file_binary::write(&mut out, contents)?,
+    write(&mut out)?
+        .and_then(|()| out.flush())
+        .and_then(|()| out.get_ref().sync_all())
+        .and_then(|()| std::fs::rename(&beside.0, path))
+        // The new name is only there for good once its folder is written.
+        .and_then(|()| sync_folder(folder))
+        .map_err(|error| failed("write", path, error))
+}
+
+/// How the names of files begin that are written beside another one.
+fn beside(path: &Path) -> Result<String> {
+    match path.file_name() {
+        Some(name) => Ok(format!(".{}.", name.display())),
+        None => {
+            let message = format!("{} names no file to save to", path.display());
+            Err(Error::new(ErrorKind::Invalid, message))
+        }
     }
-    .and_then(|()| out.flush())
-    .and_then(|()| out.get_ref().sync_all())
-    .and_then(|()| std::fs::rename(&beside.0, path))
-    // The new name is only there for good once its folder is written.
-    .and_then(|()| File::open(folder)?.sync_all())
-    .map_err(|error| failed("write", path, error))
+}
+
+/// Removes what a program that was killed has left of [`replace`]. Only for
+/// who has the file alone.
+pub(super) fn remove_leftovers(path: &Path) -> Result<()> {
+    let begin = beside(path)?;
+    let Ok(entries) = std::fs::read_dir(folder_of(path)) else { return Ok(()) };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let process =
+            name.to_str().and_then(|name| name.strip_prefix(&*begin)?.strip_suffix(".tmp"));
+        if process.is_some_and(|process| process.bytes().all(|byte| byte.is_ascii_digit())) {
+            // What stays is in nobody's way.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// The folder that a file is in.
+pub(super) fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Waits until the names in a folder are on the disk.
+pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
 }
 
 /// The file that is written, removed unless it came to its place.
@@ -120,7 +198,7 @@ impl Drop for Beside {
 }
 
 #[cold]
-fn failed(what: &str, path: &Path, error: std::io::Error) -> Error {
+pub(super) fn failed(what: &str, path: &Path, error: std::io::Error) -> Error {
     let message = format!("cannot {what} {}: {error}", path.display());
     Error::new(ErrorKind::Io, message).with_source(error)
 }

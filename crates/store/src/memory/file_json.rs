@@ -108,7 +108,7 @@ pub(super) fn load(bytes: &[u8]) -> Result<Read, String> {
             document.version
         ));
     }
-    Ok((document.schema, document.tables.0))
+    Ok(Read { schema: document.schema, tables: document.tables.0, link: None })
 }
 
 #[derive(serde::Deserialize)]

@@ -6,7 +6,7 @@
 //! where it has changed them reads wait too, so that nobody sees what may yet
 //! be undone. Whoever waits holds nothing, so there is no deadlock.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,9 @@ use parking_lot::{Condvar, Mutex};
 /// How long anybody waits for the end of a transaction.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(5);
 
+/// Who takes the gate for the engine itself.
+pub(super) const ENGINE: u64 = u64::MAX;
+
 /// Who waits: a session, and its ticket.
 type Waiter = (u64, u64);
 
@@ -24,6 +27,8 @@ type Waiter = (u64, u64);
 pub(super) struct Gate {
     /// The session whose transaction is open, or 0.
     holder: AtomicU64,
+    /// How many wait to have it next, before any session.
+    pressing: AtomicUsize,
     waiters: Mutex<Waiters>,
     opened: Condvar,
 }
@@ -38,12 +43,19 @@ struct Waiters {
 impl Gate {
     /// Takes the gate for a session, unless another has it.
     pub(super) fn try_take(&self, session: u64) -> bool {
+        if session != ENGINE && self.pressing.load(Ordering::Relaxed) > 0 {
+            return false;
+        }
         self.holder.compare_exchange(0, session, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Opens the gate and wakes all who wait.
     pub(super) fn open(&self) {
         self.holder.store(0, Ordering::Release);
+        self.wake();
+    }
+
+    fn wake(&self) {
         let wakers = {
             let mut waiters = self.waiters.lock();
             waiters.opened += 1;
@@ -66,6 +78,27 @@ impl Gate {
     /// Forgets a waiter's waker.
     pub(super) fn forget(&self, waiter: Waiter) {
         self.waiters.lock().wakers.retain(|(other, _)| *other != waiter);
+    }
+
+    /// [`Gate::wait`], while no other transaction begins: `attempt` comes to
+    /// its turn however busy the sessions are.
+    ///
+    /// # Errors
+    /// As [`Gate::wait`].
+    pub(super) fn press<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<Option<T>, Error>,
+    ) -> Result<T, Error> {
+        struct Pressing<'g>(&'g Gate);
+        impl Drop for Pressing<'_> {
+            fn drop(&mut self) {
+                self.0.pressing.fetch_sub(1, Ordering::Relaxed);
+                self.0.wake();
+            }
+        }
+        self.pressing.fetch_add(1, Ordering::Relaxed);
+        let _pressing = Pressing(self);
+        self.wait(&mut attempt)
     }
 
     /// Tries until it succeeds, each time that the gate opens.

@@ -21,8 +21,15 @@ struct Coming {
 }
 
 impl Shared {
-    /// Adds tables, or changes those there are. No transaction is open.
-    pub(super) fn install(&self, tables: &[Arc<Table>], loaded: &mut Loaded) -> Result<()> {
+    /// Adds tables, or changes those there are; says whether rows got another
+    /// shape. No transaction is open. What `settle` fails with keeps all as it
+    /// was; nobody writes to the tables while it runs.
+    pub(super) fn install(
+        &self,
+        tables: &[Arc<Table>],
+        loaded: &mut Loaded,
+        settle: impl FnOnce(&Catalog) -> Result<()>,
+    ) -> Result<bool> {
         let old = self.catalog.load_full();
         let mut guards: Vec<_> = old.slots.iter().map(|slot| slot.rows.write()).collect();
         let mut coming: Vec<Coming> = old
@@ -30,7 +37,7 @@ impl Shared {
             .iter()
             .map(|slot| Coming { table: Arc::clone(&slot.table), fresh: None })
             .collect();
-        let mut filled = Vec::new();
+        let (mut filled, mut reshaped) = (Vec::new(), false);
         for table in tables {
             let known = coming.iter().position(|known| known.table.name() == table.name());
             let Some(number) = known else {
@@ -38,6 +45,7 @@ impl Shared {
                 if let Some(section) = loaded.tables.get(table.name()) {
                     section.fill(&mut rows).map_err(|error| in_file(loaded, &error))?;
                     filled.push(coming.len());
+                    reshaped |= !section.is_shaped_as(&rows);
                 }
                 coming.push(Coming { table: Arc::clone(table), fresh: Some(rows) });
                 continue;
@@ -50,6 +58,7 @@ impl Shared {
                     (None, None) => TableRows::new(Arc::clone(table)),
                 };
                 at.fresh = Some(rows);
+                reshaped = true;
             }
             at.table = Arc::clone(table);
         }
@@ -60,9 +69,8 @@ impl Shared {
             };
             check_references(&coming, number, rows_of).map_err(|error| in_file(loaded, &error))?;
         }
-        for &number in &filled {
-            loaded.tables.remove(coming[number].table.name());
-        }
+        let filled: Vec<Arc<Table>> =
+            filled.into_iter().map(|number| Arc::clone(&coming[number].table)).collect();
         let list = coming.into_iter().enumerate().map(|(number, at)| {
             let rows = match (at.fresh, old.slots.get(number)) {
                 (None, Some(slot)) => Arc::clone(&slot.rows),
@@ -75,13 +83,17 @@ impl Shared {
             (at.table, rows)
         });
         let new = Catalog::new(list.collect())?;
+        settle(&new)?;
+        for table in filled {
+            loaded.tables.remove(table.name());
+        }
         for (number, guard) in guards.iter_mut().enumerate() {
             guard.retired = !Arc::ptr_eq(&old.slots[number].rows, &new.slots[number].rows);
             guard.table = Arc::clone(&new.slots[number].table);
         }
         // Whoever waits for a retired table's lock finds the new one after.
         self.catalog.store(Arc::new(new));
-        Ok(())
+        Ok(reshaped)
     }
 }
 

@@ -6,10 +6,21 @@ use super::locked::Locked;
 use super::table_rows::Values;
 
 /// One step back.
-enum Undo {
+pub(super) enum Undo {
     Insert { table: u32, row: u32 },
     Update { table: u32, row: u32, old: Box<[Value]> },
     Remove { table: u32, row: u32, old: Box<[Value]> },
+}
+
+impl Undo {
+    /// The table and the row.
+    pub(super) const fn place(&self) -> (u32, u32) {
+        match *self {
+            Self::Insert { table, row }
+            | Self::Update { table, row, .. }
+            | Self::Remove { table, row, .. } => (table, row),
+        }
+    }
 }
 
 /// The steps back, the last one first.
@@ -57,6 +68,11 @@ impl Log {
             self.steps.push(Undo::Remove { table, row, old });
         }
         Ok(())
+    }
+
+    /// What was done, in order.
+    pub(super) fn steps(&self) -> &[Undo] {
+        &self.steps
     }
 
     /// How many steps there are: a place to come back to.

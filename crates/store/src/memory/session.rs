@@ -13,9 +13,11 @@ use smallvec::SmallVec;
 use super::Shared;
 use super::catalog::Catalog;
 use super::gate::{WAIT_MAX, busy};
+use super::journal::{self, Journal, Record};
 use super::locked::{Locked, Needs, NotNow};
 use super::log::Log;
 use super::write::execute;
+use crate::durability::Durability;
 use crate::engine::{Session, Submitted, Ticket};
 use crate::operation::{Operation, Outcome};
 
@@ -27,8 +29,39 @@ pub(super) struct MemorySession {
     transaction: Option<Transaction>,
     /// How many tickets were given; their numbers.
     tickets: u64,
-    /// Those whose operations wait, and until when: a session may have several.
-    waiting: SmallVec<[(u64, Instant); 4]>,
+    /// Those whose operations wait: a session may have several.
+    waiting: SmallVec<[Waiting; 4]>,
+    /// Where commits are written together before they go to the log.
+    record: Record,
+    /// True if nobody waited for the answer to a commit: the transaction has
+    /// ended, though its holder may not know.
+    is_over: bool,
+}
+
+/// An operation that waits.
+struct Waiting {
+    ticket: u64,
+    /// Until when it waits for the end of a transaction.
+    until: Instant,
+    durability: Option<Durability>,
+    /// It was carried out, and waits for the disk.
+    written: Option<Box<Written>>,
+}
+
+/// What was carried out and is not yet answered.
+struct Written {
+    position: u64,
+    outcome: Outcome,
+    commits: bool,
+}
+
+/// How far an operation came.
+enum Attempt {
+    Done,
+    /// It has to wait for the end of another session's transaction.
+    Kept,
+    /// It has to wait for the disk to have the log up to a position.
+    Written(u64),
 }
 
 /// An open transaction; its session has the gate.
@@ -42,27 +75,57 @@ impl MemorySession {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let id = shared.sessions.fetch_add(1, Ordering::Relaxed) + 1;
         let catalog = Cache::new(Arc::clone(&shared.catalog));
-        Self { shared, id, catalog, transaction: None, tickets: 0, waiting: SmallVec::new() }
+        Self {
+            shared,
+            id,
+            catalog,
+            transaction: None,
+            tickets: 0,
+            waiting: SmallVec::new(),
+            record: Record::default(),
+            is_over: false,
+        }
     }
 
-    /// Carries out an operation; false if it has to wait for the end of
-    /// another session's transaction.
+    /// Carries out an operation, if it can be.
     fn attempt(
         &mut self,
+        durability: Option<Durability>,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
-    ) -> Result<bool> {
+    ) -> Result<Attempt> {
+        if self.is_over && !matches!(operation, Operation::Begin) {
+            let message = "the transaction has ended; begin another";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
         match operation {
-            Operation::Begin => return self.begin(),
-            Operation::Commit => self.end(false)?,
-            Operation::Rollback => self.end(true)?,
+            Operation::Begin => {
+                return Ok(if self.begin()? { Attempt::Done } else { Attempt::Kept });
+            }
+            Operation::Commit => {
+                let committed = self.end(false)?;
+                return Ok(self.written(committed, durability));
+            }
+            Operation::Rollback => self.end(true).map(drop)?,
             Operation::Savepoint(name) => self.transaction()?.log.save(*name),
             Operation::Release(name) => self.transaction()?.log.release(*name)?,
             Operation::RollbackTo(name) => self.roll_back_to(*name)?,
-            operation => return self.attempt_rows(operation, sink, outcome),
+            operation => return self.attempt_rows(durability, operation, sink, outcome),
         }
-        Ok(true)
+        Ok(Attempt::Done)
+    }
+
+    /// What is left to do for a commit that is in the log up to a position.
+    fn written(&self, position: Option<u64>, durability: Option<Durability>) -> Attempt {
+        let (Some(position), Some(journal)) = (position, self.shared.journal.get()) else {
+            return Attempt::Done;
+        };
+        self.shared.shorten_log(journal);
+        match journal.ask(position, durability) {
+            true => Attempt::Written(position),
+            false => Attempt::Done,
+        }
     }
 
     /// [`Operation::Get`] without the detours of larger operations, which took
@@ -87,22 +150,32 @@ impl MemorySession {
 
     fn attempt_rows(
         &mut self,
+        durability: Option<Durability>,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
-    ) -> Result<bool> {
+    ) -> Result<Attempt> {
         loop {
             let catalog = self.catalog.load();
             let needs = Needs::new(catalog, operation)?;
             let mut locked = match Locked::new(catalog, &needs, self.id) {
                 Ok(locked) => locked,
                 Err(NotNow::Retired) => continue,
-                Err(NotNow::Owned) => return Ok(false),
+                Err(NotNow::Owned) => return Ok(Attempt::Kept),
             };
             // Once the tables are locked: `close` sets it before it locks them.
             self.shared.check_open()?;
             match &mut self.transaction {
                 None => {
+                    if let Some(journal) = self.shared.journal.get()
+                        && operation.is_write()
+                    {
+                        let log = &mut Log::of_transaction();
+                        execute(operation, needs.table, sink, &mut locked, log, outcome)?;
+                        let position = keep(journal, &mut self.record, log, &mut locked)?;
+                        drop(locked);
+                        return Ok(self.written(position, durability));
+                    }
                     let log = &mut Log::default();
                     execute(operation, needs.table, sink, &mut locked, log, outcome)
                 }
@@ -121,7 +194,7 @@ impl MemorySession {
                     execute(operation, needs.table, sink, &mut locked, log, outcome)
                 }
             }?;
-            return Ok(true);
+            return Ok(Attempt::Done);
         }
     }
 
@@ -140,19 +213,25 @@ impl MemorySession {
         if !self.shared.gate.try_take(self.id) {
             return Ok(false);
         }
+        self.is_over = false;
         let owned = SmallVec::new();
         self.transaction = Some(Transaction { log: Log::of_transaction(), owned });
         Ok(true)
     }
 
     /// Ends the transaction: gives up its tables, with or without what was
-    /// done to them.
-    fn end(&mut self, undo: bool) -> Result<()> {
+    /// done to them. Gives where that is in the log.
+    fn end(&mut self, undo: bool) -> Result<Option<u64>> {
         self.transaction()?;
-        let Some(mut transaction) = self.transaction.take() else { return Ok(()) };
+        let Some(mut transaction) = self.transaction.take() else { return Ok(None) };
         let catalog = self.catalog.load();
         let mut locked = Locked::to_change(catalog, transaction.owned.iter().copied());
-        let undone = if undo { transaction.log.undo_to(0, &mut locked) } else { Ok(()) };
+        let log = &mut transaction.log;
+        let ended = match self.shared.journal.get() {
+            _ if undo => log.undo_to(0, &mut locked).map(|()| None),
+            Some(journal) => keep(journal, &mut self.record, log, &mut locked),
+            None => Ok(None),
+        };
         for &number in &transaction.owned {
             let rows = locked.rows_mut(number)?;
             *rows.owner.get_mut() = 0;
@@ -160,7 +239,7 @@ impl MemorySession {
         }
         drop(locked);
         self.shared.gate.open();
-        undone
+        ended
     }
 
     fn roll_back_to(&mut self, name: u32) -> Result<()> {
@@ -172,9 +251,32 @@ impl MemorySession {
     }
 }
 
-impl Session for MemorySession {
-    fn submit(
+/// Writes what was done to the log while its tables are locked, or undoes it;
+/// gives the position behind it, unless nothing was done.
+fn keep(
+    journal: &Journal,
+    record: &mut Record,
+    log: &mut Log,
+    locked: &mut Locked<'_>,
+) -> Result<Option<u64>> {
+    if log.steps().is_empty() {
+        return Ok(None);
+    }
+    let appended =
+        journal::write_changes(record.payload(), log, locked).and_then(|()| journal.append(record));
+    match appended {
+        Ok(position) => Ok(Some(position)),
+        Err(error) => {
+            log.undo_to(0, locked)?;
+            Err(error)
+        }
+    }
+}
+
+impl MemorySession {
+    fn submit_as(
         &mut self,
+        durability: Option<Durability>,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
@@ -185,12 +287,64 @@ impl Session for MemorySession {
             outcome.rows = rows;
             return Ok(Submitted::Done);
         }
-        if self.attempt(operation, sink, outcome)? {
-            return Ok(Submitted::Done);
-        }
+        let written = match self.attempt(durability, operation, sink, outcome)? {
+            Attempt::Done => return Ok(Submitted::Done),
+            Attempt::Kept => None,
+            Attempt::Written(position) => Some(Written::new(position, operation, outcome)),
+        };
         self.tickets += 1;
-        self.waiting.push((self.tickets, Instant::now() + WAIT_MAX));
-        Ok(Submitted::Waiting(Ticket(self.tickets)))
+        let (ticket, until) = (self.tickets, Instant::now() + WAIT_MAX);
+        self.waiting.push(Waiting { ticket, until, durability, written });
+        Ok(Submitted::Waiting(Ticket(ticket)))
+    }
+
+    /// Ready once the disk has what was written.
+    fn poll_written(
+        &mut self,
+        place: usize,
+        outcome: &mut Outcome,
+        context: &Context<'_>,
+    ) -> Poll<Result<()>> {
+        let waiting = &mut self.waiting[place];
+        let (Some(written), Some(journal)) = (&mut waiting.written, self.shared.journal.get())
+        else {
+            return Poll::Ready(Err(given_up()));
+        };
+        let polled = journal.poll(written.position, (self.id, waiting.ticket), context);
+        if polled.is_ready() {
+            *outcome = std::mem::take(&mut written.outcome);
+            self.waiting.swap_remove(place);
+        }
+        polled
+    }
+}
+
+impl Written {
+    /// The outcome is kept: whoever polls may bring another one.
+    fn new(position: u64, operation: &Operation<'_>, outcome: &mut Outcome) -> Box<Self> {
+        let commits = matches!(operation, Operation::Commit);
+        Box::new(Self { position, outcome: std::mem::take(outcome), commits })
+    }
+}
+
+impl Session for MemorySession {
+    fn submit(
+        &mut self,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Submitted> {
+        self.submit_as(None, operation, sink, outcome)
+    }
+
+    fn submit_with(
+        &mut self,
+        durability: Durability,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Submitted> {
+        self.submit_as(Some(durability), operation, sink, outcome)
     }
 
     fn poll(
@@ -201,15 +355,24 @@ impl Session for MemorySession {
         outcome: &mut Outcome,
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
-        let Some(&(_, until)) = self.waiting.iter().find(|waiting| waiting.0 == ticket.0) else {
+        let Some(place) = self.waiting.iter().position(|waiting| waiting.ticket == ticket.0) else {
             return Poll::Ready(Err(given_up()));
         };
+        let Waiting { until, durability, .. } = self.waiting[place];
+        if self.waiting[place].written.is_some() {
+            return self.poll_written(place, outcome, context);
+        }
         self.shared.gate.register((self.id, ticket.0), context);
-        let attempted = self.attempt(operation, sink, outcome);
+        let attempted = self.attempt(durability, operation, sink, outcome);
         let polled = match attempted {
-            Ok(true) => Ok(()),
-            Ok(false) if Instant::now() < until => return Poll::Pending,
-            Ok(false) => Err(busy()),
+            Ok(Attempt::Done) => Ok(()),
+            Ok(Attempt::Kept) if Instant::now() < until => return Poll::Pending,
+            Ok(Attempt::Kept) => Err(busy()),
+            Ok(Attempt::Written(position)) => {
+                self.shared.gate.forget((self.id, ticket.0));
+                self.waiting[place].written = Some(Written::new(position, operation, outcome));
+                return self.poll_written(place, outcome, context);
+            }
             Err(error) => Err(error),
         };
         self.cancel(ticket);
@@ -217,9 +380,14 @@ impl Session for MemorySession {
     }
 
     fn cancel(&mut self, ticket: Ticket) {
-        if let Some(place) = self.waiting.iter().position(|&(other, _)| other == ticket.0) {
-            self.waiting.swap_remove(place);
-            self.shared.gate.forget((self.id, ticket.0));
+        let Some(place) = self.waiting.iter().position(|waiting| waiting.ticket == ticket.0) else {
+            return;
+        };
+        let waiting = self.waiting.swap_remove(place);
+        self.shared.gate.forget((self.id, ticket.0));
+        if let (Some(written), Some(journal)) = (waiting.written, self.shared.journal.get()) {
+            journal.forget((self.id, ticket.0));
+            self.is_over |= written.commits;
         }
     }
 }
@@ -230,8 +398,8 @@ impl Drop for MemorySession {
             let undone = self.end(true);
             debug_assert!(undone.is_ok());
         }
-        for (ticket, _) in std::mem::take(&mut self.waiting) {
-            self.shared.gate.forget((self.id, ticket));
+        while let Some(waiting) = self.waiting.first() {
+            self.cancel(Ticket(waiting.ticket));
         }
     }
 }

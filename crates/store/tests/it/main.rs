@@ -3,5 +3,7 @@
 
 mod cache;
 mod memory_file;
+mod memory_log;
+mod memory_log_crash;
 mod memory_model;
 mod memory_session;

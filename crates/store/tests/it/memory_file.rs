@@ -191,8 +191,8 @@ fn damaged_files_are_refused() {
         refusal(&path, &bytes);
     }
     let mut newer = whole.clone();
-    newer[8] = 2;
-    assert!(refusal(&path, &newer).to_string().contains("file version 2"));
+    newer[8] = 3;
+    assert!(refusal(&path, &newer).to_string().contains("file version 3"));
     let mut longer = whole;
     longer.push(0);
     refusal(&path, &longer);
