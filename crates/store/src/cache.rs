@@ -448,7 +448,16 @@ impl Operation<'_> {
             | Self::Delete { table, .. }
             | Self::DeleteWhere { table, .. } => with(table),
             Self::Batch { writes, .. } => writes.iter().map(Write::table).for_each(|t| with(t)),
-            _ => {}
+            // Named, so that no new write is left out by mistake.
+            Self::Get { .. }
+            | Self::List { .. }
+            | Self::Count { .. }
+            | Self::Begin
+            | Self::Commit
+            | Self::Rollback
+            | Self::Savepoint(_)
+            | Self::Release(_)
+            | Self::RollbackTo(_) => {}
         }
     }
 }
