@@ -101,7 +101,7 @@ pub(crate) fn carry_out<V: Verb>(
     let mut pending = None;
     let mut submit = |operation: &mut Operation<'_>, sink: &mut dyn RowSink| {
         let mut outcome = Outcome::default();
-        match on.api.store.submit(operation, sink, &mut outcome)? {
+        match on.api.store.submit(None, operation, sink, &mut outcome)? {
             Progress::Done => Ok(outcome),
             Progress::Pending(waiting) => {
                 pending = Some(waiting);
@@ -153,7 +153,7 @@ impl<V: Verb> Future for Waiting<V> {
             let mut outcome = Outcome::default();
             let mut waiting = match pending.take() {
                 Some(waiting) => waiting,
-                None => match on.api.store.submit(operation, sink, &mut outcome)? {
+                None => match on.api.store.submit(None, operation, sink, &mut outcome)? {
                     Progress::Done => return Ok(outcome),
                     Progress::Pending(waiting) => waiting,
                 },

@@ -111,7 +111,7 @@ impl Future for Insert<'_> {
         let row = row(this.number);
         let mut operation = Operation::Insert { table: this.table, row: &row };
         if this.pending.is_none() {
-            match this.store.submit(&mut operation, &mut NoRows, &mut outcome)? {
+            match this.store.submit(None, &mut operation, &mut NoRows, &mut outcome)? {
                 Progress::Done => return Poll::Ready(Ok(())),
                 Progress::Pending(pending) => this.pending = Some(pending),
             }

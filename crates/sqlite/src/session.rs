@@ -210,24 +210,6 @@ impl SqliteSession {
         }
     }
 
-    fn begin_operation(
-        &mut self,
-        durability: Option<Durability>,
-        operation: &mut Operation<'_>,
-        sink: &mut dyn RowSink,
-        outcome: &mut Outcome,
-    ) -> Result<Submitted> {
-        let wait = match self.attempt(durability, operation, sink, outcome) {
-            Attempt::Done(result) => return result.map(|()| Submitted::Done),
-            Attempt::Member(member) => self.member(member),
-            Attempt::Wait => {
-                self.shared.writer.check_room()?;
-                Wait::Turn { until: self.until(), waker: None, durability }
-            }
-        };
-        Ok(Submitted::Waiting(self.waiting.add(wait)))
-    }
-
     fn member(&self, member: Member) -> Wait {
         let until = member.is_queued().then(|| self.until());
         Wait::Member { member, until, has_yielded: false }
@@ -348,21 +330,20 @@ impl SqliteSession {
 impl Session for SqliteSession {
     fn submit(
         &mut self,
+        durability: Option<Durability>,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<Submitted> {
-        self.begin_operation(None, operation, sink, outcome)
-    }
-
-    fn submit_with(
-        &mut self,
-        durability: Durability,
-        operation: &mut Operation<'_>,
-        sink: &mut dyn RowSink,
-        outcome: &mut Outcome,
-    ) -> Result<Submitted> {
-        self.begin_operation(Some(durability), operation, sink, outcome)
+        let wait = match self.attempt(durability, operation, sink, outcome) {
+            Attempt::Done(result) => return result.map(|()| Submitted::Done),
+            Attempt::Member(member) => self.member(member),
+            Attempt::Wait => {
+                self.shared.writer.check_room()?;
+                Wait::Turn { until: self.until(), waker: None, durability }
+            }
+        };
+        Ok(Submitted::Waiting(self.waiting.add(wait)))
     }
 
     fn poll(

@@ -85,7 +85,7 @@ impl<V: Verb> Future for Action<'_, V> {
         let Self { scope, verb, pending, durability } = this;
         let operated = verb.operate(scope, &mut |operation, sink| {
             if pending.is_none() {
-                match scope.submit_with(*durability, operation, sink, &mut outcome)? {
+                match scope.submit(*durability, operation, sink, &mut outcome)? {
                     Progress::Done => {
                         done = true;
                         return Ok(());

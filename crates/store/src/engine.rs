@@ -77,31 +77,19 @@ pub trait Session: Send {
     /// Begins an operation, and ends it where that needs no waiting; what it
     /// did is written to `outcome`, which is as [`Outcome::default`] makes it.
     ///
+    /// `durability` is given where the operation asks for another one than its
+    /// store has; an engine that knows only one may leave it at that.
+    ///
     /// # Errors
     /// What went wrong; then nothing was changed, unless the operation says
     /// otherwise.
     fn submit(
         &mut self,
+        durability: Option<Durability>,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<Submitted>;
-
-    /// [`Session::submit`] for an operation that asks for another durability
-    /// than its store has; an engine that knows only one may leave it at that.
-    ///
-    /// # Errors
-    /// As [`Session::submit`].
-    fn submit_with(
-        &mut self,
-        durability: Durability,
-        operation: &mut Operation<'_>,
-        sink: &mut dyn RowSink,
-        outcome: &mut Outcome,
-    ) -> Result<Submitted> {
-        let _ = durability;
-        self.submit(operation, sink, outcome)
-    }
 
     /// Goes on with an operation that has to wait; wakes `context` when it
     /// is worth calling again. The operation and sink are the same as at
@@ -132,7 +120,7 @@ pub fn run(
     sink: &mut dyn RowSink,
 ) -> Result<Outcome> {
     let mut outcome = Outcome::default();
-    if let Submitted::Waiting(ticket) = session.submit(operation, sink, &mut outcome)? {
+    if let Submitted::Waiting(ticket) = session.submit(None, operation, sink, &mut outcome)? {
         park_until(|context| session.poll(ticket, operation, sink, &mut outcome, context))?;
     }
     Ok(outcome)

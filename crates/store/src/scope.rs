@@ -265,26 +265,13 @@ impl Scope {
     /// Begins an operation on rows that are ready (see [`crate::prepare`]);
     /// the typed verbs do that and more. For layers that lend rows straight
     /// to an answer, such as REST. What it did is written to `outcome`, a new
-    /// one.
+    /// one. `durability` is given where the operation asks for another one than
+    /// the store has.
     ///
     /// # Errors
     /// The operation's.
     #[inline]
     pub fn submit(
-        &self,
-        operation: &mut Operation<'_>,
-        sink: &mut dyn RowSink,
-        outcome: &mut Outcome,
-    ) -> Result<Progress> {
-        self.submit_with(None, operation, sink, outcome)
-    }
-
-    /// [`Scope::submit`] with a durability of its own, where there is one.
-    ///
-    /// # Errors
-    /// The operation's.
-    #[inline]
-    pub fn submit_with(
         &self,
         durability: Option<Durability>,
         operation: &mut Operation<'_>,
@@ -309,10 +296,7 @@ impl Scope {
         outcome: &mut Outcome,
     ) -> Result<Submitted> {
         self.with_session(slot_number(), true, |session| {
-            let submitted = match durability {
-                None => session.submit(operation, sink, outcome),
-                Some(durability) => session.submit_with(durability, operation, sink, outcome),
-            };
+            let submitted = session.submit(durability, operation, sink, outcome);
             if !matches!(submitted, Ok(Submitted::Waiting(_))) {
                 self.note_end(operation);
             }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use marmota_model::{Error, ErrorKind, Result, RowSink, Table};
+use marmota_store::Durability;
 use marmota_store::engine::{Capability, Engine, Session, Submitted, Ticket};
 use marmota_store::operation::{Operation, Outcome};
 
@@ -61,6 +62,7 @@ impl FaultySession {
 impl Session for FaultySession {
     fn submit(
         &mut self,
+        _: Option<Durability>,
         _: &mut Operation<'_>,
         _: &mut dyn RowSink,
         _: &mut Outcome,

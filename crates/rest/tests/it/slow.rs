@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use marmota_model::{Result, RowSink, Table, Value, ValueRef};
+use marmota_store::Durability;
 use marmota_store::engine::{self, Capability, Engine, Session, Submitted, Ticket};
 use marmota_store::operation::{Operation, Outcome};
 
@@ -77,6 +78,7 @@ fn lend(row: &[Value], sink: &mut dyn RowSink) -> ControlFlow<()> {
 impl Session for SlowSession {
     fn submit(
         &mut self,
+        _: Option<Durability>,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
         _: &mut Outcome,

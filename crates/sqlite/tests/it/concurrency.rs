@@ -104,7 +104,7 @@ fn a_future_is_woken_when_its_turn_comes() {
 
     let (mut tickets, mut outcome) = (Vec::new(), Outcome::default());
     for (session, waker) in [&mut first, &mut second].into_iter().zip(&wakers) {
-        let submitted = session.submit(&mut insert(), &mut NoRows, &mut outcome).unwrap();
+        let submitted = session.submit(None, &mut insert(), &mut NoRows, &mut outcome).unwrap();
         let Submitted::Waiting(ticket) = submitted else {
             panic!("a write beside a transaction");
         };

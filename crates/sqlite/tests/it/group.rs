@@ -23,7 +23,7 @@ fn submit(
 ) -> marmota_model::Result<Ticket> {
     let row = [ValueRef::Absent, ValueRef::Text(body)];
     let mut operation = Operation::Insert { table, row: &row };
-    match session.submit(&mut operation, &mut NoRows, &mut Outcome::default())? {
+    match session.submit(None, &mut operation, &mut NoRows, &mut Outcome::default())? {
         Submitted::Waiting(ticket) => Ok(ticket),
         Submitted::Done => panic!("a durable write that does not wait"),
     }

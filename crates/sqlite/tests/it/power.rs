@@ -241,7 +241,7 @@ fn a_relaxed_row_is_on_the_disk_within_a_second_and_one_of_none_stays_sound() {
         let (row, mut outcome) = (row(number), Default::default());
         let mut operation = Operation::Insert { table: &table, row: &row };
         let no_rows = &mut marmota_model::NoRows;
-        let submitted = store.submit_with(Some(durability), &mut operation, no_rows, &mut outcome);
+        let submitted = store.submit(Some(durability), &mut operation, no_rows, &mut outcome);
         if let marmota_store::Progress::Pending(mut pending) = submitted.unwrap() {
             let mut context = std::task::Context::from_waker(std::task::Waker::noop());
             while store

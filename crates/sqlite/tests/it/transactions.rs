@@ -132,7 +132,8 @@ fn a_transaction_makes_others_wait() {
     first.run(Operation::Begin).unwrap();
     let mut begin = Operation::Begin;
     let mut outcome = Outcome::default();
-    let Submitted::Waiting(ticket) = second.submit(&mut begin, &mut NoRows, &mut outcome).unwrap()
+    let Submitted::Waiting(ticket) =
+        second.submit(None, &mut begin, &mut NoRows, &mut outcome).unwrap()
     else {
         panic!("two transactions at once");
     };

@@ -274,30 +274,6 @@ fn keep(
 }
 
 impl MemorySession {
-    fn submit_as(
-        &mut self,
-        durability: Option<Durability>,
-        operation: &mut Operation<'_>,
-        sink: &mut dyn RowSink,
-        outcome: &mut Outcome,
-    ) -> Result<Submitted> {
-        if let Operation::Get { table, key, fields } = operation
-            && let Some(rows) = self.get(table, *key, *fields, sink)?
-        {
-            outcome.rows = rows;
-            return Ok(Submitted::Done);
-        }
-        let written = match self.attempt(durability, operation, sink, outcome)? {
-            Attempt::Done => return Ok(Submitted::Done),
-            Attempt::Kept => None,
-            Attempt::Written(position) => Some(Written::new(position, operation, outcome)),
-        };
-        self.tickets += 1;
-        let (ticket, until) = (self.tickets, Instant::now() + WAIT_MAX);
-        self.waiting.push(Waiting { ticket, until, durability, written });
-        Ok(Submitted::Waiting(Ticket(ticket)))
-    }
-
     /// Ready once the disk has what was written.
     fn poll_written(
         &mut self,
@@ -330,21 +306,26 @@ impl Written {
 impl Session for MemorySession {
     fn submit(
         &mut self,
+        durability: Option<Durability>,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<Submitted> {
-        self.submit_as(None, operation, sink, outcome)
-    }
-
-    fn submit_with(
-        &mut self,
-        durability: Durability,
-        operation: &mut Operation<'_>,
-        sink: &mut dyn RowSink,
-        outcome: &mut Outcome,
-    ) -> Result<Submitted> {
-        self.submit_as(Some(durability), operation, sink, outcome)
+        if let Operation::Get { table, key, fields } = operation
+            && let Some(rows) = self.get(table, *key, *fields, sink)?
+        {
+            outcome.rows = rows;
+            return Ok(Submitted::Done);
+        }
+        let written = match self.attempt(durability, operation, sink, outcome)? {
+            Attempt::Done => return Ok(Submitted::Done),
+            Attempt::Kept => None,
+            Attempt::Written(position) => Some(Written::new(position, operation, outcome)),
+        };
+        self.tickets += 1;
+        let (ticket, until) = (self.tickets, Instant::now() + WAIT_MAX);
+        self.waiting.push(Waiting { ticket, until, durability, written });
+        Ok(Submitted::Waiting(Ticket(ticket)))
     }
 
     fn poll(

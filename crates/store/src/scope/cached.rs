@@ -28,7 +28,7 @@ impl Drop for Announced<'_> {
 }
 
 impl Scope {
-    /// [`Scope::submit_with`] by way of the cache.
+    /// [`Scope::submit`] by way of the cache.
     pub(super) fn submit_cached(
         &self,
         cache: &Cache,

@@ -14,7 +14,7 @@ use marmota_model::{
 use marmota_store::engine::{self, Capability, Engine, Session, Submitted, Ticket};
 use marmota_store::memory::Memory;
 use marmota_store::operation::{Operation, Outcome};
-use marmota_store::{Progress, Store};
+use marmota_store::{Durability, Progress, Store};
 
 /// Where sessions stop.
 #[derive(Default)]
@@ -97,6 +97,7 @@ struct StoppingSession {
 impl Session for StoppingSession {
     fn submit(
         &mut self,
+        _: Option<Durability>,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
@@ -255,7 +256,7 @@ fn a_write_that_was_given_up_may_come_late() {
         let key = ValueRef::Int(1);
         let mut delete = Operation::Delete { table: &stand.table, key, version: None };
         let mut outcome = Outcome::default();
-        let progress = stand.store.submit(&mut delete, &mut NoRows, &mut outcome).unwrap();
+        let progress = stand.store.submit(None, &mut delete, &mut NoRows, &mut outcome).unwrap();
         let Progress::Pending(mut pending) = progress else { panic!("it did not wait") };
         let mut context = Context::from_waker(Waker::noop());
         let polled =

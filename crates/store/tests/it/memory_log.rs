@@ -191,10 +191,7 @@ fn a_write_is_answered_when_its_durability_says() {
         let row = [ValueRef::Absent, ValueRef::Text("a")];
         let operation = &mut Operation::Insert { table: &note, row: &row };
         let outcome = &mut Outcome::default();
-        match asked {
-            None => session.submit(operation, &mut NoRows, outcome).unwrap(),
-            Some(asked) => session.submit_with(asked, operation, &mut NoRows, outcome).unwrap(),
-        }
+        session.submit(asked, operation, &mut NoRows, outcome).unwrap()
     };
     use Durability::{Full, None as Unsynced, Relaxed};
     for (store, asked) in [("full", None), ("full", Some(Full)), ("relaxed", Some(Full))] {
@@ -219,7 +216,7 @@ fn a_poll_brings_the_outcome_and_a_cancel_the_end() {
     let mut session = engine.session().unwrap();
     let row = [ValueRef::Absent, ValueRef::Text("a")];
     let operation = &mut Operation::Insert { table: &note, row: &row };
-    let submitted = session.submit(operation, &mut NoRows, &mut Outcome::default()).unwrap();
+    let submitted = session.submit(None, operation, &mut NoRows, &mut Outcome::default()).unwrap();
     let Submitted::Waiting(ticket) = submitted else { panic!("{submitted:?}") };
     let context = &mut Context::from_waker(Waker::noop());
     // Whoever polls has an outcome of its own each time.
@@ -239,7 +236,7 @@ fn a_poll_brings_the_outcome_and_a_cancel_the_end() {
     run(&mut *session, Operation::Begin).unwrap();
     insert(&mut *session, &note, "b").unwrap();
     let commit = &mut Operation::Commit;
-    let submitted = session.submit(commit, &mut NoRows, &mut Outcome::default()).unwrap();
+    let submitted = session.submit(None, commit, &mut NoRows, &mut Outcome::default()).unwrap();
     let Submitted::Waiting(ticket) = submitted else { panic!("{submitted:?}") };
     session.cancel(ticket);
     let error = insert(&mut *session, &note, "c").unwrap_err();

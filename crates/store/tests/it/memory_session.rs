@@ -67,7 +67,7 @@ fn delete(session: &mut dyn Session, table: &Table, key: i64) -> Result<Outcome>
 
 fn waiting(session: &mut dyn Session, mut operation: Operation<'_>) -> Ticket {
     let mut outcome = Outcome::default();
-    match session.submit(&mut operation, &mut NoRows, &mut outcome).unwrap() {
+    match session.submit(None, &mut operation, &mut NoRows, &mut outcome).unwrap() {
         Submitted::Waiting(ticket) => ticket,
         Submitted::Done => panic!("it did not wait: {outcome:?}"),
     }
