@@ -1,6 +1,7 @@
 //! The models that the program shows, and their first rows.
 
 use marmota::prelude::*;
+use marmota::store::StoreBuilder;
 
 /// Somebody who found something out.
 #[derive(Model)]
@@ -42,17 +43,20 @@ const LIVES: [Life; 6] = [
     ("Jocelyn", "Bell Burnell", 1943, None, &[("Pulsars", 1967)]),
 ];
 
-/// Opens the store at `url`, with the first rows in it if it is new.
-pub(crate) fn open(url: &str) -> Result<Store> {
-    let store = marmota::open(url)?.model::<Person>().model::<Discovery>().open()?;
-    if store.count::<Person>().run()? == 0 {
-        store
-            .transaction(|transaction| LIVES.iter().try_for_each(|life| seed(transaction, life)))?;
-    }
-    Ok(store)
+/// The store at `url`, to be opened with these models.
+pub(crate) fn models(url: &str) -> Result<StoreBuilder> {
+    Ok(marmota::open(url)?.model::<Person>().model::<Discovery>())
 }
 
-fn seed(transaction: &Transaction, life: &Life) -> Result<()> {
+/// Puts the first rows into a store that has none.
+pub(crate) fn seed(store: &Store) -> Result<()> {
+    if store.count::<Person>().run()? > 0 {
+        return Ok(());
+    }
+    store.transaction(|transaction| LIVES.iter().try_for_each(|life| insert(transaction, life)))
+}
+
+fn insert(transaction: &Transaction, life: &Life) -> Result<()> {
     let (first_name, last_name, year_of_birth, year_of_death, discoveries) = *life;
     let id = transaction
         .insert(&Person {

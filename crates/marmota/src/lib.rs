@@ -27,6 +27,8 @@
 //! and maps for a program's own data).
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "command")]
+pub mod command;
 pub mod guide;
 
 pub use marmota_collections as collections;

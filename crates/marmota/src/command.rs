@@ -1,0 +1,248 @@
+//! A program's command line: what a service needs besides serving, from one
+//! call. `mybin serve`, `mybin migrate` and so on do for a program's own
+//! models what the `marmota` program does for those that it shows.
+//!
+//! This file has the program's side and the parser; each subcommand has a file
+//! of its own.
+
+mod migrate;
+mod serve;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+pub use clap;
+use clap::{ArgMatches, Args, FromArgMatches, Subcommand};
+use marmota_http::Router;
+use marmota_model::Result;
+use marmota_store::{Store, StoreBuilder};
+
+/// What a subcommand ends with: an exit code, or what is printed before the
+/// code 1.
+pub type Done = std::result::Result<ExitCode, Box<dyn std::error::Error>>;
+
+/// A program with subcommands over its models.
+///
+/// | exit code | meaning |
+/// |---|---|
+/// | 0 | done |
+/// | 1 | it failed; the error is on stderr |
+/// | 2 | the arguments make no sense |
+pub struct Command {
+    models: Models,
+    about: &'static str,
+    version: &'static str,
+    db: &'static str,
+    listen: &'static str,
+    seed: Seed,
+    routes: Routes,
+    greeting: Greeting,
+    own: Vec<(clap::Command, Own)>,
+}
+
+type Models = Box<dyn Fn(&str) -> Result<StoreBuilder>>;
+type Seed = Box<dyn Fn(&Store) -> Result<()>>;
+type Routes = Box<dyn Fn(&Store) -> Router>;
+type Greeting = Box<dyn Fn(SocketAddr) -> String>;
+type Own = Box<dyn Fn(&ArgMatches) -> Done>;
+
+/// The arguments that all of a program's subcommands over a database have.
+#[derive(Args)]
+struct Database {
+    /// The database: sqlite:FILE, sqlite::memory:, memory: or memory:FILE
+    #[arg(long, value_name = "URL", env = "MARMOTA_DB")]
+    db: Option<String>,
+}
+
+#[derive(Subcommand)]
+enum Sub {
+    Serve(serve::Serve),
+    Migrate(migrate::Migrate),
+}
+
+/// Runs a program whose models `models` adds to the store at a URL, with the
+/// program's own arguments. [`Command`] has more to say.
+///
+/// ```no_run
+/// use marmota::prelude::*;
+///
+/// #[derive(Model)]
+/// struct Person {
+///     id: i64,
+///     name: String,
+/// }
+///
+/// fn main() -> std::process::ExitCode {
+///     marmota::command::run(|url| Ok(marmota::open(url)?.model::<Person>()))
+/// }
+/// ```
+pub fn run(models: impl Fn(&str) -> Result<StoreBuilder> + 'static) -> ExitCode {
+    Command::new(models).run()
+}
+
+impl Command {
+    /// A program whose models `models` adds to the store at a URL.
+    #[must_use]
+    pub fn new(models: impl Fn(&str) -> Result<StoreBuilder> + 'static) -> Self {
+        Self {
+            models: Box::new(models),
+            about: "A data service",
+            version: "",
+            db: "sqlite:data/marmota.db",
+            listen: "127.0.0.1:8080",
+            seed: Box::new(|_| Ok(())),
+            routes: Box::new(marmota_rest::api),
+            greeting: Box::new(|address| format!("Serves http://{address}/api (Ctrl-C ends it).")),
+            own: Vec::new(),
+        }
+    }
+
+    /// What the program is, in a line of its help.
+    #[must_use]
+    pub const fn about(mut self, about: &'static str) -> Self {
+        self.about = about;
+        self
+    }
+
+    /// The program's version, for `--version`.
+    #[must_use]
+    pub const fn version(mut self, version: &'static str) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// The URL of the database where neither `--db` nor the environment
+    /// variable `MARMOTA_DB` names one; `sqlite:data/marmota.db` if never set.
+    #[must_use]
+    pub const fn db(mut self, url: &'static str) -> Self {
+        self.db = url;
+        self
+    }
+
+    /// Where `serve` listens without `--listen`; `127.0.0.1:8080` if never set.
+    #[must_use]
+    pub const fn listen(mut self, address: &'static str) -> Self {
+        self.listen = address;
+        self
+    }
+
+    /// What `serve` does once the store is open: its first rows, say.
+    #[must_use]
+    pub fn seed(mut self, seed: impl Fn(&Store) -> Result<()> + 'static) -> Self {
+        self.seed = Box::new(seed);
+        self
+    }
+
+    /// What `serve` serves; REST over all models if never set.
+    #[must_use]
+    pub fn routes(mut self, routes: impl Fn(&Store) -> Router + 'static) -> Self {
+        self.routes = Box::new(routes);
+        self
+    }
+
+    /// What `serve` prints once it listens.
+    #[must_use]
+    pub fn greeting(mut self, greeting: impl Fn(SocketAddr) -> String + 'static) -> Self {
+        self.greeting = Box::new(greeting);
+        self
+    }
+
+    /// A subcommand of the program's own.
+    ///
+    /// ```
+    /// use marmota::command::{Command, clap};
+    /// let program = Command::new(marmota::open)
+    ///     .subcommand(clap::Command::new("hello").about("Says hello"), |_| {
+    ///         println!("Hello");
+    ///         Ok(std::process::ExitCode::SUCCESS)
+    ///     });
+    /// assert_eq!(program.run_with(["program", "hello"]), std::process::ExitCode::SUCCESS);
+    /// ```
+    #[must_use]
+    pub fn subcommand(
+        mut self,
+        command: clap::Command,
+        run: impl Fn(&ArgMatches) -> Done + 'static,
+    ) -> Self {
+        self.own.push((command, Box::new(run)));
+        self
+    }
+
+    /// Runs the program with the arguments it was started with. What fails is
+    /// printed to stderr.
+    #[must_use]
+    pub fn run(&self) -> ExitCode {
+        self.run_with(std::env::args_os())
+    }
+
+    /// Runs the program with these arguments, the first being its name.
+    #[must_use]
+    pub fn run_with(&self, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> ExitCode {
+        let mut arguments = arguments.into_iter().map(Into::into).peekable();
+        let name = arguments.peek().map_or_else(|| "marmota".to_owned(), program_name);
+        let matches = match self.parser(&name).try_get_matches_from(arguments) {
+            Ok(matches) => matches,
+            Err(error) => {
+                // Where even that cannot be printed, the code has to do.
+                let _ = error.print();
+                return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+            }
+        };
+        self.dispatch(&matches).unwrap_or_else(|error| {
+            eprintln!("{name}: {error}");
+            ExitCode::FAILURE
+        })
+    }
+
+    fn parser(&self, name: &str) -> clap::Command {
+        // `serve` may be left out: its arguments are the program's as well.
+        let parser = serve::Serve::augment_args(clap::Command::new(name.to_owned()));
+        let parser = Sub::augment_subcommands(parser)
+            .about(self.about)
+            .subcommand_required(false)
+            .args_conflicts_with_subcommands(true);
+        let parser = if self.version.is_empty() { parser } else { parser.version(self.version) };
+        parser.subcommands(self.own.iter().map(|(command, _)| command.clone()))
+    }
+
+    fn dispatch(&self, matches: &ArgMatches) -> Done {
+        let own = matches.subcommand().and_then(|(name, matches)| {
+            let (_, run) = self.own.iter().find(|(command, _)| command.get_name() == name)?;
+            Some((run, matches))
+        });
+        if let Some((run, matches)) = own {
+            return run(matches);
+        }
+        match matches.subcommand() {
+            None => serve::Serve::from_arg_matches(matches)?.run(self),
+            Some(_) => match Sub::from_arg_matches(matches)? {
+                Sub::Serve(serve) => serve.run(self),
+                Sub::Migrate(migrate) => migrate.run(self),
+            },
+        }
+    }
+
+    /// The URL that the arguments name, or the program's own.
+    fn url<'u>(&'u self, database: &'u Database) -> &'u str {
+        database.db.as_deref().unwrap_or(self.db)
+    }
+
+    /// Begins to open the store at a URL with the program's models.
+    fn builder(&self, url: &str) -> Result<StoreBuilder> {
+        (self.models)(url)
+    }
+}
+
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Command").field("about", &self.about).finish_non_exhaustive()
+    }
+}
+
+/// What a program is called: the file it was started from.
+fn program_name(path: &OsString) -> String {
+    let name = std::path::Path::new(path).file_stem().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}

@@ -1,0 +1,36 @@
+//! Subcommands, and arguments that make no sense.
+
+use crate::program::Folder;
+
+#[test]
+fn what_is_unknown_is_refused_with_the_usage() {
+    let folder = Folder::new();
+    for words in [
+        &["mirgate"][..],
+        &["--dp", "memory:"],
+        &["migrate", "--now"],
+        &["--db", "memory:", "migrate"],
+        &["serve", "--threads", "many"],
+    ] {
+        let said = folder.run(words).with(2);
+        assert!(said.contains("--help"), "{said}");
+    }
+    assert_eq!(std::fs::read_dir(folder.0.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn help_lists_the_subcommands() {
+    let said = Folder::new().run(&["--help"]).with(0);
+    for word in ["serve", "migrate", "--listen", "--db"] {
+        assert!(said.contains(word), "{said}");
+    }
+}
+
+#[test]
+fn migrate_makes_the_database() {
+    let folder = Folder::new();
+    folder.run(&["migrate", "--db", "sqlite:a.db"]).with(0);
+    assert!(folder.0.path().join("a.db").is_file());
+    let said = folder.run(&["migrate", "--db", "oracle:a"]).with(1);
+    assert!(said.contains("marmota: ") && said.contains("oracle:a"), "{said}");
+}

@@ -1,0 +1,5 @@
+//! The program as a user starts it.
+#![allow(clippy::unwrap_used, reason = "tests panic")]
+
+mod command;
+mod program;

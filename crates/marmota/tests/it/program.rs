@@ -1,0 +1,48 @@
+//! The `marmota` program in a folder of its own.
+
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// A folder that the program is started in.
+pub(crate) struct Folder(pub(crate) TempDir);
+
+/// How a run of the program ended.
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// The program with these words, not yet started.
+    pub(crate) fn program(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_marmota"));
+        command.args(words).current_dir(self.0.path());
+        command.env_remove("MARMOTA_DB").env_remove("MARMOTA_KEY");
+        command
+    }
+
+    /// Runs the program to its end.
+    pub(crate) fn run(&self, words: &[&str]) -> Ended {
+        let Output { status, stdout, stderr } = self.program(words).output().unwrap();
+        Ended {
+            code: status.code().unwrap(),
+            out: String::from_utf8(stdout).unwrap(),
+            err: String::from_utf8(stderr).unwrap(),
+        }
+    }
+}
+
+impl Ended {
+    /// What it printed, after it ended with this code.
+    #[track_caller]
+    pub(crate) fn with(self, code: i32) -> String {
+        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.out, self.err);
+        self.out + &self.err
+    }
+}
