@@ -160,7 +160,7 @@ impl Clerk {
         // Cleared first: what falls behind from here on is another time's.
         self.is_behind.store(false, Ordering::SeqCst);
         let done = match writer.turn_within(TURN_TIMEOUT) {
-            Some(mut turn) => turn.lane().is_none_or(|lane| lane.connection.sync_log().is_ok()),
+            Some(mut turn) => turn.lane().is_none_or(|lane| lane.sync_log().is_ok()),
             None => false,
         };
         if !done && !self.is_behind.swap(true, Ordering::SeqCst) {

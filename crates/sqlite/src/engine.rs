@@ -6,11 +6,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Result, Table};
-use marmota_store::Durability;
 use marmota_store::engine::{Capability, Engine, Session};
+use marmota_store::{Durability, EngineStatistics};
 use parking_lot::Mutex;
 
 use crate::clerk::Clerk;
+use crate::counts::Counts;
 use crate::fault;
 use crate::ffi::{Connection, Failure, code};
 use crate::lane::Lane;
@@ -52,6 +53,7 @@ pub(crate) struct Shared {
     pub(crate) one_connection: bool,
     pub(crate) writer: Arc<Writer<Lane>>,
     pub(crate) clerk: Arc<Clerk>,
+    pub(crate) counts: Arc<Counts>,
     /// True if writes join groups.
     groups: AtomicBool,
     readers: Mutex<Vec<Weak<Reader>>>,
@@ -77,7 +79,8 @@ impl Sqlite {
         let vault = Vault::new(&options);
         let connection = connect(&location, &options, &vault)?;
         let mut lane = Lane::new(connection, KnownTables::new(Arc::clone(&tables)))?;
-        let clerk = Arc::new(Clerk::default());
+        let (clerk, counts) = (Arc::new(Clerk::default()), Arc::new(Counts::default()));
+        lane.counts = Arc::clone(&counts);
         if durable {
             lane.keep_with(options.durability, &clerk);
         }
@@ -91,6 +94,7 @@ impl Sqlite {
             one_connection,
             writer,
             clerk,
+            counts,
             groups: AtomicBool::new(false),
             readers: Mutex::default(),
             tables,
@@ -128,7 +132,8 @@ impl Sqlite {
     pub fn execute(&self, sql: &str) -> Result<()> {
         let mut turn = self.0.writer.turn_within(self.0.busy_timeout()).ok_or_else(busy)?;
         let lane = turn.lane().ok_or_else(closed)?;
-        let done = lane.connection.execute(sql).map_err(|failure| fault::of(&failure));
+        let done = lane.counted(|lane| lane.connection.execute(sql));
+        let done = done.map_err(|failure| fault::of(&failure));
         lane.roll_back();
         self.0.decide_on_groups(lane);
         done
@@ -150,7 +155,7 @@ impl Engine for Sqlite {
         let mut turn = self.0.writer.turn_within(self.0.busy_timeout()).ok_or_else(busy)?;
         let lane = turn.lane().ok_or_else(closed)?;
         let place = place_name(&self.0.location);
-        crate::prepare::prepare(lane, tables, version, &place)?;
+        lane.counted(|lane| crate::prepare::prepare(lane, tables, version, &place))?;
         self.0.tables.add(tables);
         self.0.decide_on_groups(lane);
         Ok(())
@@ -161,6 +166,10 @@ impl Engine for Sqlite {
             return Err(closed());
         }
         Ok(Box::new(SqliteSession::new(Arc::clone(&self.0))))
+    }
+
+    fn statistics(&self) -> EngineStatistics {
+        self.0.counts.statistics(self.0.writer.waiting())
     }
 
     fn close(&self) -> Result<()> {
@@ -261,8 +270,8 @@ impl Shared {
         }
         // With less durability, this is where the disk is waited for. That
         // another program reads keeps the log in place, not what it holds.
-        let done =
-            lane.connection.execute("PRAGMA synchronous=FULL; PRAGMA wal_checkpoint(TRUNCATE)");
+        let sql = "PRAGMA synchronous=FULL; PRAGMA wal_checkpoint(TRUNCATE)";
+        let done = lane.counted(|lane| lane.connection.execute(sql));
         match done {
             Err(failure) if failure.code() & 0xff != code::BUSY => {
                 Err(at_place(&failure, &place_name(&self.location)))
@@ -334,7 +343,7 @@ fn connect_to_file(path: &Path, options: &Options, vault: &Vault) -> Result<Conn
     connection
         .execute(&format!(
             "PRAGMA synchronous={synchronous}; PRAGMA fullfsync=ON; \
-             PRAGMA journal_size_limit={LOG_BYTES_MAX}"
+             PRAGMA journal_size_limit={LOG_BYTES_MAX}; PRAGMA wal_autocheckpoint=0"
         ))
         .map_err(at)?;
     Ok(connection)

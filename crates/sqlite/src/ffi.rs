@@ -83,6 +83,14 @@ pub(crate) fn version() -> &'static str {
     unsafe { CStr::from_ptr(raw::marmota_sqlite3_libversion()) }.to_str().unwrap_or_default()
 }
 
+/// How many system calls of this thread, in this library, have waited for the
+/// disk.
+#[inline]
+pub(crate) fn thread_syncs() -> u64 {
+    // SAFETY: reads a number of this thread's.
+    unsafe { raw::marmota_syncs() }
+}
+
 /// Starts SQLite once in a process (it is built without doing that itself).
 fn initialize() -> Result<(), Failure> {
     static CODE: OnceLock<c_int> = OnceLock::new();
@@ -328,6 +336,21 @@ impl Connection {
             code::OK => Ok(()),
             code => Err(Failure::new(code, "the log cannot be taken to the disk")),
         }
+    }
+
+    /// How many pages the write-ahead log has.
+    #[inline]
+    pub(crate) fn log_pages(&self) -> u32 {
+        // SAFETY: the connection is open.
+        unsafe { raw::marmota_log_pages(self.db.as_ptr()) }
+    }
+
+    /// Takes what it can of the log to the file, without waiting for anybody;
+    /// false if it came to nothing.
+    pub(crate) fn checkpoint(&mut self) -> bool {
+        // SAFETY: the connection is open, and no statement of it is being
+        // stepped, since that would borrow it.
+        unsafe { raw::marmota_checkpoint(self.db.as_ptr()) == code::OK }
     }
 
     /// True if the file can only be read.

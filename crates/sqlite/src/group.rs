@@ -38,8 +38,8 @@ pub(crate) trait Work {
     fn is_open(&self) -> bool;
     /// Carries out a write; one that fails leaves nothing.
     fn run(&mut self, job: &Self::Job) -> Result<Outcome>;
-    /// Commits the transaction, or undoes it if that fails.
-    fn commit(&mut self, durability: Durability) -> Result<()>;
+    /// Commits the transaction of so many members, or undoes it if that fails.
+    fn commit(&mut self, durability: Durability, members: usize) -> Result<()>;
     /// Undoes the transaction, if there is one.
     fn roll_back(&mut self);
 }
@@ -253,8 +253,9 @@ impl<W: Work> Seat<W> {
         let seat = &mut *undo.seat;
         let members = seat.members.len();
         if seat.is_open {
-            let committed =
-                seat.work.as_mut().ok_or_else(closed).and_then(|work| work.commit(seat.durability));
+            let durability = seat.durability;
+            let work = seat.work.as_mut().ok_or_else(closed);
+            let committed = work.and_then(|work| work.commit(durability, members));
             seat.end(committed.err().as_ref(), undo.told);
         }
         std::mem::forget(undo);

@@ -14,8 +14,9 @@ use marmota_store::operation::{BatchFailure, Operation, Outcome, Write, run_batc
 
 use crate::clerk::Clerk;
 use crate::column::Column;
+use crate::counts::Counts;
 use crate::fault;
-use crate::ffi::{Connection, StatementId};
+use crate::ffi::{Connection, StatementId, thread_syncs};
 use crate::group::Work;
 use crate::shape::Shape;
 use crate::statement::{Head, Statements, Verb};
@@ -24,6 +25,9 @@ use crate::tables::KnownTables;
 /// The number of the savepoint around a write of many rows in a transaction;
 /// `run_batch` takes the one above it.
 const SAVEPOINT_OF_MANY: u32 = u32::MAX - 1;
+
+/// A log of so many pages is taken to the file.
+const LOG_PAGES_MAX: u32 = 1_000;
 
 /// A connection with its statements.
 #[derive(Debug)]
@@ -42,6 +46,7 @@ pub(crate) struct Lane {
     set: Durability,
     /// Told of what was committed that nobody waited for.
     clerk: Option<Arc<Clerk>>,
+    pub(crate) counts: Arc<Counts>,
 }
 
 impl Lane {
@@ -62,6 +67,7 @@ impl Lane {
             durability: Durability::None,
             set: Durability::None,
             clerk: None,
+            counts: Arc::default(),
         })
     }
 
@@ -215,13 +221,30 @@ impl Lane {
         self.set = durability;
     }
 
-    /// Commits what is relaxed, and has it taken to the disk soon.
-    pub(crate) fn note_commit(&self) {
-        if self.set == Durability::Relaxed
-            && let Some(clerk) = &self.clerk
-        {
+    /// Sees to what was committed: that it is taken to the disk if nobody waited
+    /// for that, and to the file if the log has become long.
+    fn note_commit(&mut self) {
+        self.counts.commit();
+        let Some(clerk) = &self.clerk else { return };
+        if self.set == Durability::Relaxed {
             clerk.fall_behind();
         }
+        if self.connection.log_pages() >= LOG_PAGES_MAX && self.connection.checkpoint() {
+            self.counts.checkpoint();
+        }
+    }
+
+    /// Counts how often `work` waits for the disk.
+    pub(crate) fn counted<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let before = thread_syncs();
+        let done = work(self);
+        self.counts.syncs(thread_syncs() - before);
+        done
+    }
+
+    /// Waits until what was committed is on the disk.
+    pub(crate) fn sync_log(&mut self) -> Result<()> {
+        self.counted(|lane| lane.connection.sync_log()).map_err(|failure| fault::of(&failure))
     }
 
     /// [`Self::run`] for a write that is in no group.
@@ -233,18 +256,25 @@ impl Lane {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<()> {
+        if !operation.is_write() {
+            return self.run(operation, sink, outcome);
+        }
         self.wait_for(durability.unwrap_or(self.durability));
-        let done = self.run(operation, sink, outcome);
-        self.note_commit();
-        done
+        self.counted(|lane| {
+            lane.run(operation, sink, outcome)?;
+            lane.note_commit();
+            Ok(())
+        })
     }
 
     /// [`Self::commit`] for a session's transaction.
     pub(crate) fn commit_alone(&mut self, durability: Option<Durability>) -> Result<()> {
         self.wait_for(durability.unwrap_or(self.durability));
-        let committed = self.commit();
-        self.note_commit();
-        committed
+        self.counted(|lane| {
+            lane.commit()?;
+            lane.note_commit();
+            Ok(())
+        })
     }
 
     /// Undoes the transaction, if there is one. This cannot fail in a way that
@@ -309,15 +339,18 @@ impl Work for Lane {
         })
     }
 
-    fn commit(&mut self, durability: Durability) -> Result<()> {
+    fn commit(&mut self, durability: Durability, members: usize) -> Result<()> {
         self.wait_for(durability);
-        let started = Instant::now();
-        let committed = Self::commit(self);
-        if let (Durability::Full, Some(clerk)) = (durability, &self.clerk) {
-            clerk.note_wait(started.elapsed());
-        }
-        self.note_commit();
-        committed
+        self.counted(|lane| {
+            let started = Instant::now();
+            Self::commit(lane)?;
+            if let (Durability::Full, Some(clerk)) = (durability, &lane.clerk) {
+                clerk.note_wait(started.elapsed());
+            }
+            lane.counts.group(members);
+            lane.note_commit();
+            Ok(())
+        })
     }
 
     fn roll_back(&mut self) {

@@ -111,7 +111,10 @@ impl SqliteSession {
             };
             return match self.shared.writer.enqueue(job, durability) {
                 Ok(member) => Attempt::Member(member),
-                Err(error) => Attempt::Done(Err(error)),
+                Err(error) => {
+                    self.shared.counts.refuse();
+                    Attempt::Done(Err(error))
+                }
             };
         };
         if !operation.is_write() {
@@ -339,7 +342,8 @@ impl Session for SqliteSession {
             Attempt::Done(result) => return result.map(|()| Submitted::Done),
             Attempt::Member(member) => self.member(member),
             Attempt::Wait => {
-                self.shared.writer.check_room()?;
+                let room = self.shared.writer.check_room();
+                room.inspect_err(|_| self.shared.counts.refuse())?;
                 Wait::Turn { until: self.until(), waker: None, durability }
             }
         };

@@ -138,6 +138,13 @@ impl<W: Work> Writer<W> {
         queued + turn.and_then(|turn| turn.guard.as_ref().map(|seat| seat.members())).unwrap_or(0)
     }
 
+    /// How many operations wait for their turn, or in the queue.
+    pub(crate) fn waiting(&self) -> usize {
+        let queued = self.queue.lock().len();
+        let waiters = self.waiters.queue.lock();
+        queued + waiters.iter().filter(|one| matches!(one, Waiter::Operation(..))).count()
+    }
+
     /// # Errors
     /// [`ErrorKind::Busy`] if too many operations wait.
     pub(crate) fn check_room(&self) -> Result<()> {

@@ -34,6 +34,7 @@ use marmota_model::{FieldSet, RowSink, Table, Uuid, Value, ValueRef};
 use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache as Kept;
+use serde::Serialize;
 use smallvec::SmallVec;
 
 use crate::operation::{Operation, Write};
@@ -51,7 +52,7 @@ const VERSION: u64 = 1 << 20;
 
 /// How often a cache had what was asked for (nearly, where more than 64
 /// threads ask), and what it holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CacheStats {
     /// Reads by key that it answered.
     pub hits: u64,

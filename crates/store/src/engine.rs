@@ -21,6 +21,7 @@ use marmota_model::{Result, RowSink, Table};
 
 use crate::durability::Durability;
 use crate::operation::{Operation, Outcome};
+use crate::statistics::EngineStatistics;
 
 /// An engine: process-wide, shared by all threads.
 pub trait Engine: Send + Sync {
@@ -41,6 +42,11 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// What keeps the engine from opening one.
     fn session(&self) -> Result<Box<dyn Session>>;
+
+    /// What it has done since it was opened; what an engine does not count is 0.
+    fn statistics(&self) -> EngineStatistics {
+        EngineStatistics::default()
+    }
 
     /// Makes everything durable and lets go of files. Operations fail with
     /// [`marmota_model::ErrorKind::Closed`] afterwards.

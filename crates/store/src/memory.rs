@@ -57,6 +57,7 @@ use parking_lot::Mutex;
 
 use crate::durability::Durability;
 use crate::engine::{Capability, Engine, Session};
+use crate::statistics::EngineStatistics;
 use catalog::Catalog;
 pub use file::Format;
 use file::Loaded;
@@ -358,6 +359,10 @@ impl Engine for Memory {
     fn session(&self) -> Result<Box<dyn Session>> {
         self.shared.check_open()?;
         Ok(Box::new(MemorySession::new(Arc::clone(&self.shared))))
+    }
+
+    fn statistics(&self) -> EngineStatistics {
+        self.shared.journal.get().map(|journal| journal.statistics()).unwrap_or_default()
     }
 
     fn close(&self) -> Result<()> {

@@ -10,6 +10,7 @@ use crate::cache::{Cache, CacheStats};
 use crate::engine::{Capability, Engine};
 use crate::registry::Registry;
 use crate::scope::{Scope, Shared};
+use crate::statistics::Statistics;
 
 /// Models in an engine. Cheap to clone; `Send + Sync`; derefs to the
 /// [`Scope`] that has the verbs.
@@ -43,6 +44,13 @@ impl Store {
     #[must_use]
     pub fn cache_stats(&self) -> Option<CacheStats> {
         self.shared.cache.as_ref().map(Cache::stats)
+    }
+
+    /// What it has done since it was opened: commits, groups, waits for the
+    /// disk, how often its cache had what was asked for.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        Statistics { engine: self.shared.engine.statistics(), cache: self.cache_stats() }
     }
 
     /// The version of a table: a number that changes with every write to it,

@@ -29,6 +29,31 @@ int marmota_sync_log(sqlite3 *db){
   return sqlite3OsSync(log, CKPT_SYNC_FLAGS(pager->walSyncFlags));
 }
 
+/* How many system calls of this thread have waited for the disk. */
+sqlite3_uint64 marmota_syncs(void){
+#ifdef MARMOTA_SYNCS
+  return MARMOTA_SYNCS;
+#else
+  return 0;
+#endif
+}
+
+/*
+** How many pages the log has that this connection knows of, those that are in
+** the file already included.
+*/
+unsigned int marmota_log_pages(sqlite3 *db){
+  Pager *pager;
+  if( db->aDb[0].pBt==0 ) return 0;
+  pager = sqlite3BtreePager(db->aDb[0].pBt);
+  return pager->pWal ? pager->pWal->hdr.mxFrame : 0;
+}
+
+/* Takes what it can of the log to the file, without waiting for anybody. */
+int marmota_checkpoint(sqlite3 *db){
+  return sqlite3_wal_checkpoint_v2(db, "main", SQLITE_CHECKPOINT_PASSIVE, 0, 0);
+}
+
 #ifdef MARMOTA_SIMULATED_DISK
 /*
 ** A file system that tells of writes and syncs before they are done, for tests

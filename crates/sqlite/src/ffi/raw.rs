@@ -2,7 +2,7 @@
 //! that `build.rs` gives them, and the constants they take. Nothing here is
 //! safe to call but through the types of the module above.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_uint};
 
 pub(super) const OPEN_READWRITE: c_int = 0x2;
 pub(super) const OPEN_CREATE: c_int = 0x4;
@@ -60,6 +60,9 @@ unsafe extern "C" {
 unsafe extern "C" {
     pub(super) fn marmota_synchronous(db: *mut Db, level: c_int);
     pub(super) fn marmota_sync_log(db: *mut Db) -> c_int;
+    pub(super) fn marmota_syncs() -> u64;
+    pub(super) fn marmota_log_pages(db: *mut Db) -> c_uint;
+    pub(super) fn marmota_checkpoint(db: *mut Db) -> c_int;
 }
 
 // `sqlite3.h`.

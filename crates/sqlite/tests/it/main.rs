@@ -13,4 +13,5 @@ mod power;
 mod prepare;
 mod queries;
 mod refusals;
+mod statistics;
 mod transactions;

@@ -62,7 +62,7 @@ impl Work for Numbers {
         self.write(*job)
     }
 
-    fn commit(&mut self, _: Durability) -> Result<()> {
+    fn commit(&mut self, _: Durability, _: usize) -> Result<()> {
         let written = self.open.take().expect("a group is committed once");
         if self.fails_to_commit {
             return Err(Error::new(ErrorKind::Io, "the disk failed"));

@@ -35,6 +35,7 @@ use marmota_model::{Error, ErrorKind, Result, Uuid};
 use parking_lot::{Condvar, Mutex};
 
 use crate::durability::Durability;
+use crate::statistics::EngineStatistics;
 pub(super) use changes::{write_changes, write_tables};
 use record::{Identity, RECORD_BYTES};
 pub(super) use recovery::{first_log, open};
@@ -71,6 +72,15 @@ pub(super) struct Journal {
     failure: Mutex<Option<String>>,
     /// Keeps other processes out.
     lock: Mutex<Option<Lock>>,
+    counts: Counts,
+}
+
+/// What was done since the log was opened.
+#[derive(Default)]
+struct Counts {
+    commits: AtomicU64,
+    syncs: AtomicU64,
+    snapshots: AtomicU64,
 }
 
 /// Where the log is written to. Positions count all that was ever written.
@@ -97,6 +107,12 @@ struct Waiting {
     due: Option<Instant>,
     wakers: Vec<(u64, Name, Waker)>,
     stopped: bool,
+    /// Commits that asked to be waited for and are in no wait yet, and what
+    /// there was of those.
+    asked: u64,
+    groups: u64,
+    grouped: u64,
+    group_max: u64,
 }
 
 /// What keeps other processes out.
@@ -195,6 +211,7 @@ impl Journal {
     /// Says what a commit that ends at `position` asks for; true if it has to
     /// be waited for, by [`Journal::poll`].
     pub(super) fn ask(&self, position: u64, asked: Option<Durability>) -> bool {
+        self.counts.commits.fetch_add(1, Ordering::Relaxed);
         let durability = match self.durability {
             Durability::None => return false,
             own => asked.unwrap_or(own),
@@ -205,6 +222,7 @@ impl Journal {
         let mut waiting = self.waiting.lock();
         if durability == Durability::Full {
             waiting.wanted = waiting.wanted.max(position);
+            waiting.asked += 1;
             self.work.notify_one();
             return true;
         }
@@ -251,15 +269,23 @@ impl Journal {
     pub(super) fn sync(&self) -> Result<()> {
         let _one = self.syncing.lock();
         self.check()?;
+        // Before the position is looked at: it lies behind all of them.
+        let members = std::mem::take(&mut self.waiting.lock().asked);
         let (file, position) = {
             let tail = self.tail.lock();
             (Arc::clone(&tail.file), tail.position)
         };
         if self.synced.load(Ordering::Acquire) < position {
-            file.sync_data().map_err(|error| self.fail(&error))?;
+            self.sync_file(&file)?;
+            self.waiting.lock().count_group(members);
             self.reached(position);
         }
         Ok(())
+    }
+
+    fn sync_file(&self, file: &File) -> Result<()> {
+        self.counts.syncs.fetch_add(1, Ordering::Relaxed);
+        file.sync_data().map_err(|error| self.fail(&error))
     }
 
     /// Notes that everything up to a position is on the disk, and tells who
@@ -351,6 +377,24 @@ impl Journal {
         self.lock.lock().take();
     }
 
+    /// What it has done so far.
+    pub(super) fn statistics(&self) -> EngineStatistics {
+        let waiting = self.waiting.lock();
+        let (groups, grouped, group_max) = (waiting.groups, waiting.grouped, waiting.group_max);
+        let writes_waiting = waiting.wakers.len() as u64;
+        drop(waiting);
+        EngineStatistics {
+            commits: self.counts.commits.load(Ordering::Relaxed),
+            groups,
+            grouped_writes: grouped,
+            group_writes_max: group_max,
+            syncs: self.counts.syncs.load(Ordering::Relaxed),
+            checkpoints: self.counts.snapshots.load(Ordering::Relaxed),
+            writes_waiting,
+            ..EngineStatistics::default()
+        }
+    }
+
     /// Where the log ends: its generation, and how long its file is.
     pub(super) fn end(&self) -> (u64, u64) {
         let tail = self.tail.lock();
@@ -397,7 +441,7 @@ impl Journal {
         let mut tail = self.tail.lock();
         self.check()?;
         if self.synced.load(Ordering::Acquire) < tail.position {
-            tail.file.sync_data().map_err(|error| self.fail(&error))?;
+            self.sync_file(&tail.file)?;
         }
         tail.file = Arc::new(file);
         tail.generation = generation;
@@ -416,6 +460,7 @@ impl Journal {
         tail.whole = None;
         tail.bytes_max = bytes_max(snapshot_bytes);
         drop(tail);
+        self.counts.snapshots.fetch_add(1, Ordering::Relaxed);
         recovery::remove_logs(&self.path, |other| other < generation);
     }
 
@@ -451,6 +496,15 @@ impl Journal {
         let position = self.tail.lock().position;
         self.reached(position);
         recovery::remove_logs(&self.path, |other| other < generation);
+    }
+}
+
+impl Waiting {
+    /// Counts those that waited for the disk together.
+    fn count_group(&mut self, members: u64) {
+        self.groups += u64::from(members > 0);
+        self.grouped += members;
+        self.group_max = self.group_max.max(members);
     }
 }
 

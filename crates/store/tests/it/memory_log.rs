@@ -484,3 +484,22 @@ fn a_long_log_is_shortened_by_itself() {
     };
     assert!(rows(&engine, &tag) == wanted);
 }
+
+#[test]
+fn commits_and_waits_for_the_disk_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let note = note();
+    let engine = open(&folder.path().join("a.mem"), std::slice::from_ref(&note));
+    let mut session = engine.session().unwrap();
+    let before = engine.statistics();
+    for number in 0..5 {
+        insert(&mut *session, &note, &format!("note {number}")).unwrap();
+    }
+    engine.snapshot().unwrap();
+    let after = engine.statistics();
+    assert_eq!(after.commits - before.commits, 5);
+    assert_eq!((after.groups - before.groups, after.group_writes_max), (5, 1));
+    assert!(after.syncs - before.syncs >= 5, "{after:?}");
+    assert_eq!((after.checkpoints - before.checkpoints, after.writes_waiting), (1, 0));
+    assert_eq!(Memory::new().statistics().syncs, 0);
+}

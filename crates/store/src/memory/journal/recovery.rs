@@ -26,7 +26,7 @@ use super::super::gate::Gate;
 use super::super::snapshot::Snapshot;
 use super::changes::{self, Definition, Payload};
 use super::record::{self, HEAD_BYTES, HeadFault, Identity, Rest};
-use super::{Journal, Lock, Tail, Waiting, bytes_max, fault, with_suffix};
+use super::{Counts, Journal, Lock, Tail, Waiting, bytes_max, fault, with_suffix};
 use crate::durability::Durability;
 
 /// A database that was opened.
@@ -198,6 +198,7 @@ pub(in super::super) fn open(
         closed: Arc::clone(closed),
         failure: Mutex::default(),
         lock: Mutex::new(Some(lock)),
+        counts: Counts::default(),
     });
     if durability != Durability::None {
         journal.start()?;

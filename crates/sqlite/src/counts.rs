@@ -1,0 +1,69 @@
+//! What the connection that writes has done: counted by whoever holds it, read
+//! by anybody.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use marmota_store::EngineStatistics;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    commits: AtomicU64,
+    groups: AtomicU64,
+    grouped_writes: AtomicU64,
+    group_writes_max: AtomicU64,
+    syncs: AtomicU64,
+    checkpoints: AtomicU64,
+    writes_refused: AtomicU64,
+}
+
+impl Counts {
+    pub(crate) fn commit(&self) {
+        add(&self.commits, 1);
+    }
+
+    /// A group of so many writes was committed.
+    pub(crate) fn group(&self, writes: usize) {
+        let writes = writes as u64;
+        add(&self.groups, 1);
+        add(&self.grouped_writes, writes);
+        if writes > self.group_writes_max.load(Ordering::Relaxed) {
+            self.group_writes_max.store(writes, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn syncs(&self, syncs: u64) {
+        if syncs > 0 {
+            add(&self.syncs, syncs);
+        }
+    }
+
+    pub(crate) fn checkpoint(&self) {
+        add(&self.checkpoints, 1);
+    }
+
+    /// A write was refused: whoever submits one may call this.
+    #[cold]
+    pub(crate) fn refuse(&self) {
+        self.writes_refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn statistics(&self, writes_waiting: usize) -> EngineStatistics {
+        let mut statistics = EngineStatistics::default();
+        statistics.commits = self.commits.load(Ordering::Relaxed);
+        statistics.groups = self.groups.load(Ordering::Relaxed);
+        statistics.grouped_writes = self.grouped_writes.load(Ordering::Relaxed);
+        statistics.group_writes_max = self.group_writes_max.load(Ordering::Relaxed);
+        statistics.syncs = self.syncs.load(Ordering::Relaxed);
+        statistics.checkpoints = self.checkpoints.load(Ordering::Relaxed);
+        statistics.writes_waiting = writes_waiting as u64;
+        statistics.writes_refused = self.writes_refused.load(Ordering::Relaxed);
+        statistics
+    }
+}
+
+/// Adds to a number that only who holds the connection writes: no other core
+/// has to be asked.
+fn add(number: &AtomicU64, more: u64) {
+    number.store(number.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}

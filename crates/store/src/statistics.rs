@@ -1,0 +1,55 @@
+//! What a store and its engine have done so far, in numbers. As data: whoever
+//! wants to show them serialises them.
+
+use serde::Serialize;
+
+use crate::cache::CacheStats;
+
+/// What a store has done since it was opened.
+///
+/// ```
+/// use marmota_store::Store;
+/// use marmota_store::memory::Memory;
+/// let store = Store::builder(Memory::new()).open()?;
+/// assert_eq!(store.statistics().engine.syncs, 0);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// What its engine has done.
+    pub engine: EngineStatistics,
+    /// What its cache has done; none for a store without one.
+    pub cache: Option<CacheStats>,
+}
+
+/// What an engine has done since it was opened. Each number is right by
+/// itself; while others write, two of them may be of different moments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct EngineStatistics {
+    /// Commits: of groups, transactions and writes by themselves.
+    pub commits: u64,
+    /// Waits for the disk that writes of several sessions could share.
+    pub groups: u64,
+    /// The writes that took part in those.
+    pub grouped_writes: u64,
+    /// The most writes that were in one group.
+    pub group_writes_max: u64,
+    /// System calls that waited for the disk.
+    pub syncs: u64,
+    /// How often the log's content was taken to the file.
+    pub checkpoints: u64,
+    /// Writes that wait for their turn or for the disk at this moment.
+    pub writes_waiting: u64,
+    /// Writes that were refused because too many waited.
+    pub writes_refused: u64,
+}
+
+impl EngineStatistics {
+    /// How many writes shared a wait for the disk, on average; 0 if none did.
+    #[must_use]
+    pub fn writes_per_group(&self) -> f64 {
+        self.grouped_writes as f64 / (self.groups as f64).max(1.0)
+    }
+}
