@@ -1,6 +1,7 @@
 //! The bytes of a message's body, from a constant or owned, without copying them.
 
-/// A whole body. Streams will be a further kind; nothing outside this file looks inside.
+/// A whole body; [`crate::BodyStream`] is one that is made while it is sent. Nothing outside
+/// this file looks inside.
 #[derive(Clone, Debug, Default)]
 pub struct Body(Bytes);
 

@@ -6,8 +6,11 @@
 //! answer every whole request in the buffer, send all answers at once, read again. It never
 //! blocks and never spins: each way out of it leaves an event, a wake or a deadline behind.
 
+mod answer;
 mod flow;
 mod linger;
+mod outflow;
+mod whole_body;
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -20,21 +23,20 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 
+use answer::refusal;
 pub(crate) use flow::Wish;
 use flow::{Intake, Outgoing};
+use outflow::Outflow;
 
 use crate::body::Body;
-use crate::chunked::{Chunked, ChunkedError};
-use crate::handler::{Flow, LaterResponse};
-use crate::head::{BodyLength, HeadError, Span, Version};
+use crate::chunked::Chunked;
+use crate::handler::LaterResponse;
+use crate::head::{BodyLength, Span};
 use crate::local::Local;
-use crate::method::Method;
 use crate::request::{Exchange, Request};
-use crate::response::Response;
 use crate::router::Found;
 use crate::status::Status;
 use crate::task::{self, Task, Token};
-use crate::writer::{Persistence, ResponseWriter};
 
 /// Room for a read; two pipelined batches of usual requests.
 const READ_BYTES: usize = 16 * 1024;
@@ -56,6 +58,8 @@ enum Phase {
     Body(BodyProgress),
     /// The handler's answer will come.
     Waiting { answer: LaterResponse, task: Task },
+    /// The answer's body is being made, as far as the client takes it.
+    Streaming(Box<Outflow>),
     /// The last answer is written: send it, then close; lingering when input may be unread.
     Closing { linger: bool },
     /// Our side is shut down; throw away what still comes.
@@ -75,6 +79,8 @@ enum Timing {
     Head,
     Body,
     Write,
+    /// The client has said that it sends no more, and its streamed answer stands still.
+    Quiet,
     Linger,
 }
 
@@ -157,6 +163,9 @@ impl Connection {
 
     /// Polls the handler that waits, if one does, and goes on.
     pub(crate) fn wake(&mut self, local: &mut Local) -> Fate {
+        if let Phase::Streaming(outflow) = &mut self.phase {
+            outflow.note_woken();
+        }
         if let Phase::Waiting { answer, task } = &mut self.phase {
             task.arm();
             let polled = catch_unwind(AssertUnwindSafe(|| {
@@ -206,6 +215,9 @@ impl Connection {
                     self.timing = Timing::None;
                     return Fate::Keep;
                 }
+                Phase::Streaming(outflow) if outflow.is_stalled() => {
+                    return self.stand_still(local);
+                }
                 Phase::Lingering { .. } => return self.discard(local),
                 _ => {}
             }
@@ -224,6 +236,12 @@ impl Connection {
             let whole = match &mut self.phase {
                 Phase::Head => self.take_head(local),
                 Phase::Body(_) => self.take_body(local),
+                Phase::Streaming(_) => {
+                    if self.stream(local) {
+                        continue;
+                    }
+                    return Served::Stop;
+                }
                 _ => return Served::Stop,
             };
             if !whole {
@@ -271,238 +289,6 @@ impl Connection {
             return true;
         }
         self.start_body(local)
-    }
-
-    /// Decides whether the body is wanted, and asks for it when the client waits for that.
-    fn start_body(&mut self, local: &mut Local) -> bool {
-        let Some(request) = &mut self.request else { return false };
-        let (head, routes) = (&request.0.head, &request.0.routes);
-        let endpoint = request.0.endpoint.and_then(|index| routes.endpoint(index));
-        let body_max = endpoint
-            .and_then(|endpoint| endpoint.body_bytes_max)
-            .unwrap_or(local.limits.body_bytes_max);
-        if head.expect_continue && endpoint.is_none() {
-            // Nobody wants the body; since the client may or may not send it, no request can
-            // follow.
-            self.answer_unrouted(local, true);
-            return false;
-        }
-        let progress = match head.body {
-            BodyLength::Exact(length) if length > body_max as u64 => {
-                self.refuse(refusal(Status::CONTENT_TOO_LARGE, "the body is too large"), local);
-                return false;
-            }
-            BodyLength::Exact(length) => BodyProgress::Exact { end: head.end + length as usize },
-            _ => BodyProgress::Chunked(Chunked::new(body_max, local.limits.head_bytes_max)),
-        };
-        if head.expect_continue && request.0.buffer.len() == head.end {
-            if self.output.capacity() == 0 {
-                self.output = local.take_output();
-            }
-            self.output.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
-        }
-        self.next_at = head.end;
-        self.phase = Phase::Body(progress);
-        self.body_since_ms = local.now_ms;
-        self.take_body(local)
-    }
-
-    /// Takes what has come of the body. True when it is whole.
-    fn take_body(&mut self, local: &mut Local) -> bool {
-        let (Some(request), Phase::Body(progress)) = (&mut self.request, &mut self.phase) else {
-            return false;
-        };
-        let exchange = own(request);
-        let start = exchange.head.end;
-        let received = exchange.buffer.len() - start;
-        let end = match progress {
-            BodyProgress::Exact { end } if exchange.buffer.len() >= *end => {
-                self.next_at = *end;
-                Some(*end)
-            }
-            BodyProgress::Exact { .. } => None,
-            BodyProgress::Chunked(chunked) => {
-                match chunked.decode(&mut exchange.buffer, start, &mut self.next_at) {
-                    Ok(true) => Some(start + chunked.decoded()),
-                    Ok(false) => {
-                        exchange.buffer.truncate(start + chunked.decoded());
-                        self.next_at = exchange.buffer.len();
-                        None
-                    }
-                    Err(error) => {
-                        self.refuse(chunked_refusal(error), local);
-                        return false;
-                    }
-                }
-            }
-        };
-        match end {
-            Some(end) => {
-                exchange.body = Span::new(start, end);
-                self.phase = Phase::Head;
-                true
-            }
-            None => {
-                let earned_ms = received as u64 * 1_000 / local.limits.body_rate_min.max(1);
-                self.set_deadline(
-                    Timing::Body,
-                    self.body_since_ms + local.limits.body_timeout_ms + earned_ms,
-                );
-                false
-            }
-        }
-    }
-
-    /// Has the request that stands in the buffer answered.
-    fn run(&mut self, local: &mut Local) {
-        let Found::Endpoint(endpoint) = self.found else {
-            return self.answer_unrouted(local, false);
-        };
-        let Some(request) = &self.request else { return };
-        if self.output.capacity() == 0 {
-            self.output = local.take_output();
-        }
-        let persistence = self.persistence(request, local);
-        let head_only = request.method() == Method::Head;
-        let start = self.output.len();
-        let output = &mut self.output;
-        let token = self.token;
-        // The closure leaves nothing half done behind that is used again: after a panic the
-        // output is cut back to its start and the connection closed.
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let mut out = ResponseWriter::new(output, local, persistence, head_only, token);
-            out.endpoint = endpoint;
-            let flow = match request.0.routes.endpoint(endpoint) {
-                Some(endpoint) => endpoint.handler.handle(request, &mut out),
-                None => Flow::Done,
-            };
-            match flow {
-                Flow::Done => Outcome::Written(out.finish()),
-                Flow::Later(answer) => {
-                    out.reset();
-                    Outcome::Later(answer, out.waiting.take())
-                }
-            }
-        }));
-        match outcome {
-            Ok(Outcome::Written(Ok(tail))) => self.finish_request(tail, persistence),
-            Ok(Outcome::Later(answer, Some(task))) => self.phase = Phase::Waiting { answer, task },
-            Ok(Outcome::Later(answer, None)) => self.first_poll(answer, local),
-            Ok(Outcome::Written(Err(()))) | Err(_) => {
-                self.output.truncate(start);
-                self.answer_panic(local);
-            }
-        }
-    }
-
-    fn first_poll(&mut self, mut answer: LaterResponse, local: &mut Local) {
-        let task = local.take_task();
-        task.aim(self.token);
-        task.arm();
-        let polled = catch_unwind(AssertUnwindSafe(|| {
-            answer.as_mut().poll(&mut Context::from_waker(task.waker()))
-        }));
-        match polled {
-            Ok(Poll::Pending) => self.phase = Phase::Waiting { answer, task },
-            Ok(Poll::Ready(response)) => {
-                drop(answer);
-                local.give_task(task);
-                self.answer_later(response, local);
-            }
-            Err(_) => self.answer_panic(local),
-        }
-    }
-
-    /// Writes an answer that came after its handler had returned.
-    fn answer_later(&mut self, response: Response, local: &mut Local) {
-        self.phase = Phase::Head;
-        let Some(request) = &self.request else { return };
-        let persistence = self.persistence(request, local);
-        self.write(response, persistence, local);
-    }
-
-    fn answer_panic(&mut self, local: &mut Local) {
-        self.phase = Phase::Head;
-        self.write(Response::from_status(Status::INTERNAL_SERVER_ERROR), Persistence::Close, local);
-    }
-
-    /// Answers a request that no endpoint takes.
-    fn answer_unrouted(&mut self, local: &mut Local, close: bool) {
-        let Some(request) = &self.request else { return };
-        let allow = |status, node| {
-            let allow = request.0.routes.allow(node).to_owned();
-            Response::from_status(status)
-                .with_header("Allow", allow)
-                .unwrap_or(Response::from_status(status))
-        };
-        let response = match self.found {
-            Found::Options(node) => allow(Status::NO_CONTENT, node),
-            Found::NotAllowed(node) => allow(Status::METHOD_NOT_ALLOWED, node),
-            Found::NotImplemented => Response::from_status(Status::NOT_IMPLEMENTED),
-            _ if request.target() == "*" => Response::new(Status::NO_CONTENT),
-            _ => Response::from_status(Status::NOT_FOUND),
-        };
-        let implemented = self.found != Found::NotImplemented;
-        let persistence = match self.persistence(request, local) {
-            goes_on if implemented && !close => goes_on,
-            _ => Persistence::Close,
-        };
-        self.write(response, persistence, local);
-        if close && let Phase::Closing { linger } = &mut self.phase {
-            *linger = true;
-        }
-    }
-
-    /// Answers what is not a request, or not one that is read to its end, and closes.
-    #[cold]
-    fn refuse(&mut self, response: Response, local: &mut Local) {
-        self.write(response, Persistence::Close, local);
-        self.phase = Phase::Closing { linger: true };
-    }
-
-    fn write(&mut self, response: Response, persistence: Persistence, local: &mut Local) {
-        if self.output.capacity() == 0 {
-            self.output = local.take_output();
-        }
-        let head_only =
-            self.request.as_ref().is_some_and(|request| request.method() == Method::Head);
-        let mut out =
-            ResponseWriter::new(&mut self.output, local, persistence, head_only, self.token);
-        out.respond(response);
-        let tail = out.finish().unwrap_or_default();
-        self.finish_request(tail, persistence);
-    }
-
-    /// The answer is written: the request's bytes are used up.
-    #[inline]
-    fn finish_request(&mut self, tail: Option<Body>, persistence: Persistence) {
-        self.tail = tail.map(|body| (body, 0));
-        self.timing = Timing::None;
-        if persistence == Persistence::Close {
-            // A client that did not ask for the end may have sent more, which would make the
-            // close a reset; one that did ask has not.
-            let linger = self.request.as_ref().is_none_or(|request| {
-                request.0.head.keep_alive || request.0.buffer.len() > self.next_at
-            });
-            self.phase = Phase::Closing { linger };
-        }
-        if let Some(request) = &mut self.request {
-            let next_at = self.next_at;
-            let exchange = own(request);
-            exchange.consumed = next_at.min(exchange.buffer.len());
-        }
-    }
-
-    #[inline]
-    fn persistence(&self, request: &Request, local: &Local) -> Persistence {
-        let head = &request.0.head;
-        let worn_out =
-            local.limits.requests_per_connection_max.is_some_and(|max| self.requests >= max);
-        match head.version {
-            _ if !head.keep_alive || worn_out || local.draining => Persistence::Close,
-            Version::Http11 => Persistence::Implied,
-            Version::Http10 => Persistence::Said,
-        }
     }
 
     /// Reads once.
@@ -564,6 +350,7 @@ impl Connection {
             self.hand_over(local);
             return Poll::Pending;
         }
+        let mut progressed = false;
         loop {
             let unsent = &self.output[self.sent..];
             let sent = match &self.tail {
@@ -580,13 +367,20 @@ impl Connection {
                 }
             };
             match sent {
-                Ok(count) => self.note_sent(count),
+                Ok(count) => {
+                    progressed = true;
+                    self.note_sent(count);
+                }
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => {
                     if self.intake != Intake::Own {
                         self.outgoing = Outgoing::Full;
                     }
-                    self.set_deadline(Timing::Write, local.now_ms + local.limits.write_timeout_ms);
+                    // A client that only sends must not put the end of its patience off.
+                    if progressed || self.timing != Timing::Write {
+                        let deadline_ms = local.now_ms + local.limits.write_timeout_ms;
+                        self.set_deadline(Timing::Write, deadline_ms);
+                    }
                     return Poll::Pending;
                 }
                 Err(_) => return Poll::Ready(Fate::Drop),
@@ -637,12 +431,6 @@ impl Connection {
     }
 }
 
-/// What running a handler came to.
-enum Outcome {
-    Written(Result<Option<Body>, ()>),
-    Later(LaterResponse, Option<Task>),
-}
-
 /// The exchange to write to. When a handler has kept its request, that one keeps the buffer
 /// and the connection goes on with a copy.
 #[inline]
@@ -655,22 +443,5 @@ fn own(request: &mut Request) -> &mut Exchange {
 fn make_room(buffer: &mut Vec<u8>, wanted: usize) {
     if buffer.capacity() - buffer.len() < wanted.clamp(1, READ_BYTES_MIN) {
         buffer.reserve(buffer.len().clamp(READ_BYTES, wanted.max(READ_BYTES)));
-    }
-}
-
-#[cold]
-fn refusal(status: Status, text: &'static str) -> Response {
-    Response::text(text).with_status(status)
-}
-
-#[cold]
-fn chunked_refusal(error: ChunkedError) -> Response {
-    match error {
-        ChunkedError::Size => refusal(Status::BAD_REQUEST, "a chunk size is malformed"),
-        ChunkedError::Line => refusal(Status::BAD_REQUEST, "the chunked coding is malformed"),
-        ChunkedError::TooLarge => refusal(Status::CONTENT_TOO_LARGE, "the body is too large"),
-        ChunkedError::Overhead => {
-            refusal(HeadError::TooLarge.status(), "the trailers or chunk extensions are too large")
-        }
     }
 }

@@ -34,6 +34,7 @@ pub mod head;
 
 mod backend;
 mod body;
+mod body_sender;
 mod connection;
 mod epoll;
 mod handler;
@@ -44,6 +45,7 @@ mod method;
 #[cfg(feature = "tower")]
 mod mount;
 mod percent;
+mod producer;
 mod reactor;
 mod request;
 mod response;
@@ -59,11 +61,13 @@ mod writer;
 
 pub use backend::Backend;
 pub use body::Body;
+pub use body_sender::{BodySender, Gone};
 pub use handler::{Endpoint, Flow, Handler, LaterResponse};
 pub use head::Version;
 pub use limits::Limits;
 pub use method::Method;
 pub use percent::QueryParams;
+pub use producer::{BodyStream, BoxError, Producer};
 pub use request::Request;
 pub use response::{HeaderError, IntoResponse, Response};
 pub use router::{RouteError, Router};

@@ -1,25 +1,31 @@
 //! Mounting a tower service, an `axum::Router` for example, under a prefix.
 //!
-//! The request is copied into the `http` crate's representation, the answer is collected and
-//! written like any other. That costs allocations that Marmota's own handlers do not have.
+//! The request is copied into the `http` crate's representation. An answer whose length is known
+//! and small is collected and written like any other, others are streamed. That costs
+//! allocations that Marmota's own handlers do not have.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::ops::ControlFlow;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
 
-use http_body::Body as _;
 use tower_service::Service;
 
 use crate::body::Body;
 use crate::handler::Endpoint;
+use crate::producer::{BodyStream, BoxError, Producer};
 use crate::request::Request;
 use crate::response::Response;
 use crate::router::Router;
 use crate::status::Status;
 
+/// A longer answer is sent while the service makes it.
+const COLLECTED_BYTES_MAX: u64 = 64 * 1024;
+
 impl Router {
     /// Answers everything under `prefix` by a tower service, which sees the path without the
-    /// prefix. Bodies are whole on both sides: an answer that never ends cannot be mounted.
+    /// prefix. It is given whole bodies; its answers may be streams.
     ///
     /// ```
     /// use marmota_http::Router;
@@ -49,7 +55,7 @@ impl Router {
 async fn call<S, B>(mut service: S, request: Request, skip: usize) -> Response
 where
     S: Service<http::Request<Body>, Response = http::Response<B>>,
-    B: http_body::Body,
+    B: http_body::Body + 'static,
 {
     let Ok(request) = convert(&request, skip) else {
         return Response::from_status(Status::BAD_REQUEST);
@@ -79,26 +85,66 @@ fn convert(request: &Request, skip: usize) -> Result<http::Request<Body>, http::
     builder.body(Body::from(request.body().to_vec()))
 }
 
-async fn collect<B: http_body::Body>(response: http::Response<B>) -> Option<Response> {
+async fn collect<B: http_body::Body + 'static>(response: http::Response<B>) -> Option<Response> {
     let (head, body) = response.into_parts();
-    let mut collected = Response::new(Status::new(head.status.as_u16())?);
+    let length = body.size_hint().exact();
+    let mut answer = match length {
+        Some(0..=COLLECTED_BYTES_MAX) => {
+            let mut bytes = Vec::new();
+            let mut body = pin!(body);
+            while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+                append(frame.ok()?, &mut bytes);
+            }
+            Response::new(Status::OK).with_whole_body(bytes)
+        }
+        _ => {
+            let stream = BodyStream::new(Frames(Box::pin(body)));
+            Response::streamed(
+                "",
+                match length {
+                    Some(length) => stream.with_length(length),
+                    None => stream,
+                },
+            )
+        }
+    };
     for (name, value) in &head.headers {
         // Length, coding and persistence are the server's; it refuses them here.
-        let _ = collected.add_header(
+        let _ = answer.add_header(
             Cow::Owned(name.as_str().to_owned()),
             Cow::Owned(value.as_bytes().to_vec()),
         );
     }
-    let mut body = pin!(body);
-    let mut bytes = Vec::with_capacity(body.size_hint().lower().min(1 << 20) as usize);
-    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-        let Ok(mut data) = frame.ok()?.into_data() else { continue };
-        while bytes::Buf::has_remaining(&data) {
-            let chunk = bytes::Buf::chunk(&data);
-            bytes.extend_from_slice(chunk);
-            let count = chunk.len();
-            bytes::Buf::advance(&mut data, count);
-        }
+    Some(answer.with_status(Status::new(head.status.as_u16())?))
+}
+
+/// The frames of a service's body.
+struct Frames<B>(Pin<Box<B>>);
+
+impl<B: http_body::Body + 'static> Producer for Frames<B> {
+    fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Poll<Result<ControlFlow<()>, BoxError>> {
+        self.0.as_mut().poll_frame(context).map(|frame| match frame {
+            None => Ok(ControlFlow::Break(())),
+            Some(Ok(frame)) => {
+                append(frame, out);
+                Ok(ControlFlow::Continue(()))
+            }
+            Some(Err(_)) => Err("the mounted service's body has failed".into()),
+        })
     }
-    Some(collected.with_whole_body(bytes))
+}
+
+/// Appends a frame's data; trailers are left out.
+fn append<D: bytes::Buf>(frame: http_body::Frame<D>, out: &mut Vec<u8>) {
+    let Ok(mut data) = frame.into_data() else { return };
+    while data.has_remaining() {
+        let chunk = data.chunk();
+        out.extend_from_slice(chunk);
+        let count = chunk.len();
+        data.advance(count);
+    }
 }

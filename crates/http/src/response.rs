@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::body::Body;
+use crate::producer::BodyStream;
 use crate::status::Status;
 
 /// An answer. `Server`, `Date`, `Connection` and `Content-Length` are added when it is written.
@@ -15,12 +16,19 @@ use crate::status::Status;
 /// assert_eq!(answer.status(), Status::CREATED);
 /// # Ok::<(), marmota_http::HeaderError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Response {
     status: Status,
     content_type: Cow<'static, str>,
     headers: Vec<(Cow<'static, str>, Cow<'static, [u8]>)>,
-    body: Body,
+    body: Payload,
+}
+
+/// What follows an answer's head.
+#[derive(Debug)]
+pub(crate) enum Payload {
+    Whole(Body),
+    Stream(BodyStream),
 }
 
 /// A header that cannot be sent.
@@ -41,7 +49,8 @@ impl std::error::Error for HeaderError {}
 impl Response {
     /// An answer of this status without a body.
     pub const fn new(status: Status) -> Self {
-        Self { status, content_type: Cow::Borrowed(""), headers: Vec::new(), body: Body::empty() }
+        let body = Payload::Whole(Body::empty());
+        Self { status, content_type: Cow::Borrowed(""), headers: Vec::new(), body }
     }
 
     /// A 200 with a body of this media type.
@@ -51,7 +60,15 @@ impl Response {
     pub fn with_body(content_type: impl Into<Cow<'static, str>>, body: impl Into<Body>) -> Self {
         let mut response = Self::new(Status::OK);
         response.content_type = content_type.into();
-        response.body = body.into();
+        response.body = Payload::Whole(body.into());
+        response
+    }
+
+    /// A 200 with a body of this media type that is made while it is sent.
+    pub fn streamed(content_type: impl Into<Cow<'static, str>>, body: BodyStream) -> Self {
+        let mut response = Self::new(Status::OK);
+        response.content_type = content_type.into();
+        response.body = Payload::Stream(body);
         response
     }
 
@@ -125,7 +142,7 @@ impl Response {
     /// Replaces the body and leaves the media type as it is.
     #[must_use]
     pub fn with_whole_body(mut self, body: impl Into<Body>) -> Self {
-        self.body = body.into();
+        self.body = Payload::Whole(body.into());
         self
     }
 
@@ -144,13 +161,21 @@ impl Response {
         self.headers.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// The body.
+    /// The body; empty if it is a [`BodyStream`].
     pub fn body(&self) -> &Body {
-        &self.body
+        static EMPTY: Body = Body::empty();
+        match &self.body {
+            Payload::Whole(body) => body,
+            Payload::Stream(_) => &EMPTY,
+        }
     }
 
-    /// The body alone, without copying it.
-    pub fn into_body(self) -> Body {
+    /// Whether the body is made while it is sent.
+    pub fn is_streamed(&self) -> bool {
+        matches!(self.body, Payload::Stream(_))
+    }
+
+    pub(crate) fn into_payload(self) -> Payload {
         self.body
     }
 }

@@ -5,7 +5,8 @@
 use crate::body::Body;
 use crate::head::is_value;
 use crate::local::Local;
-use crate::response::{HeaderError, Response, check_header};
+use crate::producer::BodyStream;
+use crate::response::{HeaderError, Payload, Response, check_header};
 use crate::status::Status;
 use crate::task::Task;
 
@@ -28,6 +29,24 @@ pub(crate) enum Persistence {
     /// HTTP/1.0 goes on, which must be said.
     Said,
     /// Closed after this answer.
+    Close,
+}
+
+/// What follows an answer that is written.
+pub(crate) enum Tail {
+    /// A large body, sent from where it is.
+    Body(Body),
+    /// A body that is still to be made.
+    Stream(BodyStream, Framing),
+}
+
+/// How the client knows where a streamed body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    Chunked,
+    /// By `Content-Length`, of which so much is left.
+    Length(u64),
+    /// By the end of the connection (HTTP/1.0).
     Close,
 }
 
@@ -54,7 +73,9 @@ pub struct ResponseWriter<'a> {
     head_only: bool,
     /// The status has no body by definition.
     bodiless: bool,
-    tail: Option<Body>,
+    tail: Option<Tail>,
+    /// The client is of HTTP/1.0: it knows no chunks.
+    old: bool,
     pub(crate) endpoint: usize,
     /// The task of a future that was polled already and is pending.
     pub(crate) waiting: Option<Task>,
@@ -66,7 +87,7 @@ impl<'a> ResponseWriter<'a> {
         out: &'a mut Vec<u8>,
         local: &'a mut Local,
         persistence: Persistence,
-        head_only: bool,
+        (head_only, old): (bool, bool),
         token: u64,
     ) -> Self {
         let start = out.len();
@@ -79,6 +100,7 @@ impl<'a> ResponseWriter<'a> {
             head_only,
             bodiless: false,
             tail: None,
+            old,
             endpoint: usize::MAX,
             waiting: None,
             token,
@@ -160,7 +182,10 @@ impl<'a> ResponseWriter<'a> {
         for (name, value) in response.headers() {
             self.put_header(name, value);
         }
-        let body = response.into_body();
+        let body = match response.into_payload() {
+            Payload::Whole(body) => body,
+            Payload::Stream(body) => return self.stream(body),
+        };
         self.end_with_length(body.len());
         self.stage = Stage::Whole;
         if self.head_only || self.bodiless {
@@ -169,7 +194,37 @@ impl<'a> ResponseWriter<'a> {
         if body.len() < COPY_BYTES_MAX {
             self.out.extend_from_slice(body.as_bytes());
         } else {
-            self.tail = Some(body);
+            self.tail = Some(Tail::Body(body));
+        }
+    }
+
+    /// Ends the head and has the body made while it is sent.
+    pub fn stream(&mut self, body: BodyStream) {
+        self.open_head();
+        if self.stage != Stage::Head {
+            return;
+        }
+        self.stage = Stage::Whole;
+        let framing = match body.length() {
+            _ if self.bodiless => return self.end_with_length(0),
+            Some(length) => Framing::Length(length),
+            None if self.old => Framing::Close,
+            None => Framing::Chunked,
+        };
+        if framing == Framing::Close && !self.head_only {
+            self.persistence = Persistence::Close;
+        }
+        self.put_persistence();
+        match framing {
+            Framing::Chunked => self.out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+            Framing::Length(length) => {
+                self.out.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
+            }
+            Framing::Close => {}
+        }
+        self.out.extend_from_slice(b"\r\n");
+        if !self.head_only {
+            self.tail = Some(Tail::Stream(body, framing));
         }
     }
 
@@ -240,7 +295,7 @@ impl<'a> ResponseWriter<'a> {
     }
 
     /// Completes the answer. `Err` when the handler cut bytes off that were not its own.
-    pub(crate) fn finish(&mut self) -> Result<Option<Body>, ()> {
+    pub(crate) fn finish(&mut self) -> Result<Option<Tail>, ()> {
         match self.stage {
             Stage::Whole => {}
             Stage::Body { length_at, body_start } => {

@@ -10,3 +10,4 @@ mod malformed;
 mod messages;
 #[cfg(feature = "tower")]
 mod mount;
+mod streams;

@@ -46,6 +46,8 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
+    /// The connection ended inside of the body.
+    pub(crate) cut: bool,
 }
 
 impl Answer {
@@ -97,17 +99,59 @@ impl Client {
         };
         let head = String::from_utf8(self.buffer.drain(..head_end).collect()).unwrap();
         let status: u16 = head[9..12].parse().unwrap();
-        let mut answer = Answer { status, head, body: Vec::new() };
+        let mut answer = Answer { status, head, body: Vec::new(), cut: false };
+        if answer.header("transfer-encoding") == Some("chunked") {
+            assert_eq!(answer.header("content-length"), None);
+            if method != "HEAD" {
+                answer.cut = !self.chunks(&mut answer.body);
+            }
+            return Some(answer);
+        }
         let length = answer.header("content-length").map(|length| length.parse().unwrap());
         assert_eq!(length.is_none(), status < 200 || status == 204 || status == 304, "{answer:?}");
         if method != "HEAD" {
             let length: usize = length.unwrap_or(0);
-            while self.buffer.len() < length {
-                assert!(self.fill(), "body cut off");
+            while self.buffer.len() < length && !answer.cut {
+                answer.cut = !self.fill();
             }
-            answer.body = self.buffer.drain(..length).collect();
+            answer.body = self.buffer.drain(..length.min(self.buffer.len())).collect();
         }
         Some(answer)
+    }
+
+    /// Reads chunks; false when the connection ends inside of them.
+    fn chunks(&mut self, body: &mut Vec<u8>) -> bool {
+        loop {
+            let line_end = loop {
+                match self.buffer.windows(2).position(|window| window == b"\r\n") {
+                    Some(at) => break at,
+                    None if !self.fill() => return false,
+                    None => {}
+                }
+            };
+            let line = std::str::from_utf8(&self.buffer[..line_end]).unwrap();
+            let size = usize::from_str_radix(line, 16).unwrap();
+            let end = line_end + 2 + size;
+            while self.buffer.len() < end + 2 {
+                if !self.fill() {
+                    body.extend_from_slice(&self.buffer[line_end + 2..end.min(self.buffer.len())]);
+                    self.buffer.clear();
+                    return false;
+                }
+            }
+            assert_eq!(&self.buffer[end..end + 2], b"\r\n");
+            body.extend_from_slice(&self.buffer[line_end + 2..end]);
+            self.buffer.drain(..end + 2);
+            if size == 0 {
+                return true;
+            }
+        }
+    }
+
+    /// All that comes until the end of the connection.
+    pub(crate) fn rest(&mut self) -> String {
+        while self.fill() {}
+        String::from_utf8(std::mem::take(&mut self.buffer)).unwrap()
     }
 
     /// Whether the server has closed and nothing but its end is left.

@@ -12,10 +12,10 @@ use super::client::{Client, ask, get, serve};
 
 /// Ready once another thread has said so.
 #[derive(Default, Clone)]
-struct Signal(Arc<Mutex<(bool, Option<Waker>)>>);
+pub(super) struct Signal(Arc<Mutex<(bool, Option<Waker>)>>);
 
 impl Signal {
-    fn after(time: Duration) -> Self {
+    pub(super) fn after(time: Duration) -> Self {
         let signal = Self::default();
         let other = signal.clone();
         std::thread::spawn(move || {
@@ -42,7 +42,7 @@ impl Future for Signal {
 }
 
 /// Pending once, woken on its own thread at once.
-async fn yield_once() {
+pub(super) async fn yield_once() {
     let mut yielded = false;
     std::future::poll_fn(move |cx| {
         if std::mem::replace(&mut yielded, true) {

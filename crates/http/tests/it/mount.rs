@@ -2,7 +2,7 @@
 
 use axum::extract::{Json, Query};
 use axum::routing::{get as on_get, post as on_post};
-use marmota_http::Router;
+use marmota_http::{BodyStream, Response, Router};
 use serde::{Deserialize, Serialize};
 
 use super::client::{ask, get, serve};
@@ -43,4 +43,37 @@ fn axum_answers_under_its_prefix() {
     assert_eq!(answer.header("content-type"), Some("application/json"));
     assert_eq!(answer.header("x-made-by"), Some("axum"));
     assert_eq!(ask(address, "DELETE /app/sum HTTP/1.1\r\nHost: a\r\n\r\n").status, 405);
+}
+
+/// A body of an axum service whose length nobody knows.
+struct Pieces(u32);
+
+impl futures_core::Stream for Pieces {
+    type Item = Result<String, std::io::Error>;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Self::Item>> {
+        self.0 += 1;
+        std::task::Poll::Ready((self.0 <= 10_000).then(|| Ok(format!("{}\n", self.0))))
+    }
+}
+
+#[test]
+fn streams_pass_through() {
+    let app = axum::Router::new()
+        .route("/pieces", on_get(|| async { axum::body::Body::from_stream(Pieces(0)) }))
+        .route("/large", on_get(|| async { "x".repeat(1 << 20) }));
+    let server = serve(Router::new().mount("/app", app).get("/own", |_| async {
+        Response::streamed("text/plain", BodyStream::from_stream(Pieces(0)))
+    }));
+    let lines: String = (1..=10_000).map(|line| format!("{line}\n")).collect();
+    for path in ["/app/pieces", "/own"] {
+        let answer = get(server.local_addr(), path);
+        assert!(!answer.cut && answer.text() == lines, "{path}");
+        assert_eq!(answer.header("transfer-encoding"), Some("chunked"));
+    }
+    let answer = get(server.local_addr(), "/app/large");
+    assert_eq!((answer.body.len(), answer.header("content-length")), (1 << 20, Some("1048576")));
 }

@@ -1,0 +1,197 @@
+//! An answer's body that is made while it is sent. It is asked for its next piece only when
+//! what it made before has left for the kernel, so a slow client holds one buffer of it.
+
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::{Connection, Fate, Phase, Timing};
+use crate::local::Local;
+use crate::producer::{BodyStream, BoxError};
+use crate::task::Task;
+use crate::writer::{Framing, Persistence};
+
+/// Bytes made before they are sent, more or less: a producer may overshoot by a piece.
+const AHEAD_BYTES: usize = 32 * 1024;
+/// How often a producer is asked before other connections get their turn.
+const POLLS_MAX: usize = 64;
+/// How long a client that has closed its side is taken to be waiting for a body that stands
+/// still. One that is gone looks the same until something is sent to it.
+const QUIET_MS: u64 = 1_000;
+
+/// Room for a chunk's size before it is known: eight digits and their line end.
+const SIZE_ROOM: &[u8; 10] = b"00000000\r\n";
+/// A chunk up to this length is moved over the digits left free; a longer one keeps zeros there.
+const MOVE_BYTES_MAX: usize = 4 * 1024;
+
+/// A body under way.
+pub(super) struct Outflow {
+    body: BodyStream,
+    task: Task,
+    framing: Framing,
+    persistence: Persistence,
+    /// The client did not ask for the end of the connection.
+    keep_alive: bool,
+    /// The producer waits, and has not woken the connection since.
+    stalled: bool,
+}
+
+impl Outflow {
+    pub(super) fn note_woken(&mut self) {
+        self.stalled = false;
+    }
+
+    pub(super) fn is_stalled(&self) -> bool {
+        self.stalled
+    }
+
+    /// Appends the next bytes of the body, framed, to `out`. `Pending` when there may be more.
+    fn make(&mut self, out: &mut Vec<u8>) -> Poll<Result<(), BoxError>> {
+        let size_at = out.len();
+        if self.framing == Framing::Chunked {
+            out.extend_from_slice(SIZE_ROOM);
+        }
+        let start = out.len();
+        let made = self.poll(out, start);
+        if out.len() < start {
+            return Poll::Ready(Err("it cut bytes off that were not its own".into()));
+        }
+        let count = out.len() - start;
+        match &mut self.framing {
+            Framing::Chunked => {
+                end_chunk(out, size_at, start);
+                if let Poll::Ready(Ok(())) = made {
+                    out.extend_from_slice(b"0\r\n\r\n");
+                }
+            }
+            Framing::Length(left) if count as u64 > *left => {
+                out.truncate(start + *left as usize);
+                return Poll::Ready(Err("it is longer than it was said to be".into()));
+            }
+            Framing::Length(left) => {
+                *left -= count as u64;
+                if *left > 0 && matches!(made, Poll::Ready(Ok(()))) {
+                    return Poll::Ready(Err("it is shorter than it was said to be".into()));
+                }
+            }
+            Framing::Close => {}
+        }
+        made
+    }
+
+    fn poll(&mut self, out: &mut Vec<u8>, start: usize) -> Poll<Result<(), BoxError>> {
+        for _ in 0..POLLS_MAX {
+            self.task.arm();
+            let mut context = Context::from_waker(self.task.waker());
+            // A producer that has panicked is not asked again.
+            let polled = catch_unwind(AssertUnwindSafe(|| self.body.poll_piece(&mut context, out)));
+            match polled.unwrap_or_else(|_| Poll::Ready(Err("its producer has panicked".into()))) {
+                Poll::Pending => {
+                    self.stalled = true;
+                    return Poll::Pending;
+                }
+                Poll::Ready(Ok(ControlFlow::Continue(()))) => {}
+                Poll::Ready(Ok(ControlFlow::Break(()))) => return Poll::Ready(Ok(())),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            }
+            if out.len() < start || out.len() - start >= AHEAD_BYTES {
+                break;
+            }
+        }
+        Poll::Pending
+    }
+}
+
+/// Writes the size of the chunk that lies behind `start` into its room at `size_at`.
+fn end_chunk(out: &mut Vec<u8>, size_at: usize, start: usize) {
+    let count = out.len() - start;
+    if count == 0 {
+        return out.truncate(size_at);
+    }
+    let line = format!("{count:08x}");
+    let zeros = line.bytes().take_while(|&digit| digit == b'0').count();
+    out[size_at..size_at + line.len()].copy_from_slice(line.as_bytes());
+    if count <= MOVE_BYTES_MAX {
+        out.drain(size_at..size_at + zeros);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+impl Connection {
+    pub(super) fn start_stream(
+        &mut self,
+        body: BodyStream,
+        framing: Framing,
+        persistence: Persistence,
+        local: &mut Local,
+    ) {
+        let task = local.take_task();
+        task.aim(self.token);
+        let persistence = match framing {
+            Framing::Close => Persistence::Close,
+            _ => persistence,
+        };
+        let keep_alive = self.request.as_ref().is_none_or(|request| request.0.head.keep_alive);
+        let outflow = Outflow { body, task, framing, persistence, keep_alive, stalled: false };
+        self.phase = Phase::Streaming(Box::new(outflow));
+    }
+
+    /// Makes more of the body, when all that was made before is sent. True at its end.
+    pub(super) fn stream(&mut self, local: &mut Local) -> bool {
+        let Phase::Streaming(outflow) = &mut self.phase else { return false };
+        if outflow.stalled || self.sent > 0 || self.output.len() >= AHEAD_BYTES {
+            return false;
+        }
+        if self.output.capacity() == 0 {
+            self.output = local.take_output();
+        }
+        self.timing = Timing::None;
+        match outflow.make(&mut self.output) {
+            Poll::Pending => false,
+            Poll::Ready(Ok(())) => {
+                let (persistence, keep_alive) = (outflow.persistence, outflow.keep_alive);
+                let more = self.request.as_ref().is_some_and(|request| request.0.unread() > 0);
+                self.phase = match persistence {
+                    Persistence::Close => Phase::Closing { linger: keep_alive || more },
+                    _ => Phase::Head,
+                };
+                true
+            }
+            Poll::Ready(Err(error)) => {
+                log::warn!("the answer to {} was cut off: {error}", self.peer);
+                self.cut_off();
+                true
+            }
+        }
+    }
+
+    /// Ends an answer whose body cannot be ended, so that the client can tell.
+    fn cut_off(&mut self) {
+        if let Phase::Streaming(outflow) = &self.phase
+            && outflow.framing == Framing::Close
+        {
+            // Only a reset tells a client of HTTP/1.0. If there is none to be had the client
+            // has gone already.
+            let _ = rustix::net::sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
+        }
+        self.phase = Phase::Closing { linger: false };
+    }
+
+    /// All that was made is sent, and the producer waits: gives back what is not needed, and
+    /// looks whether the client is still there.
+    pub(super) fn stand_still(&mut self, local: &mut Local) -> Fate {
+        local.give_output(std::mem::take(&mut self.output));
+        if self.request.as_ref().is_some_and(|request| request.0.unread() == 0)
+            && let Some(request) = self.request.take()
+        {
+            local.give_exchange(request);
+        }
+        if !self.half_closed && !self.ended {
+            self.timing = Timing::None;
+        } else if self.timing != Timing::Quiet {
+            self.set_deadline(Timing::Quiet, local.now_ms + QUIET_MS);
+        }
+        Fate::Keep
+    }
+}

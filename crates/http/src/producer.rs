@@ -1,0 +1,134 @@
+//! Bodies made piece by piece, as the client takes them: what makes one, and the ways to have
+//! one made. Nothing here owns a socket or asks for tokio.
+
+use std::error::Error;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::task::{Context, Poll};
+
+/// Any error that ends a streamed body before its end.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Makes a body piece by piece. It is asked on the connection's own thread, only when what it
+/// made before is sent, so what a slow client leaves unread stays unmade; it is dropped as soon
+/// as the client has gone.
+///
+/// A function `FnMut(&mut Vec<u8>) -> Result<ControlFlow<()>, BoxError>` is one that never waits:
+/// ```
+/// use std::ops::ControlFlow;
+/// use marmota_http::{BodyStream, Response};
+/// let mut number = 0;
+/// let numbers = BodyStream::new(move |out: &mut Vec<u8>| {
+///     number += 1;
+///     out.extend_from_slice(format!("{number}\n").as_bytes());
+///     Ok(if number < 1_000_000 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+/// });
+/// let answer = Response::streamed("text/plain", numbers);
+/// ```
+pub trait Producer: 'static {
+    /// Appends the next piece to `out`, **append only**: earlier ones lie before it. `Continue`
+    /// says that there may be more, `Break` that this was the last. A piece of some 16 KiB is a
+    /// good one; what is appended before `Pending` is sent all the same.
+    ///
+    /// # Errors
+    /// The body cannot be ended. The connection is closed in a way that tells the client that
+    /// the body is not whole, and the error is logged.
+    fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Poll<Result<ControlFlow<()>, BoxError>>;
+}
+
+impl<F> Producer for F
+where
+    F: FnMut(&mut Vec<u8>) -> Result<ControlFlow<()>, BoxError> + 'static,
+{
+    fn poll_piece(
+        &mut self,
+        _: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Poll<Result<ControlFlow<()>, BoxError>> {
+        Poll::Ready(self(out))
+    }
+}
+
+/// A body that is made while it is sent.
+///
+/// Its length is unknown unless [`BodyStream::with_length`] tells it: it is sent in chunks then,
+/// and to clients of HTTP/1.0 until the connection closes.
+pub struct BodyStream {
+    producer: Box<dyn Producer>,
+    length: Option<u64>,
+}
+
+impl BodyStream {
+    /// The body that a producer makes.
+    pub fn new(producer: impl Producer) -> Self {
+        Self { producer: Box::new(producer), length: None }
+    }
+
+    /// Says how long it is, for `Content-Length`. A producer that makes more or fewer bytes has
+    /// its connection closed, as one that fails.
+    #[must_use]
+    pub fn with_length(mut self, bytes: u64) -> Self {
+        self.length = Some(bytes);
+        self
+    }
+
+    /// How long it is, if that was said.
+    pub fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    pub(crate) fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Poll<Result<ControlFlow<()>, BoxError>> {
+        self.producer.poll_piece(context, out)
+    }
+
+    /// The body that a stream's items make, one after the other.
+    #[cfg(feature = "stream")]
+    pub fn from_stream<S, T, E>(stream: S) -> Self
+    where
+        S: futures_core::Stream<Item = Result<T, E>> + 'static,
+        T: AsRef<[u8]>,
+        E: Into<BoxError>,
+    {
+        Self::new(Items(Box::pin(stream)))
+    }
+}
+
+impl fmt::Debug for BodyStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BodyStream").field("length", &self.length).finish_non_exhaustive()
+    }
+}
+
+#[cfg(feature = "stream")]
+struct Items<S>(std::pin::Pin<Box<S>>);
+
+#[cfg(feature = "stream")]
+impl<S, T, E> Producer for Items<S>
+where
+    S: futures_core::Stream<Item = Result<T, E>> + 'static,
+    T: AsRef<[u8]>,
+    E: Into<BoxError>,
+{
+    fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Poll<Result<ControlFlow<()>, BoxError>> {
+        self.0.as_mut().poll_next(context).map(|item| match item {
+            None => Ok(ControlFlow::Break(())),
+            Some(Ok(piece)) => {
+                out.extend_from_slice(piece.as_ref());
+                Ok(ControlFlow::Continue(()))
+            }
+            Some(Err(error)) => Err(error.into()),
+        })
+    }
+}
