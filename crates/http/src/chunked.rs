@@ -102,6 +102,39 @@ impl Chunked {
         Ok(false)
     }
 
+    /// As [`decode`](Self::decode), from the front of `coded` to the end of `out`, at most `room`
+    /// bytes of body: how many coded bytes are used up, and whether the body has ended.
+    pub(crate) fn decode_to(
+        &mut self,
+        coded: &[u8],
+        out: &mut Vec<u8>,
+        mut room: usize,
+    ) -> Result<(usize, bool), ChunkedError> {
+        let mut at = 0;
+        while at < coded.len() {
+            if self.stage == Stage::Data {
+                let moved = self.left.min(coded.len() - at).min(room);
+                if moved == 0 {
+                    break;
+                }
+                out.extend_from_slice(&coded[at..at + moved]);
+                self.decoded += moved;
+                self.left -= moved;
+                room -= moved;
+                at += moved;
+                if self.left == 0 {
+                    self.stage = Stage::DataCr;
+                }
+                continue;
+            }
+            at += 1;
+            if self.framing(coded[at - 1])? {
+                return Ok((at, true));
+            }
+        }
+        Ok((at, false))
+    }
+
     /// Takes one byte of framing; true when it was the last of the body.
     fn framing(&mut self, byte: u8) -> Result<bool, ChunkedError> {
         self.stage = match (self.stage, byte) {
@@ -228,6 +261,34 @@ mod tests {
             }
             prop_assert!(done);
             prop_assert_eq!(&buffer[4..], &body[..]);
+        }
+
+        /// So it does where the body is taken away in pieces of any size.
+        #[test]
+        fn pieces_are_taken_away(chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..20), 0..8),
+                                 steps in proptest::collection::vec((1usize..9, 1usize..9), 1..200)) {
+            let mut coded = Vec::new();
+            for chunk in &chunks {
+                coded.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+                coded.extend_from_slice(chunk);
+                coded.extend_from_slice(b"\r\n");
+            }
+            coded.extend_from_slice(b"0\r\n\r\n");
+            let end = coded.len();
+            coded.extend_from_slice(b"GET");
+            let (mut decoder, mut out, mut at, mut done) = (Chunked::new(1000, 1000), Vec::new(), 0, false);
+            for (step, room) in steps.iter().cycle() {
+                let before = out.len();
+                let come = (at + step).min(coded.len());
+                let (used, ended) = decoder.decode_to(&coded[at..come], &mut out, *room).unwrap();
+                at += used;
+                prop_assert!(out.len() - before <= *room);
+                if ended { done = true; break; }
+                prop_assert!(at < coded.len());
+            }
+            prop_assert!(done);
+            prop_assert_eq!(at, end);
+            prop_assert_eq!(out, chunks.concat());
         }
     }
 }

@@ -10,6 +10,7 @@ mod answer;
 mod flow;
 mod linger;
 mod outflow;
+mod upload;
 mod whole_body;
 
 use std::io::IoSlice;
@@ -27,6 +28,7 @@ use answer::refusal;
 pub(crate) use flow::Wish;
 use flow::{Intake, Outgoing};
 use outflow::Outflow;
+use upload::{Need, Upload};
 
 use crate::body::Body;
 use crate::chunked::Chunked;
@@ -105,6 +107,8 @@ pub(crate) struct Connection {
     sent: usize,
     /// A large body that follows the output, and how much of it is sent.
     tail: Option<(Body, usize)>,
+    /// The body that the handler takes as it comes.
+    upload: Option<Box<Upload>>,
     readable: bool,
     intake: Intake,
     outgoing: Outgoing,
@@ -138,6 +142,7 @@ impl Connection {
             output: Vec::new(),
             sent: 0,
             tail: None,
+            upload: None,
             readable: false,
             intake: if on_ring { Intake::Flowing } else { Intake::Own },
             outgoing: Outgoing::Nothing,
@@ -172,7 +177,8 @@ impl Connection {
                 answer.as_mut().poll(&mut Context::from_waker(task.waker()))
             }));
             match polled {
-                Ok(Poll::Pending) => return Fate::Keep,
+                Ok(Poll::Pending) if self.upload.is_none() => return Fate::Keep,
+                Ok(Poll::Pending) => {}
                 Ok(Poll::Ready(response)) => self.answer_later(response, local),
                 Err(_) => self.answer_panic(local),
             }
@@ -209,6 +215,25 @@ impl Connection {
                 Phase::Closing { linger: false } => return Fate::Drop,
                 Phase::Closing { linger: true } => self.start_lingering(local),
                 _ => {}
+            }
+            if self.upload.is_some() {
+                match self.feed(local) {
+                    Need::Sending => continue,
+                    Need::Bytes if self.readable => {
+                        if self.read(local) == Fate::Drop {
+                            return Fate::Drop;
+                        }
+                        continue;
+                    }
+                    Need::Bytes => {
+                        self.hungry = true;
+                        match &self.phase {
+                            Phase::Streaming(outflow) if !outflow.is_stalled() => continue,
+                            _ => return Fate::Keep,
+                        }
+                    }
+                    Need::Nothing => {}
+                }
             }
             match &mut self.phase {
                 Phase::Waiting { .. } => {
@@ -413,6 +438,10 @@ impl Connection {
             return Fate::Keep;
         }
         match self.timing {
+            Timing::Body if self.upload.is_some() => {
+                self.give_up_upload();
+                Fate::Keep
+            }
             Timing::Head | Timing::Body => {
                 self.refuse(
                     refusal(Status::REQUEST_TIMEOUT, "the request did not come in time"),

@@ -46,8 +46,17 @@ where
 pub struct Endpoint {
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) body_bytes_max: Option<usize>,
+    /// Whether the handler takes bodies as they come.
+    streamed: Option<Streamed>,
     /// Its futures may want a tokio runtime around them.
     pub(crate) asynchronous: bool,
+}
+
+/// Which bodies a handler takes as they come.
+#[derive(Clone, Copy)]
+struct Streamed {
+    bytes_max: u64,
+    wanted: fn(&Request) -> bool,
 }
 
 impl Endpoint {
@@ -60,7 +69,12 @@ impl Endpoint {
 
     /// An endpoint of anything that is a [`Handler`].
     pub fn new(handler: impl Handler) -> Self {
-        Self { handler: Arc::new(handler), body_bytes_max: None, asynchronous: false }
+        Self {
+            handler: Arc::new(handler),
+            body_bytes_max: None,
+            streamed: None,
+            asynchronous: false,
+        }
     }
 
     /// An endpoint of an asynchronous function. Its future need not be `Send`.
@@ -80,6 +94,44 @@ impl Endpoint {
     pub fn body_bytes_max(mut self, bytes: usize) -> Self {
         self.body_bytes_max = Some(bytes);
         self
+    }
+
+    /// Runs the handler as soon as the head has come and lets it take the body piece by piece
+    /// ([`Request::reader`]), up to `bytes_max` bytes (413). What the handler does not read holds
+    /// the client back; if it answers before it has read all, the connection is closed.
+    ///
+    /// ```
+    /// use marmota_http::{BodyError, Endpoint, Method, Request, Router};
+    /// async fn measure(request: Request) -> Result<String, BodyError> {
+    ///     let (mut reader, mut piece, mut bytes) = (request.reader(), Vec::new(), 0);
+    ///     loop {
+    ///         piece.clear();
+    ///         match reader.read(&mut piece).await? {
+    ///             0 => return Ok(format!("{bytes} bytes\n")),
+    ///             count => bytes += count,
+    ///         }
+    ///     }
+    /// }
+    /// let router = Router::new()
+    ///     .on(Method::Post, "/measure", Endpoint::future(measure).streamed(u64::MAX));
+    /// ```
+    #[must_use]
+    pub fn streamed(self, bytes_max: u64) -> Self {
+        self.streamed_when(bytes_max, |_| true)
+    }
+
+    /// As [`Endpoint::streamed`], for the requests of which `wanted` says so by their head; the
+    /// bodies of others are whole.
+    #[must_use]
+    pub fn streamed_when(mut self, bytes_max: u64, wanted: fn(&Request) -> bool) -> Self {
+        self.streamed = Some(Streamed { bytes_max, wanted });
+        self
+    }
+
+    /// How long the body of this request may be, if the handler takes it as it comes.
+    pub(crate) fn streams(&self, request: &Request) -> Option<u64> {
+        let streamed = self.streamed?;
+        (streamed.wanted)(request).then_some(streamed.bytes_max)
     }
 
     /// Has the server enter its tokio runtime for the futures of a direct handler.

@@ -11,11 +11,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::head::{Head, Span, Version};
+use crate::inlet::{BodyReader, Inlet};
 use crate::method::Method;
 use crate::percent::{self, QueryParams};
 use crate::router::Routes;
 
-/// A request with its whole body.
+/// A request with its body: whole, or on routes that ask for it as it comes
+/// ([`crate::Endpoint::streamed`]) by a [`BodyReader`].
 #[derive(Clone, Debug)]
 pub struct Request(pub(crate) Rc<Exchange>);
 
@@ -27,6 +29,8 @@ pub(crate) struct Exchange {
     pub(crate) consumed: usize,
     pub(crate) head: Head,
     pub(crate) body: Span,
+    /// Where the body is left as it comes, on a route that streams it.
+    pub(crate) inlet: Option<Rc<Inlet>>,
     /// Raw ranges of the route's parameters in the buffer, in the pattern's order.
     pub(crate) params: Vec<Span>,
     /// The matched endpoint in `routes`, `None` while there is none.
@@ -42,6 +46,7 @@ impl Exchange {
             consumed: 0,
             head: Head::default(),
             body: Span::default(),
+            inlet: None,
             params: Vec::new(),
             endpoint: None,
             routes,
@@ -136,9 +141,18 @@ impl Request {
             .map(|header| (self.ascii(header.name), header.value.of(&self.0.buffer)))
     }
 
-    /// The whole body; empty when there is none.
+    /// The whole body; empty when there is none, or when it comes by a [`BodyReader`].
     pub fn body(&self) -> &[u8] {
         self.0.body.of(&self.0.buffer)
+    }
+
+    /// Reads the body as it comes, on a route that asks for that; the whole of it at once on
+    /// others. Several readers of a request share its body.
+    pub fn reader(&self) -> BodyReader {
+        match &self.0.inlet {
+            Some(inlet) => BodyReader::of_inlet(Rc::clone(inlet)),
+            None => BodyReader::of_whole(self.clone()),
+        }
     }
 
     /// The decoded value of a parameter of the route's pattern.

@@ -150,7 +150,10 @@ impl Connection {
             Some(Tail::Body(body)) => self.tail = Some((body, 0)),
             Some(Tail::Stream(body, framing)) => {
                 self.start_stream(body, framing, persistence, local);
-                return self.use_up_request();
+                if self.upload.is_none() {
+                    self.use_up_request();
+                }
+                return;
             }
         }
         if persistence == Persistence::Close {
@@ -160,6 +163,9 @@ impl Connection {
                 request.0.head.keep_alive || request.0.buffer.len() > self.next_at
             });
             self.phase = Phase::Closing { linger };
+        }
+        if self.upload.is_some() {
+            self.end_upload();
         }
         self.use_up_request();
     }
@@ -179,7 +185,9 @@ impl Connection {
         let worn_out =
             local.limits.requests_per_connection_max.is_some_and(|max| self.requests >= max);
         match head.version {
-            _ if !head.keep_alive || worn_out || local.draining => Persistence::Close,
+            _ if !head.keep_alive || worn_out || local.draining || self.is_uploading() => {
+                Persistence::Close
+            }
             Version::Http11 => Persistence::Implied,
             Version::Http10 => Persistence::Said,
         }

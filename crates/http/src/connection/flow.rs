@@ -69,7 +69,10 @@ impl Connection {
         }
         let request = self.request.get_or_insert_with(|| local.take_exchange(self.peer));
         let exchange = own(request);
-        if matches!(self.phase, Phase::Head) {
+        // Of a body on its way a half is moved at a time, not all of it for every piece.
+        if matches!(self.phase, Phase::Head)
+            || (self.upload.is_some() && exchange.consumed >= exchange.unread())
+        {
             exchange.compact();
         }
         make_room(&mut exchange.buffer, bytes.len());

@@ -156,6 +156,7 @@ impl Connection {
                     Persistence::Close => Phase::Closing { linger: keep_alive || more },
                     _ => Phase::Head,
                 };
+                self.end_upload();
                 true
             }
             Poll::Ready(Err(error)) => {
@@ -182,7 +183,8 @@ impl Connection {
     /// looks whether the client is still there.
     pub(super) fn stand_still(&mut self, local: &mut Local) -> Fate {
         local.give_output(std::mem::take(&mut self.output));
-        if self.request.as_ref().is_some_and(|request| request.0.unread() == 0)
+        if self.upload.is_none()
+            && self.request.as_ref().is_some_and(|request| request.0.unread() == 0)
             && let Some(request) = self.request.take()
         {
             local.give_exchange(request);

@@ -4,8 +4,9 @@ use super::answer::refusal;
 use super::{BodyProgress, Connection, Phase, Timing, own};
 use crate::chunked::{Chunked, ChunkedError};
 use crate::head::{BodyLength, HeadError, Span};
+use crate::inlet::BodyError;
 use crate::local::Local;
-use crate::response::Response;
+use crate::response::{IntoResponse, Response};
 use crate::status::Status;
 
 impl Connection {
@@ -22,6 +23,9 @@ impl Connection {
             // follow.
             self.answer_unrouted(local, true);
             return false;
+        }
+        if let Some(bytes_max) = endpoint.and_then(|endpoint| endpoint.streams(request)) {
+            return self.start_upload(bytes_max, local);
         }
         let progress = match head.body {
             BodyLength::Exact(length) if length > body_max as u64 => {
@@ -93,11 +97,19 @@ impl Connection {
 #[cold]
 fn chunked_refusal(error: ChunkedError) -> Response {
     match error {
-        ChunkedError::Size => refusal(Status::BAD_REQUEST, "a chunk size is malformed"),
-        ChunkedError::Line => refusal(Status::BAD_REQUEST, "the chunked coding is malformed"),
-        ChunkedError::TooLarge => refusal(Status::CONTENT_TOO_LARGE, "the body is too large"),
         ChunkedError::Overhead => {
             refusal(HeadError::TooLarge.status(), "the trailers or chunk extensions are too large")
         }
+        error => coding_error(error).into_response(),
     }
+}
+
+#[cold]
+pub(super) fn coding_error(error: ChunkedError) -> BodyError {
+    BodyError::Malformed(match error {
+        ChunkedError::TooLarge => return BodyError::TooLarge,
+        ChunkedError::Size => "a chunk size is malformed",
+        ChunkedError::Line => "the chunked coding is malformed",
+        ChunkedError::Overhead => "the trailers or chunk extensions are too large",
+    })
 }

@@ -11,3 +11,4 @@ mod messages;
 #[cfg(feature = "tower")]
 mod mount;
 mod streams;
+mod uploads;

@@ -1,0 +1,177 @@
+//! A request's body that its handler takes piece by piece: the connection decodes what has come
+//! into the handler's [`Inlet`] as far as there is room, and reads on only when the handler
+//! waits for more.
+
+use std::rc::Rc;
+
+use super::answer::refusal;
+use super::whole_body::coding_error;
+use super::{Connection, Phase, Timing, own};
+use crate::chunked::Chunked;
+use crate::head::BodyLength;
+use crate::inlet::{BodyError, Inlet};
+use crate::local::Local;
+use crate::status::Status;
+
+/// A body that is being taken.
+pub(super) struct Upload {
+    inlet: Rc<Inlet>,
+    rest: Rest,
+    /// The last byte of the body has come and is decoded.
+    complete: bool,
+    /// The client waits to be told that the body is wanted.
+    waits: bool,
+    /// How long the handler may yet wait for bytes: time in which it does not read is not the
+    /// client's.
+    patience_ms: u64,
+}
+
+/// What is still to come.
+enum Rest {
+    Exact(u64),
+    Chunked(Chunked),
+}
+
+/// What an upload needs.
+pub(super) enum Need {
+    /// Bytes, and the handler waits for them.
+    Bytes,
+    /// What was written to the output sent.
+    Sending,
+    Nothing,
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        // A reader that is kept beyond the answer is not to wait for ever.
+        self.inlet.fail(BodyError::CutOff);
+    }
+}
+
+impl Upload {
+    /// Decodes from the front of `coded` what there is room for, and says how many bytes are
+    /// used up.
+    fn decode(&mut self, coded: &[u8]) -> usize {
+        let Self { inlet, rest, complete, .. } = self;
+        let mut used = 0;
+        inlet.fill(|out, room| {
+            *complete = match rest {
+                Rest::Exact(left) => {
+                    used = coded.len().min(room).min(usize::try_from(*left).unwrap_or(usize::MAX));
+                    out.extend_from_slice(&coded[..used]);
+                    *left -= used as u64;
+                    *left == 0
+                }
+                Rest::Chunked(chunked) => {
+                    let (count, ended) =
+                        chunked.decode_to(coded, out, room).map_err(coding_error)?;
+                    used = count;
+                    ended
+                }
+            };
+            Ok(*complete)
+        });
+        used
+    }
+}
+
+impl Connection {
+    /// Whether a body is being taken that has not come to its end.
+    #[inline]
+    pub(super) fn is_uploading(&self) -> bool {
+        self.upload.as_ref().is_some_and(|upload| !upload.complete)
+    }
+
+    /// Begins to take the body of the request whose head was parsed. True if its handler can run.
+    pub(super) fn start_upload(&mut self, bytes_max: u64, local: &mut Local) -> bool {
+        let Some(request) = &mut self.request else { return false };
+        let exchange = own(request);
+        let rest = match exchange.head.body {
+            BodyLength::Exact(length) if length > bytes_max => {
+                self.refuse(refusal(Status::CONTENT_TOO_LARGE, "the body is too large"), local);
+                return false;
+            }
+            BodyLength::Exact(length) => Rest::Exact(length),
+            _ => {
+                let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+                Rest::Chunked(Chunked::new(bytes_max, local.limits.head_bytes_max))
+            }
+        };
+        let inlet = Rc::new(Inlet::default());
+        exchange.inlet = Some(Rc::clone(&inlet));
+        exchange.consumed = exchange.head.end;
+        self.upload = Some(Box::new(Upload {
+            inlet,
+            rest,
+            complete: false,
+            waits: exchange.head.expect_continue && exchange.unread() == 0,
+            patience_ms: local.limits.body_timeout_ms,
+        }));
+        self.feed(local);
+        true
+    }
+
+    /// Gives the handler what has come, and says what is needed to go on.
+    pub(super) fn feed(&mut self, local: &mut Local) -> Need {
+        let (Some(upload), Some(request)) = (&mut self.upload, &mut self.request) else {
+            return Need::Nothing;
+        };
+        if request.0.unread() > 0 && upload.inlet.has_room() {
+            let exchange = own(request);
+            let used = upload.decode(&exchange.buffer[exchange.consumed..]);
+            exchange.consumed += used;
+            if self.timing == Timing::Body {
+                upload.patience_ms = self.deadline_ms.saturating_sub(local.now_ms);
+                self.timing = Timing::None;
+            }
+            let earned_ms = used as u64 * 1_000 / local.limits.body_rate_min.max(1);
+            upload.patience_ms =
+                upload.patience_ms.saturating_add(earned_ms).min(local.limits.body_timeout_ms);
+        }
+        if upload.waits && upload.inlet.is_wanted() {
+            upload.waits = false;
+            if matches!(self.phase, Phase::Waiting { .. }) {
+                if self.output.capacity() == 0 {
+                    self.output = local.take_output();
+                }
+                self.output.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+                return Need::Sending;
+            }
+        }
+        if !upload.inlet.has_room() || !upload.inlet.is_awaited() {
+            return Need::Nothing;
+        }
+        if self.ended {
+            upload.inlet.fail(BodyError::CutOff);
+            return Need::Nothing;
+        }
+        if self.timing != Timing::Body {
+            let deadline_ms = local.now_ms + upload.patience_ms;
+            self.set_deadline(Timing::Body, deadline_ms);
+        }
+        Need::Bytes
+    }
+
+    /// The body did not come in time.
+    pub(super) fn give_up_upload(&mut self) {
+        self.timing = Timing::None;
+        if let Some(upload) = &self.upload {
+            upload.inlet.fail(BodyError::TimedOut);
+        }
+    }
+
+    /// The answer is whole: so must the body be, or no request can follow.
+    pub(super) fn end_upload(&mut self) {
+        let Some(upload) = self.upload.take() else { return };
+        if !upload.complete {
+            self.phase = Phase::Closing { linger: true };
+        }
+        if let Some(request) = &mut self.request {
+            let exchange = own(request);
+            exchange.inlet = None;
+            // What lies before the next head is not what this one was parsed from.
+            exchange.head.end = 0;
+            self.next_at = exchange.consumed;
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! A request's body as it comes: the handler pulls pieces, and what it leaves lying holds the
+//! client back.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use crate::producer::{BoxError, Producer};
+use crate::request::Request;
+use crate::response::{IntoResponse, Response};
+use crate::status::Status;
+
+/// Bytes of a body that wait for the handler, before the client is held back.
+pub(crate) const WINDOW_BYTES: usize = 64 * 1024;
+
+/// Why a body does not come to its end. It is an answer too; the connection is closed after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BodyError {
+    /// It is longer than the route allows (413).
+    TooLarge,
+    /// It came too slowly, by [`crate::Limits`]' measure (408).
+    TimedOut,
+    /// The client ended the connection inside of it (400).
+    CutOff,
+    /// Its coding is broken in this way (400).
+    Malformed(&'static str),
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooLarge => "the body is too large",
+            Self::TimedOut => "the request did not come in time",
+            Self::CutOff => "the connection ended inside of the body",
+            Self::Malformed(how) => how,
+        })
+    }
+}
+
+impl std::error::Error for BodyError {}
+
+impl BodyError {
+    /// The status that answers it.
+    pub fn status(self) -> Status {
+        match self {
+            Self::TooLarge => Status::CONTENT_TOO_LARGE,
+            Self::TimedOut => Status::REQUEST_TIMEOUT,
+            Self::CutOff | Self::Malformed(_) => Status::BAD_REQUEST,
+        }
+    }
+}
+
+impl IntoResponse for BodyError {
+    fn into_response(self) -> Response {
+        Response::text(self.to_string()).with_status(self.status())
+    }
+}
+
+/// Where a connection leaves a body, and a handler finds it.
+#[derive(Debug, Default)]
+pub(crate) struct Inlet(RefCell<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    bytes: Vec<u8>,
+    end: Option<Result<(), BodyError>>,
+    /// The handler has asked for bytes at least once.
+    wanted: bool,
+    /// It waits for more.
+    waker: Option<Waker>,
+}
+
+impl Inlet {
+    /// Has `put` append bytes; it is given how many there is room for, and says whether the body
+    /// has ended with them.
+    pub(crate) fn fill(&self, put: impl FnOnce(&mut Vec<u8>, usize) -> Result<bool, BodyError>) {
+        let mut state = self.0.borrow_mut();
+        let before = state.bytes.len();
+        let end = match put(&mut state.bytes, WINDOW_BYTES.saturating_sub(before)) {
+            Ok(false) => None,
+            Ok(true) => Some(Ok(())),
+            Err(error) => Some(Err(error)),
+        };
+        if end.is_none() && state.bytes.len() == before {
+            return;
+        }
+        if state.end.is_none() {
+            state.end = end;
+        }
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Ends the body before its end, unless it has ended already.
+    pub(crate) fn fail(&self, error: BodyError) {
+        self.fill(|_, _| Err(error));
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        let state = self.0.borrow();
+        state.end.is_none() && state.bytes.len() < WINDOW_BYTES
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.0.borrow().wanted
+    }
+
+    /// Whether the handler waits for bytes.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.0.borrow().waker.is_some()
+    }
+
+    fn poll(&self, context: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Result<usize, BodyError>> {
+        let mut state = self.0.borrow_mut();
+        state.wanted = true;
+        let count = state.bytes.len();
+        if count > 0 {
+            if out.is_empty() {
+                std::mem::swap(out, &mut state.bytes);
+            } else {
+                out.append(&mut state.bytes);
+            }
+            return Poll::Ready(Ok(count));
+        }
+        match state.end {
+            Some(end) => Poll::Ready(end.map(|()| 0)),
+            None => {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// Reads a request's body piece by piece; see [`Request::reader`].
+///
+/// It is read by the handler itself or by its answer's [`Producer`], one of which it can be: an
+/// answer that is the request's own body is `BodyStream::new(request.reader())`.
+#[derive(Debug)]
+pub struct BodyReader(Source);
+
+#[derive(Debug)]
+enum Source {
+    Inlet(Rc<Inlet>),
+    /// A body that is there already, until it is read.
+    Whole(Option<Request>),
+}
+
+impl BodyReader {
+    pub(crate) fn of_inlet(inlet: Rc<Inlet>) -> Self {
+        Self(Source::Inlet(inlet))
+    }
+
+    pub(crate) fn of_whole(request: Request) -> Self {
+        Self(Source::Whole(Some(request)))
+    }
+
+    /// Appends what has come to `out`, waiting until something has; gives how many bytes, 0 at
+    /// the end of the body.
+    ///
+    /// # Errors
+    /// [`BodyError`], again each time it is read.
+    pub async fn read(&mut self, out: &mut Vec<u8>) -> Result<usize, BodyError> {
+        std::future::poll_fn(|context| self.poll_read(context, out)).await
+    }
+
+    /// As [`BodyReader::read`], for futures written by hand.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Poll<Result<usize, BodyError>> {
+        match &mut self.0 {
+            Source::Inlet(inlet) => inlet.poll(context, out),
+            Source::Whole(request) => Poll::Ready(Ok(request.take().map_or(0, |request| {
+                out.extend_from_slice(request.body());
+                request.body().len()
+            }))),
+        }
+    }
+}
+
+impl Producer for BodyReader {
+    fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Poll<Result<ControlFlow<()>, BoxError>> {
+        self.poll_read(context, out).map(|read| match read? {
+            0 => Ok(ControlFlow::Break(())),
+            _ => Ok(ControlFlow::Continue(())),
+        })
+    }
+}
+
+#[cfg(feature = "stream")]
+impl futures_core::Stream for BodyReader {
+    type Item = Result<Vec<u8>, BodyError>;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Self::Item>> {
+        let mut piece = Vec::new();
+        self.poll_read(context, &mut piece).map(|read| match read {
+            Ok(0) => None,
+            Ok(_) => Some(Ok(piece)),
+            Err(error) => Some(Err(error)),
+        })
+    }
+}
