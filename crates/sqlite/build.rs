@@ -36,7 +36,6 @@ const OPTIONS: &[&str] = &[
     "DEFAULT_FOREIGN_KEYS=1",
     "OMIT_AUTOINIT",
     "OMIT_AUTHORIZATION",
-    "OMIT_DECLTYPE",
     "OMIT_DEPRECATED",
     "OMIT_LOAD_EXTENSION",
     "OMIT_PROGRESS_CALLBACK",
@@ -48,6 +47,8 @@ const OPTIONS: &[&str] = &[
     "ENABLE_FTS5",
     "ENABLE_MATH_FUNCTIONS",
     "ENABLE_RTREE",
+    // Which field a column of a statement is read from, and so its kind.
+    "ENABLE_COLUMN_METADATA",
 ];
 
 /// What a Unix has, which SQLite does not find out by itself.

@@ -1,6 +1,8 @@
 //! Every engine of Marmota, held to its promises.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
+mod sql;
+
 use marmota_conformance::{Subject, conformance};
 use marmota_sqlite::{Durability, Location, Options, Sqlite};
 use marmota_store::Store;

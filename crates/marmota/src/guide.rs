@@ -6,6 +6,10 @@ pub mod models {}
 #[doc = include_str!("../../../docs/guide/store.md")]
 pub mod store {}
 
+#[cfg(feature = "sqlite")]
+#[doc = include_str!("../../../docs/guide/sql.md")]
+pub mod sql {}
+
 #[cfg(feature = "server")]
 #[doc = include_str!("../../../docs/guide/rest.md")]
 pub mod rest {}

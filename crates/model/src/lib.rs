@@ -22,6 +22,7 @@ mod row;
 pub mod rule;
 mod schema;
 mod scratch;
+mod stored;
 mod table;
 pub mod text;
 mod time;

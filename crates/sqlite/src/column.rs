@@ -18,8 +18,9 @@ pub(crate) struct Column {
     reading: Reading,
 }
 
+/// How a field's stored values are read.
 #[derive(Clone, Copy, Debug)]
-enum Reading {
+pub(crate) enum Reading {
     Bool,
     Int,
     Float,
@@ -39,10 +40,7 @@ impl Column {
         Self { position: position as u8, reading }
     }
 
-    /// Reads what is stored in the column `at` to where the field's value is
-    /// wanted; false if it is none of the field. (A value that is returned is
-    /// copied, and the copy waits for the bytes just written: a thirtieth of
-    /// a list.)
+    /// See [`Reading::read`].
     #[inline(always)]
     pub(crate) fn read<'r, const N: usize>(
         self,
@@ -50,41 +48,7 @@ impl Column {
         at: usize,
         to: &mut ValueRef<'r>,
     ) -> bool {
-        // By the field first and the value then: what is stored nearly always
-        // suits, so that this is one jump and one comparison.
-        let is_read = match self.reading {
-            Reading::Int => put(to, row.integer(at).map(ValueRef::Int)),
-            // SQLite stores what it is given: texts are checked here, once.
-            Reading::Text => put(to, row.text(at).and_then(utf8).map(ValueRef::Text)),
-            Reading::Timestamp => {
-                let time = row.integer(at).and_then(|micros| Timestamp::from_micros(micros).ok());
-                put(to, time.map(ValueRef::Timestamp))
-            }
-            Reading::Currency => {
-                let amount = row.integer(at).map(Currency::from_scaled);
-                put(to, amount.map(ValueRef::Currency))
-            }
-            Reading::Bool => put(to, row.integer(at).map(|value| ValueRef::Bool(value != 0))),
-            Reading::Float => {
-                let whole = || row.integer(at).map(|value| value as f64);
-                put(to, row.float(at).or_else(whole).map(ValueRef::Float))
-            }
-            Reading::Blob => put(to, row.blob(at).map(ValueRef::Blob)),
-            Reading::Json => put(to, row.text(at).and_then(utf8).map(ValueRef::Json)),
-            Reading::Date => {
-                let days = row.integer(at).and_then(|days| i32::try_from(days).ok());
-                put(to, days.and_then(|days| Date::from_days(days).ok()).map(ValueRef::Date))
-            }
-            Reading::Time => {
-                let time = row.integer(at).and_then(|micros| Time::from_micros(micros).ok());
-                put(to, time.map(ValueRef::Time))
-            }
-            Reading::Uuid => {
-                let uuid = row.blob(at).and_then(|bytes| Uuid::from_slice(bytes).ok());
-                put(to, uuid.map(ValueRef::Uuid))
-            }
-        };
-        is_read || row.is_null(at) && put(to, Some(ValueRef::Null))
+        self.reading.read(row, at, to)
     }
 
     /// The error for a stored value that [`Column::read`] refuses.
@@ -117,7 +81,55 @@ fn lossy_excerpt(bytes: &[u8]) -> String {
 }
 
 impl Reading {
-    fn of(kind: &Kind) -> Self {
+    /// Reads what is stored in the column `at` to where the field's value is
+    /// wanted; false if it is none of the field. (A value that is returned is
+    /// copied, and the copy waits for the bytes just written: a thirtieth of
+    /// a list.)
+    #[inline(always)]
+    pub(crate) fn read<'r, const N: usize>(
+        self,
+        row: &Row<'r, N>,
+        at: usize,
+        to: &mut ValueRef<'r>,
+    ) -> bool {
+        // By the field first and the value then: what is stored nearly always
+        // suits, so that this is one jump and one comparison.
+        let is_read = match self {
+            Self::Int => put(to, row.integer(at).map(ValueRef::Int)),
+            // SQLite stores what it is given: texts are checked here, once.
+            Self::Text => put(to, row.text(at).and_then(utf8).map(ValueRef::Text)),
+            Self::Timestamp => {
+                let time = row.integer(at).and_then(|micros| Timestamp::from_micros(micros).ok());
+                put(to, time.map(ValueRef::Timestamp))
+            }
+            Self::Currency => {
+                let amount = row.integer(at).map(Currency::from_scaled);
+                put(to, amount.map(ValueRef::Currency))
+            }
+            Self::Bool => put(to, row.integer(at).map(|value| ValueRef::Bool(value != 0))),
+            Self::Float => {
+                let whole = || row.integer(at).map(|value| value as f64);
+                put(to, row.float(at).or_else(whole).map(ValueRef::Float))
+            }
+            Self::Blob => put(to, row.blob(at).map(ValueRef::Blob)),
+            Self::Json => put(to, row.text(at).and_then(utf8).map(ValueRef::Json)),
+            Self::Date => {
+                let days = row.integer(at).and_then(|days| i32::try_from(days).ok());
+                put(to, days.and_then(|days| Date::from_days(days).ok()).map(ValueRef::Date))
+            }
+            Self::Time => {
+                let time = row.integer(at).and_then(|micros| Time::from_micros(micros).ok());
+                put(to, time.map(ValueRef::Time))
+            }
+            Self::Uuid => {
+                let uuid = row.blob(at).and_then(|bytes| Uuid::from_slice(bytes).ok());
+                put(to, uuid.map(ValueRef::Uuid))
+            }
+        };
+        is_read || row.is_null(at) && put(to, Some(ValueRef::Null))
+    }
+
+    pub(crate) fn of(kind: &Kind) -> Self {
         match kind {
             Kind::Bool => Self::Bool,
             Kind::Float => Self::Float,

@@ -90,7 +90,7 @@ impl Sqlite {
             location,
             options,
             vault,
-            capability: Capability::new("sqlite", durable),
+            capability: Capability::new("sqlite", durable).with_sql(),
             one_connection,
             writer,
             clerk,

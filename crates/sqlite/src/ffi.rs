@@ -12,6 +12,7 @@
 
 #[cfg(feature = "encryption")]
 pub(crate) mod cipher;
+mod describe;
 #[cfg(feature = "simulated-disk")]
 pub(crate) mod disk;
 mod raw;
@@ -23,6 +24,7 @@ use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
+pub(crate) use describe::{Described, Unfit, has_nul, is_misunderstood};
 use marmota_store::Durability;
 use raw::Cell;
 pub(crate) use value::{Bound, Row, Stored, utf8};
@@ -52,6 +54,7 @@ pub(crate) mod code {
     use std::ffi::c_int;
 
     pub(crate) const OK: c_int = 0;
+    pub(crate) const ERROR: c_int = 1;
     pub(crate) const BUSY: c_int = 5;
     pub(crate) const LOCKED: c_int = 6;
     pub(crate) const NOMEM: c_int = 7;
@@ -195,8 +198,11 @@ impl Connection {
         if statement.is_null() {
             return Err(Failure::new(code::MISUSE, "no statement in the text"));
         }
-        let prepared = Prepared::new(statement);
-        Ok(StatementId(match self.free.pop() {
+        Ok(self.keep(Prepared::new(statement)))
+    }
+
+    fn keep(&mut self, prepared: Prepared) -> StatementId {
+        StatementId(match self.free.pop() {
             Some(place) => {
                 self.statements[place as usize] = prepared;
                 place
@@ -205,7 +211,7 @@ impl Connection {
                 self.statements.push(prepared);
                 (self.statements.len() - 1) as u32
             }
-        }))
+        })
     }
 
     /// Frees a statement. Its id may name another one afterwards.
@@ -520,6 +526,13 @@ impl<'v> Run<'_, 'v> {
         // mutably.
         unsafe { raw::marmota_row(self.statement, cells.as_mut_ptr(), N as c_int) };
         Row { cells, run: PhantomData }
+    }
+
+    /// How many columns the rows have.
+    pub(crate) fn column_count(&self) -> usize {
+        // SAFETY: the statement is alive.
+        let count = unsafe { raw::marmota_sqlite3_column_count(self.statement) };
+        usize::try_from(count).unwrap_or(0)
     }
 
     /// Steps to the end and gives how many rows were written.

@@ -19,6 +19,7 @@ use crate::fault;
 use crate::ffi::{Connection, StatementId, thread_syncs};
 use crate::group::Work;
 use crate::shape::Shape;
+use crate::sql::Texts;
 use crate::statement::{Head, Statements, Verb};
 use crate::tables::KnownTables;
 
@@ -34,6 +35,7 @@ const LOG_PAGES_MAX: u32 = 1_000;
 pub(crate) struct Lane {
     pub(crate) connection: Connection,
     pub(crate) statements: Statements,
+    pub(crate) texts: Texts,
     pub(crate) tables: KnownTables,
     /// Memory for the shape of a filter.
     pub(crate) shape: Shape,
@@ -59,6 +61,7 @@ impl Lane {
         Ok(Self {
             connection,
             statements: Statements::default(),
+            texts: Texts::default(),
             tables,
             shape: Shape::default(),
             begin,
@@ -87,6 +90,13 @@ impl Lane {
             }
             Operation::Count { table, filter } => {
                 self.count(table, *filter).map(|rows| outcome.rows = rows)
+            }
+            Operation::Sql { statement } if statement.writes => {
+                // All or nothing, whatever the statement says (`OR FAIL`).
+                self.atomically(|lane| lane.sql(statement, sink)).map(|rows| outcome.rows = rows)
+            }
+            Operation::Sql { statement } => {
+                self.sql(statement, sink).map(|rows| outcome.rows = rows)
             }
             Operation::Batch { writes, mode, results } => {
                 let done = self.atomically(|lane| {

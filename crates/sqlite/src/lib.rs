@@ -39,6 +39,7 @@ mod read;
 mod rekey;
 mod session;
 mod shape;
+mod sql;
 mod statement;
 mod sync;
 mod tables;

@@ -125,6 +125,14 @@ impl SqliteSession {
                 None => Err(closed()),
             });
         }
+        if matches!(operation, Operation::Sql { .. }) {
+            // It may undo more than itself (`OR ROLLBACK`).
+            turn.settle();
+            return Attempt::Done(match turn.lane() {
+                Some(lane) => lane.run_alone(Some(durability), operation, sink, outcome),
+                None => Err(closed()),
+            });
+        }
         let joined = turn.join(durability, |lane| {
             let mut outcome = Outcome::default();
             lane.run(operation, sink, &mut outcome).map(|()| outcome)

@@ -333,14 +333,20 @@ impl Cache {
     /// [`Cache::wrote`].
     pub(crate) fn write(&self, operation: &Operation<'_>) -> Writing {
         let mut writing = Writing::default();
-        operation.each_table_written(|table| self.add(&mut writing, table));
+        self.note(&mut writing, operation);
         self.announce(&mut writing);
         writing
     }
 
     /// Adds the tables of an operation to those of its transaction.
     pub(crate) fn note(&self, writing: &mut Writing, operation: &Operation<'_>) {
-        operation.each_table_written(|table| self.add(writing, table));
+        match operation {
+            // Nobody knows which: a statement has triggers and cascades behind it.
+            Operation::Sql { statement } if statement.writes => {
+                writing.0 = (0..self.tables.len() as u32).collect();
+            }
+            _ => operation.each_table_written(|table| self.add(writing, table)),
+        }
     }
 
     fn add(&self, writing: &mut Writing, table: &Table) {
@@ -450,7 +456,8 @@ impl Operation<'_> {
             | Self::DeleteWhere { table, .. } => with(table),
             Self::Batch { writes, .. } => writes.iter().map(Write::table).for_each(|t| with(t)),
             // Named, so that no new write is left out by mistake.
-            Self::Get { .. }
+            Self::Sql { .. }
+            | Self::Get { .. }
             | Self::List { .. }
             | Self::Count { .. }
             | Self::Begin

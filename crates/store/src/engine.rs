@@ -65,13 +65,22 @@ pub struct Capability {
     pub name: &'static str,
     /// True if what was acknowledged survives the process.
     pub durable: bool,
+    /// True if it carries out [`Operation::Sql`].
+    pub sql: bool,
 }
 
 impl Capability {
     /// An engine of this name.
     #[must_use]
     pub const fn new(name: &'static str, durable: bool) -> Self {
-        Self { name, durable }
+        Self { name, durable, sql: false }
+    }
+
+    /// The same engine, with SQL.
+    #[must_use]
+    pub const fn with_sql(mut self) -> Self {
+        self.sql = true;
+        self
     }
 }
 

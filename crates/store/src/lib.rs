@@ -8,7 +8,7 @@
 //! an outcome. Rows are made ready ([`prepare`]) on this side, so that engines
 //! only store and find.
 //!
-//! This crate knows no SQL, no JSON text and no socket.
+//! This crate hands SQL on ([`sql`]) but knows none, and no socket.
 #![forbid(unsafe_code)]
 
 pub mod action;
@@ -22,6 +22,7 @@ pub mod prepare;
 pub mod read;
 pub mod registry;
 mod scope;
+pub mod sql;
 mod statistics;
 mod store;
 mod transaction;

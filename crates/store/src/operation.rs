@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use marmota_model::{Error, FieldSet, Filter, Query, Result, RowSource, Table, Value, ValueRef};
 
+use crate::sql::SqlCall;
+
 /// What an engine is asked to do. Rows have one value for each field of the
 /// table, in its order; absent ones are not written.
 #[non_exhaustive]
@@ -109,6 +111,13 @@ pub enum Operation<'a> {
         /// Takes the result of each write that was tried, in order.
         results: &'a mut Vec<Result<Outcome>>,
     },
+    /// Runs one statement of SQL, which reads or changes rows as it says
+    /// ([`Outcome::rows`] lent or changed): atomically. The rows lent have one
+    /// value for each column.
+    Sql {
+        /// The statement.
+        statement: SqlCall<'a>,
+    },
     /// Begins a transaction on this session.
     Begin,
     /// Commits it.
@@ -127,7 +136,11 @@ impl Operation<'_> {
     /// True for what changes rows or opens a transaction.
     #[must_use]
     pub const fn is_write(&self) -> bool {
-        !matches!(self, Self::Get { .. } | Self::List { .. } | Self::Count { .. })
+        match self {
+            Self::Get { .. } | Self::List { .. } | Self::Count { .. } => false,
+            Self::Sql { statement } => statement.writes,
+            _ => true,
+        }
     }
 }
 

@@ -104,6 +104,22 @@ unsafe extern "C" {
     ) -> c_int;
     pub(super) fn marmota_sqlite3_finalize(statement: *mut Stmt) -> c_int;
     pub(super) fn marmota_sqlite3_bind_parameter_count(statement: *mut Stmt) -> c_int;
+    pub(super) fn marmota_sqlite3_stmt_readonly(statement: *mut Stmt) -> c_int;
+    pub(super) fn marmota_sqlite3_error_offset(db: *mut Db) -> c_int;
+    pub(super) fn marmota_sqlite3_column_count(statement: *mut Stmt) -> c_int;
+    pub(super) fn marmota_sqlite3_column_name(statement: *mut Stmt, at: c_int) -> *const c_char;
+    pub(super) fn marmota_sqlite3_column_database_name(
+        statement: *mut Stmt,
+        at: c_int,
+    ) -> *const c_char;
+    pub(super) fn marmota_sqlite3_column_table_name(
+        statement: *mut Stmt,
+        at: c_int,
+    ) -> *const c_char;
+    pub(super) fn marmota_sqlite3_column_origin_name(
+        statement: *mut Stmt,
+        at: c_int,
+    ) -> *const c_char;
     pub(super) fn marmota_sqlite3_reset(statement: *mut Stmt) -> c_int;
     pub(super) fn marmota_sqlite3_step(statement: *mut Stmt) -> c_int;
 }

@@ -1,0 +1,354 @@
+//! Statements of the caller's own: prepared once a connection, found by their
+//! text, and held to what they were announced as.
+//!
+//! A statement that is to read may begin with SELECT, VALUES, WITH or EXPLAIN
+//! and must be one that SQLite itself says changes nothing
+//! (`sqlite3_stmt_readonly`); one that is to write, with INSERT, REPLACE,
+//! UPDATE, DELETE or WITH. So none opens or ends a transaction, attaches a
+//! file or changes how the connection works.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use marmota_model::{Error, ErrorKind, Kind, Result, RowSink, ValueRef};
+use marmota_store::sql::{SqlCall, SqlColumn, SqlColumns};
+
+use crate::column::{Reading, bound_value};
+use crate::fault;
+use crate::ffi::{
+    Described, Row, Run, StatementId, Stored, Unfit, has_nul, is_misunderstood, utf8,
+};
+use crate::lane::Lane;
+
+/// The most texts kept on a connection: beyond that the one used least
+/// recently goes.
+const TEXTS_MAX: usize = 64;
+/// The most columns of a row.
+const COLUMNS_MAX: usize = 256;
+
+/// The statements of a connection by their text.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    by_text: HashMap<Box<str>, usize>,
+    kept: Vec<Text>,
+    uses: u64,
+}
+
+#[derive(Debug)]
+struct Text {
+    text: Box<str>,
+    id: StatementId,
+    writes: bool,
+    columns: Arc<SqlColumns>,
+    /// How each column is read.
+    readings: Box<[Option<Reading>]>,
+    used: u64,
+}
+
+impl Texts {
+    fn find(&mut self, text: &str) -> Option<usize> {
+        let place = *self.by_text.get(text)?;
+        self.uses += 1;
+        self.kept[place].used = self.uses;
+        Some(place)
+    }
+
+    /// Keeps a statement; also gives the one that had to go for it.
+    fn add(&mut self, mut text: Text) -> (usize, Option<StatementId>) {
+        self.uses += 1;
+        text.used = self.uses;
+        let name = text.text.clone();
+        let (place, dropped) = if self.kept.len() < TEXTS_MAX {
+            self.kept.push(text);
+            (self.kept.len() - 1, None)
+        } else {
+            let oldest = self.kept.iter().enumerate().min_by_key(|(_, text)| text.used);
+            let place = oldest.map_or(0, |(place, _)| place);
+            let old = std::mem::replace(&mut self.kept[place], text);
+            self.by_text.remove(&old.text);
+            (place, Some(old.id))
+        };
+        self.by_text.insert(name, place);
+        (place, dropped)
+    }
+}
+
+impl Lane {
+    /// Runs a statement; gives how many rows it has lent or changed.
+    pub(crate) fn sql(&mut self, call: &SqlCall<'_>, sink: &mut dyn RowSink) -> Result<u64> {
+        if let Some(name) = call.database {
+            let message = format!(
+                "there is no database `{name}` to name here: the store has one, leave it out"
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let place = match self.texts.find(call.text) {
+            Some(place) => place,
+            None => self.add_text(call.text)?,
+        };
+        let text = &self.texts.kept[place];
+        check_use(text, call)?;
+        let wanted = self.connection.parameters(text.id);
+        if wanted != call.values.len() {
+            let message = format!(
+                "the statement has {wanted} parameters, {} values were bound (in: {})",
+                call.values.len(),
+                excerpt(call.text)
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let columns = Arc::clone(&text.columns);
+        let count = columns.list().len();
+        // Only the first call of a statement finds it empty.
+        let _ = call.columns.set(columns);
+        match count {
+            0..=8 => self.run_text::<8>(place, call, sink),
+            9..=32 => self.run_text::<32>(place, call, sink),
+            _ => self.run_text::<COLUMNS_MAX>(place, call, sink),
+        }
+    }
+
+    fn run_text<const N: usize>(
+        &mut self,
+        place: usize,
+        call: &SqlCall<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64> {
+        let Text { id, ref readings, .. } = self.texts.kept[place];
+        let mut run = self.connection.start(id);
+        run.bind_all(call.values.iter().map(bound_value));
+        let mut rows = 0;
+        let failed = |failure| at_text(&fault::of(&failure), call.text);
+        while run.step().map_err(failed)? {
+            // A statement that was prepared anew, since another program has
+            // changed the tables, may have other columns.
+            if rows == 0 && run.column_count() != readings.len() {
+                let message = "the tables have changed under the statement; close the store and \
+                               open it again";
+                return Err(Error::new(ErrorKind::Engine, message));
+            }
+            rows += 1;
+            if lend::<N>(&run, readings, sink)?.is_break() {
+                break;
+            }
+        }
+        drop(run);
+        Ok(if call.writes { self.connection.changes() } else { rows })
+    }
+
+    #[cold]
+    fn add_text(&mut self, text: &str) -> Result<usize> {
+        if has_nul(text) {
+            let message = "a NUL character ends a statement: bind what has one as a value";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let id = self.connection.prepare_one(text).map_err(|unfit| unfit_text(&unfit, text))?;
+        let described = self.connection.describe(id);
+        if described.len() > COLUMNS_MAX {
+            self.connection.finalize(id);
+            let message = format!(
+                "the rows have {} columns, {COLUMNS_MAX} at most are read: name those you need",
+                described.len()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let writes = !self.connection.only_reads(id);
+        self.tables.learn();
+        let columns: Vec<SqlColumn> = described
+            .into_iter()
+            .map(|column| SqlColumn { kind: self.kind_of(&column), name: column.name })
+            .collect();
+        let reading = |column: &SqlColumn| column.kind.as_ref().map(Reading::of);
+        let readings = columns.iter().map(reading).collect();
+        let columns = Arc::new(SqlColumns::new(columns));
+        let kept = Text { text: text.into(), id, writes, columns, readings, used: 0 };
+        let (place, dropped) = self.texts.add(kept);
+        if let Some(dropped) = dropped {
+            self.connection.finalize(dropped);
+        }
+        Ok(place)
+    }
+
+    /// The kind of the field that a column is read from.
+    fn kind_of(&self, column: &Described) -> Option<Kind> {
+        let [database, table, column] = column.origin.as_ref()?;
+        if database != "main" {
+            return None;
+        }
+        let table = self.tables.named(table)?;
+        let field = table.fields().iter().find(|f| f.name.eq_ignore_ascii_case(column))?;
+        Some(field.kind.clone())
+    }
+}
+
+/// Lends the row that a statement stands on.
+fn lend<const N: usize>(
+    run: &Run<'_, '_>,
+    readings: &[Option<Reading>],
+    sink: &mut dyn RowSink,
+) -> Result<std::ops::ControlFlow<()>> {
+    let stored: Row<'_, N> = run.row();
+    let mut row = [ValueRef::Absent; N];
+    for (at, (reading, value)) in readings.iter().zip(&mut row).enumerate() {
+        let is_read = reading.is_some_and(|reading| reading.read(&stored, at, value));
+        if !is_read {
+            // Worked out; or stored by another program, which is for the
+            // reader to complain about.
+            *value = as_stored(stored.at(at))?;
+        }
+    }
+    Ok(sink.row(&row[..readings.len()]))
+}
+
+fn as_stored(stored: Stored<'_>) -> Result<ValueRef<'_>> {
+    Ok(match stored {
+        Stored::Null => ValueRef::Null,
+        Stored::Integer(value) => ValueRef::Int(value),
+        Stored::Real(value) => ValueRef::Float(value),
+        Stored::Blob(bytes) => ValueRef::Blob(bytes),
+        Stored::Text(bytes) => match utf8(bytes) {
+            Some(text) => ValueRef::Text(text),
+            None => {
+                let message = "a column holds a text that is not UTF-8: read it as a blob \
+                               (`CAST(… AS BLOB)`)";
+                return Err(Error::new(ErrorKind::Engine, message));
+            }
+        },
+    })
+}
+
+/// Refuses a statement that is not what it was announced as.
+fn check_use(text: &Text, call: &SqlCall<'_>) -> Result<()> {
+    const READS: &[&str] = &["SELECT", "VALUES", "WITH", "EXPLAIN"];
+    const WRITES: &[&str] = &["INSERT", "REPLACE", "UPDATE", "DELETE", "WITH"];
+    let first = first_word(call.text);
+    let is_one_of = |words: &[&str]| words.iter().any(|word| first.eq_ignore_ascii_case(word));
+    match (call.writes, text.writes) {
+        (false, true) if is_one_of(WRITES) => {
+            let message = format!(
+                "the statement changes rows, and `sql` only reads: use `execute` (in: {})",
+                excerpt(call.text)
+            );
+            Err(Error::new(ErrorKind::Denied, message))
+        }
+        (false, false) if is_one_of(READS) => Ok(()),
+        (true, true) if is_one_of(WRITES) => Ok(()),
+        (true, false) if is_one_of(READS) => {
+            let message = format!(
+                "the statement changes nothing: use `sql` to read its rows (in: {})",
+                excerpt(call.text)
+            );
+            Err(Error::new(ErrorKind::Invalid, message))
+        }
+        _ => {
+            let message = format!(
+                "`{}` is no statement to be run here: `sql` takes SELECT, VALUES, WITH and \
+                 EXPLAIN, `execute` INSERT, REPLACE, UPDATE, DELETE and WITH; tables are the \
+                 models', transactions `store.transaction`",
+                marmota_model::text::excerpt(first)
+            );
+            Err(Error::new(ErrorKind::Denied, message))
+        }
+    }
+}
+
+/// The first word of a statement, behind white space and comments.
+fn first_word(text: &str) -> &str {
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', '\n', '\r', '\x0c', ';', '\u{feff}']);
+        let behind = if let Some(comment) = rest.strip_prefix("--") {
+            comment.split_once('\n').map(|(_, behind)| behind)
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            comment.split_once("*/").map(|(_, behind)| behind)
+        } else {
+            let end = rest.find(|letter: char| !letter.is_ascii_alphabetic());
+            return &rest[..end.unwrap_or(rest.len())];
+        };
+        rest = behind.unwrap_or_default();
+    }
+}
+
+#[cold]
+fn unfit_text(unfit: &Unfit, text: &str) -> Error {
+    match unfit {
+        Unfit::Empty => Error::new(ErrorKind::Invalid, "there is no statement in the text"),
+        Unfit::Several(at) => {
+            let message = format!(
+                "there is more than one statement in the text, the second from byte {at} on ({}): \
+                 run them one by one, in a transaction if they belong together",
+                excerpt(text.get(*at..).unwrap_or_default().trim_start())
+            );
+            Error::new(ErrorKind::Invalid, message)
+        }
+        Unfit::Wrong(failure, _) if !is_misunderstood(failure) => {
+            at_text(&fault::of(failure), text)
+        }
+        Unfit::Wrong(failure, at) => {
+            let place = match at {
+                Some(at) => {
+                    let near = excerpt(text.get(*at..).unwrap_or_default());
+                    format!(" at byte {at}, `{near}`")
+                }
+                None => String::new(),
+            };
+            let message = format!("{}{place} (in: {})", failure.message(), excerpt(text));
+            Error::new(ErrorKind::Invalid, message)
+        }
+    }
+}
+
+#[cold]
+fn at_text(error: &Error, text: &str) -> Error {
+    let message = format!("{} (in: {})", error.message(), excerpt(text));
+    error
+        .violations()
+        .iter()
+        .cloned()
+        .fold(Error::new(error.kind(), message), Error::with_violation)
+}
+
+fn excerpt(text: &str) -> String {
+    marmota_model::text::excerpt(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ffi::Connection;
+
+    #[test]
+    fn the_first_word_is_behind_comments() {
+        for (text, word) in [
+            ("SELECT 1", "SELECT"),
+            ("  -- a\n/* b */ with x as (select 1) select 1", "with"),
+            (";;insert into a", "insert"),
+            ("/* open", ""),
+            ("-- all", ""),
+            ("(select 1)", ""),
+            ("", ""),
+        ] {
+            assert_eq!(first_word(text), word, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_text_used_least_recently_goes() {
+        let mut connection = Connection::open_memory().unwrap();
+        let mut texts = Texts::default();
+        let mut add = |texts: &mut Texts, text: &str| {
+            let id = connection.prepare_one("SELECT 1").unwrap();
+            let (columns, readings) = (Arc::default(), Box::default());
+            texts.add(Text { text: text.into(), id, writes: false, columns, readings, used: 0 }).1
+        };
+        for number in 0..TEXTS_MAX {
+            assert!(add(&mut texts, &number.to_string()).is_none());
+        }
+        assert!(texts.find("0").is_some());
+        assert!(add(&mut texts, "new").is_some());
+        assert!(texts.find("0").is_some(), "used since");
+        assert!(texts.find("1").is_none(), "used least recently");
+        assert!(texts.find("new").is_some());
+        assert_eq!(texts.by_text.len(), TEXTS_MAX);
+    }
+}

@@ -1,0 +1,240 @@
+//! SQL of one's own: one statement with bound values, and what its rows are.
+//! The verbs are in [`query`]; an engine that has SQL says so by its
+//! [`Capability`](crate::engine::Capability).
+//!
+//! The rows of a statement are of no table. Their columns have names, and the
+//! kind of the field that they were read from, where they were read from one;
+//! what was worked out (`sum(amount)`) is as SQL keeps it: an integer, a
+//! float, a text or bytes.
+
+pub mod query;
+
+use std::sync::{Arc, OnceLock};
+
+use marmota_model::{Error, ErrorKind, FieldValue, Kind, Result, Value, ValueRef, json};
+
+/// A statement on its way to an engine.
+#[derive(Clone, Copy, Debug)]
+pub struct SqlCall<'a> {
+    /// One statement.
+    pub text: &'a str,
+    /// The values of its parameters, in their order.
+    pub values: &'a [Value],
+    /// True if it may change rows, false if it must not.
+    pub writes: bool,
+    /// The database to run it on, where a store has several and one was named.
+    pub database: Option<&'a str>,
+    /// Takes the columns, before the first row is lent.
+    pub columns: &'a OnceLock<Arc<SqlColumns>>,
+}
+
+/// The columns of a statement's rows.
+#[derive(Debug, Default)]
+pub struct SqlColumns {
+    columns: Box<[SqlColumn]>,
+    /// The first name that two columns have.
+    twice: Option<usize>,
+}
+
+/// A column of a statement's rows.
+#[derive(Clone, Debug)]
+pub struct SqlColumn {
+    /// Its name: that after `AS`, else the field's, else the expression.
+    pub name: String,
+    /// The kind of the field that it was read from; none for what was worked
+    /// out.
+    pub kind: Option<Kind>,
+}
+
+impl SqlColumns {
+    /// These columns.
+    #[must_use]
+    pub fn new(columns: Vec<SqlColumn>) -> Self {
+        let is_twice = |&at: &usize| columns[..at].iter().any(|c| c.name == columns[at].name);
+        let twice = (0..columns.len()).find(is_twice);
+        Self { columns: columns.into(), twice }
+    }
+
+    /// The columns, in order.
+    #[must_use]
+    pub fn list(&self) -> &[SqlColumn] {
+        &self.columns
+    }
+
+    /// The place of the column called `name`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a name that no column has, or two.
+    pub fn position(&self, name: &str) -> Result<usize> {
+        let mut found = self.columns.iter().enumerate().filter(|(_, column)| column.name == name);
+        match (found.next(), found.next()) {
+            (Some((at, _)), None) => Ok(at),
+            (Some(_), Some(_)) => Err(called_twice(name)),
+            (None, _) => {
+                let names: Vec<&str> = self.columns.iter().map(|c| &*c.name).collect();
+                let name = marmota_model::text::excerpt(name);
+                let message =
+                    format!("the rows have no column `{name}`; they have: {}", names.join(", "));
+                Err(Error::new(ErrorKind::Invalid, message))
+            }
+        }
+    }
+
+    /// An error if two columns have the same name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] naming it.
+    pub fn check_names(&self) -> Result<()> {
+        match self.twice {
+            Some(at) => Err(called_twice(&self.columns[at].name)),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cold]
+fn called_twice(name: &str) -> Error {
+    let message = format!("two columns are called `{name}`: name one of them with AS");
+    Error::new(ErrorKind::Invalid, message)
+}
+
+/// A row of a statement, lent for a call.
+#[derive(Clone, Copy, Debug)]
+pub struct SqlRow<'r> {
+    columns: &'r SqlColumns,
+    values: &'r [ValueRef<'r>],
+}
+
+impl<'r> SqlRow<'r> {
+    /// A row with these columns.
+    #[must_use]
+    pub const fn new(columns: &'r SqlColumns, values: &'r [ValueRef<'r>]) -> Self {
+        Self { columns, values }
+    }
+
+    /// The columns.
+    #[must_use]
+    pub const fn columns(&self) -> &'r SqlColumns {
+        self.columns
+    }
+
+    /// The values, in the order of columns.
+    #[must_use]
+    pub const fn values(&self) -> &'r [ValueRef<'r>] {
+        self.values
+    }
+
+    /// The value of a column, as any type that a field can have.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a name that no column has, or two;
+    /// [`ErrorKind::Engine`] for a value that the type cannot hold.
+    pub fn read<T: FieldValue>(&self, name: &str) -> Result<T> {
+        self.read_at(self.columns.position(name)?)
+    }
+
+    /// The value of the column at a place.
+    ///
+    /// # Errors
+    /// As [`SqlRow::read`].
+    pub fn read_at<T: FieldValue>(&self, place: usize) -> Result<T> {
+        let value = self.values.get(place).copied().unwrap_or_default();
+        read_as(value).ok_or_else(|| {
+            let name = self.columns.columns.get(place).map_or("?", |column| &column.name);
+            let value = marmota_model::text::excerpt_of(value);
+            let message = format!(
+                "column `{name}` holds {value}, which is no {} for this type",
+                T::KIND.name()
+            );
+            Error::new(ErrorKind::Engine, message)
+        })
+    }
+
+    /// Appends the row as a JSON object, the columns' names its members.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        out.push(b'{');
+        for (at, (column, value)) in self.columns.columns.iter().zip(self.values).enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            json::write_string(out, &column.name);
+            out.push(b':');
+            match &column.kind {
+                Some(kind) => json::write_value_as(out, kind, *value),
+                None => json::write_value(out, *value),
+            }
+        }
+        out.push(b'}');
+    }
+}
+
+/// A value as a type: by its kind, or by what SQL keeps of it.
+fn read_as<T: FieldValue>(value: ValueRef<'_>) -> Option<T> {
+    T::from_row(value).or_else(|| T::from_row(T::KIND.read_stored(value)?))
+}
+
+/// The rows of a statement, with owned values.
+#[derive(Clone, Debug, Default)]
+pub struct SqlRows {
+    /// The columns.
+    pub columns: Arc<SqlColumns>,
+    /// The rows; each has a value for each column.
+    pub rows: Vec<Vec<Value>>,
+}
+
+impl SqlRows {
+    /// The value of a column of a row; none where there is no such row.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a name that no column has, or two.
+    pub fn value(&self, row: usize, column: &str) -> Result<Option<&Value>> {
+        let column = self.columns.position(column)?;
+        Ok(self.rows.get(row).map(|row| &row[column]))
+    }
+}
+
+/// The error of an engine that has no SQL.
+#[cold]
+#[must_use]
+pub fn no_sql(engine: &str) -> Error {
+    let message = format!(
+        "the engine `{engine}` has no SQL: keep the tables in SQLite, or open a SQLite database \
+         beside it in the same store (`.database(\"sql\", …)`)"
+    );
+    Error::new(ErrorKind::Unsupported, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use marmota_model::{Currency, Timestamp};
+
+    fn columns() -> SqlColumns {
+        let column = |name: &str, kind| SqlColumn { name: name.to_owned(), kind };
+        SqlColumns::new(vec![
+            column("name", Some(Kind::TEXT)),
+            column("sum(amount)", None),
+            column("name", None),
+        ])
+    }
+
+    #[test]
+    fn columns_are_found_by_a_name_that_is_theirs_alone() {
+        let columns = columns();
+        assert_eq!(columns.position("sum(amount)").unwrap(), 1);
+        assert!(columns.position("name").unwrap_err().message().contains("AS"));
+        assert!(columns.position("none").unwrap_err().message().contains("sum(amount)"));
+        assert!(columns.check_names().is_err());
+    }
+
+    #[test]
+    fn what_was_worked_out_is_read_by_the_type_that_is_asked_for() {
+        let columns = columns();
+        let values = [ValueRef::Text("a"), ValueRef::Int(25_000), ValueRef::Null];
+        let row = SqlRow::new(&columns, &values);
+        assert_eq!(row.read_at::<Currency>(1).unwrap(), Currency::from_scaled(25_000));
+        assert_eq!(row.read_at::<Timestamp>(1).unwrap().micros(), 25_000);
+        assert_eq!(row.read_at::<Option<i64>>(2).unwrap(), None);
+        assert!(row.read_at::<i64>(0).unwrap_err().message().contains("`name`"));
+    }
+}

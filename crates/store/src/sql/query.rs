@@ -1,0 +1,439 @@
+//! The verbs of SQL: [`Scope::sql`] and the forms its rows can take,
+//! [`Scope::execute`].
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, OnceLock};
+
+use marmota_model::{Error, ErrorKind, FieldValue, Model, Result, RowSink, Value, ValueRef};
+
+use super::{SqlCall, SqlColumns, SqlRow, SqlRows, no_sql};
+use crate::action::{Action, Verb};
+use crate::operation::{Operation, Outcome};
+use crate::scope::Scope;
+
+/// The most bytes of a statement.
+const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// A statement that reads: bind its values, then say what its rows are to be.
+#[must_use = "a query does nothing until its rows are asked for"]
+#[derive(Debug)]
+pub struct SqlQuery<'s> {
+    scope: &'s Scope,
+    statement: Statement,
+}
+
+#[derive(Clone, Debug)]
+struct Statement {
+    text: String,
+    values: Vec<Value>,
+    database: Option<String>,
+    writes: bool,
+}
+
+impl Statement {
+    /// Has an engine run it: `call` gets the operation.
+    fn operate(
+        &self,
+        scope: &Scope,
+        sink: &mut dyn SqlSink,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        let capability = scope.shared.engine.capability();
+        if !capability.sql {
+            return Err(no_sql(capability.name));
+        }
+        if self.text.len() > TEXT_BYTES_MAX {
+            let message = format!(
+                "the statement has {} bytes, {TEXT_BYTES_MAX} at most are taken: bind values \
+                 instead of writing them into it",
+                self.text.len()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let columns = OnceLock::new();
+        let statement = SqlCall {
+            text: &self.text,
+            values: &self.values,
+            writes: self.writes,
+            database: self.database.as_deref(),
+            columns: &columns,
+        };
+        let mut error = None;
+        let mut rows = |values: &[ValueRef<'_>]| {
+            let known = columns.get().map_or(&*NO_COLUMNS, |columns| &**columns);
+            match sink.row(&SqlRow::new(known, values)) {
+                Ok(flow) => flow,
+                Err(why) => {
+                    error = Some(why);
+                    ControlFlow::Break(())
+                }
+            }
+        };
+        call(&mut Operation::Sql { statement }, &mut rows)?;
+        if let Some(columns) = columns.get() {
+            sink.columns(columns);
+        }
+        error.map_or(Ok(()), Err)
+    }
+}
+
+static NO_COLUMNS: std::sync::LazyLock<SqlColumns> = std::sync::LazyLock::new(SqlColumns::default);
+
+/// What takes a statement's rows.
+trait SqlSink {
+    fn row(&mut self, row: &SqlRow<'_>) -> Result<ControlFlow<()>>;
+
+    fn columns(&mut self, _: &Arc<SqlColumns>) {}
+}
+
+impl<'s> SqlQuery<'s> {
+    /// Binds a value to the next parameter (`?`).
+    pub fn bind(mut self, value: impl Into<Value>) -> Self {
+        self.statement.values.push(value.into());
+        self
+    }
+
+    /// Runs on the database of this name, in a store that has several; see
+    /// the guide's page on databases.
+    pub fn on(mut self, database: &str) -> Self {
+        self.statement.database = Some(database.to_owned());
+        self
+    }
+
+    /// The rows as values, with the names of their columns.
+    ///
+    /// # Errors
+    /// The engine's: [`ErrorKind::Invalid`] for what is wrong with the
+    /// statement, with its place; [`ErrorKind::Denied`] for one that would
+    /// write.
+    pub fn rows(self) -> Action<'s, Rows> {
+        Action::new(self.scope, Rows { statement: self.statement, rows: SqlRows::default() })
+    }
+
+    /// What `read` makes of each row.
+    ///
+    /// # Errors
+    /// As [`SqlQuery::rows`], and `read`'s, which ends the query.
+    pub fn map<T, F>(self, read: F) -> Action<'s, Map<T, F>>
+    where
+        F: FnMut(&SqlRow<'_>) -> Result<T> + Unpin,
+    {
+        Action::new(self.scope, Map { statement: self.statement, read, rows: Vec::new() })
+    }
+
+    /// The rows as structs of a model, whose fields are found by the names of
+    /// the columns. Each field but blobs needs one.
+    ///
+    /// # Errors
+    /// As [`SqlQuery::rows`], and [`ErrorKind::Invalid`] naming the field that
+    /// has no column.
+    pub fn models<M: Model>(self) -> Action<'s, Models<M>> {
+        let models = Models { statement: self.statement, places: Vec::new(), rows: Vec::new() };
+        Action::new(self.scope, models)
+    }
+
+    /// The first column of the first row; none if there is no row.
+    ///
+    /// # Errors
+    /// As [`SqlQuery::rows`], and [`ErrorKind::Engine`] for a value that the
+    /// type cannot hold.
+    pub fn value<T: FieldValue>(self) -> Action<'s, One<T>> {
+        Action::new(self.scope, One { statement: self.statement, value: None })
+    }
+
+    /// Appends the rows to `out` as a JSON array of objects, without making
+    /// anything else of them; gives how many there were.
+    ///
+    /// # Errors
+    /// As [`SqlQuery::rows`], and [`ErrorKind::Invalid`] if two columns have
+    /// the same name; `out` then is as it was.
+    pub fn json(self, out: &'s mut Vec<u8>) -> Action<'s, JsonArray<'s>> {
+        let start = out.len();
+        Action::new(self.scope, JsonArray { statement: self.statement, out, start, count: 0 })
+    }
+}
+
+/// The verb of [`SqlQuery::rows`].
+pub struct Rows {
+    statement: Statement,
+    rows: SqlRows,
+}
+
+impl SqlSink for SqlRows {
+    fn row(&mut self, row: &SqlRow<'_>) -> Result<ControlFlow<()>> {
+        self.rows.push(row.values().iter().map(ValueRef::to_value).collect());
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn columns(&mut self, columns: &Arc<SqlColumns>) {
+        self.columns = Arc::clone(columns);
+    }
+}
+
+impl Verb for Rows {
+    type Output = SqlRows;
+
+    fn operate(
+        &mut self,
+        scope: &Scope,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        self.statement.operate(scope, &mut self.rows, call)
+    }
+
+    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<SqlRows> {
+        Ok(std::mem::take(&mut self.rows))
+    }
+}
+
+/// The verb of [`SqlQuery::map`].
+pub struct Map<T, F> {
+    statement: Statement,
+    read: F,
+    rows: Vec<T>,
+}
+
+impl<T, F> Unpin for Map<T, F> {}
+
+struct Mapping<'m, T, F>(&'m mut F, &'m mut Vec<T>);
+
+impl<T, F: FnMut(&SqlRow<'_>) -> Result<T>> SqlSink for Mapping<'_, T, F> {
+    fn row(&mut self, row: &SqlRow<'_>) -> Result<ControlFlow<()>> {
+        self.1.push((self.0)(row)?);
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl<T, F: FnMut(&SqlRow<'_>) -> Result<T> + Unpin> Verb for Map<T, F> {
+    type Output = Vec<T>;
+
+    fn operate(
+        &mut self,
+        scope: &Scope,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        let Self { statement, read, rows } = self;
+        statement.operate(scope, &mut Mapping(read, rows), call)
+    }
+
+    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Vec<T>> {
+        Ok(std::mem::take(&mut self.rows))
+    }
+}
+
+/// The verb of [`SqlQuery::models`].
+pub struct Models<M> {
+    statement: Statement,
+    /// Where each field's column is, once the first row has come.
+    places: Vec<Option<usize>>,
+    rows: Vec<M>,
+}
+
+impl<M> Unpin for Models<M> {}
+
+struct Modelling<'m, M> {
+    places: &'m mut Vec<Option<usize>>,
+    rows: &'m mut Vec<M>,
+}
+
+impl<M: Model> SqlSink for Modelling<'_, M> {
+    fn row(&mut self, row: &SqlRow<'_>) -> Result<ControlFlow<()>> {
+        let fields = &M::schema().fields;
+        if self.places.is_empty() {
+            *self.places = places::<M>(row.columns())?;
+        }
+        let mut values: smallvec::SmallVec<[ValueRef<'_>; 16]> = smallvec::SmallVec::new();
+        for (field, place) in fields.iter().zip(&*self.places) {
+            let value = place.map_or(ValueRef::Absent, |place| row.values()[place]);
+            // What does not suit the kind is complained about by the struct.
+            values.push(field.kind.read_stored(value).unwrap_or(value));
+        }
+        self.rows.push(M::read(&values)?);
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+fn places<M: Model>(columns: &SqlColumns) -> Result<Vec<Option<usize>>> {
+    let place = |field: &marmota_model::Field| match columns.position(&field.name) {
+        Ok(place) => Ok(Some(place)),
+        Err(_) if matches!(field.kind, marmota_model::Kind::Blob) => Ok(None),
+        Err(error) => {
+            let message = format!(
+                "field `{}` of `{}` is to be read from a statement: {}",
+                field.name,
+                M::TABLE,
+                error.message()
+            );
+            Err(Error::new(error.kind(), message))
+        }
+    };
+    M::schema().fields.iter().map(place).collect()
+}
+
+impl<M: Model> Verb for Models<M> {
+    type Output = Vec<M>;
+
+    fn operate(
+        &mut self,
+        scope: &Scope,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        let Self { statement, places, rows } = self;
+        statement.operate(scope, &mut Modelling { places, rows }, call)
+    }
+
+    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Vec<M>> {
+        Ok(std::mem::take(&mut self.rows))
+    }
+}
+
+/// The verb of [`SqlQuery::value`].
+pub struct One<T> {
+    statement: Statement,
+    value: Option<T>,
+}
+
+impl<T> Unpin for One<T> {}
+
+struct First<'m, T>(&'m mut Option<T>);
+
+impl<T: FieldValue> SqlSink for First<'_, T> {
+    fn row(&mut self, row: &SqlRow<'_>) -> Result<ControlFlow<()>> {
+        *self.0 = Some(row.read_at(0)?);
+        Ok(ControlFlow::Break(()))
+    }
+}
+
+impl<T: FieldValue> Verb for One<T> {
+    type Output = Option<T>;
+
+    fn operate(
+        &mut self,
+        scope: &Scope,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        self.statement.operate(scope, &mut First(&mut self.value), call)
+    }
+
+    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Option<T>> {
+        Ok(self.value.take())
+    }
+}
+
+/// The verb of [`SqlQuery::json`].
+pub struct JsonArray<'b> {
+    statement: Statement,
+    out: &'b mut Vec<u8>,
+    start: usize,
+    count: u64,
+}
+
+struct Array<'m>(&'m mut Vec<u8>, &'m mut u64);
+
+impl SqlSink for Array<'_> {
+    fn row(&mut self, row: &SqlRow<'_>) -> Result<ControlFlow<()>> {
+        if *self.1 == 0 {
+            row.columns().check_names()?;
+        }
+        self.0.push(if *self.1 == 0 { b'[' } else { b',' });
+        *self.1 += 1;
+        row.write_json(self.0);
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl Verb for JsonArray<'_> {
+    type Output = u64;
+
+    fn operate(
+        &mut self,
+        scope: &Scope,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        let Self { statement, out, start, count } = self;
+        let done = statement.operate(scope, &mut Array(out, count), call);
+        if done.is_err() {
+            out.truncate(*start);
+        }
+        done
+    }
+
+    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<u64> {
+        self.out.extend_from_slice(if self.count == 0 { b"[]" } else { b"]" });
+        Ok(self.count)
+    }
+}
+
+/// The verb of [`Scope::execute`].
+pub struct Execute {
+    statement: Statement,
+}
+
+struct NoRowsWanted;
+
+impl SqlSink for NoRowsWanted {
+    fn row(&mut self, _: &SqlRow<'_>) -> Result<ControlFlow<()>> {
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl Verb for Execute {
+    type Output = u64;
+
+    fn operate(
+        &mut self,
+        scope: &Scope,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        self.statement.operate(scope, &mut NoRowsWanted, call)
+    }
+
+    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<u64> {
+        Ok(outcome.rows)
+    }
+}
+
+impl Action<'_, Execute> {
+    /// Binds a value to the next parameter (`?`).
+    pub fn bind(mut self, value: impl Into<Value>) -> Self {
+        self.verb.statement.values.push(value.into());
+        self
+    }
+
+    /// Runs on the database of this name, in a store that has several.
+    pub fn on(mut self, database: &str) -> Self {
+        self.verb.statement.database = Some(database.to_owned());
+        self
+    }
+}
+
+impl Scope {
+    /// One statement of SQL that reads, on an engine that has SQL. Values are
+    /// bound, never written into the text: `store.sql("SELECT … WHERE x > ?").bind(7)`.
+    ///
+    /// Tables and columns are called as models and fields are. Values lie as
+    /// SQL keeps them: booleans are 0 and 1, amounts whole ten-thousandths,
+    /// dates days and times microseconds since 1970, UUIDs 16 bytes; a bound
+    /// [`Value`] is turned into that, and a column that is a field's comes
+    /// back as the field's kind.
+    pub fn sql(&self, text: impl Into<String>) -> SqlQuery<'_> {
+        SqlQuery { scope: self, statement: Statement::new(text.into(), false) }
+    }
+
+    /// One statement of SQL that changes rows (INSERT, UPDATE, DELETE); gives
+    /// how many. It passes by the rules, stamps and versions of models: what
+    /// it writes is the caller's to keep right. All that is cached counts as
+    /// changed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for any other statement; otherwise the engine's.
+    pub fn execute(&self, text: impl Into<String>) -> Action<'_, Execute> {
+        Action::new(self, Execute { statement: Statement::new(text.into(), true) })
+    }
+}
+
+impl Statement {
+    const fn new(text: String, writes: bool) -> Self {
+        Self { text, values: Vec::new(), database: None, writes }
+    }
+}
