@@ -22,6 +22,7 @@ mod subject;
 
 pub mod batches;
 pub mod concurrency;
+pub mod conflicts;
 pub mod differential;
 pub mod durability;
 pub mod fields;
@@ -82,6 +83,22 @@ macro_rules! conformance {
                 waiting_actions_get_their_own_answers,
                 waiting_threads_keep_nobody_waiting,
                 no_read_is_older_than_what_was_acknowledged,
+            );
+            $crate::promises!(conflicts:
+                a_new_row_is_inserted,
+                what_is_there_is_left_alone,
+                a_row_takes_the_place_of_others,
+                a_replaced_row_is_new,
+                a_row_referred_to_is_replaced_by_its_like,
+                an_upsert_writes_over,
+                the_key_decides_before_an_index,
+                rules_hold_whatever_is_there,
+                many_rows_are_placed,
+                a_row_that_cannot_be_placed_is_named,
+                an_upsert_of_a_record_leaves_the_rest,
+                a_batch_places_rows,
+                a_transaction_undoes_what_was_placed,
+                threads_upsert_one_row,
             );
             $crate::promises!(durability:
                 a_close_keeps_all,
@@ -250,6 +267,7 @@ mod tests {
         let sources = [
             include_str!("batches.rs"),
             include_str!("concurrency.rs"),
+            include_str!("conflicts.rs"),
             include_str!("durability.rs"),
             include_str!("fields.rs"),
             include_str!("filters.rs"),

@@ -9,12 +9,14 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::Union;
 
+use marmota_store::operation::OnConflict;
+
 use super::tables::{TABLES, schemas, values};
 
 /// A write of one row, alone or in a batch.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    Insert { table: usize, row: Vec<Value> },
+    Insert { table: usize, row: Vec<Value>, on_conflict: OnConflict },
     Update { table: usize, key: Value, row: Vec<Value>, version: Option<i64> },
     Increment { table: usize, key: Value, field: usize, by: Value },
     Delete { table: usize, key: Value, version: Option<i64> },
@@ -27,6 +29,7 @@ pub(super) enum Step {
     InsertMany {
         table: usize,
         rows: Vec<Vec<Value>>,
+        on_conflict: OnConflict,
     },
     UpdateMany {
         table: usize,
@@ -104,7 +107,8 @@ fn changes() -> BoxedStrategy<Change> {
         let schema = &schemas()[table];
         let key = || key_of(schema);
         let version = || option::weighted(0.3, 1..3_i64);
-        let insert = row_of(schema, 0.1).prop_map(move |row| Change::Insert { table, row });
+        let insert = (row_of(schema, 0.1), ways())
+            .prop_map(move |(row, on_conflict)| Change::Insert { table, row, on_conflict });
         let update = (key(), row_of(schema, 0.7), version())
             .prop_map(move |(key, row, version)| Change::Update { table, key, row, version });
         let numbers: Vec<usize> = (0..schema.fields.len())
@@ -135,14 +139,26 @@ fn changes() -> BoxedStrategy<Change> {
     .boxed()
 }
 
+/// What an insert does where a row is there; most often it refuses.
+fn ways() -> BoxedStrategy<OnConflict> {
+    prop_oneof![
+        3 => Just(OnConflict::Refuse),
+        1 => Just(OnConflict::Ignore),
+        1 => Just(OnConflict::Replace),
+        2 => Just(OnConflict::UPDATE),
+    ]
+    .boxed()
+}
+
 fn steps_of(table: usize) -> BoxedStrategy<Step> {
     let schema = &schemas()[table];
     let filter = || filter_of(schema);
     let some_filter = || option::weighted(0.7, filter_of(schema));
     let order = || order_of(schema);
     prop_oneof![
-        2 => vec(row_of(schema, 0.1), 0..6)
-            .prop_map(move |rows| Step::InsertMany { table, rows }),
+        2 => (vec(row_of(schema, 0.1), 0..6), ways()).prop_map(
+            move |(rows, on_conflict)| Step::InsertMany { table, rows, on_conflict }
+        ),
         1 => vec(row_of(schema, 0.0), 0..4)
             .prop_map(move |rows| Step::UpdateMany { table, rows }),
         1 => filter().prop_map(move |filter| Step::DeleteWhere { table, filter }),

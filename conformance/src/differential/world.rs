@@ -7,7 +7,7 @@ use std::sync::Arc;
 use marmota_model::{
     Error, ErrorKind, Kind, NoRows, Query, Result, RowSource, Table, Value, ValueRef,
 };
-use marmota_store::operation::{Operation, Outcome};
+use marmota_store::operation::{OnConflict, Operation, Outcome};
 use marmota_store::prepare::{self, Origin, Stamp};
 use marmota_store::{Savepoint, Scope, Transaction};
 
@@ -61,7 +61,9 @@ impl<'s> World<'s> {
     pub(super) fn carry_out(&mut self, step: &Step) -> String {
         let result = match step {
             Step::Change(change) => self.change(change),
-            Step::InsertMany { table, rows } => self.insert_many(*table, rows),
+            Step::InsertMany { table, rows, on_conflict } => {
+                self.insert_many(*table, rows, *on_conflict)
+            }
             Step::UpdateMany { table, rows } => self.update_many(*table, rows),
             Step::DeleteWhere { table, filter } => {
                 filter.check(&self.tables[*table]).and_then(|()| {
@@ -121,7 +123,16 @@ impl<'s> World<'s> {
     fn add(&self, batch: &mut marmota_store::batch::Batch<'_>, change: &Change) {
         let table = |table: &usize| Arc::clone(&self.tables[*table]);
         match change {
-            Change::Insert { table, row } => batch.insert_values(&self.tables[*table], row),
+            Change::Insert { table, row, on_conflict } => {
+                let added = batch.insert_values(&self.tables[*table], row);
+                match on_conflict {
+                    OnConflict::Refuse => {}
+                    OnConflict::Ignore => drop(added.or_ignore()),
+                    OnConflict::Replace => drop(added.or_replace()),
+                    OnConflict::Update { .. } => drop(added.or_update()),
+                }
+                batch
+            }
             Change::Update { table, key, row, version } => {
                 batch.update_values(&self.tables[*table], key.clone(), row, *version)
             }
@@ -147,7 +158,12 @@ impl<'s> World<'s> {
         Ok(results.into_iter().map(told).collect::<Vec<_>>().join("; "))
     }
 
-    fn insert_many(&self, table: usize, rows: &[Vec<Value>]) -> Result<String> {
+    fn insert_many(
+        &self,
+        table: usize,
+        rows: &[Vec<Value>],
+        on_conflict: OnConflict,
+    ) -> Result<String> {
         let table = &self.tables[table];
         // All with a key or all without, as the verb asks.
         let unset = |key: &Value| matches!(key, Value::Absent | Value::Null);
@@ -164,7 +180,10 @@ impl<'s> World<'s> {
             Ok(row)
         });
         let mut source = Ready { rows: ready.collect::<Result<Vec<_>>>()?.into_iter() };
-        self.run(&mut Operation::InsertMany { table, rows: &mut source })
+        // Every field given but one, which is left alone.
+        let given = table.all().without(table.fields().len() - 2);
+        let on_conflict = on_conflict.with_given(table, given);
+        self.run(&mut Operation::InsertMany { table, rows: &mut source, on_conflict })
     }
 
     fn update_many(&self, table: usize, rows: &[Vec<Value>]) -> Result<String> {
@@ -278,7 +297,8 @@ fn never<T>() -> Result<T> {
 
 /// An outcome, without what an engine may tell or leave out.
 fn told(outcome: &Outcome) -> String {
-    format!("{} {:?} {:?} {:?}", outcome.rows, outcome.keys, outcome.version, outcome.value)
+    let Outcome { rows, keys, version, value, effect, .. } = outcome;
+    format!("{rows} {keys:?} {version:?} {value:?} {effect:?}")
 }
 
 fn refused(error: &Error) -> String {

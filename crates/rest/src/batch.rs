@@ -232,7 +232,7 @@ fn of_insert(table: &Arc<Table>, member: &Member<'_>) -> Result<Write> {
     prepare::insert_into(table, &mut row, Origin::Values, stamp, &mut violations);
     prepare::finish(violations)?;
     let row = row.iter().map(ValueRef::to_value).collect();
-    Ok(Write::Insert { table: Arc::clone(table), row })
+    Ok(Write::insert(Arc::clone(table), row))
 }
 
 fn of_update(table: &Arc<Table>, member: &Member<'_>) -> Result<Write> {

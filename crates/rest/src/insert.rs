@@ -51,7 +51,7 @@ impl Verb for Insert {
         if let ValueRef::Uuid(uuid) = row[table.key()] {
             self.uuid = Some(uuid);
         }
-        let outcome = run(&mut Operation::Insert { table, row: &row }, &mut NoRows)?;
+        let outcome = run(&mut Operation::insert(table, &row), &mut NoRows)?;
         give_key(table, &mut row, &outcome);
         let location = location(on.request.path(), row[table.key()]);
         write_stored(on, &row, Status::CREATED, Some(location), answer);

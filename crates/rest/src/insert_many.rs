@@ -59,7 +59,7 @@ impl Verb for InsertMany {
                 index: 0,
                 refused: &refused,
             };
-            let ran = run(&mut Operation::InsertMany { table, rows: &mut rows }, &mut NoRows);
+            let ran = run(&mut Operation::insert_many(table, &mut rows), &mut NoRows);
             outcome = Some(ran.map_err(|halt| match (halt, refused.get()) {
                 (Halt::Failed(error), Some(index)) => Halt::Failed(error.at(index)),
                 (halt, _) => halt,
@@ -90,6 +90,7 @@ impl InsertMany {
                 (0..rows as i64).for_each(|offset| write(ValueRef::Int(first + offset)));
             }
             Keys::Each(keys) => keys.iter().for_each(|key| write(key.as_ref())),
+            Keys::Placed(rows) => rows.iter().for_each(|row| write(row.key.as_ref())),
         }
         body.extend_from_slice(b"]}");
     }

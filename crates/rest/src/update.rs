@@ -141,7 +141,7 @@ impl Update {
         row[table.key()] = self.key.as_ref();
         prepare::insert_into(table, &mut row, Origin::Values, self.stamp, &mut violations);
         prepare::finish(violations)?;
-        let ran = run(&mut Operation::Insert { table, row: &row }, &mut NoRows);
+        let ran = run(&mut Operation::insert(table, &row), &mut NoRows);
         ran.map_err(|halt| match halt {
             Halt::Failed(error) if must_be_new && is_taken_key(table, &error) => {
                 etag::stale(format!("there is a `{}` with this key already", table.name())).into()

@@ -111,7 +111,7 @@ fn measure(path: &Path, options: &Options, rows: usize) -> [Duration; 6] {
     let mut session = engine.session().unwrap();
     let insert = |session: &mut dyn Session, from: usize, to: usize| {
         let people = &mut People(from..to);
-        run(session, Operation::InsertMany { table: &table, rows: people }, &mut NoRows);
+        run(session, Operation::insert_many(&table, people), &mut NoRows);
     };
     insert(&mut *session, 0, BATCH);
     let inserted = timed(|| {

@@ -109,7 +109,7 @@ impl Future for Insert<'_> {
         }
         let mut outcome = Outcome::default();
         let row = row(this.number);
-        let mut operation = Operation::Insert { table: this.table, row: &row };
+        let mut operation = Operation::insert(this.table, &row);
         if this.pending.is_none() {
             match this.store.submit(None, &mut operation, &mut NoRows, &mut outcome)? {
                 Progress::Done => return Poll::Ready(Ok(())),
@@ -194,7 +194,7 @@ fn run_thread(store: &Store, until: Instant) -> Vec<u32> {
     loop {
         let started = Instant::now();
         let row = row(1);
-        store.run(&mut Operation::Insert { table: &table, row: &row }, &mut NoRows).unwrap();
+        store.run(&mut Operation::insert(&table, &row), &mut NoRows).unwrap();
         let now = Instant::now();
         took.push((now - started).as_nanos().min(u128::from(u32::MAX)) as u32);
         if now >= until {
@@ -213,7 +213,7 @@ fn measure(
     let store = open(folder, durability);
     let table = store.table("note").unwrap();
     let first = row(0);
-    store.run(&mut Operation::Insert { table: &table, row: &first }, &mut NoRows).unwrap();
+    store.run(&mut Operation::insert(&table, &first), &mut NoRows).unwrap();
     let (syncs, started) = (disk.syncs(), Instant::now());
     let until = started + time;
     let threads = match clients {

@@ -151,13 +151,13 @@ fn measure(title: &str, location: &Location, options: &Options, people: &[Person
         let mut row = [ValueRef::Absent; 7];
         for person in people {
             person.write(&mut row);
-            run(session, Operation::Insert { table: &table, row: &row }, &mut NoRows);
+            run(session, Operation::insert(&table, &row), &mut NoRows);
         }
     };
     let insert_many = |session: &mut dyn Session, people: &[Person]| {
         for batch in people.chunks(500) {
             let rows = &mut Source(batch.iter());
-            run(session, Operation::InsertMany { table: &table, rows }, &mut NoRows);
+            run(session, Operation::insert_many(&table, rows), &mut NoRows);
         }
     };
     let few = match options.durability {
@@ -265,7 +265,7 @@ fn measure_uuids(rows: usize) {
         run(&mut *session, Operation::DeleteWhere { table: &table, filter: None }, &mut NoRows);
         for key in &keys {
             let row = [ValueRef::Uuid(*key), ValueRef::Text("Bartholomew"), ValueRef::Int(7)];
-            run(&mut *session, Operation::Insert { table: &table, row: &row }, &mut NoRows);
+            run(&mut *session, Operation::insert(&table, &row), &mut NoRows);
         }
         keys.len()
     });

@@ -69,6 +69,14 @@ fn constraint(failure: &Failure) -> Error {
     Error::new(kind, message).with_source(source(failure))
 }
 
+/// True if a key or a unique value is taken.
+pub(crate) fn is_taken(failure: &Failure) -> bool {
+    matches!(
+        failure.code(),
+        code::CONSTRAINT_UNIQUE | code::CONSTRAINT_PRIMARYKEY | code::CONSTRAINT_ROWID
+    )
+}
+
 /// The error for a code that a row met.
 #[cold]
 pub(crate) fn of_row(failure: &Failure, table: &Table, row: &[ValueRef<'_>]) -> Error {

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use marmota_model::{Error, ErrorKind, FieldSet, NoRows, Result, RowSink, Table, ValueRef};
 use marmota_store::Durability;
-use marmota_store::operation::{BatchFailure, Operation, Outcome, Write, run_batch};
+use marmota_store::operation::{BatchFailure, OnConflict, Operation, Outcome, Write, run_batch};
 
 use crate::clerk::Clerk;
 use crate::column::Column;
@@ -118,9 +118,14 @@ impl Lane {
 
     fn write(&mut self, operation: &mut Operation<'_>, outcome: &mut Outcome) -> Result<()> {
         *outcome = match operation {
-            Operation::Insert { table, row } => return self.insert(table, row, outcome),
-            Operation::InsertMany { table, rows } => {
-                self.atomically(|lane| lane.insert_many(table, *rows))
+            Operation::Insert { table, row, on_conflict: OnConflict::Refuse } => {
+                return self.insert(table, row, outcome);
+            }
+            Operation::Insert { table, row, on_conflict } => {
+                self.insert_over(table, row, *on_conflict)
+            }
+            Operation::InsertMany { table, rows, on_conflict } => {
+                self.atomically(|lane| lane.insert_many(table, *rows, *on_conflict))
             }
             Operation::Update { table, key, row, version } => {
                 self.update(table, key, row, *version)
@@ -312,7 +317,7 @@ impl Lane {
 
     /// Runs `work` so that all it writes takes place or nothing: in a
     /// transaction, or in a savepoint of the one that is open.
-    fn atomically<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    pub(crate) fn atomically<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let nested = self.connection.in_transaction();
         if nested {
             self.savepoint(Verb::Savepoint, SAVEPOINT_OF_MANY)?;

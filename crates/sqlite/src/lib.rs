@@ -18,6 +18,7 @@
 
 mod clerk;
 mod column;
+mod conflict;
 mod counts;
 #[cfg(feature = "simulated-disk")]
 pub mod disk;

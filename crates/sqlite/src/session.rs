@@ -395,9 +395,10 @@ fn copy(tables: &mut KnownTables, operation: &Operation<'_>) -> Option<Result<Wr
     let row_of = |row: &[ValueRef<'_>]| row.iter().map(ValueRef::to_value).collect::<Vec<Value>>();
     let mut with = |table| tables.kept(table);
     Some(match operation {
-        Operation::Insert { table, row } => {
-            with(table).map(|table| Write::Insert { table, row: row_of(row) })
-        }
+        Operation::Insert { table, row, on_conflict } => with(table).map(|table| {
+            let on_conflict = *on_conflict;
+            Write::Insert { table, row: row_of(row), on_conflict }
+        }),
         Operation::Update { table, key, row, version } => with(table).map(|table| Write::Update {
             table,
             key: key.to_value(),

@@ -22,6 +22,7 @@ pub(crate) enum Verb {
     List,
     Count,
     Insert,
+    Replace,
     InsertMany,
     Update,
     Increment,
@@ -33,7 +34,7 @@ pub(crate) enum Verb {
     RollbackTo,
 }
 
-const VERBS: usize = 13;
+const VERBS: usize = 14;
 
 /// What a statement is found by, but for the shape of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

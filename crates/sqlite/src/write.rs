@@ -326,7 +326,7 @@ impl Lane {
         table: &Table,
         row: &[ValueRef<'_>],
     ) -> Error {
-        self.refused_of(failure, table, row, None)
+        self.refused_of(failure, table, row, None, &[])
     }
 
     /// [`Self::refused`] for a row that is not there yet, and may refer to
@@ -338,8 +338,20 @@ impl Lane {
         table: &Table,
         row: &[ValueRef<'_>],
     ) -> Error {
+        self.not_put(failure, table, row, &[])
+    }
+
+    /// [`Self::not_inserted`] for a row in whose place these keys' rows go.
+    #[cold]
+    pub(crate) fn not_put(
+        &mut self,
+        failure: &Failure,
+        table: &Table,
+        row: &[ValueRef<'_>],
+        going: &[Value],
+    ) -> Error {
         let own_key = self.own_key(table, row);
-        self.refused_of(failure, table, row, own_key)
+        self.refused_of(failure, table, row, own_key, going)
     }
 
     fn refused_of(
@@ -348,6 +360,7 @@ impl Lane {
         table: &Table,
         row: &[ValueRef<'_>],
         own_key: Option<ValueRef<'_>>,
+        going: &[Value],
     ) -> Error {
         if failure.code() != code::CONSTRAINT_FOREIGNKEY {
             return fault::of_row(failure, table, row);
@@ -361,8 +374,9 @@ impl Lane {
             }
             self.tables.learn();
             let target = self.tables.named(to).cloned();
+            let goes = to == table.name() && going.iter().any(|key| key.as_ref() == *value);
             let exists = target.map(|target| self.version(&target, value));
-            if let Some(Ok(None)) = exists {
+            if goes || matches!(exists, Some(Ok(None))) {
                 let message = format!("there is no `{to}` with this key");
                 violations.push(violation(field, *value, "reference", message));
             }
@@ -388,10 +402,28 @@ impl Lane {
 
     /// The error of a row that cannot be deleted. It looks what refers to it.
     #[cold]
-    fn kept(&mut self, failure: &Failure, table: &Table, key: Option<&ValueRef<'_>>) -> Error {
+    pub(crate) fn kept(
+        &mut self,
+        failure: &Failure,
+        table: &Table,
+        key: Option<&ValueRef<'_>>,
+    ) -> Error {
         if failure.code() != code::CONSTRAINT_FOREIGNKEY {
             return fault::of(failure);
         }
+        let by = self.referrers(table, key);
+        let what = match key {
+            Some(key) => format!("the {} {}", table.name(), marmota_model::text::excerpt_of(*key)),
+            None => format!("a {} to be deleted", table.name()),
+        };
+        let by = if by.is_empty() { "another table".to_owned() } else { by.join(", ") };
+        let message = format!("{what} is still referred to by {by}: delete or change that first");
+        Error::new(ErrorKind::Conflict, message)
+    }
+
+    /// The fields that refer to the row with this key, or to any without one.
+    #[cold]
+    pub(crate) fn referrers(&mut self, table: &Table, key: Option<&ValueRef<'_>>) -> Vec<String> {
         self.tables.learn();
         let mut by = Vec::new();
         for (other, position) in self.tables.references_to(table.name()) {
@@ -410,13 +442,7 @@ impl Lane {
                 by.push(format!("`{}` of `{}`", other.fields()[position].name, other.name()));
             }
         }
-        let what = match key {
-            Some(key) => format!("the {} {}", table.name(), marmota_model::text::excerpt_of(*key)),
-            None => format!("a {} to be deleted", table.name()),
-        };
-        let by = if by.is_empty() { "another table".to_owned() } else { by.join(", ") };
-        let message = format!("{what} is still referred to by {by}: delete or change that first");
-        Error::new(ErrorKind::Conflict, message)
+        by
     }
 }
 

@@ -5,8 +5,8 @@
 //! cannot be asked again, so a chunk of them is kept until it is written: to
 //! bind them, and to find the one at fault.
 
-use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSource, Table, ValueRef};
-use marmota_store::operation::{Keys, Outcome};
+use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSource, Table, Value, ValueRef};
+use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, Placed};
 
 use crate::column::{bind_present, bound};
 use crate::fault;
@@ -51,16 +51,20 @@ impl Lane {
         &mut self,
         table: &'a Table,
         rows: &mut (dyn RowSource<'a> + 'a),
+        on_conflict: OnConflict,
     ) -> Result<Outcome> {
         let width = table.fields().len();
         let rows_max = (PARAMETERS_MAX / width).clamp(1, STATEMENT_ROWS[0]);
         let room = rows.remaining().clamp(1, rows_max);
         let mut chunk =
             Chunk { values: vec![ValueRef::Absent; room * width], width, rows: 0, before: 0 };
-        let mut keys = InsertedKeys::default();
+        let mut keys = match on_conflict {
+            OnConflict::Refuse => InsertedKeys::Same(None),
+            _ => InsertedKeys::Placed(Vec::with_capacity(rows.remaining())),
+        };
         loop {
             if chunk.rows == room {
-                self.insert_chunk(table, &mut chunk, &mut keys)?;
+                self.insert_chunk(table, &mut chunk, on_conflict, &mut keys)?;
             }
             let start = chunk.rows * width;
             let row = &mut chunk.values[start..start + width];
@@ -69,13 +73,13 @@ impl Lane {
                 break;
             }
             if chunk.rows > 0 && !chunk.takes_next() {
-                self.insert_chunk(table, &mut chunk, &mut keys)?;
+                self.insert_chunk(table, &mut chunk, on_conflict, &mut keys)?;
                 chunk.values.copy_within(start..start + width, 0);
             }
             chunk.rows += 1;
         }
         if chunk.rows > 0 {
-            self.insert_chunk(table, &mut chunk, &mut keys)?;
+            self.insert_chunk(table, &mut chunk, on_conflict, &mut keys)?;
         }
         keys.outcome(chunk.before)
     }
@@ -85,6 +89,7 @@ impl Lane {
         &mut self,
         table: &Table,
         chunk: &mut Chunk<'_>,
+        on_conflict: OnConflict,
         keys: &mut InsertedKeys,
     ) -> Result<()> {
         let parameters = chunk.row(0).iter().filter(|value| !value.is_absent()).count();
@@ -98,14 +103,27 @@ impl Lane {
                 0 => 1,
                 _ => STATEMENT_ROWS.into_iter().find(fits).unwrap_or(1),
             };
-            if let Err(failure) = self.insert_rows(table, chunk, written, rows)? {
-                return Err(self.row_at_fault(&failure, table, chunk, written, rows));
-            }
-            if has_key {
-                keys.known(chunk.before + written)?;
-            } else {
-                let last = self.connection.last_insert_rowid();
-                keys.given(chunk.before + written, rows, last)?;
+            match (self.insert_rows(table, chunk, written, rows)?, &mut *keys) {
+                (Ok(()), InsertedKeys::Placed(placed)) if has_key => {
+                    let key = |row| chunk.row(row)[table.key()].to_value();
+                    placed.extend((written..written + rows).map(key).map(new));
+                }
+                (Ok(()), _) if has_key => keys.known(chunk.before + written)?,
+                (Ok(()), _) => {
+                    let last = self.connection.last_insert_rowid();
+                    keys.given(chunk.before + written, rows, last)?;
+                }
+                (Err(failure), InsertedKeys::Placed(placed)) if fault::is_taken(&failure) => {
+                    // One of them is in a row's way: each for itself.
+                    for row in written..written + rows {
+                        let put = self.put(table, chunk.row(row), on_conflict);
+                        let put = put.map_err(|error| fault::at_row(chunk.before + row, &error))?;
+                        placed.push(put.0);
+                    }
+                }
+                (Err(failure), _) => {
+                    return Err(self.row_at_fault(&failure, table, chunk, written, rows));
+                }
             }
             written += rows;
         }
@@ -190,29 +208,40 @@ impl Lane {
 }
 
 /// What is known about the keys of inserted rows.
-#[derive(Debug, Default)]
-struct InsertedKeys {
-    first: Option<i64>,
+#[derive(Debug)]
+enum InsertedKeys {
+    /// They all held theirs, or got one behind the other, beginning here.
+    Same(Option<i64>),
+    /// Each for itself, where rows may have been there already.
+    Placed(Vec<Placed<Value>>),
+}
+
+fn new(key: Value) -> Placed<Value> {
+    Placed { key, effect: Effect::Inserted }
 }
 
 impl InsertedKeys {
     /// The rows from this one on held their keys.
     fn known(&self, row: usize) -> Result<()> {
-        match self.first {
-            None => Ok(()),
-            Some(_) => Err(mixed(row)),
+        match self {
+            Self::Same(Some(_)) => Err(mixed(row)),
+            _ => Ok(()),
         }
     }
 
     /// So many rows got their keys from SQLite, the last one this.
     fn given(&mut self, row: usize, rows: usize, last: i64) -> Result<()> {
         let first = last.wrapping_sub(rows as i64 - 1);
-        match self.first {
-            None if row == 0 => self.first = Some(first),
-            None => return Err(mixed(row)),
+        match self {
+            Self::Placed(placed) => {
+                let keys = (0..rows as i64).map(|offset| Value::Int(first.wrapping_add(offset)));
+                placed.extend(keys.map(new));
+            }
+            Self::Same(start @ None) if row == 0 => *start = Some(first),
+            Self::Same(None) => return Err(mixed(row)),
             // SQLite gives the highest key plus one, until there is none.
-            Some(start) if start.checked_add(row as i64) == Some(first) => {}
-            Some(_) => {
+            Self::Same(Some(start)) if start.checked_add(row as i64) == Some(first) => {}
+            Self::Same(Some(_)) => {
                 let message = "there are no keys left: the highest is taken; free it";
                 return Err(Error::new(ErrorKind::Engine, message));
             }
@@ -220,9 +249,15 @@ impl InsertedKeys {
         Ok(())
     }
 
-    fn outcome(&self, rows: usize) -> Result<Outcome> {
-        let keys = self.first.map_or(Keys::Known, |first| Keys::Range { first });
-        Ok(Outcome { rows: rows as u64, keys, ..Outcome::default() })
+    fn outcome(self, rows: usize) -> Result<Outcome> {
+        let (rows, keys) = match self {
+            Self::Same(first) => (rows, first.map_or(Keys::Known, |first| Keys::Range { first })),
+            Self::Placed(placed) => {
+                let written = placed.iter().filter(|row| row.effect != Effect::Ignored).count();
+                (written, Keys::Placed(placed))
+            }
+        };
+        Ok(Outcome { keys, ..Outcome::rows(rows as u64) })
     }
 }
 

@@ -35,7 +35,7 @@ fn commits(url: &str, threads: usize) -> Result<f64> {
             let mut session = engine.session()?;
             let row = [ValueRef::Absent, ValueRef::Text("some forty characters of text in a row.")];
             while start.elapsed() < TIME {
-                let operation = &mut Operation::Insert { table: &table, row: &row };
+                let operation = &mut Operation::insert(&table, &row);
                 engine::run(&mut *session, operation, &mut NoRows)?;
                 count.fetch_add(1, Ordering::Relaxed);
             }

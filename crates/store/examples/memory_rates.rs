@@ -152,7 +152,7 @@ fn round(texts: &[(String, String)], best: &mut [f64; 8]) -> Result<()> {
         let mut row = [ValueRef::Absent; 7];
         for (number, (first, last)) in texts.iter().enumerate() {
             fill(&mut row, first, last, number as i64);
-            run(&mut *session, &mut Operation::Insert { table: &table, row: &row })?;
+            run(&mut *session, &mut Operation::insert(&table, &row))?;
         }
         Ok(())
     })?;
@@ -177,13 +177,13 @@ fn round(texts: &[(String, String)], best: &mut [f64; 8]) -> Result<()> {
     let (_engine, mut session) = open(&table)?;
     rate(&mut best[1], rows, || {
         let rows = &mut Source { texts, next: 0 };
-        run(&mut *session, &mut Operation::InsertMany { table: &table, rows }).map(drop)
+        run(&mut *session, &mut Operation::insert_many(&table, rows)).map(drop)
     })?;
     let table = self::table(true)?;
     let (_engine, mut session) = open(&table)?;
     rate(&mut best[5], rows, || {
         let rows = &mut Source { texts, next: 0 };
-        run(&mut *session, &mut Operation::InsertMany { table: &table, rows }).map(drop)
+        run(&mut *session, &mut Operation::insert_many(&table, rows)).map(drop)
     })
 }
 

@@ -55,6 +55,12 @@ impl<'s, V: Verb> Action<'s, V> {
         Self { scope, verb, pending: None, durability: None }
     }
 
+    /// The same with another verb, before anything has happened.
+    pub(crate) fn with_verb<W: Verb>(&self, change: impl FnOnce(&V) -> W) -> Action<'s, W> {
+        let durability = self.durability;
+        Action { scope: self.scope, verb: change(&self.verb), pending: None, durability }
+    }
+
     /// Asks for another durability than the store has. What an engine cannot
     /// promise it answers as its own; a read has none.
     pub const fn durability(mut self, durability: Durability) -> Self {

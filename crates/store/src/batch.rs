@@ -1,11 +1,15 @@
 //! Several writes, over any tables, in one call and one transaction.
 
+mod added;
+
 use std::sync::Arc;
 
 use marmota_model::{
-    Column, Error, ErrorKind, FieldValue, Key, Model, NoRows, Record, Result, RowSink, Scratch,
-    Table, Value, ValueRef,
+    Column, Error, ErrorKind, FieldSet, FieldValue, Key, Model, NoRows, Record, Result, RowSink,
+    Scratch, Table, Value, ValueRef,
 };
+
+pub use added::Added;
 
 use crate::action::{Action, Verb};
 use crate::operation::{BatchMode, Keys, Operation, Outcome, Write};
@@ -38,13 +42,22 @@ impl<'s> Batch<'s> {
         self.writes.is_empty()
     }
 
-    /// Adds an insert.
-    pub fn insert<M: Model>(&mut self, model: &M) -> &mut Self {
-        let scope = self.scope;
+    /// Adds an insert; what it gives says what to do where a row is there
+    /// already, and can be used as the batch itself.
+    pub fn insert<M: Model>(&mut self, model: &M) -> Added<'_, 's> {
+        let (scope, mut given) = (self.scope, FieldSet::EMPTY);
         let made = self.row_of(model, |table, row| {
+            given = FieldSet::present(row);
             prepare::insert(table, row, Origin::Struct, scope.stamp(table))
         });
-        self.add(made.map(|(table, row)| Write::Insert { table, row }))
+        self.add(made.map(|(table, row)| Write::insert(table, row)));
+        Added::new(self, given)
+    }
+
+    /// Adds an insert that writes over the row that is there, as
+    /// [`Scope::upsert`] does.
+    pub fn upsert<M: Model>(&mut self, model: &M) -> Added<'_, 's> {
+        self.insert(model).or_update()
     }
 
     /// Adds an update of every field.
@@ -84,16 +97,18 @@ impl<'s> Batch<'s> {
     }
 
     /// Adds an insert of a record.
-    pub fn insert_record(&mut self, record: &Record) -> &mut Self {
+    pub fn insert_record(&mut self, record: &Record) -> Added<'_, 's> {
         self.insert_values(record.table(), record.values())
     }
 
     /// Adds an insert of a row given as values in the order of fields.
-    pub fn insert_values(&mut self, table: &Arc<Table>, values: &[Value]) -> &mut Self {
+    pub fn insert_values(&mut self, table: &Arc<Table>, values: &[Value]) -> Added<'_, 's> {
         let mut row: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
+        let given = FieldSet::present(&row);
         let made = prepare::insert(table, &mut row, Origin::Values, self.scope.stamp(table));
         let row = row.iter().map(ValueRef::to_value).collect();
-        self.add(made.map(|()| Write::Insert { table: Arc::clone(table), row }))
+        self.add(made.map(|()| Write::insert(Arc::clone(table), row)));
+        Added::new(self, given)
     }
 
     /// Adds an update of the fields present in a row given as values.
@@ -233,7 +248,7 @@ impl Verb for Writes {
             let mut results = std::mem::take(&mut self.results);
             for (write, result) in self.writes.iter().zip(&mut results) {
                 // A key that the row held is as much its key as one the engine gave.
-                if let (Write::Insert { table, row }, Ok(outcome)) = (write, result)
+                if let (Write::Insert { table, row, .. }, Ok(outcome)) = (write, result)
                     && outcome.keys == Keys::Known
                 {
                     outcome.keys = Keys::One(row[table.key()].clone());

@@ -23,6 +23,7 @@
 
 mod catalog;
 mod compare;
+mod conflict;
 mod file;
 mod file_binary;
 mod file_json;

@@ -5,11 +5,14 @@
 //! against the schema, filled in keys, stamps and defaults, and checked its
 //! query. The engine's part is to carry it out, atomically.
 
+mod conflict;
+
 use std::sync::Arc;
 
 use marmota_model::{Error, FieldSet, Filter, Query, Result, RowSource, Table, Value, ValueRef};
 
 use crate::sql::SqlCall;
+pub use conflict::{Effect, OnConflict, Placed};
 
 /// What an engine is asked to do. Rows have one value for each field of the
 /// table, in its order; absent ones are not written.
@@ -44,6 +47,8 @@ pub enum Operation<'a> {
         table: &'a Table,
         /// The row.
         row: &'a [ValueRef<'a>],
+        /// What to do where a row is there already.
+        on_conflict: OnConflict,
     },
     /// Inserts rows that all have the same fields present: all or none.
     InsertMany {
@@ -51,6 +56,9 @@ pub enum Operation<'a> {
         table: &'a Table,
         /// The rows.
         rows: &'a mut dyn RowSource<'a>,
+        /// What to do where a row is there already; one that was written by
+        /// the same operation is.
+        on_conflict: OnConflict,
     },
     /// Writes the fields of `row` that are present to the row with this key,
     /// and adds one to its version if the table has one.
@@ -132,7 +140,19 @@ pub enum Operation<'a> {
     RollbackTo(u32),
 }
 
-impl Operation<'_> {
+impl<'a> Operation<'a> {
+    /// An insert that refuses what is there already.
+    #[must_use]
+    pub const fn insert(table: &'a Table, row: &'a [ValueRef<'a>]) -> Self {
+        Self::Insert { table, row, on_conflict: OnConflict::Refuse }
+    }
+
+    /// An insert of many that refuses what is there already.
+    #[must_use]
+    pub const fn insert_many(table: &'a Table, rows: &'a mut dyn RowSource<'a>) -> Self {
+        Self::InsertMany { table, rows, on_conflict: OnConflict::Refuse }
+    }
+
     /// True for what changes rows or opens a transaction.
     #[must_use]
     pub const fn is_write(&self) -> bool {
@@ -154,6 +174,8 @@ pub enum Write {
         table: Arc<Table>,
         /// The row.
         row: Vec<Value>,
+        /// What to do where a row is there already.
+        on_conflict: OnConflict,
     },
     /// See [`Operation::Update`].
     Update {
@@ -191,6 +213,12 @@ pub enum Write {
 }
 
 impl Write {
+    /// An insert that refuses what is there already.
+    #[must_use]
+    pub const fn insert(table: Arc<Table>, row: Vec<Value>) -> Self {
+        Self::Insert { table, row, on_conflict: OnConflict::Refuse }
+    }
+
     /// Calls `run` with the write as an operation of its own.
     ///
     /// # Errors
@@ -200,8 +228,9 @@ impl Write {
         run: impl FnOnce(&mut Operation<'_>) -> Result<Outcome>,
     ) -> Result<Outcome> {
         match self {
-            Self::Insert { table, row } => {
-                run(&mut Operation::Insert { table, row: &borrow_row(row) })
+            Self::Insert { table, row, on_conflict } => {
+                let on_conflict = *on_conflict;
+                run(&mut Operation::Insert { table, row: &borrow_row(row), on_conflict })
             }
             Self::Update { table, key, row, version } => run(&mut Operation::Update {
                 table,
@@ -259,6 +288,8 @@ pub struct Outcome {
     pub version: Option<i64>,
     /// The sum that an increment made; absent otherwise.
     pub value: Value,
+    /// What an insert of one row came to.
+    pub effect: Effect,
 }
 
 impl Outcome {
@@ -284,6 +315,10 @@ pub enum Keys {
     },
     /// Rows in the order they came.
     Each(Vec<Value>),
+    /// Rows in the order they came, each with what its insert came to: those
+    /// of an [`Operation::InsertMany`] that was told what to do where a row is
+    /// there already.
+    Placed(Vec<Placed<Value>>),
 }
 
 /// Runs a batch over anything that can run one operation at a time inside a

@@ -3,7 +3,9 @@
 //! structs, records, batches and REST bodies.
 
 use marmota_model::rule::violation;
-use marmota_model::{Error, KeyKind, Result, Table, Timestamp, Uuid, ValueRef, Violation};
+use marmota_model::{
+    Error, ErrorKind, KeyKind, Result, Table, Timestamp, Uuid, ValueRef, Violation,
+};
 
 /// Where a row comes from, which says how much of it has to be checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +129,17 @@ pub fn fill_for_replace<'a>(
             fill_one(table, row, position, violations);
         }
     }
+}
+
+/// The error of a row that gives other fields than those it is upserted with.
+#[cold]
+#[must_use]
+pub fn not_the_same_fields() -> Error {
+    Error::new(
+        ErrorKind::Invalid,
+        "rows that are upserted together give the same fields, and this one gives others than \
+         the first; upsert it by itself, or in a batch",
+    )
 }
 
 /// An error if there are violations.

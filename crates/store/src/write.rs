@@ -10,9 +10,13 @@ use crate::prepare::{self, Origin, Stamp};
 use crate::read::check_key;
 use crate::scope::Scope;
 use marmota_model::{
-    Column, Comparable, Error, ErrorKind, FieldValue, Filter, Key, KeyKind, Model, NoRows, Record,
-    Result, RowSink, RowSource, Scratch, Table, Value, ValueRef,
+    Column, Comparable, Error, ErrorKind, FieldSet, FieldValue, Filter, Key, KeyKind, Model,
+    NoRows, Record, Result, RowSink, RowSource, Scratch, Table, Value, ValueRef,
 };
+
+mod upsert;
+
+pub use upsert::{InsertManyOver, InsertOver, InsertRecordOver};
 
 /// Rows of at most this many fields need no allocation to be written.
 const ROW_FIELDS_FEW: usize = 24;
@@ -89,7 +93,7 @@ impl<M: Model> Verb for Insert<'_, M> {
         if let ValueRef::Uuid(_) | ValueRef::Int(_) = row[table.key()] {
             self.key = row[table.key()].to_value();
         }
-        call(&mut Operation::Insert { table, row }, &mut NoRows)
+        call(&mut Operation::insert(table, row), &mut NoRows)
     }
 
     fn finish(&mut self, scope: &Scope, outcome: &mut Outcome) -> Result<M::Key> {
@@ -112,6 +116,9 @@ struct Structs<'a, M: Model> {
     scratch: &'a Scratch,
     stamp: Stamp,
     updates: bool,
+    /// The fields that every row has to give, where rows that are there are
+    /// written to.
+    given: Option<FieldSet>,
     index: usize,
     /// Takes the keys of rows inserted, where the store gives them. A cell,
     /// because an operation keeps its source borrowed.
@@ -126,6 +133,9 @@ impl<'a, M: Model> RowSource<'a> for Structs<'a, M> {
     fn next(&mut self, row: &mut [ValueRef<'a>]) -> Result<bool> {
         let Some(model) = self.models.next() else { return Ok(false) };
         model.write(row, self.scratch);
+        if self.given.is_some_and(|given| given != FieldSet::present(row)) {
+            return Err(self.at(&prepare::not_the_same_fields()));
+        }
         let prepared = if self.updates {
             let key = row[self.table.key()];
             let updated = prepare::update(self.table, row, Origin::Struct, self.stamp);
@@ -190,10 +200,11 @@ impl<M: Model> Verb for InsertMany<'_, M> {
             scratch: &scratch,
             stamp: scope.stamp(table),
             updates: false,
+            given: None,
             index: 0,
             keys: (M::KEY_KIND == KeyKind::Uuid).then_some(&keys),
         };
-        call(&mut Operation::InsertMany { table, rows: &mut rows }, &mut NoRows)?;
+        call(&mut Operation::insert_many(table, &mut rows), &mut NoRows)?;
         // A call that goes on with one that waited may not ask for the rows again.
         let keys = keys.take();
         if !keys.is_empty() {
@@ -211,6 +222,7 @@ impl<M: Model> Verb for InsertMany<'_, M> {
                 .map(|offset| M::Key::from_row(ValueRef::Int(first + offset)))
                 .collect(),
             Keys::Each(keys) => keys.iter().map(M::Key::from_value).collect(),
+            Keys::Placed(rows) => rows.iter().map(|row| M::Key::from_value(&row.key)).collect(),
         };
         match keys {
             Some(keys) => Ok(keys),
@@ -239,6 +251,7 @@ impl<M: Model> Verb for UpdateMany<'_, M> {
             scratch: &scratch,
             stamp: scope.stamp(table),
             updates: true,
+            given: None,
             index: 0,
             keys: None,
         };
@@ -434,7 +447,7 @@ impl Verb for InsertRecord<'_> {
         }
         prepare::insert(table, &mut row, Origin::Values, scope.stamp(table))?;
         self.key = row[table.key()].to_value();
-        call(&mut Operation::Insert { table, row: &row }, &mut NoRows)
+        call(&mut Operation::insert(table, &row), &mut NoRows)
     }
 
     fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<Value> {
@@ -503,7 +516,8 @@ impl Verb for DeleteRecord {
 impl Scope {
     /// Inserts a row and gives its key. A key that is unset (0, the nil UUID)
     /// is given by the store; `created_at`, `updated_at` and `version` are its
-    /// own.
+    /// own. [`Action::or_ignore`], [`Action::or_replace`] and
+    /// [`Action::or_update`] say what to do where a row is there already.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for broken rules, [`ErrorKind::Conflict`] for a

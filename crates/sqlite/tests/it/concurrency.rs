@@ -97,7 +97,7 @@ fn a_future_is_woken_when_its_turn_comes() {
     holder.run(Operation::Begin).unwrap();
 
     let row = person_row("a");
-    let insert = || Operation::Insert { table: &person, row: &row };
+    let insert = || Operation::insert(&person, &row);
     let bells = [Arc::new(Bell::default()), Arc::new(Bell::default())];
     let wakers = [Waker::from(bells[0].clone()), Waker::from(bells[1].clone())];
     let rung = || [bells[0].0.load(Ordering::SeqCst), bells[1].0.load(Ordering::SeqCst)];
@@ -170,8 +170,7 @@ fn another_process_that_writes_is_waited_for() {
     // Kept open: the other process says more at its end.
     let mut said = crate::kill::lines(child.stdout.take().unwrap());
     said.find(|line| line.contains("holding")).unwrap();
-    for operation in [Operation::Begin, Operation::Insert { table: &person, row: &person_row("a") }]
-    {
+    for operation in [Operation::Begin, Operation::insert(&person, &person_row("a"))] {
         let error = session.run(operation).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
     }

@@ -164,11 +164,11 @@ impl Calls for Box<dyn Session> {
     }
 
     fn insert(&mut self, table: &Table, row: &[ValueRef<'_>]) -> Result<Outcome> {
-        self.run(Operation::Insert { table, row })
+        self.run(Operation::insert(table, row))
     }
 
     fn insert_many(&mut self, table: &Table, rows: &[Vec<ValueRef<'_>>]) -> Result<Outcome> {
-        self.run(Operation::InsertMany { table, rows: &mut Rows::of(rows) })
+        self.run(Operation::insert_many(table, &mut Rows::of(rows)))
     }
 
     fn row(&mut self, table: &Table, key: ValueRef<'_>) -> Option<Vec<Value>> {

@@ -22,7 +22,7 @@ fn submit(
     body: &str,
 ) -> marmota_model::Result<Ticket> {
     let row = [ValueRef::Absent, ValueRef::Text(body)];
-    let mut operation = Operation::Insert { table, row: &row };
+    let mut operation = Operation::insert(table, &row);
     match session.submit(None, &mut operation, &mut NoRows, &mut Outcome::default())? {
         Submitted::Waiting(ticket) => Ok(ticket),
         Submitted::Done => panic!("a durable write that does not wait"),
@@ -36,7 +36,7 @@ fn poll(
 ) -> Poll<marmota_model::Result<Outcome>> {
     let mut outcome = Outcome::default();
     let mut context = Context::from_waker(Waker::noop());
-    let mut operation = Operation::Insert { table, row: &[] };
+    let mut operation = Operation::insert(table, &[]);
     session
         .poll(ticket, &mut operation, &mut NoRows, &mut outcome, &mut context)
         .map(|result| result.map(|()| outcome))
@@ -202,7 +202,7 @@ fn panics_of_a_member_undo_nobody_elses_write_unheard() {
     let first = submit(&mut session, &note, "a").unwrap();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let rows = &mut Panics;
-        other.run(Operation::InsertMany { table: &note, rows })
+        other.run(Operation::insert_many(&note, rows))
     }));
     assert!(panicked.is_err());
     let told = finish(&mut session, &note, first);

@@ -169,7 +169,7 @@ fn a_source_that_fails_leaves_nothing() {
     let rows: Vec<_> = names.iter().map(|name| person_row(name)).collect();
     let mut source = Rows::of(&rows);
     source.fails_at = 500;
-    let operation = Operation::InsertMany { table: &person, rows: &mut source };
+    let operation = Operation::insert_many(&person, &mut source);
     assert_eq!(session.run(operation).unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(session.count(&person, None), 0);
     session.insert_many(&person, &rows).unwrap();
@@ -346,12 +346,10 @@ fn a_batch_is_all_or_nothing() {
     let (city, person) = (city(), person());
     let engine = memory(&[city.clone(), person.clone()]);
     let mut session = engine.session().unwrap();
-    let insert = |name: &str| Write::Insert {
-        table: person.clone(),
-        row: person_row(name).iter().map(ValueRef::to_value).collect(),
+    let insert = |name: &str| {
+        Write::insert(person.clone(), person_row(name).iter().map(ValueRef::to_value).collect())
     };
-    let town =
-        Write::Insert { table: city.clone(), row: vec![Value::from("PAR"), Value::from("Paris")] };
+    let town = Write::insert(city.clone(), vec![Value::from("PAR"), Value::from("Paris")]);
     let mut move_there = vec![Value::Absent; 8];
     move_there[CITY] = Value::from("PAR");
     let update = Write::Update {

@@ -165,12 +165,7 @@ fn store(path: &Path, options: Options) -> Store {
 
 fn insert(store: &Store, number: i64) -> marmota_model::Result<()> {
     let table = store.table("note")?;
-    store
-        .run(
-            &mut Operation::Insert { table: &table, row: &row(number) },
-            &mut marmota_model::NoRows,
-        )
-        .map(drop)
+    store.run(&mut Operation::insert(&table, &row(number)), &mut marmota_model::NoRows).map(drop)
 }
 
 #[test]
@@ -225,9 +220,7 @@ fn no_acknowledged_row_is_lost_wherever_the_power_is_cut() {
 fn insert_in(scope: &marmota_store::Scope, number: i64) {
     let table = scope.table("note").unwrap();
     let row = row(number);
-    scope
-        .run(&mut Operation::Insert { table: &table, row: &row }, &mut marmota_model::NoRows)
-        .unwrap();
+    scope.run(&mut Operation::insert(&table, &row), &mut marmota_model::NoRows).unwrap();
 }
 
 #[test]
@@ -239,7 +232,7 @@ fn a_relaxed_row_is_on_the_disk_within_a_second_and_one_of_none_stays_sound() {
     let table = store.table("note").unwrap();
     let insert = |number, durability| {
         let (row, mut outcome) = (row(number), Default::default());
-        let mut operation = Operation::Insert { table: &table, row: &row };
+        let mut operation = Operation::insert(&table, &row);
         let no_rows = &mut marmota_model::NoRows;
         let submitted = store.submit(Some(durability), &mut operation, no_rows, &mut outcome);
         if let marmota_store::Progress::Pending(mut pending) = submitted.unwrap() {

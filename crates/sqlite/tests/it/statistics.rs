@@ -44,7 +44,7 @@ fn a_group_counts_its_writes_and_those_that_wait_or_are_refused() {
     let (mut holder, mut session) = (engine.session().unwrap(), engine.session().unwrap());
     holder.run(Operation::Begin).unwrap();
     let row = [ValueRef::Absent, ValueRef::Text("a")];
-    let mut operation = Operation::Insert { table: &note, row: &row };
+    let mut operation = Operation::insert(&note, &row);
     for _ in 0..2 {
         let submitted = session
             .submit(None, &mut operation, &mut marmota_model::NoRows, &mut Outcome::default())

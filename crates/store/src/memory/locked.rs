@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::catalog::{Catalog, Slot};
 use super::table_rows::TableRows;
-use crate::operation::{Operation, Write};
+use crate::operation::{OnConflict, Operation, Write};
 
 /// The tables that an operation needs, and whether it changes them.
 #[derive(Default)]
@@ -51,9 +51,12 @@ impl Needs {
                 needs.table = catalog.find(table)?;
                 needs.tables.push((needs.table, false));
             }
-            Operation::Insert { table, .. }
-            | Operation::InsertMany { table, .. }
-            | Operation::UpdateMany { table, .. } => {
+            Operation::Insert { table, on_conflict, .. }
+            | Operation::InsertMany { table, on_conflict, .. } => {
+                needs.table = catalog.find(table)?;
+                needs.put(catalog, needs.table, *on_conflict);
+            }
+            Operation::UpdateMany { table, .. } => {
                 needs.table = catalog.find(table)?;
                 needs.insert(catalog, needs.table);
             }
@@ -73,9 +76,10 @@ impl Needs {
                 for write in *writes {
                     let number = catalog.find(write.table())?;
                     match write {
-                        Write::Insert { .. } | Write::Update { .. } => {
-                            needs.insert(catalog, number);
+                        Write::Insert { on_conflict, .. } => {
+                            needs.put(catalog, number, *on_conflict);
                         }
+                        Write::Update { .. } => needs.insert(catalog, number),
                         Write::Increment { .. } => needs.tables.push((number, true)),
                         Write::Delete { .. } => needs.delete(catalog, number),
                     }
@@ -91,6 +95,14 @@ impl Needs {
         self.tables.push((number, true));
         let slot = &catalog.slots[number as usize];
         self.tables.extend(slot.refers.iter().map(|&(_, target)| (target, false)));
+    }
+
+    /// An insert, which removes rows where it is told to.
+    fn put(&mut self, catalog: &Catalog, number: u32, on_conflict: OnConflict) {
+        self.insert(catalog, number);
+        if on_conflict == OnConflict::Replace {
+            self.delete(catalog, number);
+        }
     }
 
     fn update(&mut self, catalog: &Catalog, number: u32, fields: FieldSet) {

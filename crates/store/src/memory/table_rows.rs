@@ -55,7 +55,7 @@ impl TableRows {
         owner != 0 && owner != session && (write || self.changed)
     }
 
-    fn next_key(&self) -> Result<i64> {
+    pub(super) fn next_key(&self) -> Result<i64> {
         match self.keys.last_int(&self.pages) {
             None => Ok(1),
             Some(last) => last.checked_add(1).ok_or_else(|| {
@@ -104,6 +104,25 @@ impl TableRows {
         }
         self.enter(number);
         Ok(number)
+    }
+
+    /// The rows that a new one collides with: the one with its key first, then
+    /// as unique indexes come.
+    pub(super) fn in_the_way(&self, row: &[ValueRef<'_>]) -> SmallVec<[u32; 4]> {
+        let mut found = SmallVec::new();
+        let key = row[self.table.key()];
+        if !key.is_absent() {
+            found.extend(self.keys.find(&self.pages, key));
+        }
+        for unique in self.indexes.iter().filter_map(|index| index.unique.as_ref()) {
+            // An absent key is one that no row has.
+            if unique.fields().iter().any(|&field| row[field].is_absent()) {
+                continue;
+            }
+            let same = unique.find(&self.pages, |field| row[field]);
+            found.extend(same.filter(|number| !found.contains(number)));
+        }
+        found
     }
 
     /// Puts a row that was written into the key and all indexes.

@@ -7,11 +7,14 @@ use marmota_model::{
 use smallvec::smallvec;
 
 use super::compare;
+use super::conflict;
 use super::locked::Locked;
 use super::log::{Log, Statement, without};
 use super::plan::Search;
 use super::table_rows::{TableRows, Values};
-use crate::operation::{self, BatchFailure, BatchMode, Keys, Operation, Outcome, Write};
+use crate::operation::{
+    self, BatchFailure, BatchMode, Keys, OnConflict, Operation, Outcome, Write,
+};
 
 /// Carries out an operation that is about rows, of the table with this number
 /// unless it is a batch.
@@ -28,10 +31,20 @@ pub(super) fn execute(
             outcome.rows = locked.rows(table)?.get(*key, *fields, sink);
             return Ok(());
         }
-        Operation::Insert { row, .. } => return insert(locked, log, table, row, outcome),
+        Operation::Insert { row, on_conflict: OnConflict::Refuse, .. } => {
+            return insert(locked, log, table, row, outcome);
+        }
+        Operation::Insert { row, on_conflict, .. } => {
+            conflict::insert(locked, log, table, row, *on_conflict)
+        }
         Operation::List { query, .. } => locked.rows(table)?.list(query, sink).map(Outcome::rows),
         Operation::Count { filter, .. } => locked.rows(table)?.count(*filter).map(Outcome::rows),
-        Operation::InsertMany { rows, .. } => insert_many(locked, log, table, *rows),
+        Operation::InsertMany { rows, on_conflict: OnConflict::Refuse, .. } => {
+            insert_many(locked, log, table, *rows)
+        }
+        Operation::InsertMany { rows, on_conflict, .. } => {
+            conflict::insert_many(locked, log, table, *rows, *on_conflict)
+        }
         Operation::Update { key, row, version, .. } => {
             update(locked, log, table, *key, row, *version)
         }
@@ -74,7 +87,7 @@ fn insert(
 
 /// Inserts a row; what it refers to in its own table is looked at only
 /// `with_own`.
-fn insert_row(
+pub(super) fn insert_row(
     locked: &mut Locked<'_>,
     log: &mut Log,
     table: u32,
@@ -139,7 +152,7 @@ fn update(
 }
 
 /// Writes the fields that are there but the key, and counts the version.
-fn update_row(
+pub(super) fn update_row(
     locked: &mut Locked<'_>,
     log: &mut Log,
     table: u32,
@@ -315,11 +328,11 @@ pub(super) fn placed(place: &str, error: &Error) -> Error {
 
 /// The same for a row of many, counted from 0.
 #[cold]
-fn at_row(index: u64, error: &Error) -> Error {
+pub(super) fn at_row(index: u64, error: &Error) -> Error {
     placed(&format!("row {index}: "), error)
 }
 
-fn version_of(rows: &TableRows, number: u32) -> Option<i64> {
+pub(super) fn version_of(rows: &TableRows, number: u32) -> Option<i64> {
     rows.pages.value(number, rows.table.version()?).as_int()
 }
 
@@ -388,7 +401,17 @@ fn check_references<'v>(
 /// (sorted) itself.
 fn check_referrers(locked: &Locked<'_>, table: u32, number: u32, going: &[u32]) -> Result<()> {
     let rows = locked.rows(table)?;
-    let key = rows.pages.value(number, rows.table.key());
+    check_referrers_of(locked, table, rows.pages.value(number, rows.table.key()), going)
+}
+
+/// [`check_referrers`] by the row's key.
+pub(super) fn check_referrers_of(
+    locked: &Locked<'_>,
+    table: u32,
+    key: ValueRef<'_>,
+    going: &[u32],
+) -> Result<()> {
+    let rows = locked.rows(table)?;
     let collation = rows.pages.layout.columns[rows.table.key()].collation;
     for &(field, source) in &locked.slot(table).referred {
         let stays = |referrer: u32| source != table || going.binary_search(&referrer).is_err();

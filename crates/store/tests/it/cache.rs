@@ -313,7 +313,7 @@ fn a_panic_in_a_write_leaves_the_table_its_cache() {
     }
     let write = || {
         let rows = &mut Panics;
-        stand.store.run(&mut Operation::InsertMany { table: &stand.table, rows }, &mut NoRows)
+        stand.store.run(&mut Operation::insert_many(&stand.table, rows), &mut NoRows)
     };
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(write)).is_err());
     assert_eq!((stand.get(&stand.table), stand.get(&stand.table)), ("old".into(), "old".into()));

@@ -105,7 +105,7 @@ fn filled(table: &Arc<Table>) -> Memory {
     let mut session = engine.session().unwrap();
     let rows = rows();
     let rows = &mut Source(rows.iter());
-    run(&mut *session, Operation::InsertMany { table, rows }).unwrap();
+    run(&mut *session, Operation::insert_many(table, rows)).unwrap();
     engine
 }
 
@@ -136,7 +136,7 @@ fn many_rows_go_there_and_back() {
     let engine = Memory::new();
     engine.prepare(std::slice::from_ref(&table), 1).unwrap();
     let source = &mut Source(rows.iter());
-    let insert = Operation::InsertMany { table: &table, rows: source };
+    let insert = Operation::insert_many(&table, source);
     run(&mut *engine.session().unwrap(), insert).unwrap();
     for format in [Format::Json, Format::Binary] {
         let path = folder.path().join("file");
@@ -303,8 +303,7 @@ fn a_url_with_a_file_loads_and_saves() {
     engine.prepare(std::slice::from_ref(&table), 2).unwrap();
     let mut session = engine.session().unwrap();
     let rows = rows();
-    run(&mut *session, Operation::InsertMany { table: &table, rows: &mut Source(rows.iter()) })
-        .unwrap();
+    run(&mut *session, Operation::insert_many(&table, &mut Source(rows.iter()))).unwrap();
     engine.close().unwrap();
     engine.close().unwrap();
     let count = Operation::Count { table: &table, filter: None };
@@ -330,7 +329,7 @@ fn a_changed_schema_keeps_the_rows_or_is_refused() {
     let mut session = engine.session().unwrap();
     for n in [5, 5] {
         let row = [ValueRef::Absent, ValueRef::Int(n)];
-        run(&mut *session, Operation::Insert { table: &old, row: &row }).unwrap();
+        run(&mut *session, Operation::insert(&old, &row)).unwrap();
     }
     let changed = |fields: Vec<Field>| engine.prepare(&[table_of("a", fields)], 2);
     for (fields, part) in [

@@ -50,7 +50,7 @@ pub(crate) fn run(session: &mut dyn Session, mut operation: Operation<'_>) -> Re
 }
 
 pub(crate) fn insert(session: &mut dyn Session, table: &Table, body: &str) -> Result<Outcome> {
-    run(session, Operation::Insert { table, row: &[ValueRef::Absent, ValueRef::Text(body)] })
+    run(session, Operation::insert(table, &[ValueRef::Absent, ValueRef::Text(body)]))
 }
 
 pub(crate) fn rows(engine: &Memory, table: &Table) -> Vec<Vec<Value>> {
@@ -116,11 +116,11 @@ fn what_is_committed_is_there_without_a_close() {
         // A row that goes and comes again, and one that only passes through.
         run(session, Operation::Begin).unwrap();
         let row = [ValueRef::Text("Key"), ValueRef::Blob(&[0, 255])];
-        run(session, Operation::Insert { table: &tag, row: &row }).unwrap();
+        run(session, Operation::insert(&tag, &row)).unwrap();
         let key = ValueRef::Text("KEY");
         run(session, Operation::Delete { table: &tag, key, version: None }).unwrap();
         let row = [ValueRef::Text("kEY"), ValueRef::Null];
-        run(session, Operation::Insert { table: &tag, row: &row }).unwrap();
+        run(session, Operation::insert(&tag, &row)).unwrap();
         run(session, Operation::Savepoint(1)).unwrap();
         insert(session, &note, "undone").unwrap();
         run(session, Operation::RollbackTo(1)).unwrap();
@@ -131,10 +131,8 @@ fn what_is_committed_is_there_without_a_close() {
         run(session, Operation::Begin).unwrap();
         insert(session, &note, "rolled back").unwrap();
         run(session, Operation::Rollback).unwrap();
-        let write = |body: &str| Write::Insert {
-            table: Arc::clone(&note),
-            row: vec![Value::Absent, Value::from(body)],
-        };
+        let write =
+            |body: &str| Write::insert(Arc::clone(&note), vec![Value::Absent, Value::from(body)]);
         let (writes, mode) = ([write("e"), write("b"), write("f")], BatchMode::Each);
         let results = &mut Vec::new();
         run(session, Operation::Batch { writes: &writes, mode, results }).unwrap();
@@ -189,7 +187,7 @@ fn a_write_is_answered_when_its_durability_says() {
         let engine = try_open(&path, store, std::slice::from_ref(&note)).unwrap();
         let mut session = engine.session().unwrap();
         let row = [ValueRef::Absent, ValueRef::Text("a")];
-        let operation = &mut Operation::Insert { table: &note, row: &row };
+        let operation = &mut Operation::insert(&note, &row);
         let outcome = &mut Outcome::default();
         session.submit(asked, operation, &mut NoRows, outcome).unwrap()
     };
@@ -215,7 +213,7 @@ fn a_poll_brings_the_outcome_and_a_cancel_the_end() {
     let engine = open(&folder.path().join("app.mem"), std::slice::from_ref(&note));
     let mut session = engine.session().unwrap();
     let row = [ValueRef::Absent, ValueRef::Text("a")];
-    let operation = &mut Operation::Insert { table: &note, row: &row };
+    let operation = &mut Operation::insert(&note, &row);
     let submitted = session.submit(None, operation, &mut NoRows, &mut Outcome::default()).unwrap();
     let Submitted::Waiting(ticket) = submitted else { panic!("{submitted:?}") };
     let context = &mut Context::from_waker(Waker::noop());
@@ -463,7 +461,7 @@ fn a_long_log_is_shortened_by_itself() {
     let session = &mut *own;
     let data = vec![7; 8 << 20];
     let row = [ValueRef::Text("a"), ValueRef::Blob(&data)];
-    run(session, Operation::Insert { table: &tag, row: &row }).unwrap();
+    run(session, Operation::insert(&tag, &row)).unwrap();
     let change = [ValueRef::Absent, ValueRef::Blob(&data)];
     let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while log(&path, 1).exists() {

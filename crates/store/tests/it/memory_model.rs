@@ -424,7 +424,7 @@ impl Twins {
         let count = |rows: Result<(Outcome, Vec<Row>), ErrorKind>| rows.map(|(o, _)| o.rows);
         match step {
             Step::Insert(row) => {
-                let done = self.run(&mut Operation::Insert { table, row: &borrow(row) });
+                let done = self.run(&mut Operation::insert(table, &borrow(row)));
                 let auto = row[ID] == Value::Absent;
                 let expected = self.naive.insert(row.clone());
                 let keys = expected.map(|key| if auto { Keys::One(key) } else { Keys::Known });
@@ -432,7 +432,7 @@ impl Twins {
             }
             Step::InsertMany(rows) => {
                 let source = &mut Source(rows.iter());
-                let done = self.run(&mut Operation::InsertMany { table, rows: source });
+                let done = self.run(&mut Operation::insert_many(table, source));
                 let mut after = self.naive.clone();
                 let inserted: Result<Vec<Value>, ErrorKind> =
                     rows.iter().map(|row| after.insert(row.clone())).collect();
@@ -591,7 +591,8 @@ fn many_rows_answer_as_few() {
         row[CODE] = Value::Text(format!("code {}", number * 7919 % 1200));
         row[ALIVE] = Value::Null;
         let key = twins.naive.insert(row.clone()).unwrap();
-        let operation = &mut Operation::Insert { table: &table, row: &borrow(&row) };
+        let row = borrow(&row);
+        let operation = &mut Operation::insert(&table, &row);
         assert_eq!(twins.run(operation).unwrap().0.keys, Keys::One(key));
     }
     let steps = step(false);

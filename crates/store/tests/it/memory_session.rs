@@ -54,7 +54,7 @@ fn run(session: &mut dyn Session, mut operation: Operation<'_>) -> Result<Outcom
 }
 
 fn insert(session: &mut dyn Session, table: &Table, value: ValueRef<'_>) -> Result<Outcome> {
-    run(session, Operation::Insert { table, row: &[ValueRef::Absent, value] })
+    run(session, Operation::insert(table, &[ValueRef::Absent, value]))
 }
 
 fn count(session: &mut dyn Session, table: &Table) -> u64 {
@@ -141,7 +141,7 @@ fn a_session_may_wait_for_several() {
     let mut tickets = Vec::new();
     for name in ["a", "b", "c"] {
         let row = [ValueRef::Absent, ValueRef::Text(name)];
-        let insert = Operation::Insert { table: &it.owner, row: &row };
+        let insert = Operation::insert(&it.owner, &row);
         tickets.push((waiting(&mut *waiter, insert), name));
     }
     let woken = Arc::new(Woken::default());
@@ -149,7 +149,7 @@ fn a_session_may_wait_for_several() {
     let mut context = Context::from_waker(&waker);
     let mut poll = |ticket, name| {
         let row = [ValueRef::Absent, ValueRef::Text(name)];
-        let mut insert = Operation::Insert { table: &it.owner, row: &row };
+        let mut insert = Operation::insert(&it.owner, &row);
         let mut outcome = Outcome::default();
         waiter
             .poll(ticket, &mut insert, &mut NoRows, &mut outcome, &mut context)
@@ -237,10 +237,8 @@ fn rows_may_refer_to_their_own_table() {
 fn a_batch_is_whole_or_each_for_itself() {
     let it = Fixture::new();
     let mut session = it.session();
-    let write = |name: &str| Write::Insert {
-        table: Arc::clone(&it.owner),
-        row: vec![Value::Absent, Value::from(name)],
-    };
+    let write =
+        |name: &str| Write::insert(Arc::clone(&it.owner), vec![Value::Absent, Value::from(name)]);
     let writes = [write("a"), write("b"), write("a"), write("c")];
     let mut results = Vec::new();
     let mode = BatchMode::AllOrNothing;
@@ -277,7 +275,7 @@ fn a_panic_leaves_nothing_half_done() {
     let mut session = it.session();
     let result = catch_unwind(AssertUnwindSafe(|| {
         let rows = &mut Bursting(0);
-        run(&mut *session, Operation::InsertMany { table: &it.owner, rows })
+        run(&mut *session, Operation::insert_many(&it.owner, rows))
     }));
     assert!(result.is_err());
     assert_eq!(count(&mut *session, &it.owner), 0);
@@ -313,7 +311,7 @@ fn automatic_keys_end() {
     let it = Fixture::new();
     let mut session = it.session();
     let row = [ValueRef::Int(i64::MAX), ValueRef::Null];
-    run(&mut *session, Operation::Insert { table: &it.node, row: &row }).unwrap();
+    run(&mut *session, Operation::insert(&it.node, &row)).unwrap();
     let error = insert(&mut *session, &it.node, ValueRef::Null).unwrap_err();
     assert!(error.to_string().contains("no automatic key is left"), "{error}");
     delete(&mut *session, &it.node, i64::MAX).unwrap();

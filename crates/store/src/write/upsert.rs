@@ -1,0 +1,223 @@
+//! The verbs that insert and say what to do where a row is there already.
+
+use marmota_model::{
+    FieldSet, Key, Model, NoRows, Record, Result, Scratch, Table, Value, ValueRef,
+};
+
+use super::{Call, Insert, InsertMany, InsertRecord, RowBuffer, Structs, lost_key};
+use crate::action::{Action, Verb};
+use crate::operation::{Keys, OnConflict, Operation, Outcome, Placed};
+use crate::prepare::{self, Origin};
+use crate::scope::Scope;
+
+/// The verb of [`Scope::upsert`], and of an insert with one of
+/// [`Action::or_ignore`], [`Action::or_replace`] and [`Action::or_update`].
+pub struct InsertOver<'m, M: Model> {
+    model: &'m M,
+    on_conflict: OnConflict,
+    /// Kept, so that an action that waits asks for the same key again.
+    key: Value,
+}
+
+impl<M: Model> Unpin for InsertOver<'_, M> {}
+
+impl<M: Model> Verb for InsertOver<'_, M> {
+    type Output = Placed<M::Key>;
+
+    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
+        let table = scope.registry().of::<M>()?;
+        let scratch = Scratch::new();
+        let mut buffer = RowBuffer::new();
+        let row = buffer.row(table);
+        self.model.write(row, &scratch);
+        let on_conflict = self.on_conflict.with_given(table, FieldSet::present(row));
+        keep_uuid(table, row, &mut self.key, |row| {
+            prepare::insert(table, row, Origin::Struct, scope.stamp(table))
+        })?;
+        call(&mut Operation::Insert { table, row, on_conflict }, &mut NoRows)
+    }
+
+    fn finish(&mut self, scope: &Scope, outcome: &mut Outcome) -> Result<Placed<M::Key>> {
+        let key = match &outcome.keys {
+            Keys::One(key) => M::Key::from_value(key),
+            _ => None,
+        };
+        match key {
+            Some(key) => Ok(Placed { key, effect: outcome.effect }),
+            None => Err(lost_key(scope.registry().of::<M>()?)),
+        }
+    }
+}
+
+/// Prepares a row with the UUID that it was given before, if it was.
+fn keep_uuid<'a>(
+    table: &Table,
+    row: &mut [ValueRef<'a>],
+    kept: &mut Value,
+    prepare: impl FnOnce(&mut [ValueRef<'a>]) -> Result<()>,
+) -> Result<()> {
+    if let Value::Uuid(key) = *kept {
+        row[table.key()] = ValueRef::Uuid(key);
+    }
+    prepare(row)?;
+    if let ValueRef::Uuid(key) = row[table.key()] {
+        *kept = Value::Uuid(key);
+    }
+    Ok(())
+}
+
+/// The verb of [`Scope::upsert_many`], and of an insert of many with one of
+/// [`Action::or_ignore`], [`Action::or_replace`] and [`Action::or_update`].
+pub struct InsertManyOver<'m, M> {
+    models: &'m [M],
+    on_conflict: OnConflict,
+}
+
+impl<M: Model> Verb for InsertManyOver<'_, M> {
+    type Output = Vec<Placed<M::Key>>;
+
+    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
+        let Some(first) = self.models.first() else { return Ok(()) };
+        let table = scope.registry().of::<M>()?;
+        let scratch = Scratch::new();
+        let given = {
+            let mut buffer = RowBuffer::new();
+            let row = buffer.row(table);
+            first.write(row, &scratch);
+            FieldSet::present(row)
+        };
+        let on_conflict = self.on_conflict.with_given(table, given);
+        let updates = matches!(on_conflict, OnConflict::Update { .. });
+        let mut rows = Structs {
+            table,
+            models: self.models.iter(),
+            scratch: &scratch,
+            stamp: scope.stamp(table),
+            updates: false,
+            given: updates.then_some(given),
+            index: 0,
+            keys: None,
+        };
+        call(&mut Operation::InsertMany { table, rows: &mut rows, on_conflict }, &mut NoRows)
+    }
+
+    fn finish(&mut self, scope: &Scope, outcome: &mut Outcome) -> Result<Vec<Placed<M::Key>>> {
+        let rows = match std::mem::take(&mut outcome.keys) {
+            Keys::Placed(rows) => rows,
+            _ => Vec::new(),
+        };
+        let typed = |row: &Placed<Value>| {
+            let key = M::Key::from_value(&row.key)?;
+            Some(Placed { key, effect: row.effect })
+        };
+        match rows.iter().map(typed).collect::<Option<Vec<_>>>() {
+            Some(placed) if placed.len() == self.models.len() => Ok(placed),
+            _ => Err(lost_key(scope.registry().of::<M>()?)),
+        }
+    }
+}
+
+/// The verb of [`Scope::upsert_record`], and of an insert of a record with one
+/// of [`Action::or_ignore`], [`Action::or_replace`] and [`Action::or_update`].
+pub struct InsertRecordOver<'r> {
+    record: &'r Record,
+    on_conflict: OnConflict,
+    key: Value,
+}
+
+impl Verb for InsertRecordOver<'_> {
+    type Output = Placed<Value>;
+
+    fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
+        let table = self.record.table();
+        let mut row = self.record.as_row();
+        let on_conflict = self.on_conflict.with_given(table, FieldSet::present(&row));
+        keep_uuid(table, &mut row, &mut self.key, |row| {
+            prepare::insert(table, row, Origin::Values, scope.stamp(table))
+        })?;
+        call(&mut Operation::Insert { table, row: &row, on_conflict }, &mut NoRows)
+    }
+
+    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<Placed<Value>> {
+        match std::mem::take(&mut outcome.keys) {
+            Keys::One(key) => Ok(Placed { key, effect: outcome.effect }),
+            _ => Err(lost_key(self.record.table())),
+        }
+    }
+}
+
+/// Adds to an insert what to do where a row is there already.
+macro_rules! ways {
+    ($insert:ty => $over:ty, $make:expr, [$($generics:tt)*]) => {
+        impl<'s, $($generics)*> Action<'s, $insert> {
+            /// Leaves a row that is there as it is: [`OnConflict::Ignore`].
+            pub fn or_ignore(self) -> Action<'s, $over> {
+                self.over(OnConflict::Ignore)
+            }
+
+            /// Puts the row in the place of those in its way:
+            /// [`OnConflict::Replace`].
+            pub fn or_replace(self) -> Action<'s, $over> {
+                self.over(OnConflict::Replace)
+            }
+
+            /// Writes the row over the one that is there:
+            /// [`OnConflict::Update`].
+            pub fn or_update(self) -> Action<'s, $over> {
+                self.over(OnConflict::UPDATE)
+            }
+
+            fn over(self, on_conflict: OnConflict) -> Action<'s, $over> {
+                self.with_verb(|verb| ($make)(verb, on_conflict))
+            }
+        }
+    };
+}
+
+ways!(Insert<'m, M> => InsertOver<'m, M>, |verb: &Insert<'m, M>, on_conflict| InsertOver {
+    model: verb.model,
+    on_conflict,
+    key: Value::Absent,
+}, ['m, M: Model]);
+ways!(InsertMany<'m, M> => InsertManyOver<'m, M>, |verb: &InsertMany<'m, M>, on_conflict| {
+    InsertManyOver { models: verb.models, on_conflict }
+}, ['m, M: Model]);
+ways!(InsertRecord<'r> => InsertRecordOver<'r>, |verb: &InsertRecord<'r>, on_conflict| {
+    InsertRecordOver { record: verb.record, on_conflict, key: Value::Absent }
+}, ['r]);
+
+impl Scope {
+    /// Inserts a row, or writes it over the one that is there: the one with its
+    /// key, or else with the same unique values. That one keeps its key and its
+    /// created-at time, and its version is counted, not compared; a blob that
+    /// was not read is left alone. Short for an insert with
+    /// [`Action::or_update`].
+    ///
+    /// # Errors
+    /// As [`Scope::insert`]; a conflict only if two rows are in the way.
+    pub fn upsert<'s, 'm, M: Model>(&'s self, model: &'m M) -> Action<'s, InsertOver<'m, M>> {
+        self.insert(model).or_update()
+    }
+
+    /// [`Scope::upsert`] of rows, all or none. A row may be in the way of one
+    /// that comes later. They may refer to rows that come earlier.
+    ///
+    /// # Errors
+    /// As [`Scope::upsert`], naming the row by its place in `models`.
+    pub fn upsert_many<'s, 'm, M: Model>(
+        &'s self,
+        models: &'m [M],
+    ) -> Action<'s, InsertManyOver<'m, M>> {
+        self.insert_many(models).or_update()
+    }
+
+    /// [`Scope::upsert`] of a row of a run-time table: the fields that the
+    /// record has are written to the row that is there, the others are left
+    /// alone.
+    ///
+    /// # Errors
+    /// As [`Scope::upsert`].
+    pub fn upsert_record<'s, 'r>(&'s self, record: &'r Record) -> Action<'s, InsertRecordOver<'r>> {
+        self.insert_record(record).or_update()
+    }
+}
