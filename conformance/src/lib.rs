@@ -28,6 +28,7 @@ pub mod durability;
 pub mod fields;
 pub mod filters;
 pub mod groups;
+pub mod json_paths;
 pub mod keys;
 pub mod pages;
 pub mod references;
@@ -142,6 +143,12 @@ macro_rules! conformance {
                 futures_of_one_thread_hear_their_own_results,
                 a_reader_sees_what_was_acknowledged,
                 writes_that_are_given_up_are_whole,
+            );
+            $crate::promises!(json_paths:
+                paths_select_by_what_is_inside,
+                random_json_is_looked_into,
+                a_path_that_makes_no_sense_is_refused,
+                strange_json_is_no_obstacle,
             );
             $crate::promises!(keys:
                 automatic_keys_ascend,
@@ -271,6 +278,7 @@ mod tests {
             include_str!("durability.rs"),
             include_str!("fields.rs"),
             include_str!("filters.rs"),
+            include_str!("json_paths.rs"),
             include_str!("keys.rs"),
             include_str!("pages.rs"),
             include_str!("references.rs"),

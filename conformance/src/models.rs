@@ -194,6 +194,13 @@ impl Word {
     }
 }
 
+/// What only its JSON tells.
+#[derive(Clone, Debug, Default, Model, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) id: i64,
+    pub(crate) options: Option<Json<serde_json::Value>>,
+}
+
 /// Every model.
 pub(crate) fn all(builder: StoreBuilder) -> StoreBuilder {
     builder
@@ -206,4 +213,5 @@ pub(crate) fn all(builder: StoreBuilder) -> StoreBuilder {
         .model::<Seat>()
         .model::<Account>()
         .model::<Word>()
+        .model::<Place>()
 }

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use marmota_model::json::{JsonCondition, JsonPath, JsonTest};
 use marmota_model::{Comparison, Field, Filter, Kind, Order, Place, Role, Schema, Value};
 use proptest::collection::vec;
 use proptest::option;
@@ -252,6 +253,21 @@ fn leaf_of(schema: &Schema, field: usize) -> BoxedStrategy<Filter> {
         .prop_map(move |(comparison, value)| Filter::Compare { field, comparison, value });
     let list = vec(select(pool), 0..4).prop_map(move |values| Filter::In { field, values });
     let null = Just(Filter::IsNull { field });
+    if schema.fields[field].kind == Kind::Json {
+        let path = select(vec!["a", "[0]", "a.b", "[1].a"]);
+        let test = select(vec![
+            JsonTest::Compare(Comparison::Equal, Value::Int(1)),
+            JsonTest::Compare(Comparison::Less, Value::from("b")),
+            JsonTest::In(vec![Value::from("a"), Value::Bool(true)]),
+            JsonTest::IsNull,
+            JsonTest::Exists,
+        ]);
+        let inside = (path, test).prop_map(move |(path, test)| {
+            let condition = Box::new(JsonCondition { path: JsonPath::new(path), test });
+            Filter::Inside { field, condition }
+        });
+        return prop_oneof![3 => compare, 1 => list, 1 => null, 4 => inside].boxed();
+    }
     if !matches!(schema.fields[field].kind, Kind::Text { .. }) {
         return prop_oneof![6 => compare, 2 => list, 1 => null].boxed();
     }

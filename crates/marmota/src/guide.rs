@@ -10,6 +10,10 @@ pub mod store {}
 #[doc = include_str!("../../../docs/guide/sql.md")]
 pub mod sql {}
 
+#[cfg(feature = "sqlite")]
+#[doc = include_str!("../../../docs/guide/filters.md")]
+pub mod filters {}
+
 #[cfg(feature = "server")]
 #[doc = include_str!("../../../docs/guide/rest.md")]
 pub mod rest {}

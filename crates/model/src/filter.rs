@@ -5,10 +5,10 @@
 //! nor false, `not` of it is neither, and only what is true is selected.
 //! `contains` and `starts_with` disregard the case of A to Z, everywhere.
 
-use crate::{
-    Column, Comparable, Error, ErrorKind, FieldSet, FieldValue, Model, Result, Table, Value,
-    ValueRef,
-};
+use std::cmp::Ordering;
+
+use crate::json::JsonCondition;
+use crate::{Error, ErrorKind, FieldSet, Result, Table, Value, ValueRef};
 
 /// A condition on a row. Fields are named by position.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +43,13 @@ pub enum Filter {
         /// The field.
         field: usize,
     },
+    /// What lies at a path inside a JSON field suits a condition.
+    Inside {
+        /// The field.
+        field: usize,
+        /// Where, and what is asked of it.
+        condition: Box<JsonCondition>,
+    },
     /// The filter is false.
     Not(Box<Filter>),
     /// All are true. True if there are none.
@@ -75,6 +82,45 @@ pub enum Place {
     Anywhere,
     /// At its start.
     Start,
+}
+
+impl Comparison {
+    /// Whether it holds for two values that are in this order.
+    #[must_use]
+    pub const fn holds(self, order: Ordering) -> bool {
+        match self {
+            Self::Equal => order.is_eq(),
+            Self::NotEqual => order.is_ne(),
+            Self::Less => order.is_lt(),
+            Self::LessOrEqual => order.is_le(),
+            Self::Greater => order.is_gt(),
+            Self::GreaterOrEqual => order.is_ge(),
+        }
+    }
+}
+
+impl Place {
+    /// Whether `text` has `part` in this place, whatever the case of A to Z.
+    #[must_use]
+    pub fn finds(self, text: &str, part: &str) -> bool {
+        let (text, part) = (text.as_bytes(), part.as_bytes());
+        match self {
+            Self::Anywhere => contains(text, part),
+            Self::Start => {
+                text.get(..part.len()).is_some_and(|start| start.eq_ignore_ascii_case(part))
+            }
+        }
+    }
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    let Some((&first, rest)) = part.split_first() else { return true };
+    let first = first.to_ascii_lowercase();
+    let Some(last) = text.len().checked_sub(part.len()) else { return false };
+    (0..=last).any(|at| {
+        text[at].to_ascii_lowercase() == first
+            && text[at + 1..at + part.len()].eq_ignore_ascii_case(rest)
+    })
 }
 
 /// One field to sort by.
@@ -149,7 +195,11 @@ impl Filter {
     }
 
     fn check_node(&self, table: &Table, depth: usize, terms: &mut usize) -> Result<()> {
-        *terms += 1;
+        *terms += match self {
+            Self::In { values, .. } => 1 + values.len(),
+            Self::Inside { condition, .. } => 1 + condition.values().len(),
+            _ => 1,
+        };
         if depth > FILTER_DEPTH_MAX || *terms > FILTER_TERMS_MAX {
             return Err(Error::new(
                 ErrorKind::Invalid,
@@ -162,11 +212,11 @@ impl Filter {
         match self {
             Self::Compare { field, value, .. } => check_value(table, *field, value.as_ref()),
             Self::In { field, values } => {
-                *terms += values.len();
                 values.iter().try_for_each(|value| check_value(table, *field, value.as_ref()))
             }
             Self::Match { field, text, .. } => check_value(table, *field, ValueRef::Text(text)),
             Self::IsNull { field } => check_field(table, *field),
+            Self::Inside { field, condition } => check_inside(table, *field, condition),
             Self::Not(inner) => inner.check_node(table, depth + 1, terms),
             Self::And(all) | Self::Or(all) => {
                 all.iter().try_for_each(|one| one.check_node(table, depth + 1, terms))
@@ -199,6 +249,36 @@ fn check_value(table: &Table, position: usize, value: ValueRef<'_>) -> Result<()
         _ => return Ok(()),
     };
     Err(Error::invalid(vec![crate::rule::violation(field, value, rule, message)]))
+}
+
+fn check_inside(table: &Table, position: usize, condition: &JsonCondition) -> Result<()> {
+    check_field(table, position)?;
+    let field = &table.fields()[position];
+    let refused = |rule, message: String| {
+        let mut violation = crate::rule::violation(field, ValueRef::Null, rule, message);
+        violation.value = crate::text::excerpt(&condition.path.to_string());
+        Err(Error::invalid(vec![violation]))
+    };
+    if field.kind != crate::Kind::Json {
+        return refused("path", format!("a {} field has no paths", field.kind.name()));
+    }
+    if let Err(why) = condition.path.steps() {
+        return refused("path", format!("the path {why}"));
+    }
+    let fits = |value: &Value| match value {
+        Value::Bool(_) | Value::Int(_) | Value::Text(_) => true,
+        Value::Float(number) => !number.is_nan(),
+        _ => false,
+    };
+    match condition.values().iter().find(|value| !fits(value)) {
+        Some(value) => {
+            let value = crate::text::excerpt_of(value.as_ref());
+            let message =
+                format!("a path is compared with a number, text, true or false, not {value}");
+            refused("type", message)
+        }
+        None => Ok(()),
+    }
 }
 
 impl Query {
@@ -306,86 +386,18 @@ fn strictly_behind(by: Order, value: &Value) -> Option<Filter> {
     }
 }
 
-impl<M: Model, T: FieldValue> Column<M, T> {
-    fn compare(self, comparison: Comparison, value: impl Comparable<T>) -> Filter {
-        let field = self.position();
-        match (comparison, value.into_value()) {
-            (Comparison::Equal, Value::Null) => Filter::IsNull { field },
-            (Comparison::NotEqual, Value::Null) => Filter::Not(Box::new(Filter::IsNull { field })),
-            (comparison, value) => Filter::Compare { field, comparison, value },
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Rows where the field is `value`.
-    #[must_use]
-    pub fn eq(self, value: impl Comparable<T>) -> Filter {
-        self.compare(Comparison::Equal, value)
-    }
-
-    /// Rows where the field has a value other than `value`.
-    #[must_use]
-    pub fn ne(self, value: impl Comparable<T>) -> Filter {
-        self.compare(Comparison::NotEqual, value)
-    }
-
-    /// Rows where the field is less than `value`.
-    #[must_use]
-    pub fn lt(self, value: impl Comparable<T>) -> Filter {
-        self.compare(Comparison::Less, value)
-    }
-
-    /// Rows where the field is at most `value`.
-    #[must_use]
-    pub fn le(self, value: impl Comparable<T>) -> Filter {
-        self.compare(Comparison::LessOrEqual, value)
-    }
-
-    /// Rows where the field is more than `value`.
-    #[must_use]
-    pub fn gt(self, value: impl Comparable<T>) -> Filter {
-        self.compare(Comparison::Greater, value)
-    }
-
-    /// Rows where the field is at least `value`.
-    #[must_use]
-    pub fn ge(self, value: impl Comparable<T>) -> Filter {
-        self.compare(Comparison::GreaterOrEqual, value)
-    }
-
-    /// Rows where the field is one of `values`.
-    #[must_use]
-    pub fn is_in<V: Comparable<T>>(self, values: impl IntoIterator<Item = V>) -> Filter {
-        let values = values.into_iter().map(Comparable::into_value).collect();
-        Filter::In { field: self.position(), values }
-    }
-
-    /// Rows where the field is NULL.
-    #[must_use]
-    pub fn is_null(self) -> Filter {
-        Filter::IsNull { field: self.position() }
-    }
-
-    /// Rows where the text field has `text` in it, whatever the case of A to Z.
-    #[must_use]
-    pub fn contains(self, text: impl Into<String>) -> Filter {
-        Filter::Match { field: self.position(), place: Place::Anywhere, text: text.into() }
-    }
-
-    /// Rows where the text field begins with `text`, whatever the case of A to Z.
-    #[must_use]
-    pub fn starts_with(self, text: impl Into<String>) -> Filter {
-        Filter::Match { field: self.position(), place: Place::Start, text: text.into() }
-    }
-
-    /// From the first to the last; NULL first.
-    #[must_use]
-    pub fn ascending(self) -> Order {
-        Order { field: self.position(), descending: false }
-    }
-
-    /// From the last to the first; NULL last.
-    #[must_use]
-    pub fn descending(self) -> Order {
-        Order { field: self.position(), descending: true }
+    #[test]
+    fn case_counts_for_letters_a_to_z_only() {
+        let (anywhere, start) = (Place::Anywhere, Place::Start);
+        assert!(anywhere.finds("Marie CURIE", "curie"));
+        assert!(anywhere.finds("x", ""));
+        assert!(!anywhere.finds("É", "é"));
+        assert!(!anywhere.finds("Curi", "curie"));
+        assert!(start.finds("Curie", "cU"));
+        assert!(!start.finds("C", "cu"));
     }
 }

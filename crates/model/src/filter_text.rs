@@ -4,15 +4,19 @@
 //! filter  = and { ("or" | "||") and }
 //! and     = not { ("and" | "&&") not }
 //! not     = ("not" | "!") not | "(" filter ")" | field test
+//! field   = name | name path                a path inside a JSON field
+//! path    = ("." (name | string) | "[" number "]") …
 //! test    = ("=" | "!=" | "<" | "<=" | ">" | ">=") value
 //!         | "~" string                     has the text in it
 //!         | "^" string                     begins with the text
 //!         | ["not"] "in" "(" value {"," value} ")"
+//!         | "exists"                       behind a path: it is there, be it null
 //! value   = number | 'string' | "string" | true | false | null
 //! order   = ["-"] field {"," ["-"] field}
 //! ```
 //! A quote in a string is written twice or behind a backslash.
 
+use crate::json::{JsonCondition, JsonPath, JsonTest};
 use crate::rule::violation;
 use crate::{
     Comparison, Error, ErrorKind, FILTER_DEPTH_MAX, Filter, Kind, Order, Place, Result, Scratch,
@@ -130,6 +134,10 @@ impl<'a> Parser<'a, '_> {
         match self.token()? {
             Token::Word(name) => {
                 let field = self.table.position(name)?;
+                let rest = self.rest();
+                if rest.starts_with(['.', '[']) {
+                    return self.inside(field, rest);
+                }
                 self.test(field)
             }
             other => Err(self.expected("a field", &other)),
@@ -137,22 +145,16 @@ impl<'a> Parser<'a, '_> {
     }
 
     fn test(&mut self, field: usize) -> Result<Filter> {
-        let comparison = match self.token()? {
-            Token::Symbol("=" | "==") => Comparison::Equal,
-            Token::Symbol("!=") => Comparison::NotEqual,
-            Token::Symbol("<") => Comparison::Less,
-            Token::Symbol("<=") => Comparison::LessOrEqual,
-            Token::Symbol(">") => Comparison::Greater,
-            Token::Symbol(">=") => Comparison::GreaterOrEqual,
+        let token = self.token()?;
+        let comparison = match &token {
             Token::Symbol("~") => return self.matches(field, Place::Anywhere),
             Token::Symbol("^") => return self.matches(field, Place::Start),
             Token::Word(word) if word.eq_ignore_ascii_case("in") => return self.list(field),
             Token::Word(word) if word.eq_ignore_ascii_case("not") && self.take_word("in") => {
                 return Ok(Filter::Not(Box::new(self.list(field)?)));
             }
-            other => {
-                return Err(self.expected("one of = != < <= > >= ~ ^ in", &other));
-            }
+            token => comparison(token)
+                .ok_or_else(|| self.expected("one of = != < <= > >= ~ ^ in", token))?,
         };
         let value = self.value(field)?;
         match (comparison, value) {
@@ -176,10 +178,15 @@ impl<'a> Parser<'a, '_> {
     }
 
     fn list(&mut self, field: usize) -> Result<Filter> {
+        let values = self.values(|parser| parser.value(field))?;
+        Ok(Filter::In { field, values })
+    }
+
+    fn values(&mut self, mut value: impl FnMut(&mut Self) -> Result<Value>) -> Result<Vec<Value>> {
         self.expect("(")?;
         let mut values = Vec::new();
         loop {
-            match self.value(field)? {
+            match value(self)? {
                 Value::Null => return Err(self.error("null is in no list; use `= null`")),
                 value => values.push(value),
             }
@@ -188,7 +195,77 @@ impl<'a> Parser<'a, '_> {
             }
         }
         self.expect(")")?;
-        Ok(Filter::In { field, values })
+        Ok(values)
+    }
+
+    /// A test of what lies at a path inside a JSON field.
+    fn inside(&mut self, field: usize, path: &str) -> Result<Filter> {
+        let what = &self.table.fields()[field];
+        if what.kind != Kind::Json {
+            let kind = what.kind.name();
+            let message = format!("is a {kind} field; only JSON fields have paths");
+            return Err(Error::invalid(vec![violation(what, ValueRef::Null, "path", message)]));
+        }
+        let (path, taken) = JsonPath::at_start(path)
+            .map_err(|why| self.error(&format!("has a path of `{}` that {why}", what.name)))?;
+        self.at += taken;
+        let (test, is_not) = self.inside_test()?;
+        let filter = Filter::Inside { field, condition: Box::new(JsonCondition { path, test }) };
+        Ok(if is_not { Filter::Not(Box::new(filter)) } else { filter })
+    }
+
+    /// A test of a JSON value, and whether it is to be false.
+    fn inside_test(&mut self) -> Result<(JsonTest, bool)> {
+        let token = self.token()?;
+        let comparison = match &token {
+            Token::Symbol("~") => return self.inside_match(Place::Anywhere),
+            Token::Symbol("^") => return self.inside_match(Place::Start),
+            Token::Word(word) if word.eq_ignore_ascii_case("exists") => {
+                return Ok((JsonTest::Exists, false));
+            }
+            Token::Word(word) if word.eq_ignore_ascii_case("in") => {
+                return Ok((self.inside_list()?, false));
+            }
+            Token::Word(word) if word.eq_ignore_ascii_case("not") && self.take_word("in") => {
+                return Ok((self.inside_list()?, true));
+            }
+            token => comparison(token)
+                .ok_or_else(|| self.expected("one of = != < <= > >= ~ ^ in exists", token))?,
+        };
+        match (comparison, self.inside_value()?) {
+            (Comparison::Equal, Value::Null) => Ok((JsonTest::IsNull, false)),
+            (Comparison::NotEqual, Value::Null) => Ok((JsonTest::IsNull, true)),
+            (_, Value::Null) => Err(self.error("null has no order; compare it by = or !=")),
+            (comparison, value) => Ok((JsonTest::Compare(comparison, value), false)),
+        }
+    }
+
+    fn inside_match(&mut self, place: Place) -> Result<(JsonTest, bool)> {
+        match self.token()? {
+            Token::Text(text) => Ok((JsonTest::Match(place, text), false)),
+            other => Err(self.expected("a quoted text", &other)),
+        }
+    }
+
+    fn inside_list(&mut self) -> Result<JsonTest> {
+        self.values(Self::inside_value).map(JsonTest::In)
+    }
+
+    fn inside_value(&mut self) -> Result<Value> {
+        let token = self.token()?;
+        let value = match &token {
+            Token::Word("null") => Some(Value::Null),
+            Token::Word("true") => Some(Value::Bool(true)),
+            Token::Word("false") => Some(Value::Bool(false)),
+            Token::Text(text) => Some(Value::Text(text.clone())),
+            Token::Number(number) => match (number.parse(), number.parse::<f64>()) {
+                (Ok(whole), _) => Some(Value::Int(whole)),
+                (_, Ok(number)) if number.is_finite() => Some(Value::Float(number)),
+                _ => None,
+            },
+            _ => None,
+        };
+        value.ok_or_else(|| self.expected("a number, a quoted text, true, false or null", &token))
     }
 
     fn value(&mut self, position: usize) -> Result<Value> {
@@ -258,7 +335,10 @@ impl<'a> Parser<'a, '_> {
         let rest = self.rest();
         let Some(first) = rest.chars().next() else { return Ok(Token::End) };
         if first == '\'' || first == '"' {
-            return self.quoted(first);
+            let (text, taken) = crate::text::unquote(rest)
+                .ok_or_else(|| self.error("has a text without its closing quote"))?;
+            self.at += taken;
+            return Ok(Token::Text(text));
         }
         if let Some(symbol) = SYMBOLS.into_iter().find(|symbol| rest.starts_with(symbol)) {
             self.at += symbol.len();
@@ -273,27 +353,6 @@ impl<'a> Parser<'a, '_> {
         self.at += length;
         let word = &rest[..length];
         Ok(if number { Token::Number(word) } else { Token::Word(word) })
-    }
-
-    fn quoted(&mut self, quote: char) -> Result<Token<'a>> {
-        let start = self.at;
-        let mut text = String::new();
-        let mut chars = self.text[start + 1..].char_indices().peekable();
-        while let Some((offset, c)) = chars.next() {
-            let twice = c == quote && chars.peek().is_some_and(|(_, next)| *next == quote);
-            if c == '\\' || twice {
-                match chars.next() {
-                    Some((_, escaped)) => text.push(escaped),
-                    None => break,
-                }
-            } else if c == quote {
-                self.at = start + 1 + offset + 1;
-                return Ok(Token::Text(text));
-            } else {
-                text.push(c);
-            }
-        }
-        Err(self.error("has a text without its closing quote"))
     }
 
     #[cold]
@@ -316,6 +375,18 @@ impl<'a> Parser<'a, '_> {
     }
 }
 
+fn comparison(token: &Token<'_>) -> Option<Comparison> {
+    Some(match token {
+        Token::Symbol("=" | "==") => Comparison::Equal,
+        Token::Symbol("!=") => Comparison::NotEqual,
+        Token::Symbol("<") => Comparison::Less,
+        Token::Symbol("<=") => Comparison::LessOrEqual,
+        Token::Symbol(">") => Comparison::Greater,
+        Token::Symbol(">=") => Comparison::GreaterOrEqual,
+        _ => return None,
+    })
+}
+
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
@@ -332,6 +403,7 @@ mod tests {
             Field::new("name", Kind::TEXT),
             Field::new("died", Kind::I64).nullable(true),
             Field::new("born", Kind::Date),
+            Field::new("options", Kind::Json).nullable(true),
         ];
         Table::new(Schema::new("person", fields)).unwrap()
     }
@@ -351,6 +423,40 @@ mod tests {
     }
 
     #[test]
+    fn paths_lead_into_json() {
+        for (text, path, test) in [
+            (
+                "options.address.city = 'Bourges'",
+                "address.city",
+                JsonTest::Compare(Comparison::Equal, Value::from("Bourges")),
+            ),
+            ("options.tags[0]~'x'", "tags[0]", JsonTest::Match(Place::Anywhere, "x".into())),
+            (
+                "options.'a b' >= 1.5",
+                "'a b'",
+                JsonTest::Compare(Comparison::GreaterOrEqual, Value::Float(1.5)),
+            ),
+            (
+                "options[3] in (true, 7, 'x')",
+                "[3]",
+                JsonTest::In(vec![Value::Bool(true), Value::Int(7), Value::from("x")]),
+            ),
+            ("options.a=null", "a", JsonTest::IsNull),
+            ("options.a exists", "a", JsonTest::Exists),
+        ] {
+            let condition = Box::new(JsonCondition { path: JsonPath::new(path), test });
+            assert_eq!(
+                parse_filter(&table(), text).unwrap(),
+                Filter::Inside { field: 4, condition }
+            );
+        }
+        let filter = parse_filter(&table(), "options.a not in (1) and not options.b exists");
+        assert!(
+            matches!(filter, Ok(Filter::And(both)) if matches!(both[..], [Filter::Not(_), Filter::Not(_)]))
+        );
+    }
+
+    #[test]
     fn says_what_is_wrong() {
         for (text, part) in [
             ("", "a field"),
@@ -365,6 +471,13 @@ mod tests {
             ("id < null", "null has no order"),
             ("id ~ '1'", "text fields"),
             ("born = '2026-02-30'", "a date such as"),
+            ("id.x = 1", "only JSON fields"),
+            ("options. = 1", "member's name"),
+            ("options[x] = 1", "counted from 0"),
+            ("options.a = x", "a number, a quoted text"),
+            ("options.a < null", "null has no order"),
+            ("options.a in (null)", "null is in no list"),
+            ("options.a", "exists"),
             ("id = 1; drop table person", "';'"),
         ] {
             let error = parse_filter(&table(), text).unwrap_err();
@@ -377,7 +490,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_panics(text in "[a-z0-9'\"\\\\()!=<>~^&| ,.-]{0,60}") {
+        fn never_panics(text in "[a-z0-9'\"\\\\()!=<>~^&| ,.\\[\\]-]{0,60}") {
             let _ = parse_filter(&table(), &text);
             let _ = parse_order(&table(), &text);
         }

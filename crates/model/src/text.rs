@@ -14,6 +14,26 @@ pub fn excerpt(text: &str) -> String {
     }
 }
 
+/// Reads a text in quotes, single or double, from the start of `text`: what it
+/// says and how many bytes it takes. A quote in it is written twice or behind
+/// a backslash. `None` if it does not end.
+pub(crate) fn unquote(text: &str) -> Option<(String, usize)> {
+    let mut chars = text.char_indices().peekable();
+    let (_, quote) = chars.next()?;
+    let mut read = String::new();
+    while let Some((at, c)) = chars.next() {
+        let twice = c == quote && chars.peek().is_some_and(|(_, next)| *next == quote);
+        if c == '\\' || twice {
+            read.push(chars.next()?.1);
+        } else if c == quote {
+            return Some((read, at + 1));
+        } else {
+            read.push(c);
+        }
+    }
+    None
+}
+
 /// A value as JSON text, cut to 100 characters, for an error message.
 #[must_use]
 pub fn excerpt_of(value: ValueRef<'_>) -> String {

@@ -15,6 +15,7 @@ pub(crate) mod cipher;
 mod describe;
 #[cfg(feature = "simulated-disk")]
 pub(crate) mod disk;
+mod json;
 mod raw;
 mod value;
 
@@ -55,6 +56,7 @@ pub(crate) mod code {
 
     pub(crate) const OK: c_int = 0;
     pub(crate) const ERROR: c_int = 1;
+    pub(crate) const INTERNAL: c_int = 2;
     pub(crate) const BUSY: c_int = 5;
     pub(crate) const LOCKED: c_int = 6;
     pub(crate) const NOMEM: c_int = 7;
@@ -161,7 +163,7 @@ impl Connection {
             return Err(Failure::new(code::NOMEM, "no memory for a connection"));
         };
         // From here on, dropping it closes it, also after a failure.
-        let connection = Self {
+        let mut connection = Self {
             db,
             statements: Vec::new(),
             free: Vec::new(),
@@ -182,6 +184,7 @@ impl Connection {
                 ptr::null_mut::<c_int>(),
             )
         };
+        connection.add_json_function()?;
         Ok(connection)
     }
 

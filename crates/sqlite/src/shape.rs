@@ -44,6 +44,7 @@ impl Shape {
                 self.patterns.push(pattern(*place, text)?);
             }
             Filter::IsNull { field } => self.bytes.extend([4, *field as u8]),
+            Filter::Inside { field, .. } => self.bytes.extend([9, *field as u8]),
             Filter::Not(inner) => {
                 self.bytes.push(5);
                 self.filter(inner)?;
@@ -158,6 +159,9 @@ pub(crate) fn filter_sql(out: &mut String, table: &Table, filter: &Filter) {
         Filter::IsNull { field } => {
             let _ = write!(out, "{} IS NULL", name(field));
         }
+        Filter::Inside { field, .. } => {
+            let _ = write!(out, "marmota_json({},?)", name(field));
+        }
         Filter::Not(inner) => {
             out.push_str("NOT (");
             filter_sql(out, table, inner);
@@ -205,6 +209,7 @@ pub(crate) fn bind_filter<'v>(
             None => run.bind(Bound::NULL),
         },
         Filter::IsNull { .. } => {}
+        Filter::Inside { condition, .. } => run.bind(Bound::condition(condition)),
         Filter::Not(inner) => bind_filter(run, inner, patterns),
         Filter::And(filters) | Filter::Or(filters) => {
             filters.iter().for_each(|filter| bind_filter(run, filter, patterns));

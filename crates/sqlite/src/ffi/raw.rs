@@ -2,7 +2,7 @@
 //! that `build.rs` gives them, and the constants they take. Nothing here is
 //! safe to call but through the types of the module above.
 
-use std::ffi::{c_char, c_int, c_uint};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 
 pub(super) const OPEN_READWRITE: c_int = 0x2;
 pub(super) const OPEN_CREATE: c_int = 0x4;
@@ -20,6 +20,18 @@ pub(super) struct Db {
 pub(super) struct Stmt {
     private: [u8; 0],
 }
+
+#[repr(C)]
+pub(super) struct Context {
+    private: [u8; 0],
+}
+
+#[repr(C)]
+pub(super) struct Argument {
+    private: [u8; 0],
+}
+
+pub(super) type Function = unsafe extern "C" fn(*mut Context, c_int, *mut *mut Argument);
 
 /// One value on its way in or out; the twin of `marmota_Cell` in `rows.c`.
 #[repr(C)]
@@ -44,6 +56,12 @@ pub(super) const FLOAT: u32 = 2;
 pub(super) const TEXT: u32 = 3;
 pub(super) const BLOB: u32 = 4;
 pub(super) const NULL: u32 = 5;
+/// A condition; `MARMOTA_JSON` in `rows.c`.
+pub(super) const JSON: u32 = 6;
+
+pub(super) const UTF8: c_int = 1;
+pub(super) const DETERMINISTIC: c_int = 0x800;
+pub(super) const DIRECTONLY: c_int = 0x8_0000;
 
 // `rows.c`.
 unsafe extern "C" {
@@ -122,6 +140,26 @@ unsafe extern "C" {
     ) -> *const c_char;
     pub(super) fn marmota_sqlite3_reset(statement: *mut Stmt) -> c_int;
     pub(super) fn marmota_sqlite3_step(statement: *mut Stmt) -> c_int;
+    pub(super) fn marmota_sqlite3_create_function_v2(
+        db: *mut Db,
+        name: *const c_char,
+        arguments: c_int,
+        flags: c_int,
+        data: *mut c_void,
+        function: Option<Function>,
+        step: Option<Function>,
+        end: Option<unsafe extern "C" fn(*mut Context)>,
+        drop: Option<unsafe extern "C" fn(*mut c_void)>,
+    ) -> c_int;
+    pub(super) fn marmota_sqlite3_value_type(value: *mut Argument) -> c_int;
+    pub(super) fn marmota_sqlite3_value_text(value: *mut Argument) -> *const u8;
+    pub(super) fn marmota_sqlite3_value_bytes(value: *mut Argument) -> c_int;
+    pub(super) fn marmota_sqlite3_value_pointer(
+        value: *mut Argument,
+        name: *const c_char,
+    ) -> *mut c_void;
+    pub(super) fn marmota_sqlite3_result_int(context: *mut Context, value: c_int);
+    pub(super) fn marmota_sqlite3_result_error_code(context: *mut Context, code: c_int);
 }
 
 impl std::fmt::Debug for Cell {

@@ -29,8 +29,12 @@ struct marmota_Cell {
     const u8 *bytes;
   } value;
   u32 length;  /* of the bytes */
-  u32 storage; /* SQLITE_INTEGER, _FLOAT, _TEXT, _BLOB or _NULL */
+  u32 storage; /* SQLITE_INTEGER, _FLOAT, _TEXT, _BLOB, _NULL or MARMOTA_JSON */
 };
+
+/* A cell that points to a condition, for the function of `json.rs`: NULL to
+** everybody else. */
+#define MARMOTA_JSON 6
 
 /*
 ** Reads the first `count` columns of the row that a statement stands on:
@@ -115,6 +119,10 @@ int marmota_bind(sqlite3_stmt *statement, int first, const marmota_Cell *cells, 
          && sqlite3VdbeChangeEncoding(mem, ENC(v->db)) ){
           return SQLITE_NOMEM;
         }
+        break;
+      case MARMOTA_JSON:
+        mem->flags = MEM_Null;
+        sqlite3VdbeMemSetPointer(mem, (void*)cells->value.bytes, "marmota_json", 0);
         break;
       default:
         mem->flags = MEM_Null;

@@ -44,6 +44,11 @@ impl<'v> Bound<'v> {
     }
 
     #[inline]
+    pub(super) fn of_cell(cell: Cell) -> Self {
+        Self { cell, value: PhantomData }
+    }
+
+    #[inline]
     fn of_bytes(bytes: &'v [u8], storage: u32) -> Self {
         // A length that does not fit is above SQLite's limit in any case, and
         // refused by it before the bytes are looked at.

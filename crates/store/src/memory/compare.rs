@@ -89,25 +89,6 @@ pub(super) fn hash<'v>(
     (hash ^ hash >> 32) as u32
 }
 
-/// Whether `text` begins with `start`, whatever the case of A to Z.
-pub(super) fn starts_with(text: &str, start: &str) -> bool {
-    text.as_bytes()
-        .get(..start.len())
-        .is_some_and(|head| head.eq_ignore_ascii_case(start.as_bytes()))
-}
-
-/// Whether `text` has `part` in it, whatever the case of A to Z.
-pub(super) fn contains(text: &str, part: &str) -> bool {
-    let (text, part) = (text.as_bytes(), part.as_bytes());
-    let Some((&first, rest)) = part.split_first() else { return true };
-    let first = first.to_ascii_lowercase();
-    let Some(last) = text.len().checked_sub(part.len()) else { return false };
-    (0..=last).any(|at| {
-        text[at].to_ascii_lowercase() == first
-            && text[at + 1..at + part.len()].eq_ignore_ascii_case(rest)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,12 +97,6 @@ mod tests {
 
     #[test]
     fn case_counts_for_letters_a_to_z_only() {
-        assert!(contains("Marie CURIE", "curie"));
-        assert!(contains("x", ""));
-        assert!(!contains("É", "é"));
-        assert!(!contains("Curi", "curie"));
-        assert!(starts_with("Curie", "cU"));
-        assert!(!starts_with("C", "cu"));
         assert_eq!(order_nocase("ab", "AB"), Ordering::Equal);
         // The order of SQLite's NOCASE: as if all were lower case.
         assert_eq!(order_nocase("_", "A"), Ordering::Less);

@@ -362,7 +362,7 @@ impl Search<'_> {
         self.index.ordered.partition(|entry| match self.compare(entry, None, fixed) {
             Ordering::Equal => match pages.row(entry.1).value(column) {
                 ValueRef::Text(text) => {
-                    compare::starts_with(text, start)
+                    Place::Start.finds(text, start)
                         || compare::order(
                             column.collation,
                             ValueRef::Text(text),

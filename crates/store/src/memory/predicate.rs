@@ -1,8 +1,7 @@
 //! A filter made ready to be asked of rows where they lie, in SQL's logic of
 //! three values.
 
-use std::cmp::Ordering;
-
+use marmota_model::json::JsonCondition;
 use marmota_model::{Comparison, Error, ErrorKind, Filter, Place, Result, Table, Value, ValueRef};
 
 use super::compare;
@@ -35,6 +34,10 @@ pub(super) enum Predicate<'f> {
     },
     IsNull {
         column: Column,
+    },
+    Inside {
+        column: Column,
+        condition: &'f JsonCondition,
     },
     Not(Box<Predicate<'f>>),
     And(Vec<Predicate<'f>>),
@@ -76,6 +79,9 @@ impl<'f> Predicate<'f> {
                 Self::Match { column: column(*field)?, place: *place, text }
             }
             Filter::IsNull { field } => Self::IsNull { column: column(*field)? },
+            Filter::Inside { field, condition } => {
+                Self::Inside { column: column(*field)?, condition }
+            }
             Filter::Not(inner) => Self::Not(Box::new(Self::new(inner, table, layout)?)),
             Filter::And(filters) => Self::And(all(filters)?),
             Filter::Or(filters) => Self::Or(all(filters)?),
@@ -92,14 +98,14 @@ impl<'f> Predicate<'f> {
     fn ask(&self, row: Stored<'_>) -> Option<bool> {
         match self {
             Self::Ordinal { column, comparison, value } => {
-                (!row.is_null(column)).then(|| holds(*comparison, row.ordinal(column).cmp(value)))
+                (!row.is_null(column)).then(|| comparison.holds(row.ordinal(column).cmp(value)))
             }
             Self::Compare { column, comparison, value } => {
                 if value.is_null() || value.is_absent() {
                     return None;
                 }
                 let stored = known(row, column)?;
-                Some(holds(*comparison, compare::order(column.collation, stored, *value)))
+                Some(comparison.holds(compare::order(column.collation, stored, *value)))
             }
             // SQL says false, not unknown, where there is nothing to be in.
             Self::In { values, .. } if values.is_empty() => Some(false),
@@ -109,13 +115,14 @@ impl<'f> Predicate<'f> {
                 Some(values.binary_search_by(order).is_ok())
             }
             Self::Match { column, place, text } => match known(row, column)? {
-                ValueRef::Text(stored) | ValueRef::Json(stored) => Some(match place {
-                    Place::Anywhere => compare::contains(stored, text),
-                    Place::Start => compare::starts_with(stored, text),
-                }),
+                ValueRef::Text(stored) | ValueRef::Json(stored) => Some(place.finds(stored, text)),
                 _ => Some(false),
             },
             Self::IsNull { column } => Some(row.is_null(column)),
+            Self::Inside { column, condition } => condition.ask(match row.value(column) {
+                ValueRef::Json(json) => Some(json),
+                _ => None,
+            }),
             Self::Not(inner) => inner.ask(row).map(|answer| !answer),
             Self::And(all) => until(all, row, false),
             Self::Or(any) => until(any, row, true),
@@ -139,15 +146,4 @@ fn until(predicates: &[Predicate<'_>], row: Stored<'_>, decisive: bool) -> Optio
 
 fn known<'a>(row: Stored<'a>, column: &Column) -> Option<ValueRef<'a>> {
     Some(row.value(column)).filter(|value| !value.is_null())
-}
-
-fn holds(comparison: Comparison, order: Ordering) -> bool {
-    match comparison {
-        Comparison::Equal => order.is_eq(),
-        Comparison::NotEqual => order.is_ne(),
-        Comparison::Less => order.is_lt(),
-        Comparison::LessOrEqual => order.is_le(),
-        Comparison::Greater => order.is_gt(),
-        Comparison::GreaterOrEqual => order.is_ge(),
-    }
 }

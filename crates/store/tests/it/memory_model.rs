@@ -100,6 +100,10 @@ impl Naive {
                 })
             }
             Filter::IsNull { field } => Some(row[*field] == Value::Null),
+            Filter::Inside { field, condition } => condition.ask(match &row[*field] {
+                Value::Json(json) => Some(json),
+                _ => None,
+            }),
             Filter::Not(inner) => self.ask(inner, row).map(|answer| !answer),
             Filter::And(all) => {
                 let answers: Vec<_> = all.iter().map(|one| self.ask(one, row)).collect();
