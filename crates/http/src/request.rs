@@ -22,7 +22,7 @@ use crate::router::Routes;
 pub struct Request(pub(crate) Rc<Exchange>);
 
 /// The read buffer of a connection and what is known about the request now served from it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) buffer: Vec<u8>,
     /// Everything before this belongs to requests already answered.
@@ -37,6 +37,26 @@ pub(crate) struct Exchange {
     pub(crate) endpoint: Option<usize>,
     pub(crate) routes: Arc<Routes>,
     pub(crate) peer: SocketAddr,
+}
+
+impl Clone for Exchange {
+    // Out of the way: the connection asks before each change whether it has to copy, and asking
+    // is cheap only where it is inlined.
+    #[cold]
+    #[inline(never)]
+    fn clone(&self) -> Self {
+        Self {
+            buffer: self.buffer.clone(),
+            consumed: self.consumed,
+            head: self.head.clone(),
+            body: self.body,
+            inlet: self.inlet.clone(),
+            params: self.params.clone(),
+            endpoint: self.endpoint,
+            routes: Arc::clone(&self.routes),
+            peer: self.peer,
+        }
+    }
 }
 
 impl Exchange {

@@ -14,9 +14,12 @@ use crate::call::{On, Verb, carry_out};
 use crate::delete::{Delete, DeleteWhere};
 use crate::get::Get;
 use crate::increment::Increment;
+use crate::insert_lines;
 use crate::list::List;
+use crate::ndjson;
 use crate::pages::Pages;
 use crate::problem::{ApiError, Result};
+use crate::row_lines::RowLines;
 use crate::schema_document;
 use crate::update::Update;
 
@@ -45,6 +48,7 @@ pub fn api(store: &Store) -> Router {
 pub struct Api {
     prefix: String,
     body_bytes_max: Option<usize>,
+    lines_bytes_max: u64,
     shared: Shared,
 }
 
@@ -56,6 +60,7 @@ pub(crate) struct Shared {
     pub(crate) page_rows_default: u64,
     pub(crate) page_rows_max: u64,
     pub(crate) batch_operations_max: usize,
+    pub(crate) line_bytes_max: usize,
 }
 
 impl Api {
@@ -64,12 +69,14 @@ impl Api {
         Self {
             prefix: "/api".to_owned(),
             body_bytes_max: None,
+            lines_bytes_max: 16 << 30,
             shared: Shared {
                 store: store.clone(),
                 pages: Pages::default(),
                 page_rows_default: 100,
                 page_rows_max: 1_000,
                 batch_operations_max: 1_000,
+                line_bytes_max: 1 << 20,
             },
         }
     }
@@ -83,6 +90,18 @@ impl Api {
     /// Bytes of a request's body (413 beyond); the server's limit by default.
     pub fn body_bytes_max(mut self, bytes: usize) -> Self {
         self.body_bytes_max = Some(bytes);
+        self
+    }
+
+    /// Bytes of a body of lines, which is inserted as it comes (413 beyond); 16 GiB by default.
+    pub fn lines_bytes_max(mut self, bytes: u64) -> Self {
+        self.lines_bytes_max = bytes;
+        self
+    }
+
+    /// Bytes of one of its lines (413 beyond), 1 MiB by default.
+    pub fn line_bytes_max(mut self, bytes: usize) -> Self {
+        self.shared.line_bytes_max = bytes;
         self
     }
 
@@ -107,9 +126,9 @@ impl Api {
     /// The routes.
     #[must_use]
     pub fn router(self) -> Router {
-        let Self { prefix, body_bytes_max, mut shared } = self;
+        let Self { prefix, body_bytes_max, lines_bytes_max, mut shared } = self;
         shared.page_rows_default = shared.page_rows_default.min(shared.page_rows_max);
-        let routes = Routes { api: Arc::new(shared), body_bytes_max };
+        let routes = Routes { api: Arc::new(shared), body_bytes_max, lines_bytes_max };
         let at = |path: &str| format!("{prefix}{path}");
         let root = if prefix.is_empty() { "/".to_owned() } else { prefix.clone() };
         Router::new()
@@ -117,7 +136,7 @@ impl Api {
             .any(&root, routes.others("GET, HEAD, OPTIONS"))
             .on(Method::Post, &at("/batch"), routes.batch())
             .any(&at("/batch"), routes.others("POST, OPTIONS"))
-            .on(Method::Get, &at("/{table}"), routes.table(List::of))
+            .on(Method::Get, &at("/{table}"), routes.list())
             .on(Method::Post, &at("/{table}"), routes.insert())
             .on(Method::Delete, &at("/{table}"), routes.table(DeleteWhere::of))
             .any(&at("/{table}"), routes.others("GET, HEAD, POST, DELETE, OPTIONS"))
@@ -139,6 +158,7 @@ impl Api {
 struct Routes {
     api: Arc<Shared>,
     body_bytes_max: Option<usize>,
+    lines_bytes_max: u64,
 }
 
 impl Routes {
@@ -167,10 +187,31 @@ impl Routes {
         })
     }
 
-    /// One row or, where the body is an array, many.
-    fn insert(&self) -> Endpoint {
+    /// A page of rows or, where that is asked for, all as lines.
+    fn list(&self) -> Endpoint {
         self.endpoint(|api, request, out| {
             with_table(api, request, out, |on, out| {
+                if ndjson::is_wanted(request) {
+                    return match RowLines::new(on) {
+                        Ok(lines) => lines.answer(),
+                        Err(error) => refused(error, out),
+                    };
+                }
+                match List::of(on) {
+                    Ok(verb) => carry_out(verb, on, out),
+                    Err(error) => refused(error, out),
+                }
+            })
+        })
+    }
+
+    /// One row or, where the body is an array or lines, many.
+    fn insert(&self) -> Endpoint {
+        let endpoint = self.endpoint(|api, request, out| {
+            with_table(api, request, out, |on, out| {
+                if ndjson::is_sent(request) {
+                    return insert_lines::begin(on).unwrap_or_else(|error| refused(error, out));
+                }
                 let many = on.request.body().trim_ascii_start().starts_with(b"[");
                 if many {
                     match crate::insert_many::InsertMany::of(on) {
@@ -184,7 +225,8 @@ impl Routes {
                     }
                 }
             })
-        })
+        });
+        endpoint.streamed_when(self.lines_bytes_max, ndjson::is_sent)
     }
 
     fn batch(&self) -> Endpoint {

@@ -15,12 +15,13 @@ use std::task::{Context, Poll};
 
 use marmota_http::{Flow, Request, Response, ResponseWriter};
 use marmota_model::{Error, RowSink, Table};
+use marmota_store::Progress;
 use marmota_store::operation::{Operation, Outcome};
-use marmota_store::{Pending, Progress};
 
 use crate::answer::Answer;
 use crate::api::Shared;
 use crate::problem::ApiError;
+use crate::submission::Submission;
 
 /// What a step works on. `subject` is the table, or the registry for what
 /// concerns several.
@@ -126,7 +127,7 @@ pub(crate) fn carry_out<V: Verb>(
         request: on.request.clone(),
         subject: Arc::clone(on.subject),
         answer: Some(answer.into_later()),
-        pending,
+        submission: Submission::new(on.api.store.clone(), pending),
     }))
 }
 
@@ -138,33 +139,22 @@ struct Waiting<V: Verb> {
     subject: Arc<V::Subject>,
     /// Taken when it is whole.
     answer: Option<Answer<'static, 'static>>,
-    pending: Option<Pending>,
+    submission: Submission,
 }
 
 impl<V: Verb> Future for Waiting<V> {
     type Output = Response;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
-        let Self { verb, api, request, subject, answer: slot, pending } = self.get_mut();
+        let Self { verb, api, request, subject, answer: slot, submission } = self.get_mut();
         let on = On { api, request, subject };
         // Polled again after its end, it would have nothing to say.
         let Some(mut answer) = slot.take() else { return Poll::Pending };
-        let mut drive = |operation: &mut Operation<'_>, sink: &mut dyn RowSink| {
-            let mut outcome = Outcome::default();
-            let mut waiting = match pending.take() {
-                Some(waiting) => waiting,
-                None => match on.api.store.submit(None, operation, sink, &mut outcome)? {
-                    Progress::Done => return Ok(outcome),
-                    Progress::Pending(waiting) => waiting,
-                },
-            };
-            match on.api.store.poll(&mut waiting, operation, sink, &mut outcome, context) {
-                Poll::Ready(result) => result.map(|()| outcome).map_err(Halt::from),
-                Poll::Pending => {
-                    *pending = Some(waiting);
-                    Err(Halt::Pending)
-                }
-            }
+        let mut drive = |operation: &mut Operation<'_>, sink: &mut dyn RowSink| match submission
+            .poll(operation, sink, context)
+        {
+            Poll::Ready(result) => result.map_err(Halt::from),
+            Poll::Pending => Err(Halt::Pending),
         };
         loop {
             match verb.step(on, &mut answer, &mut drive) {
@@ -179,14 +169,6 @@ impl<V: Verb> Future for Waiting<V> {
                     return Poll::Ready(answer.into_response());
                 }
             }
-        }
-    }
-}
-
-impl<V: Verb> Drop for Waiting<V> {
-    fn drop(&mut self) {
-        if let Some(pending) = self.pending.take() {
-            self.api.store.cancel(pending);
         }
     }
 }

@@ -50,15 +50,8 @@ impl Verb for InsertMany {
         let refused = Cell::new(None);
         let mut outcome = None;
         if !objects.is_empty() {
-            let mut rows = Objects {
-                table,
-                objects: &objects,
-                scratch: &scratch,
-                stamp: self.stamp,
-                keys: &mut self.keys,
-                index: 0,
-                refused: &refused,
-            };
+            let keys = &mut self.keys;
+            let mut rows = Objects::new(table, &objects, &scratch, self.stamp, keys, &refused);
             let ran = run(&mut Operation::insert_many(table, &mut rows), &mut NoRows);
             outcome = Some(ran.map_err(|halt| match (halt, refused.get()) {
                 (Halt::Failed(error), Some(index)) => Halt::Failed(error.at(index)),
@@ -96,10 +89,27 @@ impl InsertMany {
     }
 }
 
-/// The objects of a body as a source of rows.
-struct Objects<'a, 'k> {
+/// The text of an object.
+pub(crate) trait ObjectText<'a>: Copy {
+    fn bytes(self) -> &'a [u8];
+}
+
+impl<'a> ObjectText<'a> for &'a RawValue {
+    fn bytes(self) -> &'a [u8] {
+        self.get().as_bytes()
+    }
+}
+
+impl<'a> ObjectText<'a> for &'a [u8] {
+    fn bytes(self) -> &'a [u8] {
+        self
+    }
+}
+
+/// Objects as a source of rows.
+pub(crate) struct Objects<'a, 'k, T> {
     table: &'a Table,
-    objects: &'a [&'a RawValue],
+    objects: &'a [T],
     scratch: &'a Scratch,
     stamp: Stamp,
     keys: &'k mut Vec<Value>,
@@ -108,25 +118,38 @@ struct Objects<'a, 'k> {
     refused: &'k Cell<Option<usize>>,
 }
 
-impl<'a> RowSource<'a> for Objects<'a, '_> {
+impl<'a, T: ObjectText<'a>> RowSource<'a> for Objects<'a, '_, T> {
     fn remaining(&self) -> usize {
         self.objects.len() - self.index
     }
 
     fn next(&mut self, row: &mut [ValueRef<'a>]) -> ModelResult<bool> {
         let Some(object) = self.objects.get(self.index) else { return Ok(false) };
-        self.read(object, row).inspect_err(|_| self.refused.set(Some(self.index)))?;
+        self.read(object.bytes(), row).inspect_err(|_| self.refused.set(Some(self.index)))?;
         self.index += 1;
         Ok(true)
     }
 }
 
-impl<'a> Objects<'a, '_> {
-    fn read(&mut self, object: &'a RawValue, row: &mut [ValueRef<'a>]) -> ModelResult<()> {
+impl<'a, 'k, T: ObjectText<'a>> Objects<'a, 'k, T> {
+    /// The rows of these objects. Keys that rows get before the engine sees them are kept in
+    /// `keys`, and those that are there already are given again.
+    pub(crate) const fn new(
+        table: &'a Table,
+        objects: &'a [T],
+        scratch: &'a Scratch,
+        stamp: Stamp,
+        keys: &'k mut Vec<Value>,
+        refused: &'k Cell<Option<usize>>,
+    ) -> Self {
+        Self { table, objects, scratch, stamp, keys, index: 0, refused }
+    }
+
+    fn read(&mut self, object: &'a [u8], row: &mut [ValueRef<'a>]) -> ModelResult<()> {
         let table = self.table;
         row.fill(ValueRef::Absent);
         let mut violations = Vec::new();
-        body::read_row(table, object.get().as_bytes(), self.scratch, row, &mut violations)?;
+        body::read_row(table, object, self.scratch, row, &mut violations)?;
         if let (Some(Value::Uuid(known)), ValueRef::Absent | ValueRef::Null) =
             (self.keys.get(self.index), row[table.key()])
         {

@@ -29,14 +29,18 @@ mod etag;
 mod get;
 mod increment;
 mod insert;
+mod insert_lines;
 mod insert_many;
 mod key;
 mod list;
+mod ndjson;
 mod pages;
 mod params;
 mod problem;
+mod row_lines;
 mod schema_document;
 mod scrap;
+mod submission;
 mod update;
 
 pub use api::{Api, api};

@@ -74,11 +74,34 @@ pub(crate) fn required_filter(request: &Request, table: &Table) -> Result<Filter
     })
 }
 
-/// The parameters of a list.
+/// The parameters of a page of a list.
 ///
 /// # Errors
 /// 400 naming the parameter, its value and what it may be.
 pub(crate) fn list(request: &Request, table: &Table, api: &Shared) -> Result<ListParams> {
+    of_list(request, table, api.page_rows_default, api.page_rows_max)
+}
+
+/// The parameters of a list that is one, however long.
+///
+/// # Errors
+/// As [`list`], and for a count.
+pub(crate) fn lines(request: &Request, table: &Table) -> Result<ListParams> {
+    let rows_max = i64::MAX as u64;
+    let params = of_list(request, table, rows_max, rows_max)?;
+    if params.count {
+        let message = "belongs to pages; all lines that there are come";
+        return Err(ApiError::of_param("count", "true", "unknown", message.to_owned()));
+    }
+    Ok(params)
+}
+
+fn of_list(
+    request: &Request,
+    table: &Table,
+    rows_default: u64,
+    rows_max: u64,
+) -> Result<ListParams> {
     let mut query = Query::new();
     let (mut order, mut limit, mut after, mut shown, mut count) = (None, None, None, None, None);
     let (mut filter, mut equal) = (None, Vec::new());
@@ -90,7 +113,7 @@ pub(crate) fn list(request: &Request, table: &Table, api: &Shared) -> Result<Lis
                 let parsed = parse_order(table, &value).map_err(ApiError::of_url)?;
                 once(&mut order, &name, &value, parsed)?;
             }
-            "limit" => once(&mut limit, &name, &value, of_limit(&value, api.page_rows_max)?)?,
+            "limit" => once(&mut limit, &name, &value, of_limit(&value, rows_max)?)?,
             "after" => once(&mut after, &name, &value, value.to_string())?,
             "fields" => once(&mut shown, &name, &value, parse_fields(table, &value)?)?,
             "count" => once(&mut count, &name, &value, of_count(&value)?)?,
@@ -119,7 +142,7 @@ pub(crate) fn list(request: &Request, table: &Table, api: &Shared) -> Result<Lis
     let order = query.order_with_key(table);
     query.fields = Some(order.iter().fold(shown, |fields, by| fields.with(by.field)));
     query.check(table).map_err(ApiError::of_url)?;
-    let rows_max = limit.unwrap_or(api.page_rows_default);
+    let rows_max = limit.unwrap_or(rows_default);
     Ok(ListParams { query, shown, rows_max, count: count.unwrap_or(false) })
 }
 

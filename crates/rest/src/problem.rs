@@ -4,7 +4,7 @@
 //! What the client sees is not what the log sees: errors that concern the
 //! inside of the service keep their words for the log.
 
-use marmota_http::{IntoResponse, Response, Status};
+use marmota_http::{BodyError, IntoResponse, Response, Status};
 use marmota_model::{Error, ErrorKind, Violation, json};
 
 /// The media type of every error.
@@ -33,6 +33,9 @@ pub struct ApiError {
     error: Error,
     status: Status,
     index: Option<usize>,
+    /// Where in lines, and how many of their rows are stored.
+    line: Option<u64>,
+    inserted: Option<u64>,
     allow: Option<&'static str>,
 }
 
@@ -89,6 +92,18 @@ impl ApiError {
         self
     }
 
+    /// Says which line of several is at fault.
+    pub(crate) fn at_line(mut self, number: u64) -> Self {
+        self.line = Some(number);
+        self
+    }
+
+    /// Says how many rows are stored all the same.
+    pub(crate) fn behind(mut self, rows: u64) -> Self {
+        self.inserted = Some(rows);
+        self
+    }
+
     /// A 405 with the methods that there are.
     pub(crate) fn not_allowed(allow: &'static str) -> Self {
         let message = format!("this resource answers {allow}");
@@ -125,9 +140,11 @@ impl ApiError {
         out.extend_from_slice(self.status.code().to_string().as_bytes());
         out.extend_from_slice(b",\"detail\":");
         json::write_string(out, concealed(kind).unwrap_or(self.error.message()));
-        if let Some(index) = self.index {
-            out.extend_from_slice(b",\"index\":");
-            out.extend_from_slice(index.to_string().as_bytes());
+        let index = self.index.map(|index| index as u64);
+        for (name, number) in [("index", index), ("line", self.line), ("inserted", self.inserted)] {
+            if let Some(number) = number {
+                out.extend_from_slice(format!(",\"{name}\":{number}").as_bytes());
+            }
         }
         if !self.error.violations().is_empty() {
             out.extend_from_slice(b",\"errors\":");
@@ -141,7 +158,17 @@ impl ApiError {
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         let status = status_of(error.kind(), !error.violations().is_empty());
-        Self { error, status, index: None, allow: None }
+        Self { error, status, index: None, line: None, inserted: None, allow: None }
+    }
+}
+
+impl From<BodyError> for ApiError {
+    fn from(error: BodyError) -> Self {
+        let kind = match error {
+            BodyError::TimedOut => ErrorKind::Timeout,
+            _ => ErrorKind::Invalid,
+        };
+        Self::from(Error::new(kind, error.to_string())).with_status(error.status())
     }
 }
 

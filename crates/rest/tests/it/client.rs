@@ -71,6 +71,12 @@ impl Client {
             .map(|line| line.split_once(": ").unwrap())
             .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
             .collect();
+        let chunked =
+            headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
+        if chunked && !request.starts_with("HEAD") {
+            let body = self.chunks();
+            return Answer { status, headers, body, request: request.to_owned() };
+        }
         let length = headers.iter().find(|(name, _)| name == "content-length");
         let length: usize = match length {
             Some((_, length)) if !request.starts_with("HEAD") => length.parse().unwrap(),
@@ -81,6 +87,29 @@ impl Client {
         }
         let body = self.unread.drain(..length).collect();
         Answer { status, headers, body, request: request.to_owned() }
+    }
+
+    fn chunks(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        loop {
+            let line_end = loop {
+                match self.unread.windows(2).position(|window| window == b"\r\n") {
+                    Some(at) => break at,
+                    None => self.more(),
+                }
+            };
+            let line = std::str::from_utf8(&self.unread[..line_end]).unwrap();
+            let start = line_end + 2;
+            let end = start + usize::from_str_radix(line, 16).unwrap();
+            while self.unread.len() < end + 2 {
+                self.more();
+            }
+            body.extend_from_slice(&self.unread[start..end]);
+            self.unread.drain(..end + 2);
+            if start == end {
+                return body;
+            }
+        }
     }
 
     fn more(&mut self) {

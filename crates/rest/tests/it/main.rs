@@ -6,6 +6,7 @@ mod blob;
 mod client;
 mod faulty;
 mod guide;
+mod lines;
 mod list;
 mod random;
 mod resource;

@@ -1,0 +1,174 @@
+//! Newline-delimited JSON: which requests ask for it, which bring it, and where its lines end.
+
+use marmota_http::Request;
+
+/// The media type that is answered.
+pub(crate) const NDJSON: &str = "application/x-ndjson";
+
+/// The names by which it goes.
+const NAMES: [&str; 4] =
+    [NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"];
+
+fn is_name(media_type: &str) -> bool {
+    NAMES.iter().any(|name| name.eq_ignore_ascii_case(media_type))
+}
+
+/// Whether the body is lines.
+pub(crate) fn is_sent(request: &Request) -> bool {
+    let kind = request.header_text("content-type").unwrap_or_default();
+    is_name(kind.split(';').next().unwrap_or_default().trim())
+}
+
+/// Whether the answer is to be lines: `Accept` names them, and no JSON before them.
+pub(crate) fn is_wanted(request: &Request) -> bool {
+    let Some(accept) = request.header_text("accept") else { return false };
+    accept.split(',').find_map(kind_accepted).unwrap_or(false)
+}
+
+/// Whether a part of `Accept` is for lines; none if it is for neither lines nor JSON.
+fn kind_accepted(part: &str) -> Option<bool> {
+    let mut parameters = part.split(';').map(str::trim);
+    let media_type = parameters.next()?;
+    let is_lines = is_name(media_type);
+    if !is_lines && !media_type.eq_ignore_ascii_case("application/json") {
+        return None;
+    }
+    let refused = parameters.any(|parameter| {
+        let quality = parameter.strip_prefix("q=").or_else(|| parameter.strip_prefix("Q="));
+        quality.is_some_and(|quality| quality.parse() == Ok(0.0_f32))
+    });
+    (!refused).then_some(is_lines)
+}
+
+/// A line of a body, without its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// From 1.
+    pub(crate) number: u64,
+}
+
+/// Finds the lines in bytes that come in pieces.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    bytes_max: usize,
+    /// The first byte that is in no line yet.
+    at: usize,
+    /// Up to where there is no end of a line.
+    scanned: usize,
+    /// Lines so far.
+    count: u64,
+}
+
+/// A line, of this number, is longer than allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooLong(pub(crate) u64);
+
+impl Lines {
+    pub(crate) const fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, at: 0, scanned: 0, count: 0 }
+    }
+
+    /// The next line with something in it; `ended` when no byte will follow.
+    ///
+    /// # Errors
+    /// [`TooLong`], whether the line's end has come or not.
+    pub(crate) fn next(&mut self, bytes: &[u8], ended: bool) -> Result<Option<Line>, TooLong> {
+        loop {
+            let start = self.at;
+            let found = bytes[self.scanned..].iter().position(|&byte| byte == b'\n');
+            let end = match found {
+                Some(offset) => self.scanned + offset,
+                None => bytes.len(),
+            };
+            if end - start > self.bytes_max {
+                return Err(TooLong(self.count + 1));
+            }
+            if found.is_none() && (!ended || start == end) {
+                self.scanned = end;
+                return Ok(None);
+            }
+            self.at = bytes.len().min(end + 1);
+            self.scanned = self.at;
+            self.count += 1;
+            if !bytes[start..end].trim_ascii().is_empty() {
+                return Ok(Some(Line { start, end, number: self.count }));
+            }
+        }
+    }
+
+    /// Bytes of the lines that were given, and of empty ones between them.
+    pub(crate) const fn taken(&self) -> usize {
+        self.at
+    }
+
+    /// Drops the bytes of the lines that were given.
+    pub(crate) fn cut(&mut self, bytes: &mut Vec<u8>) {
+        bytes.drain(..self.at);
+        self.scanned -= self.at;
+        self.at = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_accepted() {
+        for (part, kind) in [
+            ("application/x-ndjson", Some(true)),
+            (" Application/NDJSON ; q=0.5", Some(true)),
+            ("application/json", Some(false)),
+            ("application/x-ndjson;q=0", None),
+            ("application/x-ndjson; q=0.000", None),
+            ("*/*", None),
+            ("", None),
+        ] {
+            assert_eq!(kind_accepted(part), kind, "{part}");
+        }
+    }
+
+    fn all(text: &[u8], steps: &[usize], bytes_max: usize) -> Result<Vec<(u64, Vec<u8>)>, TooLong> {
+        let (mut lines, mut bytes, mut found, mut sent) =
+            (Lines::new(bytes_max), Vec::new(), Vec::new(), 0);
+        for step in steps.iter().cycle() {
+            let next = (sent + step).min(text.len());
+            bytes.extend_from_slice(&text[sent..next]);
+            sent = next;
+            while let Some(line) = lines.next(&bytes, sent == text.len())? {
+                found.push((line.number, bytes[line.start..line.end].to_vec()));
+                if step % 2 == 0 {
+                    lines.cut(&mut bytes);
+                }
+            }
+            if sent == text.len() {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn lines_are_counted_as_an_editor_does() {
+        let found = all(b"a\r\n\n  \nb\nc", &[3], 4).unwrap();
+        let wanted = [(1, &b"a\r"[..]), (4, b"b"), (5, b"c")];
+        assert_eq!(found, wanted.map(|(number, line)| (number, line.to_vec())));
+        assert_eq!(all(b"a\nabcde\n", &[1], 4), Err(TooLong(2)));
+        assert_eq!(all(b"abcde", &[9], 4), Err(TooLong(1)));
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_do_not_matter(text in "[ab \n]{0,60}", steps in proptest::collection::vec(1usize..9, 1..9)) {
+            let wanted: Vec<(u64, Vec<u8>)> = (1..)
+                .zip(text.split('\n'))
+                .filter(|(_, line)| !line.trim().is_empty())
+                .map(|(number, line)| (number, line.as_bytes().to_vec()))
+                .collect();
+            prop_assert_eq!(all(text.as_bytes(), &steps, 100).unwrap(), wanted);
+        }
+    }
+}
