@@ -14,6 +14,10 @@ pub mod sql {}
 #[doc = include_str!("../../../docs/guide/filters.md")]
 pub mod filters {}
 
+#[cfg(feature = "sqlite")]
+#[doc = include_str!("../../../docs/guide/durability.md")]
+pub mod durability {}
+
 #[cfg(feature = "server")]
 #[doc = include_str!("../../../docs/guide/rest.md")]
 pub mod rest {}

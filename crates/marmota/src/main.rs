@@ -1,6 +1,7 @@
 //! The `marmota` program: a data service to look at, on a SQLite file of its own.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod demo;
 
 use std::net::SocketAddr;
@@ -14,6 +15,7 @@ fn main() -> ExitCode {
         .version(env!("CARGO_PKG_VERSION"))
         .seed(demo::seed)
         .greeting(greeting)
+        .subcommand(bench::command(), bench::run)
         .run()
 }
 

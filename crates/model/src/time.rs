@@ -65,11 +65,6 @@ impl Date {
     pub const fn days(self) -> i32 {
         self.0
     }
-
-    fn civil(self) -> civil::Date {
-        // Within jiff's range for every day that `from_days` lets in.
-        civil::date(1970, 1, 1).saturating_add(jiff::Span::new().days(self.0))
-    }
 }
 
 impl Time {
@@ -85,10 +80,6 @@ impl Time {
     #[must_use]
     pub const fn micros(self) -> i64 {
         self.0
-    }
-
-    fn civil(self) -> civil::Time {
-        civil::Time::midnight().saturating_add(jiff::Span::new().microseconds(self.0))
     }
 }
 
@@ -121,32 +112,114 @@ impl Timestamp {
             since.as_secs() as i64 * 1_000_000 + i64::from(since.subsec_micros())
         }))
     }
+}
 
-    /// As a date and time without a zone: jiff's own timestamps end a day
-    /// before the year 9999 does.
-    fn civil(self) -> civil::DateTime {
-        let day = Date(self.0.div_euclid(MICROS_PER_DAY) as i32);
-        day.civil().to_datetime(Time(self.0.rem_euclid(MICROS_PER_DAY)).civil())
+/// A date or time being written. By hand: a list of rows to JSON spent half of
+/// its time in general formatting.
+struct Form {
+    /// As long as a timestamp with microseconds.
+    bytes: [u8; 27],
+    length: usize,
+}
+
+impl Form {
+    const fn new() -> Self {
+        Self { bytes: [0; 27], length: 0 }
+    }
+
+    fn push(&mut self, byte: u8) {
+        self.bytes[self.length] = byte;
+        self.length += 1;
+    }
+
+    fn two_digits(&mut self, number: u32) {
+        self.push(b'0' + (number / 10) as u8);
+        self.push(b'0' + (number % 10) as u8);
+    }
+
+    fn date(&mut self, day: Date) {
+        let (year, month, day) = day.civil();
+        self.two_digits(year / 100);
+        self.two_digits(year % 100);
+        self.push(b'-');
+        self.two_digits(month);
+        self.push(b'-');
+        self.two_digits(day);
+    }
+
+    /// With as many digits of the second as it takes.
+    fn time(&mut self, time: Time) {
+        let seconds = (time.0 / 1_000_000) as u32;
+        self.two_digits(seconds / 3_600);
+        self.push(b':');
+        self.two_digits(seconds / 60 % 60);
+        self.push(b':');
+        self.two_digits(seconds % 60);
+        let micros = (time.0 % 1_000_000) as u32;
+        if micros == 0 {
+            return;
+        }
+        self.push(b'.');
+        self.two_digits(micros / 10_000);
+        self.two_digits(micros / 100 % 100);
+        self.two_digits(micros % 100);
+        while self.bytes[self.length - 1] == b'0' {
+            self.length -= 1;
+        }
+    }
+
+    fn timestamp(&mut self, at: Timestamp) {
+        self.date(Date(at.0.div_euclid(MICROS_PER_DAY) as i32));
+        self.push(b'T');
+        self.time(Time(at.0.rem_euclid(MICROS_PER_DAY)));
+        self.push(b'Z');
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
     }
 }
 
-impl fmt::Display for Date {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.civil(), f)
+impl Date {
+    /// The year, month and day.
+    const fn civil(self) -> (u32, u32, u32) {
+        // From 0000-03-01 on, so that a leap day is the last of its year;
+        // every 400 years have the same days. The first day there is lies 306
+        // days after that.
+        let days = (self.0 + 719_468) as u32;
+        let (era, day) = (days / 146_097, days % 146_097);
+        let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+        let day = day - (365 * year + year / 4 - year / 100);
+        // Five months have 153 days, from March and from August.
+        let month = (5 * day + 2) / 153;
+        let day = day - (153 * month + 2) / 5 + 1;
+        let year = year + 400 * era;
+        if month < 10 { (year, month + 3, day) } else { (year + 1, month - 9, day) }
     }
 }
 
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.civil(), f)
-    }
+macro_rules! written {
+    ($($type:ty, $form:ident;)*) => {$(
+        impl $type {
+            /// Appends it as `Display` shows it.
+            pub fn write(self, out: &mut Vec<u8>) {
+                let mut form = Form::new();
+                form.$form(self);
+                out.extend_from_slice(form.bytes());
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let mut form = Form::new();
+                form.$form(*self);
+                f.write_str(std::str::from_utf8(form.bytes()).unwrap_or_default())
+            }
+        }
+    )*};
 }
 
-impl fmt::Display for Timestamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}Z", self.civil())
-    }
-}
+written!(Date, date; Time, time; Timestamp, timestamp;);
 
 impl FromStr for Date {
     type Err = TimeError;
@@ -233,6 +306,24 @@ mod tests {
         }
         assert_eq!("9999-12-31T23:00:00-01:00".parse::<Timestamp>(), Err(TimeError));
         assert_eq!("0001-01-01T00:00:00+00:01".parse::<Timestamp>(), Err(TimeError));
+    }
+
+    #[test]
+    fn every_day_follows_the_one_before() {
+        let mut before = Date(DAYS_MIN).civil();
+        assert_eq!(before, (1, 1, 1));
+        for days in DAYS_MIN + 1..=DAYS_MAX {
+            let (year, month, day) = Date(days).civil();
+            let follows = match before {
+                (y, m, d) if day > 1 => (y, m, d + 1) == (year, month, day),
+                (y, m, _) if month > 1 => (y, m + 1) == (year, month),
+                (y, 12, 31) => y + 1 == year,
+                _ => false,
+            };
+            assert!(follows, "{before:?}, {:?}", (year, month, day));
+            before = (year, month, day);
+        }
+        assert_eq!(before, (9999, 12, 31));
     }
 
     #[test]

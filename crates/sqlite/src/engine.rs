@@ -1,9 +1,9 @@
 //! The engine: opening a file, its connections, and closing it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::engine::{Capability, Engine, Session};
@@ -14,6 +14,7 @@ use crate::clerk::Clerk;
 use crate::counts::Counts;
 use crate::fault;
 use crate::ffi::{Connection, Failure, code};
+use crate::holder;
 use crate::lane::Lane;
 use crate::options::{Location, Options, parse};
 use crate::session::{SqliteSession, busy, closed};
@@ -26,6 +27,8 @@ pub(crate) type Reader = Mutex<Option<Lane>>;
 
 /// How long closing waits for a read that is under way.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How soon a file is opened again that was locked.
+const OPEN_AGAIN: Duration = Duration::from_millis(5);
 /// The log is cut to this size once its pages are in the file.
 const LOG_BYTES_MAX: u64 = 64 << 20;
 
@@ -81,6 +84,7 @@ impl Sqlite {
         let mut lane = Lane::new(connection, KnownTables::new(Arc::clone(&tables)))?;
         let (clerk, counts) = (Arc::new(Clerk::default()), Arc::new(Counts::default()));
         lane.counts = Arc::clone(&counts);
+        lane.file = file_of(&location, &options);
         if durable {
             lane.keep_with(options.durability, &clerk);
         }
@@ -231,7 +235,8 @@ impl Shared {
             .execute(&cache_sql(&self.options))
             .and_then(|()| connection.execute("PRAGMA query_only=ON; PRAGMA trusted_schema=OFF"))
             .map_err(|failure| self.vault.at(&failure, path))?;
-        let lane = Lane::new(connection, KnownTables::new(Arc::clone(&self.tables)))?;
+        let mut lane = Lane::new(connection, KnownTables::new(Arc::clone(&self.tables)))?;
+        lane.file = file_of(&self.location, &self.options);
         let reader = Arc::new(Mutex::new(Some(lane)));
         let mut readers = self.readers.lock();
         readers.retain(|reader| reader.strong_count() > 0);
@@ -287,8 +292,8 @@ fn connect(location: &Location, options: &Options, vault: &Vault) -> Result<Conn
         Location::Memory => connect_to_memory(options),
         Location::File(path) => {
             make_folder(path)?;
-            match connect_to_file(path, options, vault) {
-                Err(error) if vault.lost_race(&error) => connect_to_file(path, options, vault),
+            match connect_in_time(path, options, vault) {
+                Err(error) if vault.lost_race(&error) => connect_in_time(path, options, vault),
                 done => done,
             }
         }
@@ -304,16 +309,46 @@ fn connect_to_memory(options: &Options) -> Result<Connection> {
     Ok(connection)
 }
 
+/// Opens a file that others may have locked. SQLite waits for locks by itself,
+/// but not for that which begins a write-ahead log.
+fn connect_in_time(path: &Path, options: &Options, vault: &Vault) -> Result<Connection> {
+    let timeout = Duration::from_millis(options.busy_timeout_ms.into());
+    let started = Instant::now();
+    loop {
+        match connect_to_file(path, options, vault) {
+            Err(error) if error.kind() == ErrorKind::Busy => {
+                if started.elapsed() >= timeout {
+                    return Err(holder::busy(path, started.elapsed()).with_source(error));
+                }
+                std::thread::sleep(OPEN_AGAIN);
+            }
+            done => return done,
+        }
+    }
+}
+
+/// What a lane says of its file when others have it.
+fn file_of(location: &Location, options: &Options) -> Option<(PathBuf, Duration)> {
+    match location {
+        Location::File(path) => {
+            Some((path.clone(), Duration::from_millis(options.busy_timeout_ms.into())))
+        }
+        Location::Memory => None,
+    }
+}
+
 fn connect_to_file(path: &Path, options: &Options, vault: &Vault) -> Result<Connection> {
     let place = place_of(path);
     let at = |failure: Failure| vault.at(&failure, path);
     let mut connection = vault.open(path)?;
     connection.busy_timeout_ms(options.busy_timeout_ms);
-    connection.execute("PRAGMA trusted_schema=OFF").map_err(at)?;
-    connection.execute(&cache_sql(options)).map_err(at)?;
     if options.exclusive {
+        // Before the file is read for the first time, as some PRAGMAs do: from
+        // then on its log would be shared, and so would the file.
         connection.execute("PRAGMA locking_mode=EXCLUSIVE").map_err(at)?;
     }
+    connection.execute("PRAGMA trusted_schema=OFF").map_err(at)?;
+    connection.execute(&cache_sql(options)).map_err(at)?;
     // The first that reads the file: here it is seen if it is none.
     let encoding = text_of(&mut connection, "PRAGMA encoding").map_err(at)?;
     if encoding != "UTF-8" {

@@ -11,7 +11,7 @@ use crate::ffi::{Failure, code};
 pub(crate) fn of(failure: &Failure) -> Error {
     let words = failure.message();
     let (kind, message) = match primary(failure.code()) {
-        code::BUSY | code::LOCKED => (
+        code::BUSY | code::LOCKED | code::PROTOCOL => (
             ErrorKind::Busy,
             "another program or transaction is writing to the database; try again".to_owned(),
         ),
@@ -171,6 +171,7 @@ mod tests {
             (5, ErrorKind::Busy),
             (5 | 1 << 8, ErrorKind::Busy),
             (6, ErrorKind::Busy),
+            (15, ErrorKind::Busy),
             (7, ErrorKind::Engine),
             (8 | 4 << 8, ErrorKind::Io),
             (9, ErrorKind::Timeout),

@@ -66,6 +66,7 @@ pub(crate) mod code {
     pub(crate) const CORRUPT: c_int = 11;
     pub(crate) const FULL: c_int = 13;
     pub(crate) const CANTOPEN: c_int = 14;
+    pub(crate) const PROTOCOL: c_int = 15;
     pub(crate) const TOOBIG: c_int = 18;
     pub(crate) const CONSTRAINT: c_int = 19;
     pub(crate) const MISUSE: c_int = 21;

@@ -245,9 +245,14 @@ impl<W: Work> Seat<W> {
         told: &mut Vec<Waker>,
     ) -> usize {
         let undo = Undo { seat: self, told };
+        // A group that cannot begin fails for all: each that tried anew would
+        // wait as long again for whoever has the file.
+        let mut refused = None;
         for member in queued {
-            if let Some(job) = member.take() {
-                undo.seat.run_queued(&member, &job, undo.told);
+            let Some(job) = member.take() else { continue };
+            match &refused {
+                Some(error) => member.finish(Some(error), undo.told),
+                None => refused = undo.seat.run_queued(&member, &job, undo.told).err(),
             }
         }
         let seat = &mut *undo.seat;
@@ -262,9 +267,17 @@ impl<W: Work> Seat<W> {
         members
     }
 
-    fn run_queued(&mut self, member: &Arc<Member<W::Job>>, job: &W::Job, told: &mut Vec<Waker>) {
+    /// # Errors
+    /// That of a group that cannot begin, which the member is told of.
+    fn run_queued(
+        &mut self,
+        member: &Arc<Member<W::Job>>,
+        job: &W::Job,
+        told: &mut Vec<Waker>,
+    ) -> Result<()> {
         if let Err(error) = self.open() {
-            return member.finish(Some(&error), told);
+            member.finish(Some(&error), told);
+            return Err(error);
         }
         // Before it runs, so that it is not forgotten if that panics.
         self.add(member);
@@ -273,6 +286,7 @@ impl<W: Work> Seat<W> {
             Err(error) if !self.work.as_ref().is_some_and(W::is_open) => self.lose(&error, told),
             result => member.ran(result),
         }
+        Ok(())
     }
 
     fn open(&mut self) -> Result<()> {

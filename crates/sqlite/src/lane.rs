@@ -5,8 +5,9 @@
 //! Reads are in `read.rs`, writes of one row in `write.rs`, of many in
 //! `write_many.rs`; this file has what they share, and transactions.
 
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, FieldSet, NoRows, Result, RowSink, Table, ValueRef};
 use marmota_store::Durability;
@@ -18,6 +19,7 @@ use crate::counts::Counts;
 use crate::fault;
 use crate::ffi::{Connection, StatementId, thread_syncs};
 use crate::group::Work;
+use crate::holder;
 use crate::shape::Shape;
 use crate::sql::Texts;
 use crate::statement::{Head, Statements, Verb};
@@ -49,6 +51,8 @@ pub(crate) struct Lane {
     /// Told of what was committed that nobody waited for.
     clerk: Option<Arc<Clerk>>,
     pub(crate) counts: Arc<Counts>,
+    /// The file, and how long others' locks on it are waited for.
+    pub(crate) file: Option<(PathBuf, Duration)>,
 }
 
 impl Lane {
@@ -71,11 +75,33 @@ impl Lane {
             set: Durability::None,
             clerk: None,
             counts: Arc::default(),
+            file: None,
         })
     }
 
     /// Carries out an operation that is no step of a session's transaction.
+    #[inline]
     pub(crate) fn run(
+        &mut self,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        self.carry_out(operation, sink, outcome).map_err(|error| self.with_holder(error))
+    }
+
+    /// The same error; if others have the file, it names them.
+    #[cold]
+    fn with_holder(&self, error: Error) -> Error {
+        match &self.file {
+            Some((path, waited)) if error.kind() == ErrorKind::Busy => {
+                holder::busy(path, *waited).with_source(error)
+            }
+            _ => error,
+        }
+    }
+
+    fn carry_out(
         &mut self,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
@@ -198,7 +224,9 @@ impl Lane {
 
     fn control(&mut self, id: StatementId) -> Result<()> {
         let mut run = self.connection.start(id);
-        run.step().map(|_| ()).map_err(|failure| fault::of(&failure))
+        let done = run.step().map(|_| ()).map_err(|failure| fault::of(&failure));
+        drop(run);
+        done.map_err(|error| self.with_holder(error))
     }
 
     pub(crate) fn begin(&mut self) -> Result<()> {

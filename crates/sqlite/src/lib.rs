@@ -17,6 +17,9 @@
 //! ```
 
 mod clerk;
+#[cfg(feature = "bench")]
+#[doc(hidden)]
+pub mod clients;
 mod column;
 mod conflict;
 mod counts;
@@ -26,10 +29,11 @@ mod engine;
 mod fault;
 #[allow(unsafe_code, reason = "SQLite is C; every block says why it is sound")]
 mod ffi;
-#[cfg(feature = "simulated-disk")]
+#[cfg(feature = "bench")]
 #[doc(hidden)]
 pub mod floor;
 mod group;
+mod holder;
 #[cfg(feature = "encryption")]
 mod key;
 mod lane;

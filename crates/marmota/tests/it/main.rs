@@ -1,5 +1,6 @@
 //! The program as a user starts it.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
+mod bench;
 mod command;
 mod program;

@@ -1,17 +1,23 @@
 //! Rows to JSON bytes.
 
-use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
 use crate::{EnumStored, FieldSet, Kind, RowSink, Table, ValueRef};
 
 /// Appends `"…"`, escaped as RFC 8259 asks.
 pub fn write_string(out: &mut Vec<u8>, text: &str) {
-    out.push(b'"');
     let bytes = text.as_bytes();
+    out.reserve(bytes.len() + 2);
+    out.push(b'"');
+    // Most texts have nothing to escape; this loop is one of vectors.
+    let is_escaped = |byte: &u8| (*byte < b' ') | (*byte == b'"') | (*byte == b'\\');
+    if !bytes.iter().fold(false, |any, byte| any | is_escaped(byte)) {
+        out.extend_from_slice(bytes);
+        return out.push(b'"');
+    }
     let mut written = 0;
     for (at, &byte) in bytes.iter().enumerate() {
-        if byte >= b' ' && byte != b'"' && byte != b'\\' {
+        if !is_escaped(&byte) {
             continue;
         }
         out.extend_from_slice(&bytes[written..at]);
@@ -34,20 +40,9 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// `fmt::Write` into a byte buffer: text that `Display` makes.
-struct Bytes<'a>(&'a mut Vec<u8>);
-
-impl std::fmt::Write for Bytes<'_> {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        self.0.extend_from_slice(text.as_bytes());
-        Ok(())
-    }
-}
-
-fn write_quoted(out: &mut Vec<u8>, value: impl std::fmt::Display) {
+fn write_quoted(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
-    // Writing to a Vec cannot fail.
-    let _ = write!(Bytes(out), "{value}");
+    write(out);
     out.push(b'"');
 }
 
@@ -69,14 +64,23 @@ pub fn write_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
         ValueRef::Text(text) => write_string(out, text),
         ValueRef::Blob(bytes) => {
             use base64::Engine as _;
-            let text = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes);
-            write_string(out, &text);
+            let base64 = &base64::engine::general_purpose::URL_SAFE_NO_PAD;
+            out.push(b'"');
+            let start = out.len();
+            out.resize(start + bytes.len().div_ceil(3) * 4, 0);
+            // It has room for the padding too, which is not written.
+            let written = base64.encode_slice(bytes, &mut out[start..]).unwrap_or(0);
+            out.truncate(start + written);
+            out.push(b'"');
         }
         ValueRef::Json(text) => out.extend_from_slice(text.as_bytes()),
-        ValueRef::Date(day) => write_quoted(out, day),
-        ValueRef::Time(time) => write_quoted(out, time),
-        ValueRef::Timestamp(at) => write_quoted(out, at),
-        ValueRef::Uuid(uuid) => write_quoted(out, uuid.hyphenated()),
+        ValueRef::Date(day) => write_quoted(out, |out| day.write(out)),
+        ValueRef::Time(time) => write_quoted(out, |out| time.write(out)),
+        ValueRef::Timestamp(at) => write_quoted(out, |out| at.write(out)),
+        ValueRef::Uuid(uuid) => write_quoted(out, |out| {
+            let mut text = uuid::Uuid::encode_buffer();
+            out.extend_from_slice(uuid.hyphenated().encode_lower(&mut text).as_bytes());
+        }),
     }
 }
 

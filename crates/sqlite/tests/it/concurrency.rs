@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use marmota_model::{ErrorKind, NoRows, Query, ValueRef};
+use marmota_model::{ErrorKind, NoRows, Query, Value, ValueRef};
 use marmota_sqlite::{Location, Options, Sqlite};
 use marmota_store::engine::{Engine, Submitted};
-use marmota_store::operation::{Operation, Outcome};
+use marmota_store::operation::{Keys, Operation, Outcome};
 
 use crate::database::{Calls, YEAR, city, file, memory, options, person, person_row};
 
@@ -173,6 +173,9 @@ fn another_process_that_writes_is_waited_for() {
     for operation in [Operation::Begin, Operation::insert(&person, &person_row("a"))] {
         let error = session.run(operation).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+        let who = format!("process {} (", child.id());
+        assert!(error.to_string().contains(&who), "{error}");
+        assert!(error.to_string().contains("is writing to it; waited 100 ms"), "{error}");
     }
     assert_eq!(session.count(&person, None), 0, "readers wait for nobody");
     drop(child.stdin.take());
@@ -208,7 +211,7 @@ fn an_exclusive_file_is_for_one() {
     assert_eq!(session.count(&person, None), 1);
     let error = Sqlite::from_url(&url).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
-    assert!(error.to_string().contains("a.db"), "{error}");
+    assert!(error.to_string().contains("a.db: this process has it to itself"), "{error}");
     drop((session, engine));
     Sqlite::from_url(&url).unwrap();
 }
@@ -270,4 +273,45 @@ fn a_transaction_that_outlives_the_engine_is_undone() {
     drop(session);
     assert!(!path.with_extension("db-wal").exists());
     assert_eq!(file(&path, &[city(), person.clone()]).session().unwrap().count(&person, None), 0);
+}
+
+#[test]
+fn threads_insert_and_read_their_own_rows() {
+    const EACH: usize = 40;
+    let folder = tempfile::tempdir().unwrap();
+    let note =
+        crate::database::table("note", vec![crate::database::id(), crate::database::text("body")]);
+    let engine = file(&folder.path().join("a.db"), std::slice::from_ref(&note));
+    let mut ids = std::collections::HashSet::new();
+    for threads in [1, 2, 5, 10, 30, 50] {
+        let own = |thread: usize| {
+            let mut session = engine.session().unwrap();
+            let bodies: Vec<String> =
+                (0..EACH).map(|row| format!("{threads}/{thread}/{row}")).collect();
+            let ids: Vec<i64> = bodies
+                .iter()
+                .map(|body| {
+                    let row = [ValueRef::Absent, ValueRef::Text(body)];
+                    match session.insert(&note, &row).unwrap().keys {
+                        Keys::One(Value::Int(id)) => id,
+                        keys => panic!("the key of a row is {keys:?}"),
+                    }
+                })
+                .collect();
+            for (id, body) in ids.iter().zip(&bodies) {
+                let read = session.row(&note, ValueRef::Int(*id)).unwrap();
+                assert_eq!(read[1], Value::Text(body.as_str().into()));
+            }
+            ids
+        };
+        let own = &own;
+        let given: Vec<i64> = std::thread::scope(|scope| {
+            let running: Vec<_> =
+                (0..threads).map(|thread| scope.spawn(move || own(thread))).collect();
+            running.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(given.len(), threads * EACH);
+        ids.extend(given);
+    }
+    assert_eq!(ids.len(), 98 * EACH, "ids all distinct");
 }

@@ -11,6 +11,7 @@ mod kill;
 mod operations;
 mod power;
 mod prepare;
+mod processes;
 mod queries;
 mod refusals;
 mod statistics;

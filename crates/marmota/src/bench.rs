@@ -1,0 +1,143 @@
+//! `marmota bench orm`: the table of engines, with the waits for the disk
+//! counted, beside the same statements by hand where SQLite is underneath.
+//!
+//! Unlike the `bench` program of the repository, which runs each contender in a
+//! process of its own beside other libraries, this is one process and knows
+//! only Marmota: it says what the machine it runs on gives.
+
+mod contender;
+mod durable;
+mod engine;
+mod json;
+mod measure;
+mod progress;
+mod record;
+mod report;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use marmota::command::Done;
+use marmota::command::clap::{self, ArgMatches, Args, FromArgMatches, Subcommand};
+
+use engine::Engine;
+use progress::Progress;
+use report::Report;
+
+/// What to measure
+#[derive(Subcommand)]
+enum Suite {
+    Orm(Orm),
+}
+
+/// The engines: inserts, reads and lists of each, beside SQLite by hand
+#[derive(Args)]
+struct Orm {
+    /// Rows of the table
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
+    rows: u32,
+    /// Rounds; medians are shown
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+    /// Only these rows of the table
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = Engine::parse)]
+    engine: Vec<Engine>,
+    /// Only these parts
+    #[arg(long, value_delimiter = ',', value_name = "PART,…")]
+    part: Vec<Part>,
+    /// Figures of single calls stop after this time and show the rate so far
+    #[arg(long, default_value_t = 500, value_name = "MS", value_parser = clap::value_parser!(u32).range(10..=600_000))]
+    limit_ms: u32,
+    /// Folder of the database files, on the disk to be measured
+    #[arg(long, value_name = "PATH")]
+    folder: Option<PathBuf>,
+    /// Also writes everything to this file as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// A part of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// The table of engines
+    Engines,
+    /// Durable single inserts by many clients at once
+    Durable,
+    /// Threads that insert and read their own rows
+    Threads,
+    /// A list of 10,000 rows to JSON
+    Json,
+}
+
+/// The subcommand.
+pub(crate) fn command() -> clap::Command {
+    let command = clap::Command::new("bench")
+        .about("Measures the engines on this machine")
+        .subcommand_required(true);
+    Suite::augment_subcommands(command)
+}
+
+/// Runs it.
+pub(crate) fn run(matches: &ArgMatches) -> Done {
+    let Suite::Orm(orm) = Suite::from_arg_matches(matches)?;
+    orm.run()
+}
+
+impl Orm {
+    fn run(&self) -> Done {
+        let folder = Folder::new(&self.folder.clone().unwrap_or_else(std::env::temp_dir))?;
+        let has = |part| self.part.is_empty() || self.part.contains(&part);
+        let mut report = Report::new(self.rows, self.rounds, &folder.0);
+        if has(Part::Engines) {
+            report.engines = measure::engines(&self.engines(), &self.scale(), &folder.0)?;
+        }
+        let time = Duration::from_millis(self.limit_ms.into());
+        if has(Part::Durable) {
+            report.durable = durable::inserts(&folder.0, time, self.rounds)?;
+        }
+        if has(Part::Threads) {
+            report.threads = durable::threads(&folder.0, time, self.rounds)?;
+        }
+        if has(Part::Json) {
+            report.json = Some(json::list_of_rows(&folder.0)?);
+        }
+        println!("{report}");
+        if let Some(path) = &self.json {
+            std::fs::write(path, serde_json::to_vec_pretty(&report)?)
+                .map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn engines(&self) -> Vec<Engine> {
+        let named = |engine: &Engine| self.engine.is_empty() || self.engine.contains(engine);
+        Engine::all().into_iter().filter(named).collect()
+    }
+
+    fn scale(&self) -> measure::Scale {
+        measure::Scale {
+            rows: self.rows as usize,
+            rounds: self.rounds,
+            limit: Duration::from_millis(self.limit_ms.into()),
+        }
+    }
+}
+
+/// A folder of the program's own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(within: &Path) -> Result<Self, String> {
+        let path = within.join(format!("marmota-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&path)
+            .map_err(|error| format!("{} cannot be made: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

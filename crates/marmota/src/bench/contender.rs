@@ -1,0 +1,252 @@
+//! What is measured: a store of Marmota's, and the same statements by hand.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use bench_orm_workload::Sum;
+use marmota::model::ValueRef;
+use marmota::prelude::*;
+use marmota::sqlite::floor::{ByHand, Cell, RowByHand, Statement};
+use marmota::store::operation::Operation;
+
+use super::engine::Engine;
+use super::record::Person;
+
+/// Rows of one batch.
+pub(super) const BATCH_ROWS: usize = 500;
+
+/// Inserts and reads people.
+pub(super) trait Contender {
+    fn begin(&mut self) -> Result<()>;
+    fn commit(&mut self) -> Result<()>;
+    fn insert_each(&mut self, people: &[Person]) -> Result<()>;
+    /// Inserts at most [`BATCH_ROWS`].
+    fn insert_batch(&mut self, people: &[Person]) -> Result<()>;
+    /// Reads an object for each id.
+    fn read_each(&mut self, ids: &[i64], sum: &mut Sum) -> Result<()>;
+    /// Reads all rows into objects.
+    fn list(&mut self, sum: &mut Sum) -> Result<()>;
+    /// Reads all rows and makes no object.
+    fn scan(&mut self, sum: &mut Sum) -> Result<()>;
+    /// How many system calls have waited for the disk.
+    fn syncs(&self) -> u64;
+}
+
+/// A store.
+pub(super) struct Marmota {
+    store: Store,
+    transaction: Option<Transaction>,
+}
+
+impl Marmota {
+    pub(super) fn open(engine: &Engine, path: &Path) -> Result<Self> {
+        let store = engine.open(path)?.model::<Person>().open()?;
+        Ok(Self { store, transaction: None })
+    }
+
+    fn scope(&self) -> &marmota::store::Scope {
+        match &self.transaction {
+            Some(transaction) => transaction,
+            None => &self.store,
+        }
+    }
+}
+
+fn add(sum: &mut Sum, person: &Person) {
+    // The stamps are the store's own.
+    sum.add(
+        person.id,
+        person.first_name.len(),
+        person.last_name.len(),
+        person.balance.scaled(),
+        person.met_at.micros(),
+        0,
+        0,
+    );
+}
+
+impl Contender for Marmota {
+    fn begin(&mut self) -> Result<()> {
+        self.transaction = Some(self.store.begin_run()?);
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.transaction.take().map_or(Ok(()), |transaction| transaction.commit().run())
+    }
+
+    fn insert_each(&mut self, people: &[Person]) -> Result<()> {
+        let scope = self.scope();
+        people.iter().try_for_each(|person| scope.insert(person).run().map(drop))
+    }
+
+    fn insert_batch(&mut self, people: &[Person]) -> Result<()> {
+        self.scope().insert_many(people).run().map(drop)
+    }
+
+    fn read_each(&mut self, ids: &[i64], sum: &mut Sum) -> Result<()> {
+        for &id in ids {
+            let person = self.store.get::<Person>(id).run()?;
+            add(sum, std::hint::black_box(&person));
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, sum: &mut Sum) -> Result<()> {
+        let people = self.store.list::<Person>().run()?;
+        people.iter().for_each(|person| add(sum, person));
+        Ok(())
+    }
+
+    fn scan(&mut self, sum: &mut Sum) -> Result<()> {
+        let table = self.store.table("person")?;
+        let mut sink = |row: &[ValueRef<'_>]| {
+            let [
+                ValueRef::Int(id),
+                ValueRef::Text(first),
+                ValueRef::Text(last),
+                ValueRef::Currency(balance),
+                ValueRef::Timestamp(met_at),
+                ..,
+            ] = row
+            else {
+                return ControlFlow::Break(());
+            };
+            let (balance, met_at) = (balance.scaled(), met_at.micros());
+            sum.add(*id, first.len(), last.len(), balance, met_at, 0, 0);
+            ControlFlow::Continue(())
+        };
+        self.store.run(&mut Operation::List { table: &table, query: &Query::new() }, &mut sink)?;
+        Ok(())
+    }
+
+    fn syncs(&self) -> u64 {
+        self.store.statistics().engine.syncs
+    }
+}
+
+/// The same by hand.
+pub(super) struct Hand {
+    sqlite: ByHand,
+    begin: Statement,
+    commit: Statement,
+    insert: Statement,
+    batch: Statement,
+    by_id: Statement,
+    all: Statement,
+}
+
+const TABLE: &str = "CREATE TABLE person(id INTEGER PRIMARY KEY,first_name TEXT NOT NULL,\
+    last_name TEXT NOT NULL,balance INTEGER NOT NULL,met_at INTEGER NOT NULL,\
+    modified_at INTEGER NOT NULL,created_at INTEGER NOT NULL)STRICT";
+const INSERT: &str = "INSERT INTO person\
+    (first_name,last_name,balance,met_at,modified_at,created_at)VALUES(?,?,?,?,?,?)";
+const SELECT: &str =
+    "SELECT id,first_name,last_name,balance,met_at,modified_at,created_at FROM person";
+
+/// An object, as a program by hand has it.
+struct Read {
+    id: i64,
+    first_name: Vec<u8>,
+    last_name: Vec<u8>,
+    balance: i64,
+    met_at: i64,
+    stamps: [i64; 2],
+}
+
+impl Read {
+    #[inline]
+    fn of(row: &RowByHand<'_, '_>) -> Self {
+        Self {
+            id: row.int(0),
+            first_name: row.bytes(1).to_vec(),
+            last_name: row.bytes(2).to_vec(),
+            balance: row.int(3),
+            met_at: row.int(4),
+            stamps: [row.int(5), row.int(6)],
+        }
+    }
+
+    fn add_to(&self, sum: &mut Sum) {
+        std::hint::black_box(self.stamps);
+        let (first, last) = (self.first_name.len(), self.last_name.len());
+        sum.add(self.id, first, last, self.balance, self.met_at, 0, 0);
+    }
+}
+
+impl Hand {
+    pub(super) fn open(pragmas: &str, path: Option<&Path>) -> Result<Self> {
+        let mut sqlite = ByHand::open(path, &format!("{pragmas};{TABLE}"))?;
+        let many = INSERT.to_owned() + &",(?,?,?,?,?,?)".repeat(BATCH_ROWS - 1);
+        Ok(Self {
+            begin: sqlite.prepare("BEGIN IMMEDIATE")?,
+            commit: sqlite.prepare("COMMIT")?,
+            insert: sqlite.prepare(INSERT)?,
+            batch: sqlite.prepare(&many)?,
+            by_id: sqlite.prepare(&format!("{SELECT} WHERE id=?"))?,
+            all: sqlite.prepare(SELECT)?,
+            sqlite,
+        })
+    }
+}
+
+#[inline]
+fn cells(person: &Person) -> [Cell<'_>; 6] {
+    [
+        Cell::Text(&person.first_name),
+        Cell::Text(&person.last_name),
+        Cell::Int(person.balance.scaled()),
+        Cell::Int(person.met_at.micros()),
+        Cell::Int(person.modified_at.micros()),
+        Cell::Int(person.created_at.micros()),
+    ]
+}
+
+impl Contender for Hand {
+    fn begin(&mut self) -> Result<()> {
+        self.sqlite.run(self.begin, [])
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.sqlite.run(self.commit, [])
+    }
+
+    fn insert_each(&mut self, people: &[Person]) -> Result<()> {
+        people.iter().try_for_each(|person| self.sqlite.run(self.insert, cells(person)))
+    }
+
+    fn insert_batch(&mut self, people: &[Person]) -> Result<()> {
+        if people.len() < BATCH_ROWS {
+            return self.insert_each(people);
+        }
+        self.sqlite.run(self.batch, people.iter().flat_map(cells))
+    }
+
+    fn read_each(&mut self, ids: &[i64], sum: &mut Sum) -> Result<()> {
+        for &id in ids {
+            let mut read = None;
+            self.sqlite.read(self.by_id, [Cell::Int(id)], |row| read = Some(Read::of(row)))?;
+            std::hint::black_box(&read).iter().for_each(|person| person.add_to(sum));
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, sum: &mut Sum) -> Result<()> {
+        let mut people = Vec::new();
+        self.sqlite.read(self.all, [], |row| people.push(Read::of(row)))?;
+        people.iter().for_each(|person| person.add_to(sum));
+        Ok(())
+    }
+
+    fn scan(&mut self, sum: &mut Sum) -> Result<()> {
+        self.sqlite.read(self.all, [], |row| {
+            let (first, last) = (row.bytes(1).len(), row.bytes(2).len());
+            std::hint::black_box((row.int(5), row.int(6)));
+            sum.add(row.int(0), first, last, row.int(3), row.int(4), 0, 0);
+        })
+    }
+
+    fn syncs(&self) -> u64 {
+        ByHand::thread_syncs()
+    }
+}

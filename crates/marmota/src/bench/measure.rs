@@ -1,0 +1,208 @@
+//! The table of engines: each figure timed, and the rows that come back held
+//! against those that went in.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use bench_orm_workload::{Random, Sum};
+use marmota::prelude::*;
+use serde::Serialize;
+
+use super::Progress;
+use super::contender::{BATCH_ROWS, Contender, Hand, Marmota};
+use super::engine::{Engine, FIGURES};
+use super::record::{Person, people};
+
+/// Rows between two looks at the clock.
+const SLICE: usize = 100;
+
+/// How much is measured.
+pub(super) struct Scale {
+    pub(super) rows: usize,
+    pub(super) rounds: u32,
+    /// Figures of single calls stop after this time.
+    pub(super) limit: Duration,
+}
+
+/// A cell of the table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Figure {
+    pub(super) rows_per_second: f64,
+    /// Rows inserted or read.
+    pub(super) rows: u64,
+    /// System calls that waited for the disk meanwhile.
+    pub(super) syncs: u64,
+}
+
+/// A row of the table.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct EngineRow {
+    pub(super) engine: &'static str,
+    #[serde(skip)]
+    pub(super) title: &'static str,
+    /// In the order of [`FIGURES`], as the others.
+    pub(super) marmota: Vec<Figure>,
+    pub(super) by_hand: Option<Vec<Figure>>,
+    /// Rows a second.
+    pub(super) mormot: Option<Vec<f64>>,
+}
+
+/// Measures engines, in turns with the same by hand.
+///
+/// # Errors
+/// An engine's, or that rows came back that are not those inserted.
+pub(super) fn engines(engines: &[Engine], scale: &Scale, folder: &Path) -> Result<Vec<EngineRow>> {
+    let people = people(scale.rows);
+    let mut progress = Progress::new(engines.len() * scale.rounds as usize);
+    let mut bench = Bench { people: &people, scale, folder, files: 0 };
+    let mut rows = Vec::new();
+    for engine in engines {
+        let (mut own, mut by_hand) = (Vec::new(), Vec::new());
+        for round in 1..=scale.rounds {
+            progress.step(&format!("{}, round {round}", engine.title));
+            own.push(bench.round(|path| Marmota::open(engine, path))?);
+            if let Some(pragmas) = engine.by_hand {
+                let path = |path: &Path| engine.is_file().then(|| path.to_owned());
+                by_hand.push(bench.round(|it| Hand::open(pragmas, path(it).as_deref()))?);
+            }
+        }
+        rows.push(EngineRow {
+            engine: engine.name,
+            title: engine.title,
+            marmota: medians(&own),
+            by_hand: engine.by_hand.map(|_| medians(&by_hand)),
+            mormot: engine.mormot.map(|all| all.iter().map(|thousands| thousands * 1e3).collect()),
+        });
+    }
+    Ok(rows)
+}
+
+/// For each figure the round in the middle.
+fn medians(rounds: &[Vec<Figure>]) -> Vec<Figure> {
+    let median = |place: usize| {
+        let mut all: Vec<Figure> = rounds.iter().map(|round| round[place]).collect();
+        all.sort_by(|a, b| a.rows_per_second.total_cmp(&b.rows_per_second));
+        all[all.len() / 2]
+    };
+    (0..FIGURES.len()).map(median).collect()
+}
+
+struct Bench<'b> {
+    people: &'b [Person],
+    scale: &'b Scale,
+    folder: &'b Path,
+    files: u32,
+}
+
+impl Bench<'_> {
+    /// All figures of a contender, each way to insert into a file of its own.
+    fn round<C: Contender>(&mut self, open: impl Fn(&Path) -> Result<C>) -> Result<Vec<Figure>> {
+        let mut figures = Vec::new();
+        for (is_batch, in_transaction) in [(false, false), (true, false), (false, true)] {
+            let path = self.fresh();
+            let figure = self.insert(&mut open(&path)?, is_batch, in_transaction)?;
+            remove(&path);
+            figures.push(figure);
+        }
+        let path = self.fresh();
+        let mut contender = open(&path)?;
+        figures.push(self.insert(&mut contender, true, true)?);
+        figures.extend(self.read(&mut contender)?);
+        drop(contender);
+        remove(&path);
+        Ok(figures)
+    }
+
+    fn fresh(&mut self) -> PathBuf {
+        self.files += 1;
+        self.folder.join(format!("table-{}.db", self.files))
+    }
+
+    fn insert(
+        &self,
+        contender: &mut impl Contender,
+        is_batch: bool,
+        in_transaction: bool,
+    ) -> Result<Figure> {
+        // What is read back has to be whole.
+        let limit = if is_batch && in_transaction { Duration::MAX } else { self.scale.limit };
+        let (syncs, started) = (contender.syncs(), Instant::now());
+        let mut rows = 0;
+        if in_transaction {
+            contender.begin()?;
+        }
+        for some in self.people.chunks(if is_batch { BATCH_ROWS } else { SLICE }) {
+            match is_batch {
+                true => contender.insert_batch(some)?,
+                false => contender.insert_each(some)?,
+            }
+            rows += some.len();
+            if started.elapsed() > limit {
+                break;
+            }
+        }
+        if in_transaction {
+            contender.commit()?;
+        }
+        let figure = figure(rows, started.elapsed(), contender.syncs() - syncs);
+        let mut sum = Sum::default();
+        contender.scan(&mut sum)?;
+        self.check(sum, (1..=rows as i64).collect::<Vec<_>>().as_slice())?;
+        Ok(figure)
+    }
+
+    fn read(&self, contender: &mut impl Contender) -> Result<[Figure; 3]> {
+        let mut ids: Vec<i64> = (1..=self.people.len() as i64).collect();
+        let all = ids.clone();
+        Random::new(7).shuffle(&mut ids);
+        let (mut sum, mut rows, started) = (Sum::default(), 0, Instant::now());
+        for some in ids.chunks(SLICE) {
+            contender.read_each(some, &mut sum)?;
+            rows += some.len();
+            if started.elapsed() > self.scale.limit {
+                break;
+            }
+        }
+        let by_id = figure(rows, started.elapsed(), 0);
+        self.check(sum, &ids[..rows])?;
+        let mut timed = |is_direct: bool| {
+            let (mut sum, started) = (Sum::default(), Instant::now());
+            match is_direct {
+                true => contender.scan(&mut sum)?,
+                false => contender.list(&mut sum)?,
+            }
+            let figure = figure(all.len(), started.elapsed(), 0);
+            self.check(sum, &all).map(|()| figure)
+        };
+        Ok([by_id, timed(false)?, timed(true)?])
+    }
+
+    /// Compares what was read with the people of these ids.
+    fn check(&self, sum: Sum, ids: &[i64]) -> Result<()> {
+        let mut expected = Sum::default();
+        for &id in ids {
+            let person = &self.people[id as usize - 1];
+            let (first, last) = (person.first_name.len(), person.last_name.len());
+            expected.add(id, first, last, person.balance.scaled(), person.met_at.micros(), 0, 0);
+        }
+        if sum == expected {
+            return Ok(());
+        }
+        let message = format!("other rows came back than were inserted: {sum:?}, {expected:?}");
+        Err(Error::new(ErrorKind::Bug, message))
+    }
+}
+
+fn figure(rows: usize, took: Duration, syncs: u64) -> Figure {
+    let rows_per_second = rows as f64 / took.as_secs_f64().max(1e-9);
+    Figure { rows_per_second, rows: rows as u64, syncs }
+}
+
+fn remove(path: &Path) {
+    for end in ["", "-wal", "-shm", ".lock", ".log.1"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(end);
+        // Not all of them are there.
+        let _ = std::fs::remove_file(name);
+    }
+}

@@ -1,0 +1,36 @@
+//! A line on the terminal that says how far a measurement is. Where standard
+//! error is no terminal there is none.
+
+use std::io::{IsTerminal, Write};
+
+const WIDTH: usize = 30;
+
+pub(super) struct Progress {
+    done: usize,
+    all: usize,
+    is_shown: bool,
+}
+
+impl Progress {
+    pub(super) fn new(all: usize) -> Self {
+        Self { done: 0, all: all.max(1), is_shown: std::io::stderr().is_terminal() }
+    }
+
+    /// Another step begins.
+    pub(super) fn step(&mut self, what: &str) {
+        if self.is_shown {
+            let filled = (self.done * WIDTH / self.all).min(WIDTH);
+            let bar = "█".repeat(filled) + &"░".repeat(WIDTH - filled);
+            let _ = write!(std::io::stderr(), "\r{bar} {}/{} {what:<50.50}", self.done, self.all);
+        }
+        self.done += 1;
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.is_shown {
+            let _ = write!(std::io::stderr(), "\r{:100}\r", "");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! `marmota bench orm`: its table, and the same as data.
+
+use crate::program::Folder;
+
+#[test]
+fn the_table_is_printed_and_written_as_json() {
+    let folder = Folder::new();
+    let words = "bench orm --rows 1000 --rounds 1 --limit-ms 20 --folder . --json table.json";
+    let out = folder.run(&words.split(' ').collect::<Vec<_>>()).with(0);
+    for part in ["SQLite file, full", "÷ by hand", "÷ mORMot 2", "2 threads of 64 tasks", "JSON"]
+    {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    let json = std::fs::read(folder.0.path().join("table.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let engines = json["engines"].as_array().unwrap();
+    let full = engines.iter().find(|row| row["engine"] == "sqlite-full").unwrap();
+    let one = &full["marmota"][0];
+    assert_eq!(one["syncs"], one["rows"], "one thread waits for the disk at each row");
+    assert!(engines.iter().all(|row| row["marmota"].as_array().unwrap().len() == 7));
+    assert_eq!(json["durable"].as_array().unwrap().len(), 4);
+    assert_eq!(json["threads"][5]["threads"], 50);
+    let left = std::fs::read_dir(folder.0.path()).unwrap().count();
+    assert_eq!(left, 1, "nothing is left but what was asked for");
+}
+
+#[test]
+fn one_engine_can_be_named_and_an_unknown_one_is_refused() {
+    let folder = Folder::new();
+    let words = ["bench", "orm", "--rows", "1000", "--rounds", "1", "--part", "engines"];
+    let out = folder.run(&[&words[..], &["--engine", "memory"]].concat()).with(0);
+    assert!(out.contains("memory engine") && !out.contains("SQLite file, full"), "{out}");
+    let out = folder.run(&["bench", "orm", "--engine", "oracle"]).with(2);
+    assert!(out.contains("there is no engine oracle"), "{out}");
+}

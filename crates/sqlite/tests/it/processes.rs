@@ -1,0 +1,198 @@
+//! Other processes that use the same file: they are waited for, for a bounded
+//! time, and named.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use marmota_model::{ErrorKind, ValueRef};
+use marmota_sqlite::{Location, Options, Sqlite};
+use marmota_store::engine::Engine;
+use marmota_store::operation::Operation;
+
+use crate::database::{Calls, file, id, table, text};
+
+fn note() -> std::sync::Arc<marmota_model::Table> {
+    table("note", vec![id(), text("body")])
+}
+
+/// Starts this program again, for one of the tests below to do its part.
+fn start(part: &str, variable: &str, path: &Path) -> (Child, impl Iterator<Item = String>) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", part, "--nocapture"])
+        .env(variable, path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = crate::kill::lines(child.stdout.take().unwrap());
+    said.find(|line| line.contains("at work")).unwrap();
+    (child, said)
+}
+
+#[test]
+fn writers_of_other_processes_fail_nobody() {
+    let (folder, note) = (tempfile::tempdir().unwrap(), note());
+    let path = folder.path().join("a.db");
+    let options = Options { busy_timeout_ms: 60_000, ..Options::default() };
+    let engine = Sqlite::open(Location::File(path.clone()), options).unwrap();
+    engine.prepare(std::slice::from_ref(&note), 0).unwrap();
+    let mut others: Vec<_> = (0..2)
+        .map(|_| start("processes::writes_and_takes_its_time", "MARMOTA_WRITE", &path))
+        .collect();
+    let (inserted, is_over) = (20, AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let (mut session, mut last) = (engine.session().unwrap(), 0);
+            while !is_over.load(Ordering::Relaxed) {
+                let (started, count) = (Instant::now(), session.count(&note, None));
+                assert!(count >= last);
+                assert!(started.elapsed() < Duration::from_secs(5), "a reader waited");
+                last = count;
+            }
+        });
+        let writers: Vec<_> = (0..3)
+            .map(|thread| {
+                let (engine, note) = (&engine, &note);
+                scope.spawn(move || {
+                    let mut session = engine.session().unwrap();
+                    for number in 0..inserted {
+                        let row = [ValueRef::Absent, ValueRef::Text("ours")];
+                        if thread == 0 && number % 4 == 0 {
+                            session.run(Operation::Begin).unwrap();
+                            session.insert(note, &row).unwrap();
+                            session.run(Operation::Commit).unwrap();
+                        } else {
+                            session.insert(note, &row).unwrap();
+                        }
+                    }
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        is_over.store(true, Ordering::Relaxed);
+        reader.join().unwrap();
+    });
+    // And while they go on: another opens the file, and this one closes it.
+    let second = file(&path, std::slice::from_ref(&note));
+    engine.close().unwrap();
+    let mut theirs = 0;
+    for (mut child, said) in others.drain(..) {
+        drop(child.stdin.take());
+        theirs +=
+            said.filter_map(|line| line.strip_prefix("wrote ")?.parse::<u64>().ok()).sum::<u64>();
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(second.session().unwrap().count(&note, None), 3 * inserted + theirs);
+}
+
+/// The other process: holds the right to write for 60 ms, again and again.
+#[test]
+fn writes_and_takes_its_time() {
+    let Some(path) = std::env::var_os("MARMOTA_WRITE") else { return };
+    let note = note();
+    let options = Options { busy_timeout_ms: 60_000, ..Options::default() };
+    let engine = Sqlite::open(Location::File(path.into()), options).unwrap();
+    engine.prepare(std::slice::from_ref(&note), 0).unwrap();
+    println!("\nat work");
+    let is_over = std::sync::Arc::new(AtomicBool::new(false));
+    std::thread::spawn({
+        let is_over = std::sync::Arc::clone(&is_over);
+        move || {
+            let _ = std::io::read_to_string(std::io::stdin());
+            is_over.store(true, Ordering::Relaxed);
+        }
+    });
+    let (mut session, mut wrote) = (engine.session().unwrap(), 0);
+    while !is_over.load(Ordering::Relaxed) {
+        session.run(Operation::Begin).unwrap();
+        session.insert(&note, &[ValueRef::Absent, ValueRef::Text("theirs")]).unwrap();
+        std::thread::sleep(Duration::from_millis(60));
+        session.run(Operation::Commit).unwrap();
+        wrote += 1;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    println!("\nwrote {wrote}");
+}
+
+#[test]
+fn all_that_wait_are_told_at_once_who_has_the_file() {
+    let (folder, note) = (tempfile::tempdir().unwrap(), note());
+    let path = folder.path().join("a.db");
+    let options = Options { busy_timeout_ms: 300, ..Options::default() };
+    let engine = Sqlite::open(Location::File(path.clone()), options).unwrap();
+    engine.prepare(std::slice::from_ref(&note), 0).unwrap();
+    let (mut child, _said) = start("processes::holds_a_write", "MARMOTA_HOLD_WRITE", &path);
+    let started = Instant::now();
+    let errors: Vec<_> = std::thread::scope(|scope| {
+        let insert = || {
+            let row = [ValueRef::Absent, ValueRef::Text("ours")];
+            engine.session().unwrap().insert(&note, &row).unwrap_err()
+        };
+        let threads: Vec<_> = (0..10).map(|_| scope.spawn(insert)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(started.elapsed() < Duration::from_millis(1_500), "{:?}", started.elapsed());
+    assert!(errors.iter().all(|error| error.kind() == ErrorKind::Busy), "{errors:?}");
+    let who = format!("process {} (", child.id());
+    assert!(errors.iter().any(|error| error.to_string().contains(&who)), "{errors:?}");
+    // Killed, it holds nothing, and what it has not committed is not there.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut session = engine.session().unwrap();
+    session.insert(&note, &[ValueRef::Absent, ValueRef::Text("ours")]).unwrap();
+    assert_eq!(session.count(&note, None), 1);
+}
+
+#[test]
+fn holds_a_write() {
+    let Some(path) = std::env::var_os("MARMOTA_HOLD_WRITE") else { return };
+    let note = note();
+    let engine = file(path.as_ref(), std::slice::from_ref(&note));
+    let mut session = engine.session().unwrap();
+    session.run(Operation::Begin).unwrap();
+    session.insert(&note, &[ValueRef::Absent, ValueRef::Text("theirs")]).unwrap();
+    println!("\nat work");
+    let _ = std::io::read_to_string(std::io::stdin());
+}
+
+#[test]
+fn who_has_an_exclusive_file_is_named_until_it_is_killed() {
+    let (folder, note) = (tempfile::tempdir().unwrap(), note());
+    let path = folder.path().join("a.db");
+    let (mut child, _said) = start("processes::has_it_to_itself", "MARMOTA_EXCLUSIVE", &path);
+    let url = format!("sqlite:{}?exclusive=true&busy_timeout_ms=50", path.display());
+    let shared = format!("sqlite:{}?busy_timeout_ms=50", path.display());
+    for url in [&url, &shared] {
+        let error = Sqlite::from_url(url).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+        let comm = std::fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap();
+        let who = format!("process {} ({}) has it to itself", child.id(), comm.trim_end());
+        assert!(error.to_string().contains(&who), "{error}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let engine = Sqlite::from_url(&url).unwrap();
+    engine.prepare(std::slice::from_ref(&note), 0).unwrap();
+    assert_eq!(engine.session().unwrap().count(&note, None), 1);
+    // The other way round: somebody has it open who wants it shared.
+    drop(engine);
+    let _other = file(&path, std::slice::from_ref(&note));
+    let error = Sqlite::from_url(&url).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    assert!(error.to_string().contains("this process has it open"), "{error}");
+}
+
+#[test]
+fn has_it_to_itself() {
+    let Some(path) = std::env::var_os("MARMOTA_EXCLUSIVE") else { return };
+    let note = note();
+    let options = Options { exclusive: true, ..Options::default() };
+    let engine = Sqlite::open(Location::File(path.into()), options).unwrap();
+    engine.prepare(std::slice::from_ref(&note), 0).unwrap();
+    let mut session = engine.session().unwrap();
+    session.insert(&note, &[ValueRef::Absent, ValueRef::Text("theirs")]).unwrap();
+    println!("\nat work");
+    let _ = std::io::read_to_string(std::io::stdin());
+}
