@@ -33,6 +33,7 @@ pub mod keys;
 pub mod pages;
 pub mod references;
 pub mod schema_change;
+pub mod schema_plan;
 pub mod transactions;
 pub mod unique;
 pub mod versions;
@@ -196,6 +197,11 @@ macro_rules! conformance {
                 a_newer_version_is_refused,
                 models_that_make_no_sense_are_refused,
             );
+            $crate::promises!(schema_plan:
+                a_plan_changes_nothing,
+                a_rename_keeps_values,
+                a_column_is_dropped_when_told,
+            );
             $crate::promises!(transactions:
                 a_commit_keeps_all,
                 what_is_not_committed_never_was,
@@ -283,6 +289,7 @@ mod tests {
             include_str!("pages.rs"),
             include_str!("references.rs"),
             include_str!("schema_change.rs"),
+            include_str!("schema_plan.rs"),
             include_str!("transactions.rs"),
             include_str!("unique.rs"),
             include_str!("versions.rs"),

@@ -28,6 +28,7 @@ pub(crate) const MODEL: Place = Place {
     called: "a model",
     known: &[
         ("table", "table = \"person\""),
+        ("was", "was = \"customer\""),
         ("index", "index(last_name, first_name)"),
         ("unique", "unique(email, tenant)"),
         ("crate", "crate = \"marmota::model\""),
@@ -41,6 +42,7 @@ pub(crate) const FIELD: Place = Place {
     known: &[
         ("key", "key"),
         ("rename", "rename = \"column\""),
+        ("was", "was = \"old_column\""),
         ("max", "max = 40"),
         ("collate", "collate = \"nocase\""),
         ("unique", "unique"),
@@ -193,6 +195,15 @@ impl Item {
     /// The text of `name = "text"`.
     pub(crate) fn text(&self, problems: &mut Problems) -> Option<LitStr> {
         self.value(problems)
+    }
+
+    /// The text of `was = "name"`, the name of something that was renamed.
+    pub(crate) fn former_name(&self, problems: &mut Problems) -> Option<String> {
+        let text = self.text(problems)?;
+        if let Some(fault) = name::fault(&text.value()) {
+            problems.at(&text, fault);
+        }
+        Some(text.value())
     }
 
     /// The constant of `name = constant`.

@@ -50,6 +50,8 @@ pub(crate) struct Field {
     text: Option<Text>,
     default: Option<Literal>,
     rules: Vec<TokenStream>,
+    /// The name that its column had before.
+    was: Option<String>,
 }
 
 /// What `max` and `collate` add to a text.
@@ -90,6 +92,7 @@ impl Field {
             text: None,
             default: None,
             rules: Vec::new(),
+            was: None,
         };
         let items = attribute::items(&field.attrs, &attribute::FIELD, problems);
         for item in &items {
@@ -120,6 +123,7 @@ impl Field {
                     self.name_span = text.span();
                 }
             }
+            "was" => self.was = item.former_name(problems),
             "max" | "collate" => self.apply_text(item, problems),
             "default" => {
                 if let Some(constant) = item.constant(problems) {
@@ -335,6 +339,7 @@ impl Field {
             }
         };
         let default = optional(self.default.as_ref().map(|default| default.code(model)));
+        let was = former(self.was.as_deref());
         quote!(#model::Field {
             name: ::std::borrow::Cow::Borrowed(#name),
             kind: #kind,
@@ -343,6 +348,7 @@ impl Field {
             role: #model::Role::#role,
             default: #default,
             rules: ::std::borrow::Cow::Borrowed(&[#(#rules),*]),
+            was: #was,
         })
     }
 
@@ -385,6 +391,11 @@ fn pattern_rule(item: &Item, model: &TokenStream, problems: &mut Problems) -> Op
         }
     }
     Some(quote!(#model::Rule::Pattern(::std::borrow::Cow::Borrowed(#pattern))))
+}
+
+/// The name that a column or table had before.
+pub(crate) fn former(was: Option<&str>) -> TokenStream {
+    optional(was.map(|was| quote!(::std::borrow::Cow::Borrowed(#was))))
 }
 
 fn optional(code: Option<TokenStream>) -> TokenStream {

@@ -77,6 +77,7 @@
 //! | attribute | meaning |
 //! |---|---|
 //! | `table = "people"` | the table's name; without it the struct's in snake case |
+//! | `was = "customer"` | the name the table had before: it is renamed, with its rows |
 //! | `index(a, b)` | an index over these fields, in this order; may be repeated |
 //! | `unique(a, b)` | the same, and no two rows agree in all of them |
 //! | `crate = "path"` | the module with the traits, where it is not found by itself |
@@ -87,6 +88,7 @@
 //! |---|---|---|
 //! | `key` | `i64`, `Uuid`, `String` | the key; without it, the field called `id` |
 //! | `rename = "type"` | any | the column's name, and the member's in JSON |
+//! | `was = "old_name"` | any | the name the column had before: it is renamed, with its values |
 //! | `unique` | any | no two rows hold the same value (NULLs excepted) |
 //! | `index` | any | an index over this field alone |
 //! | `default = 7` | all but blobs | the value of rows made without one: a number, a text in quotes (dates, times, UUIDs, names of enums and JSON too), `true` or `false` |

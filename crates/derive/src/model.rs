@@ -12,7 +12,7 @@ use syn::{Data, DeriveInput, Fields, FieldsNamed};
 
 use crate::attribute::{self, Item};
 use crate::crate_path;
-use crate::field::{Field, Role};
+use crate::field::{Field, Role, former};
 use crate::name;
 use crate::problem::Problems;
 
@@ -24,6 +24,8 @@ struct Model {
     /// The path of the module that the code uses.
     path: TokenStream,
     table: String,
+    /// The name that the table had before.
+    was: Option<String>,
     fields: Vec<Field>,
     key: usize,
     indexes: Vec<Index>,
@@ -87,6 +89,7 @@ impl Model {
             ident: input.ident.clone(),
             path,
             table: name::snake_case(&input.ident.unraw().to_string()),
+            was: None,
             fields,
             key: 0,
             indexes: Vec::new(),
@@ -108,6 +111,9 @@ impl Model {
             self.table = text.value();
             span = text.span();
             way_out = "";
+        }
+        if let Some(item) = items.iter().find(|item| item.name == "was") {
+            self.was = item.former_name(problems);
         }
         if let Some(fault) = name::fault(&self.table) {
             problems.at_span(span, format!("{fault}{way_out}"));
@@ -293,6 +299,7 @@ impl Model {
     /// Two statics, because a constant could not borrow what has a destructor.
     fn schema(&self) -> TokenStream {
         let Self { path, table, key, .. } = self;
+        let was = former(self.was.as_deref());
         let count = self.fields.len();
         let fields = self.fields.iter().map(|field| field.code(path));
         let indexes = self.indexes.iter().map(|Index { fields, unique }| {
@@ -309,6 +316,7 @@ impl Model {
                     fields: ::std::borrow::Cow::Borrowed(&FIELDS),
                     indexes: ::std::borrow::Cow::Borrowed(&[#(#indexes),*]),
                     key: #key,
+                    was: #was,
                 };
                 &SCHEMA
             }

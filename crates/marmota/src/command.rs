@@ -30,6 +30,8 @@ pub type Done = std::result::Result<ExitCode, Box<dyn std::error::Error>>;
 /// | 0 | done |
 /// | 1 | it failed; the error is on stderr |
 /// | 2 | the arguments make no sense |
+/// | 3 | `migrate --dry-run`: there is something to do |
+/// | 4 | `migrate --dry-run`: it would be refused |
 pub struct Command {
     models: Models,
     about: &'static str,

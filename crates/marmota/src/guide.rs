@@ -32,3 +32,11 @@ pub mod encryption {}
 
 #[doc = include_str!("../../../docs/guide/collections.md")]
 pub mod collections {}
+
+#[cfg(feature = "sqlite")]
+#[doc = include_str!("../../../docs/guide/schema-change.md")]
+pub mod schema_change {}
+
+#[cfg(feature = "command")]
+#[doc = include_str!("../../../docs/guide/command.md")]
+pub mod command {}

@@ -19,6 +19,9 @@ pub struct Schema {
     pub indexes: Cow<'static, [Index]>,
     /// The position of the key field.
     pub key: usize,
+    /// The name that the table had before: one that is still there under it is
+    /// renamed, with its rows.
+    pub was: Option<Cow<'static, str>>,
 }
 
 /// One field of a model.
@@ -38,6 +41,9 @@ pub struct Field {
     pub default: Option<Literal>,
     /// What its values must satisfy beyond their kind.
     pub rules: Cow<'static, [Rule]>,
+    /// The name that the column had before: one that is still there under it
+    /// is renamed, with its values.
+    pub was: Option<Cow<'static, str>>,
 }
 
 /// The values a field holds.
@@ -308,6 +314,7 @@ impl Field {
             role: Role::Plain,
             default: None,
             rules: Cow::Borrowed(&[]),
+            was: None,
         }
     }
 
@@ -345,6 +352,13 @@ impl Field {
         self.rules = rules.into();
         self
     }
+
+    /// The name that its column had before.
+    #[must_use]
+    pub fn was(mut self, name: impl Into<Cow<'static, str>>) -> Self {
+        self.was = Some(name.into());
+        self
+    }
 }
 
 impl Schema {
@@ -362,13 +376,26 @@ impl Schema {
     #[must_use]
     pub fn new(name: impl Into<Cow<'static, str>>, fields: Vec<Field>) -> Self {
         let key = fields.iter().position(|field| field.role == Role::Key).unwrap_or(usize::MAX);
-        Self { name: name.into(), fields: fields.into(), indexes: Cow::Borrowed(&[]), key }
+        Self {
+            name: name.into(),
+            fields: fields.into(),
+            indexes: Cow::Borrowed(&[]),
+            key,
+            was: None,
+        }
     }
 
     /// The same schema with these indexes.
     #[must_use]
     pub fn indexes(mut self, indexes: Vec<Index>) -> Self {
         self.indexes = indexes.into();
+        self
+    }
+
+    /// The same schema, whose table had another name before.
+    #[must_use]
+    pub fn was(mut self, name: impl Into<Cow<'static, str>>) -> Self {
+        self.was = Some(name.into());
         self
     }
 }

@@ -266,6 +266,13 @@ fn check_names(schema: &Schema) -> Result<()> {
         if schema.fields[..position].iter().any(same) {
             return Err(refuse(schema, Some(field), "there are two fields of this name"));
         }
+        if let Some(was) = &field.was {
+            let taken = |other: &Field| other.name.eq_ignore_ascii_case(was);
+            if !is_name(was) || schema.fields.iter().any(taken) {
+                let why = format!("its `was` names a field that is there, or none: {was:?}");
+                return Err(refuse(schema, Some(field), &why));
+            }
+        }
     }
     Ok(())
 }

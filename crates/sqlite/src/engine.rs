@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::engine::{Capability, Engine, Session};
+use marmota_store::plan::{Losses, Plan};
 use marmota_store::{Durability, EngineStatistics};
 use parking_lot::Mutex;
 
@@ -155,14 +156,22 @@ impl Engine for Sqlite {
         &self.0.capability
     }
 
-    fn prepare(&self, tables: &[Arc<Table>], version: u32) -> Result<()> {
+    fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
+        let mut turn = self.0.writer.turn_within(self.0.busy_timeout()).ok_or_else(busy)?;
+        let lane = turn.lane().ok_or_else(closed)?;
+        crate::prepare::plan(lane, tables, version, &place_name(&self.0.location))
+    }
+
+    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
         let mut turn = self.0.writer.turn_within(self.0.busy_timeout()).ok_or_else(busy)?;
         let lane = turn.lane().ok_or_else(closed)?;
         let place = place_name(&self.0.location);
-        lane.counted(|lane| crate::prepare::prepare(lane, tables, version, &place))?;
+        let migrate =
+            |lane: &mut Lane| crate::prepare::migrate(lane, tables, version, losses, &place);
+        let plan = lane.counted(migrate)?;
         self.0.tables.add(tables);
         self.0.decide_on_groups(lane);
-        Ok(())
+        Ok(plan)
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {

@@ -1,394 +1,193 @@
-//! Making the tables of models: what is missing is added, what would lose
-//! data is refused with the way out, and all of it takes place or nothing.
+//! Making a database fit the tables of models: a plan is made and carried out
+//! in one transaction, so that all of it takes place or nothing.
 //!
-//! `layout.rs` says what a file has, this file what a model needs.
+//! `layout.rs` says what a file has, `definition.rs` what a model needs,
+//! `comparison.rs` makes the steps between the two, and `rebuild.rs` those that
+//! SQLite has no statement for.
 
+mod comparison;
+mod definition;
 mod layout;
+mod rebuild;
 
 use std::sync::Arc;
 
-use marmota_model::{
-    Collation, Error, ErrorKind, Field, Index, KeyKind, Kind, Result, Role, Table, Timestamp,
-    ValueRef,
-};
+use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_store::plan::{Change, Losses, Plan, Step};
 
-use crate::column::{Column, sql_collation, sql_literal, sql_type};
 use crate::fault;
 use crate::ffi::{Connection, Failure, code};
 use crate::lane::Lane;
-use crate::prepare::layout::{Layout, LayoutColumn};
-use crate::shape::quoted;
 
-/// Makes what the tables miss, in one transaction. `place` names the database
-/// in errors.
-pub(crate) fn prepare(
+/// Says what the tables miss; changes nothing.
+pub(crate) fn plan(
     lane: &mut Lane,
     tables: &[Arc<Table>],
     version: u32,
     place: &str,
-) -> Result<()> {
+) -> Result<Plan> {
     lane.begin()?;
-    let prepared = prepare_all(&mut lane.connection, tables, version, place);
-    match prepared {
-        Ok(()) => lane.commit(),
-        Err(_) => {
-            lane.roll_back();
-            prepared
+    let plan = make_plan(&mut lane.connection, tables, version, place, true);
+    lane.roll_back();
+    plan
+}
+
+/// Makes what the tables miss. `place` names the database in errors.
+pub(crate) fn migrate(
+    lane: &mut Lane,
+    tables: &[Arc<Table>],
+    version: u32,
+    losses: &Losses,
+    place: &str,
+) -> Result<Plan> {
+    match in_transaction(lane, tables, version, losses, place, false)? {
+        Some(plan) => Ok(plan),
+        // Only outside of a transaction can references be left unchecked while
+        // a table is replaced.
+        None => {
+            set_checks(lane, false)?;
+            let done = in_transaction(lane, tables, version, losses, place, true);
+            set_checks(lane, true)?;
+            done.map(Option::unwrap_or_default)
         }
     }
 }
 
-fn prepare_all(
+/// Carries out the plan; gives none, and does nothing, if it replaces tables
+/// and may not.
+fn in_transaction(
+    lane: &mut Lane,
+    tables: &[Arc<Table>],
+    version: u32,
+    losses: &Losses,
+    place: &str,
+    may_rebuild: bool,
+) -> Result<Option<Plan>> {
+    lane.begin()?;
+    let done = make_plan(&mut lane.connection, tables, version, place, false).and_then(|plan| {
+        plan.check(losses)?;
+        let rebuilds = plan.to_do(losses).any(|step| rebuild::is_one(&step.statements));
+        if rebuilds && !may_rebuild {
+            return Ok(None);
+        }
+        for step in plan.to_do(losses) {
+            carry_out(&mut lane.connection, step)?;
+        }
+        if rebuilds {
+            check_references(&mut lane.connection)?;
+        }
+        raise_version(&mut lane.connection, version)?;
+        Ok(Some(plan))
+    });
+    match &done {
+        Ok(Some(_)) => lane.commit()?,
+        _ => lane.roll_back(),
+    }
+    done
+}
+
+fn set_checks(lane: &mut Lane, on: bool) -> Result<()> {
+    let (checks, legacy) = if on { ("ON", "OFF") } else { ("OFF", "ON") };
+    lane.connection
+        .execute(&format!("PRAGMA foreign_keys={checks}; PRAGMA legacy_alter_table={legacy}"))
+        .map_err(|failure| fault::of(&failure))
+}
+
+fn make_plan(
     connection: &mut Connection,
     tables: &[Arc<Table>],
     version: u32,
     place: &str,
-) -> Result<()> {
+    counts: bool,
+) -> Result<Plan> {
     check_version(connection, version, place)?;
+    let mut steps = Vec::new();
     for table in tables {
-        match Layout::of(connection, table.name()).map_err(engine(table))? {
-            None => create(connection, table)?,
-            Some(layout) => alter(connection, table, &layout)?,
-        }
-        let Some(layout) = Layout::of(connection, table.name()).map_err(engine(table))? else {
-            return Err(Error::new(ErrorKind::Bug, "a table that was made is not there"));
-        };
-        make_indexes(connection, table, &layout)?;
+        let names = |name: &str| tables.iter().any(|other| other.name().eq_ignore_ascii_case(name));
+        comparison::compare(connection, table, &names, counts, &mut steps).map_err(|failure| {
+            let error = fault::of(&failure);
+            let message = format!("table `{}`: {}", table.name(), error.message());
+            Error::new(error.kind(), message).with_source(error)
+        })?;
+    }
+    Ok(Plan { steps })
+}
+
+fn carry_out(connection: &mut Connection, step: &Step) -> Result<()> {
+    for sql in &step.statements {
+        connection.execute(sql).map_err(|failure| refusal(step, &failure))?;
     }
     Ok(())
 }
 
-/// The error for a failure of SQLite's own while a table is prepared.
-fn engine(table: &Table) -> impl Fn(Failure) -> Error {
-    move |failure| {
-        let error = fault::of(&failure);
-        Error::new(error.kind(), format!("table `{}`: {}", table.name(), error.message()))
-            .with_source(error)
+#[cold]
+fn refusal(step: &Step, failure: &Failure) -> Error {
+    let error = fault::of(failure);
+    if let (Change::AddIndex { columns, .. }, code::CONSTRAINT_UNIQUE) =
+        (&step.change, failure.code())
+    {
+        let message = format!(
+            "table `{}`: {} is to be unique, and more than one row has the same; change or delete \
+             all of them but one",
+            step.table,
+            columns.join(", ")
+        );
+        return Error::new(ErrorKind::Invalid, message).with_source(error);
+    }
+    let message = format!("table `{}`: cannot {step}: {}", step.table, error.message());
+    Error::new(error.kind(), message).with_source(error)
+}
+
+/// Makes sure that every reference still finds its row.
+fn check_references(connection: &mut Connection) -> Result<()> {
+    let mut torn = None;
+    connection
+        .query("SELECT \"table\", parent FROM pragma_foreign_key_check LIMIT 1", |row| {
+            let text = |column| String::from_utf8_lossy(row.at(column).bytes()).into_owned();
+            torn = Some((text(0), text(1)));
+        })
+        .map_err(|failure| fault::of(&failure))?;
+    match torn {
+        None => Ok(()),
+        Some((table, parent)) => Err(Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "table `{table}`: rows refer to rows of `{parent}` that are not there; correct or \
+                 delete them first (PRAGMA foreign_key_check lists them)"
+            ),
+        )),
     }
 }
 
-fn refuse(table: &Table, field: Option<&Field>, why: &str) -> Error {
-    let place = match field {
-        Some(field) => format!("field `{}` of `{}`", field.name, table.name()),
-        None => format!("table `{}`", table.name()),
-    };
-    Error::new(ErrorKind::Invalid, format!("{place}: {why}"))
-}
-
 fn check_version(connection: &mut Connection, version: u32, place: &str) -> Result<()> {
-    let failed = |failure: Failure| fault::of(&failure);
-    let Ok(program) = i32::try_from(version) else {
+    if i32::try_from(version).is_err() {
         let message = format!("the schema version {version} is above {}", i32::MAX);
         return Err(Error::new(ErrorKind::Invalid, message));
-    };
-    let mut file = 0;
-    connection.query("PRAGMA user_version", |row| file = row.at(0).int()).map_err(failed)?;
-    if file > i64::from(program) {
+    }
+    let file = version_of(connection)?;
+    if file > i64::from(version) {
         let message = format!(
-            "{place} was made by a newer schema (file {file}, program {program}): start the newer \
+            "{place} was made by a newer schema (file {file}, program {version}): start the newer \
              program or restore a backup"
         );
         return Err(Error::new(ErrorKind::Invalid, message));
     }
-    if file < i64::from(program) {
-        connection.execute(&format!("PRAGMA user_version={program}")).map_err(failed)?;
-    }
     Ok(())
 }
 
-fn create(connection: &mut Connection, table: &Table) -> Result<()> {
-    let columns: Vec<String> = (0..table.fields().len())
-        .map(|position| column_sql(table, position, table.default(position).map(sql_literal)))
-        .collect();
-    // A key that is no integer would need an index beside the rows. Kept in its
-    // order instead, rows of 40 bytes took 0.73 of the time to insert and 0.54
-    // to read by key; rows of 220 bytes 1.02 and 0.71. That tables are STRICT
-    // could not be measured.
-    let rowid = match table.key_kind() {
-        KeyKind::Auto => "",
-        KeyKind::Uuid | KeyKind::Text => ", WITHOUT ROWID",
-    };
-    let name = quoted(table.name());
-    let sql = format!("CREATE TABLE {name} ({}) STRICT{rowid}", columns.join(", "));
-    connection.execute(&sql).map_err(engine(table))
+fn version_of(connection: &mut Connection) -> Result<i64> {
+    let mut version = 0;
+    connection
+        .query("PRAGMA user_version", |row| version = row.at(0).int())
+        .map_err(|failure| fault::of(&failure))?;
+    Ok(version)
 }
 
-/// A column's definition.
-fn column_sql(table: &Table, position: usize, default: Option<String>) -> String {
-    let field = &table.fields()[position];
-    let mut sql = format!("{} {}", quoted(&field.name), sql_type(&field.kind));
-    if position == table.key() {
-        if table.key_kind() != KeyKind::Auto {
-            sql.push_str(" NOT NULL");
-        }
-        sql.push_str(" PRIMARY KEY");
-    } else if !field.nullable {
-        sql.push_str(" NOT NULL");
-    }
-    sql.push_str(sql_collation(field));
-    if let Some(default) = default {
-        sql.push_str(" DEFAULT ");
-        sql.push_str(&default);
-    }
-    // To the other's key. Checked at the end of each statement, so that rows
-    // that refer to each other can be deleted together.
-    if let Kind::Reference { table: to, .. } = &field.kind {
-        sql.push_str(" REFERENCES ");
-        sql.push_str(&quoted(to));
-    }
-    sql
-}
-
-fn alter(connection: &mut Connection, table: &Table, layout: &Layout) -> Result<()> {
-    if !layout.is_table {
-        return Err(refuse(
-            table,
-            None,
-            "the database has a view or virtual table of this name; rename one",
-        ));
-    }
-    check_key(table, layout)?;
-    check_others(table, layout)?;
-    for position in 0..table.fields().len() {
-        let field = &table.fields()[position];
-        match layout.column(&field.name) {
-            None => add_column(connection, table, position)?,
-            Some(column) => check_column(connection, table, field, layout, column)?,
-        }
-    }
-    Ok(())
-}
-
-fn check_key(table: &Table, layout: &Layout) -> Result<()> {
-    let field = &table.fields()[table.key()];
-    let keys: Vec<&LayoutColumn> = layout.columns.iter().filter(|c| c.is_key).collect();
-    let fits = match keys.as_slice() {
-        [key] => {
-            let rowid = key.declared.eq_ignore_ascii_case("INTEGER") && !layout.without_rowid;
-            key.name.eq_ignore_ascii_case(&field.name)
-                && key.affinity() == sql_type(&field.kind)
-                && (table.key_kind() != KeyKind::Auto || rowid)
-        }
-        _ => false,
-    };
-    if fits {
+fn raise_version(connection: &mut Connection, version: u32) -> Result<()> {
+    if version_of(connection)? == i64::from(version) {
         return Ok(());
     }
-    let has: Vec<String> =
-        keys.iter().map(|key| format!("{} {}", key.name, key.declared)).collect();
-    let has =
-        if has.is_empty() { "no key".to_owned() } else { format!("the key {}", has.join(", ")) };
-    let wants = format!("{} {}", field.name, sql_type(&field.kind));
-    let why = format!(
-        "it has {has} in the database, and {wants} in the model: keys cannot be changed in \
-         place; give the model another table name and copy the rows, or change the model back"
-    );
-    Err(refuse(table, None, &why))
-}
-
-/// Columns that the model does not have are left alone, if rows can be
-/// inserted without them.
-fn check_others(table: &Table, layout: &Layout) -> Result<()> {
-    for column in &layout.columns {
-        let known =
-            table.fields().iter().any(|field| field.name.eq_ignore_ascii_case(&column.name));
-        if !known && column.is_required() {
-            let why = format!(
-                "the column `{}` in the database is NOT NULL without a default, and the model has \
-                 no such field, so that no row could be inserted; add the field, or drop the \
-                 column (ALTER TABLE {} DROP COLUMN {})",
-                column.name,
-                table.name(),
-                column.name
-            );
-            return Err(refuse(table, None, &why));
-        }
-    }
-    Ok(())
-}
-
-fn check_column(
-    connection: &mut Connection,
-    table: &Table,
-    field: &Field,
-    layout: &Layout,
-    column: &LayoutColumn,
-) -> Result<()> {
-    let wanted = sql_type(&field.kind);
-    if column.affinity() != wanted {
-        let why = format!(
-            "the column is {} in the database, and a {} field is {wanted}; give the field another \
-             name (it is added, and values can be copied), or change its type back",
-            if column.declared.is_empty() { "of no type" } else { &column.declared },
-            field.kind.name()
-        );
-        return Err(refuse(table, Some(field), &why));
-    }
-    let collation = connection.collation(table.name(), &column.name).map_err(engine(table))?;
-    let wanted = match field.kind.collation() {
-        Collation::Binary => "BINARY",
-        Collation::NoCase => "NOCASE",
-    };
-    if !collation.eq_ignore_ascii_case(wanted) && column.affinity() == "TEXT" {
-        let why = format!(
-            "the column compares texts as {collation} in the database, and as {wanted} in the \
-             model; give the field another name and copy the values, or change its collation back"
-        );
-        return Err(refuse(table, Some(field), &why));
-    }
-    if let Kind::Reference { table: to, .. } = &field.kind
-        && !layout.refers(&column.name, to)
-    {
-        let why = format!(
-            "the column does not refer to `{to}` in the database, and SQLite cannot change that; \
-             give the field another name (it is added, and values can be copied)"
-        );
-        return Err(refuse(table, Some(field), &why));
-    }
-    if column.is_key || column.not_null != field.nullable {
-        return Ok(());
-    }
-    change_null(connection, table, field)
-}
-
-/// Makes a column take NULL, or no longer.
-fn change_null(connection: &mut Connection, table: &Table, field: &Field) -> Result<()> {
-    let (name, column) = (quoted(table.name()), quoted(&field.name));
-    if field.nullable {
-        let sql = format!("ALTER TABLE {name} ALTER COLUMN {column} DROP NOT NULL");
-        return connection.execute(&sql).map_err(engine(table));
-    }
-    let mut nulls = 0;
-    let sql = format!("SELECT count(*) FROM {name} WHERE {column} IS NULL");
-    connection.query(&sql, |row| nulls = row.at(0).int()).map_err(engine(table))?;
-    if nulls > 0 {
-        let why = format!(
-            "it must have a value in the model, and {nulls} rows in the database have none; give \
-             them one (UPDATE {} SET {}=… WHERE {} IS NULL), or make the field optional",
-            table.name(),
-            field.name,
-            field.name
-        );
-        return Err(refuse(table, Some(field), &why));
-    }
-    let sql = format!("ALTER TABLE {name} ALTER COLUMN {column} SET NOT NULL");
-    connection.execute(&sql).map_err(engine(table))
-}
-
-fn add_column(connection: &mut Connection, table: &Table, position: usize) -> Result<()> {
-    let field = &table.fields()[position];
-    let mut default = table.default(position).map(sql_literal);
-    if !field.nullable && !is_empty(connection, table)? {
-        default = match (field.role, default) {
-            // What the rows had if the field had been there.
-            (Role::Version, None) => Some("1".to_owned()),
-            (Role::CreatedAt | Role::UpdatedAt, None) => {
-                Some(Timestamp::now().micros().to_string())
-            }
-            (_, None) => {
-                let why = "it is new and must have a value, but the table has rows: give it a \
-                           default for those, or make it optional";
-                return Err(refuse(table, Some(field), why));
-            }
-            (_, default) => default,
-        };
-        if matches!(field.kind, Kind::Reference { .. }) {
-            let why = "it is new and must refer to a row, but the table has rows: make it \
-                       optional, give it values, and make it required then";
-            return Err(refuse(table, Some(field), why));
-        }
-    }
-    let name = quoted(table.name());
-    let sql = format!("ALTER TABLE {name} ADD COLUMN {}", column_sql(table, position, default));
-    connection.execute(&sql).map_err(engine(table))
-}
-
-fn is_empty(connection: &mut Connection, table: &Table) -> Result<bool> {
-    let mut empty = true;
-    let sql = format!("SELECT 1 FROM {} LIMIT 1", quoted(table.name()));
-    connection.query(&sql, |_| empty = false).map_err(engine(table))?;
-    Ok(empty)
-}
-
-/// What an index is called. The colons keep it from being any other's name.
-fn index_name(table: &Table, index: &Index) -> String {
-    let names: Vec<&str> = index.fields.iter().map(|&field| &*table.fields()[field].name).collect();
-    let kind = if index.unique { "unique" } else { "index" };
-    format!("{kind}:{}:{}", table.name(), names.join(","))
-}
-
-fn make_indexes(connection: &mut Connection, table: &Table, layout: &Layout) -> Result<()> {
-    let wanted = table.indexes();
-    let names: Vec<String> = wanted.iter().map(|index| index_name(table, index)).collect();
-    // Ours that the model no longer has: a unique one would go on refusing.
-    for index in &layout.indexes {
-        let ours = ["unique", "index"]
-            .iter()
-            .any(|kind| index.name.starts_with(&format!("{kind}:{}:", table.name())));
-        if ours && !names.contains(&index.name) {
-            let sql = format!("DROP INDEX {}", quoted(&index.name));
-            connection.execute(&sql).map_err(engine(table))?;
-        }
-    }
-    for (index, name) in wanted.iter().zip(names) {
-        let columns: Vec<&str> =
-            index.fields.iter().map(|&field| &*table.fields()[field].name).collect();
-        let serves = layout.indexes.iter().any(|there| {
-            there.name == name || (there.unique == index.unique && there.is_over(&columns))
-        });
-        if !serves {
-            make_index(connection, table, index, &name)?;
-        }
-    }
-    Ok(())
-}
-
-fn make_index(connection: &mut Connection, table: &Table, index: &Index, name: &str) -> Result<()> {
-    let columns: Vec<String> =
-        index.fields.iter().map(|&field| quoted(&table.fields()[field].name)).collect();
-    let columns = columns.join(",");
-    let unique = if index.unique { "UNIQUE " } else { "" };
-    let (name, on) = (quoted(name), quoted(table.name()));
-    let made = connection.execute(&format!("CREATE {unique}INDEX {name} ON {on} ({columns})"));
-    match made {
-        Err(failure) if failure.code() == code::CONSTRAINT_UNIQUE => {
-            let value = duplicate(connection, table, &columns, index).map_err(engine(table))?;
-            let why = format!(
-                "{columns} is to be unique, and more than one row has {value}; change or delete \
-                 all of them but one",
-            );
-            Err(refuse(table, None, &why))
-        }
-        made => made.map_err(engine(table)),
-    }
-}
-
-/// A value that several rows have.
-fn duplicate(
-    connection: &mut Connection,
-    table: &Table,
-    columns: &str,
-    index: &Index,
-) -> Result<String, Failure> {
-    let there: Vec<String> = index
-        .fields
-        .iter()
-        .map(|&field| format!("{} IS NOT NULL", quoted(&table.fields()[field].name)))
-        .collect();
-    let sql = format!(
-        "SELECT {columns} FROM {} WHERE {} GROUP BY {columns} HAVING count(*)>1 LIMIT 1",
-        quoted(table.name()),
-        there.join(" AND ")
-    );
-    let mut values = Vec::new();
-    connection.query(&sql, |row| {
-        for (at, &field) in index.fields.iter().enumerate() {
-            let mut value = ValueRef::Absent;
-            values.push(match Column::new(table, field).read(row, at, &mut value) {
-                true => marmota_model::text::excerpt_of(value),
-                false => "a value of another type".to_owned(),
-            });
-        }
-    })?;
-    Ok(values.join(", "))
+    connection
+        .execute(&format!("PRAGMA user_version={version}"))
+        .map_err(|failure| fault::of(&failure))
 }

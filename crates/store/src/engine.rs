@@ -21,6 +21,7 @@ use marmota_model::{Result, RowSink, Table};
 
 use crate::durability::Durability;
 use crate::operation::{Operation, Outcome};
+use crate::plan::{Losses, Plan};
 use crate::statistics::EngineStatistics;
 
 /// An engine: process-wide, shared by all threads.
@@ -28,14 +29,29 @@ pub trait Engine: Send + Sync {
     /// What it is and what it can do, read once at the start.
     fn capability(&self) -> &Capability;
 
-    /// Makes what is missing of a table: itself, columns, indexes. Called
-    /// before any operation on it; tables that others refer to come first
-    /// where they can.
+    /// Says what has to change for the database to fit the tables, and changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Invalid`] for a database of a higher version.
+    fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan>;
+
+    /// Carries out a new plan, all of it or nothing, as far as it loses nothing
+    /// or that is allowed; gives the plan. Called before any operation on the
+    /// tables; those that others refer to come first where they can.
     ///
     /// # Errors
     /// [`marmota_model::ErrorKind::Invalid`] for what would lose data or
     /// cannot be done, with the way out.
-    fn prepare(&self, tables: &[Arc<Table>], version: u32) -> Result<()>;
+    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan>;
+
+    /// [`Engine::migrate`] with no losses.
+    ///
+    /// # Errors
+    /// As [`Engine::migrate`].
+    fn prepare(&self, tables: &[Arc<Table>], version: u32) -> Result<()> {
+        self.migrate(tables, version, &Losses::default()).map(drop)
+    }
 
     /// Opens a session.
     ///

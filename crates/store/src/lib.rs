@@ -18,6 +18,7 @@ mod durability;
 pub mod engine;
 pub mod memory;
 pub mod operation;
+pub mod plan;
 pub mod prepare;
 pub mod read;
 pub mod registry;

@@ -23,6 +23,7 @@
 
 mod catalog;
 mod compare;
+mod comparison;
 mod conflict;
 mod file;
 mod file_binary;
@@ -58,6 +59,7 @@ use parking_lot::Mutex;
 
 use crate::durability::Durability;
 use crate::engine::{Capability, Engine, Session};
+use crate::plan::{Losses, Plan};
 use crate::statistics::EngineStatistics;
 use catalog::Catalog;
 pub use file::Format;
@@ -279,12 +281,15 @@ impl Shared {
         Ok(())
     }
 
-    fn prepare(&self, tables: &[Arc<Table>], version: u32) -> Result<()> {
+    fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
         self.load()?;
-        let journal = self.journal.get();
-        let _one = journal.map(|journal| journal.snapshots.lock());
-        let mut loaded = self.loaded.lock();
-        let Some(loaded) = &mut *loaded else { return Ok(()) };
+        let loaded = self.loaded.lock();
+        let Some(loaded) = &*loaded else { return Ok(Plan::default()) };
+        Self::check_version(loaded, version)?;
+        self.compare(tables, loaded, true)
+    }
+
+    fn check_version(loaded: &Loaded, version: u32) -> Result<()> {
         if loaded.schema > version {
             let message = format!(
                 "{} was written by a program with schema version {}, and this one has {version}: \
@@ -294,7 +299,20 @@ impl Shared {
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let reshaped = self.install(tables, loaded, |catalog| match journal {
+        Ok(())
+    }
+
+    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
+        self.load()?;
+        let journal = self.journal.get();
+        let _one = journal.map(|journal| journal.snapshots.lock());
+        let mut loaded = self.loaded.lock();
+        let Some(loaded) = &mut *loaded else { return Ok(Plan::default()) };
+        Self::check_version(loaded, version)?;
+        let tries = *losses != Losses::default();
+        let plan = self.compare(tables, loaded, tries)?;
+        plan.check(losses)?;
+        let reshaped = self.install(tables, loaded, losses, |catalog| match journal {
             None => Ok(()),
             Some(journal) => {
                 let mut record = Record::default();
@@ -305,9 +323,12 @@ impl Shared {
         loaded.schema = version;
         // What older rows got for new fields is in no log.
         match (journal, &self.file) {
-            (Some(journal), Some((path, _))) if reshaped => self.snapshot_of(journal, path, loaded),
-            _ => Ok(()),
+            (Some(journal), Some((path, _))) if reshaped => {
+                self.snapshot_of(journal, path, loaded)?;
+            }
+            _ => {}
         }
+        Ok(plan)
     }
 
     fn close(&self) -> Result<()> {
@@ -350,10 +371,17 @@ impl Engine for Memory {
         &self.capability
     }
 
-    fn prepare(&self, tables: &[Arc<Table>], version: u32) -> Result<()> {
+    fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
         self.shared.between_transactions(|| {
             self.shared.check_open()?;
-            self.shared.prepare(tables, version)
+            self.shared.plan(tables, version)
+        })
+    }
+
+    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
+        self.shared.between_transactions(|| {
+            self.shared.check_open()?;
+            self.shared.migrate(tables, version, losses)
         })
     }
 

@@ -8,6 +8,7 @@ use marmota_model::{Model, Result, Schema, Table};
 
 use crate::cache::{Cache, CacheStats};
 use crate::engine::{Capability, Engine};
+use crate::plan::{Losses, Plan};
 use crate::registry::Registry;
 use crate::scope::{Scope, Shared};
 use crate::statistics::Statistics;
@@ -30,7 +31,13 @@ impl Store {
     #[must_use]
     pub fn builder(engine: impl Engine + 'static) -> StoreBuilder {
         let engine = Box::new(engine);
-        StoreBuilder { engine, tables: Vec::new(), version: 0, cache_bytes_max: None }
+        StoreBuilder {
+            engine,
+            tables: Vec::new(),
+            version: 0,
+            cache_bytes_max: None,
+            losses: Losses::default(),
+        }
     }
 
     /// What the engine is and can do.
@@ -80,6 +87,7 @@ pub struct StoreBuilder {
     tables: Vec<(Schema, Option<TypeId>)>,
     version: u32,
     cache_bytes_max: Option<u64>,
+    losses: Losses,
 }
 
 impl StoreBuilder {
@@ -118,17 +126,54 @@ impl StoreBuilder {
         self
     }
 
-    /// Opens the store: makes the tables, columns and indexes that are missing.
+    /// Allows steps of the plan that lose data; none if never called.
+    #[must_use]
+    pub fn losses(mut self, losses: Losses) -> Self {
+        self.losses = losses;
+        self
+    }
+
+    /// Says what opening the store would change in the database, and what it
+    /// would not dare to; changes nothing, and closes the engine.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Role, Schema};
+    /// use marmota_store::{Store, memory::Memory};
+    /// let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+    /// let plan = Store::builder(Memory::new()).schema(city).plan()?;
+    /// assert_eq!(plan.steps[0].to_string(), "add table city");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Invalid`] for a schema that makes no sense,
+    /// or a database of a newer program.
+    pub fn plan(mut self) -> Result<Plan> {
+        let registry = self.registry()?;
+        let plan = self.engine.plan(&registry.by_dependency()?, self.version);
+        let closed = self.engine.close();
+        let plan = plan?;
+        closed.map(|()| plan)
+    }
+
+    fn registry(&mut self) -> Result<Registry> {
+        let mut registry = Registry::default();
+        for (schema, of) in std::mem::take(&mut self.tables) {
+            registry.add(Arc::new(Table::new(schema)?), of)?;
+        }
+        Ok(registry)
+    }
+
+    /// Opens the store: carries out the steps of the plan that lose nothing
+    /// (tables, columns and indexes that are missing are made), and those that
+    /// lose what [`StoreBuilder::losses`] allows.
     ///
     /// # Errors
     /// [`marmota_model::ErrorKind::Invalid`] for a schema that makes no sense,
     /// or a database that would lose data, with the way out.
-    pub fn open(self) -> Result<Store> {
-        let mut registry = Registry::default();
-        for (schema, of) in self.tables {
-            registry.add(Arc::new(Table::new(schema)?), of)?;
-        }
-        self.engine.prepare(&registry.by_dependency()?, self.version)?;
+    pub fn open(mut self) -> Result<Store> {
+        let registry = self.registry()?;
+        self.engine.migrate(&registry.by_dependency()?, self.version, &self.losses)?;
         let shared = Arc::new(Shared::new(self.engine, registry, self.cache_bytes_max));
         Ok(Store(Arc::new(Scope::of_store(shared))))
     }

@@ -29,8 +29,16 @@ fn help_lists_the_subcommands() {
 #[test]
 fn migrate_makes_the_database() {
     let folder = Folder::new();
-    folder.run(&["migrate", "--db", "sqlite:a.db"]).with(0);
+    let said = folder.run(&["migrate", "--dry-run", "--db", "sqlite:a.db"]).with(3);
+    assert!(said.contains("+ add table person\n    CREATE TABLE \"person\""), "{said}");
+    assert!(!folder.0.path().join("a.db").exists(), "it only looked");
+    let said = folder.run(&["migrate", "--db", "sqlite:a.db"]).with(0);
+    assert!(said.contains("+ add table person"), "{said}");
     assert!(folder.0.path().join("a.db").is_file());
+    let said = folder.run(&["migrate", "--dry-run", "--db", "sqlite:a.db"]).with(0);
+    assert_eq!(said, "The database fits the models.\n");
+    let said = folder.run(&["migrate", "--drop", "person.nose", "--db", "sqlite:a.db"]).with(1);
+    assert!(said.contains("nothing of `person.nose`"), "{said}");
     let said = folder.run(&["migrate", "--db", "oracle:a"]).with(1);
     assert!(said.contains("marmota: ") && said.contains("oracle:a"), "{said}");
 }

@@ -8,6 +8,7 @@ use marmota_model::{Error, ErrorKind, Result, RowSink, Table};
 use marmota_store::Durability;
 use marmota_store::engine::{Capability, Engine, Session, Submitted, Ticket};
 use marmota_store::operation::{Operation, Outcome};
+use marmota_store::plan::{Losses, Plan};
 
 use crate::service::Service;
 use crate::slow::Slow;
@@ -37,8 +38,12 @@ impl Engine for Faulty {
         &self.0
     }
 
-    fn prepare(&self, _: &[Arc<Table>], _: u32) -> Result<()> {
-        Ok(())
+    fn plan(&self, _: &[Arc<Table>], _: u32) -> Result<Plan> {
+        Ok(Plan::default())
+    }
+
+    fn migrate(&self, _: &[Arc<Table>], _: u32, _: &Losses) -> Result<Plan> {
+        Ok(Plan::default())
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {

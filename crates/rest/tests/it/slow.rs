@@ -11,6 +11,7 @@ use marmota_model::{Result, RowSink, Table, Value, ValueRef};
 use marmota_store::Durability;
 use marmota_store::engine::{self, Capability, Engine, Session, Submitted, Ticket};
 use marmota_store::operation::{Operation, Outcome};
+use marmota_store::plan::{Losses, Plan};
 
 pub(crate) struct Slow<E>(E);
 
@@ -25,8 +26,12 @@ impl<E: Engine> Engine for Slow<E> {
         self.0.capability()
     }
 
-    fn prepare(&self, tables: &[Arc<Table>], version: u32) -> Result<()> {
-        self.0.prepare(tables, version)
+    fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
+        self.0.plan(tables, version)
+    }
+
+    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
+        self.0.migrate(tables, version, losses)
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {

@@ -2,7 +2,7 @@
 
 use crate::column::sql_literal;
 use crate::ffi::{Connection, Failure, QUERY_COLUMNS, Row};
-use marmota_model::ValueRef;
+use marmota_model::{Table, ValueRef};
 
 /// A table as it is.
 #[derive(Debug, Default)]
@@ -10,6 +10,9 @@ pub(super) struct Layout {
     /// False for a view or a virtual table.
     pub(super) is_table: bool,
     pub(super) without_rowid: bool,
+    pub(super) strict: bool,
+    /// The statement that made it, and that SQLite keeps true.
+    pub(super) sql: String,
     pub(super) columns: Vec<LayoutColumn>,
     pub(super) indexes: Vec<LayoutIndex>,
     /// Columns that refer to a table.
@@ -24,7 +27,8 @@ pub(super) struct LayoutColumn {
     pub(super) declared: String,
     pub(super) not_null: bool,
     pub(super) is_key: bool,
-    has_default: bool,
+    /// Its default, as SQL.
+    pub(super) default: Option<String>,
     /// True if SQLite computes it.
     generated: bool,
 }
@@ -44,19 +48,22 @@ impl Layout {
         let name = sql_literal(ValueRef::Text(name));
         let mut layout: Option<Self> = None;
         let sql = format!(
-            "SELECT type, wr FROM pragma_table_list \
-             WHERE schema='main' AND name={name} COLLATE NOCASE"
+            "SELECT list.type, list.wr, list.strict, sql FROM pragma_table_list AS list \
+             JOIN sqlite_schema ON sqlite_schema.name=list.name \
+             WHERE list.schema='main' AND list.name={name} COLLATE NOCASE"
         );
         connection.query(&sql, |row| {
             layout = Some(Self {
                 is_table: row.at(0).bytes() == b"table",
                 without_rowid: row.at(1).int() != 0,
+                strict: row.at(2).int() != 0,
+                sql: text(row, 3),
                 ..Self::default()
             });
         })?;
         let Some(mut layout) = layout else { return Ok(None) };
         let sql = format!(
-            "SELECT name, type, \"notnull\", dflt_value IS NOT NULL, pk, hidden \
+            "SELECT name, type, \"notnull\", dflt_value, pk, hidden \
              FROM pragma_table_xinfo({name}) ORDER BY cid"
         );
         connection.query(&sql, |row| {
@@ -64,7 +71,7 @@ impl Layout {
                 name: text(row, 0),
                 declared: text(row, 1),
                 not_null: row.at(2).int() != 0,
-                has_default: row.at(3).int() != 0,
+                default: (!row.is_null(3)).then(|| text(row, 3)),
                 is_key: row.at(4).int() != 0,
                 generated: row.at(5).int() > 1,
             });
@@ -107,11 +114,24 @@ impl Layout {
         self.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name))
     }
 
-    /// True if a column refers to a table.
-    pub(super) fn refers(&self, column: &str, table: &str) -> bool {
-        self.references
-            .iter()
-            .any(|(from, to)| from.eq_ignore_ascii_case(column) && to.eq_ignore_ascii_case(table))
+    /// The table that a column refers to.
+    pub(super) fn reference(&self, column: &str) -> Option<&str> {
+        let (_, to) = self.references.iter().find(|(from, _)| from.eq_ignore_ascii_case(column))?;
+        Some(to)
+    }
+
+    /// The column of a field: of its name, or of the one that it had before.
+    pub(super) fn column_of(&self, table: &Table, position: usize) -> Option<&LayoutColumn> {
+        let field = &table.fields()[position];
+        self.column(&field.name).or_else(|| self.column(field.was.as_deref()?))
+    }
+
+    /// The field that a column is of.
+    pub(super) fn named(&self, table: &Table, column: &LayoutColumn) -> Option<usize> {
+        let is_it = |&position: &usize| {
+            self.column_of(table, position).is_some_and(|found| found.name == column.name)
+        };
+        (0..table.fields().len()).find(is_it)
     }
 }
 
@@ -135,11 +155,16 @@ impl LayoutColumn {
 
     /// True if no row can be inserted without it.
     pub(super) fn is_required(&self) -> bool {
-        self.not_null && !self.has_default && !self.generated
+        self.not_null && self.default.is_none() && !self.generated
     }
 }
 
 impl LayoutIndex {
+    /// True if it is over this column, among others.
+    pub(super) fn has(&self, column: &str) -> bool {
+        self.columns.iter().any(|name| name.eq_ignore_ascii_case(column))
+    }
+
     /// True if it is over exactly these columns.
     pub(super) fn is_over(&self, columns: &[&str]) -> bool {
         self.columns.len() == columns.len()

@@ -13,6 +13,7 @@ mod power;
 mod prepare;
 mod processes;
 mod queries;
+mod rebuild;
 mod refusals;
 mod statistics;
 mod transactions;

@@ -8,8 +8,10 @@ use marmota_model::{Error, ErrorKind, KeyKind, Kind, Result, Table, ValueRef};
 use parking_lot::RwLock;
 use smallvec::{SmallVec, smallvec};
 
+use super::comparison::{self, Shape};
 use super::layout::form_of;
 use super::table_rows::{TableRows, Values};
+use crate::plan::Losses;
 
 /// The tables, by number.
 #[derive(Default)]
@@ -136,16 +138,27 @@ pub(super) fn same_shape(a: &Table, b: &Table) -> bool {
 /// The rows of a table under its changed schema.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for what would lose data or has no value to give,
-/// with the way out.
-pub(super) fn rebuild(old: &TableRows, table: &Arc<Table>) -> Result<TableRows> {
+/// [`ErrorKind::Invalid`] for what would lose data that is not allowed to go,
+/// or has no value to give, with the way out.
+pub(super) fn rebuild(old: &TableRows, table: &Arc<Table>, losses: &Losses) -> Result<TableRows> {
     let mut new = TableRows::new(Arc::clone(table));
     if old.keys.len() == 0 {
         return Ok(new);
     }
-    check_change(&old.table, table)?;
-    let sources: Vec<Option<usize>> =
-        table.fields().iter().map(|field| old.table.find(&field.name)).collect();
+    comparison::plan(&Shape::of(old), table).check(losses)?;
+    if old.table.fields()[old.table.key()].name != table.fields()[table.key()].name {
+        let message = format!(
+            "field `{}` of `{}`: another field is the key of existing rows",
+            table.fields()[table.key()].name,
+            table.name()
+        );
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    let sources: Vec<Option<usize>> = table
+        .fields()
+        .iter()
+        .map(|field| old.table.find(&field.name).or_else(|| old.table.find(field.was.as_deref()?)))
+        .collect();
     old.try_each(|values| {
         let value = |source: &Option<usize>| source.map_or(ValueRef::Absent, |at| values[at]);
         let row: Values<'_> = sources.iter().map(value).collect();
@@ -159,42 +172,4 @@ pub(super) fn rebuild(old: &TableRows, table: &Arc<Table>) -> Result<TableRows> 
         Error::new(ErrorKind::Invalid, message)
     })?;
     Ok(new)
-}
-
-/// Refuses to drop fields, to change what they hold, and to add fields that
-/// rows would have no value for.
-fn check_change(old: &Table, new: &Table) -> Result<()> {
-    let refuse = |field: &str, why: &str| {
-        let message = format!("field `{field}` of model `{}`: {why}", new.name());
-        Err(Error::new(ErrorKind::Invalid, message))
-    };
-    for field in old.fields() {
-        let Some(position) = new.find(&field.name) else {
-            return refuse(
-                &field.name,
-                "it is gone from the model, but rows have it; keep it, or delete the rows first",
-            );
-        };
-        let (was, is) = (&field.kind, &new.fields()[position].kind);
-        if form_of(was) != form_of(is) {
-            let why = format!(
-                "it changes from {} to {}; add a field of another name instead",
-                was.name(),
-                is.name()
-            );
-            return refuse(&field.name, &why);
-        }
-    }
-    for (position, field) in new.fields().iter().enumerate() {
-        if old.find(&field.name).is_none() && !field.nullable && new.default(position).is_none() {
-            return refuse(
-                &field.name,
-                "it is new, and rows have no value for it; make it nullable or give it a default",
-            );
-        }
-    }
-    if old.fields()[old.key()].name != new.fields()[new.key()].name {
-        return refuse(&new.fields()[new.key()].name, "another field is the key of existing rows");
-    }
-    Ok(())
 }

@@ -6,12 +6,15 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use marmota_model::{Error, ErrorKind, Result};
+use marmota_model::{Error, ErrorKind, Result, Table};
 
+use super::comparison::Shape;
 use super::file_binary::Link;
 use super::table_rows::TableRows;
 use super::{file_binary, file_json, journal};
+use crate::plan::Losses;
 
 /// How a file is written. Reading tells by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +37,21 @@ pub(super) struct Loaded {
     pub(super) tables: BTreeMap<String, Section>,
 }
 
+impl Loaded {
+    /// The rows for a table, and what they are called: by its name, or by the
+    /// one it had before if that is no other table's.
+    pub(super) fn section(&self, table: &Table, all: &[Arc<Table>]) -> Option<(&str, &Section)> {
+        let find = |name: &str| {
+            let (name, section) = self.tables.get_key_value(name)?;
+            Some((&**name, section))
+        };
+        find(table.name()).or_else(|| {
+            let was = table.schema().was.as_deref()?;
+            find(was).filter(|_| all.iter().all(|other| other.name() != was))
+        })
+    }
+}
+
 /// What a file says.
 pub(super) struct Read {
     pub(super) schema: u32,
@@ -50,10 +68,21 @@ pub(super) enum Section {
 
 impl Section {
     /// Puts the rows into an empty table.
-    pub(super) fn fill(&self, rows: &mut TableRows) -> Result<()> {
+    pub(super) fn fill(&self, rows: &mut TableRows, losses: &Losses) -> Result<()> {
         match self {
-            Self::Json(text) => file_json::fill(text, rows),
-            Self::Binary(section) => section.fill(rows),
+            Self::Json(text) => file_json::fill(text, rows, losses),
+            Self::Binary(section) => section.fill(rows, losses),
+        }
+    }
+
+    /// What it is like, for a plan.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a list that is none of rows.
+    pub(super) fn shape(&self) -> Result<Shape> {
+        match self {
+            Self::Json(text) => file_json::shape(text),
+            Self::Binary(section) => Ok(section.shape()),
         }
     }
 

@@ -25,11 +25,13 @@ use std::sync::Arc;
 use marmota_model::{Error, ErrorKind, Result, Uuid, ValueRef};
 use smallvec::smallvec;
 
+use super::comparison::{Shape, place_of};
 use super::file::{self, Contents, Section as AnySection, other_format};
 use super::layout::Form;
 use super::row_codec::{Bytes, write_head, write_row};
 use super::snapshot::Snapshot;
 use super::table_rows::{TableRows, Values};
+use crate::plan::Losses;
 
 const MAGIC: &[u8; 8] = b"MARMOTA\0";
 const VERSION: u32 = 1;
@@ -323,8 +325,20 @@ impl Section {
     }
 
     /// Puts the rows into an empty table.
-    pub(super) fn fill(&self, rows: &mut TableRows) -> Result<()> {
-        self.parts.iter().try_for_each(|part| part.fill(rows))
+    pub(super) fn fill(&self, rows: &mut TableRows, losses: &Losses) -> Result<()> {
+        self.parts.iter().try_for_each(|part| part.fill(rows, losses))
+    }
+
+    /// What it is like, for a plan.
+    pub(super) fn shape(&self) -> Shape {
+        let mut shape = Shape::default();
+        for part in &self.parts {
+            shape.rows += part.blocks.iter().map(|(_, rows)| u64::from(*rows)).sum::<u64>();
+            for (name, form) in &part.fields {
+                shape.note(name, Some(*form));
+            }
+        }
+        shape
     }
 
     /// Keeps the rows whose keys, as they lie there, are not refused; none if
@@ -366,7 +380,7 @@ impl Part {
         Some(())
     }
 
-    fn fill(&self, rows: &mut TableRows) -> Result<()> {
+    fn fill(&self, rows: &mut TableRows, losses: &Losses) -> Result<()> {
         let table = Arc::clone(&rows.table);
         let refuse = |what: String| {
             let message = format!("`{}` does not fit its model: {what}", table.name());
@@ -374,14 +388,16 @@ impl Part {
         };
         let mut places = Vec::with_capacity(self.fields.len());
         for (name, form) in &self.fields {
-            let place = table.find(name).ok_or_else(|| {
-                refuse(format!("the model has no field `{name}`; keep it, or its values are lost"))
-            })?;
+            let place = place_of(&table, name, losses)?;
+            let Some(place) = place else {
+                places.push(None);
+                continue;
+            };
             if rows.pages.layout.columns[place].form != *form {
                 let kind = table.fields()[place].kind.name();
                 return Err(refuse(format!("field `{name}` was {form:?} and is {kind}")));
             }
-            places.push(place);
+            places.push(Some(place));
         }
         for (range, count) in &self.blocks {
             let mut bytes = Bytes { rest: &self.content[range.clone()] };

@@ -17,13 +17,15 @@ use std::fmt;
 use std::io::{self, Write};
 
 use marmota_model::json::{read_object, write_row, write_string};
-use marmota_model::{Error, ErrorKind, Result, Scratch, ValueRef};
+use marmota_model::{Error, ErrorKind, Result, Scratch, Table, ValueRef};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use smallvec::smallvec;
 
+use super::comparison::{Shape, place_of};
 use super::file::{Contents, Read, Section, other_format};
 use super::table_rows::{TableRows, Values};
+use crate::plan::Losses;
 
 const FORMAT: &str = "marmota-memory";
 const VERSION: u32 = 1;
@@ -147,10 +149,10 @@ impl<'de> Deserialize<'de> for Tables {
 }
 
 /// Puts the rows of a list into an empty table.
-pub(super) fn fill(list: &RawValue, rows: &mut TableRows) -> Result<()> {
+pub(super) fn fill(list: &RawValue, rows: &mut TableRows, losses: &Losses) -> Result<()> {
     let mut failed = None;
     let mut deserializer = serde_json::Deserializer::from_str(list.get());
-    let read = deserializer.deserialize_seq(Rows { rows, failed: &mut failed });
+    let read = deserializer.deserialize_seq(Rows { rows, losses, failed: &mut failed });
     match (failed, read) {
         (Some(error), _) => Err(error),
         (None, Err(error)) => {
@@ -161,8 +163,42 @@ pub(super) fn fill(list: &RawValue, rows: &mut TableRows) -> Result<()> {
     }
 }
 
+/// A row whose members have the names of the table's fields, without those
+/// that may be lost; none for what is no object.
+fn renamed(table: &Table, json: &RawValue, losses: &Losses) -> Result<Option<String>> {
+    let Ok(members) = serde_json::from_str::<BTreeMap<String, &RawValue>>(json.get()) else {
+        return Ok(None);
+    };
+    let mut object = Vec::new();
+    for (name, value) in members {
+        let Some(place) = place_of(table, &name, losses)? else { continue };
+        object.push(if object.is_empty() { b'{' } else { b',' });
+        object.extend_from_slice(table.json_key(place));
+        object.extend_from_slice(value.get().as_bytes());
+    }
+    if object.is_empty() {
+        object.push(b'{');
+    }
+    object.push(b'}');
+    Ok(String::from_utf8(object).ok())
+}
+
+/// What a list of rows is like, for a plan.
+pub(super) fn shape(list: &RawValue) -> Result<Shape> {
+    let rows: Vec<BTreeMap<String, &RawValue>> =
+        serde_json::from_str(list.get()).map_err(|error| {
+            Error::new(ErrorKind::Invalid, format!("it is no list of rows: {error}"))
+        })?;
+    let mut shape = Shape { rows: rows.len() as u64, ..Shape::default() };
+    for name in rows.iter().flat_map(BTreeMap::keys) {
+        shape.note(name, None);
+    }
+    Ok(shape)
+}
+
 struct Rows<'r> {
     rows: &'r mut TableRows,
+    losses: &'r Losses,
     /// What stopped it, if it was not the JSON.
     failed: &'r mut Option<Error>,
 }
@@ -179,7 +215,7 @@ impl<'de> Visitor<'de> for Rows<'_> {
         let mut count = 0;
         while let Some(json) = list.next_element::<&RawValue>()? {
             count += 1;
-            if let Err(error) = insert(self.rows, json, &scratch) {
+            if let Err(error) = insert(self.rows, json, &scratch, self.losses) {
                 let message = format!("row {count} of `{}`: {error}", self.rows.table.name());
                 *self.failed = Some(Error::new(ErrorKind::Invalid, message).with_source(error));
                 return Err(A::Error::custom("refused"));
@@ -190,10 +226,14 @@ impl<'de> Visitor<'de> for Rows<'_> {
     }
 }
 
-fn insert(rows: &mut TableRows, json: &RawValue, scratch: &Scratch) -> Result<()> {
+fn insert(rows: &mut TableRows, json: &RawValue, scratch: &Scratch, losses: &Losses) -> Result<()> {
+    let changes =
+        rows.table.fields().iter().any(|field| field.was.is_some()) || *losses != Losses::default();
+    let changed = if changes { renamed(&rows.table, json, losses)? } else { None };
+    let json = changed.as_deref().unwrap_or(json.get());
     let mut row: Values<'_> = smallvec![ValueRef::Absent; rows.table.fields().len()];
     let mut violations = Vec::new();
-    read_object(&rows.table, json.get().as_bytes(), scratch, &mut row, &mut violations)?;
+    read_object(&rows.table, json.as_bytes(), scratch, &mut row, &mut violations)?;
     if !violations.is_empty() {
         return Err(Error::invalid(violations));
     }

@@ -10,9 +10,11 @@ use parking_lot::RwLock;
 
 use super::Shared;
 use super::catalog::{self, Catalog};
-use super::file::Loaded;
+use super::comparison::{self, Shape};
+use super::file::{Loaded, Section};
 use super::table_rows::TableRows;
 use super::write::placed;
+use crate::plan::{Change, Effect, Losses, Plan};
 
 /// A table that is to be, and its rows if they are not those it has.
 struct Coming {
@@ -21,6 +23,50 @@ struct Coming {
 }
 
 impl Shared {
+    /// Says what [`Self::install`] would change. `tries` asks to look at each
+    /// row of a file, as that does by itself.
+    pub(super) fn compare(
+        &self,
+        tables: &[Arc<Table>],
+        loaded: &Loaded,
+        tries: bool,
+    ) -> Result<Plan> {
+        let catalog = self.catalog.load();
+        let mut plan = Plan::default();
+        for table in tables {
+            if let Some(number) = catalog.number(table.name()) {
+                let rows = catalog.slots[number as usize].rows.read();
+                plan.steps.append(&mut comparison::plan(&Shape::of(&rows), table).steps);
+                continue;
+            }
+            let Some((name, section)) = loaded.section(table, tables) else {
+                plan.steps.push(comparison::step(table, Change::AddTable, Effect::Keeps));
+                continue;
+            };
+            if name != table.name() {
+                let change = Change::RenameTable { from: name.to_owned() };
+                plan.steps.push(comparison::step(table, change, Effect::Keeps));
+            }
+            if !tries && matches!(section, Section::Json(_)) {
+                // Only its rows say what it is like.
+                continue;
+            }
+            let shape = section.shape().map_err(|error| in_file(loaded, &error))?;
+            let mut steps = comparison::plan(&shape, table).steps;
+            let can_be =
+                tries && steps.iter().all(|step| !matches!(step.effect, Effect::Refused(_)));
+            plan.steps.append(&mut steps);
+            // What is wrong with single rows shows when they are tried.
+            let all = Losses { needed: true, ..Losses::default() };
+            let mut rows = TableRows::new(Arc::clone(table));
+            if let (true, Err(error)) = (can_be, section.fill(&mut rows, &all)) {
+                let effect = Effect::Refused(error.to_string());
+                plan.steps.push(comparison::step(table, Change::Misfit, effect));
+            }
+        }
+        Ok(plan)
+    }
+
     /// Adds tables, or changes those there are; says whether rows got another
     /// shape. No transaction is open. What `settle` fails with keeps all as it
     /// was; nobody writes to the tables while it runs.
@@ -28,6 +74,7 @@ impl Shared {
         &self,
         tables: &[Arc<Table>],
         loaded: &mut Loaded,
+        losses: &Losses,
         settle: impl FnOnce(&Catalog) -> Result<()>,
     ) -> Result<bool> {
         let old = self.catalog.load_full();
@@ -42,8 +89,8 @@ impl Shared {
             let known = coming.iter().position(|known| known.table.name() == table.name());
             let Some(number) = known else {
                 let mut rows = TableRows::new(Arc::clone(table));
-                if let Some(section) = loaded.tables.get(table.name()) {
-                    section.fill(&mut rows).map_err(|error| in_file(loaded, &error))?;
+                if let Some((_, section)) = loaded.section(table, tables) {
+                    section.fill(&mut rows, losses).map_err(|error| in_file(loaded, &error))?;
                     filled.push(coming.len());
                     reshaped |= !section.is_shaped_as(&rows);
                 }
@@ -53,8 +100,8 @@ impl Shared {
             let at = &mut coming[number];
             if !catalog::same_shape(&at.table, table) {
                 let rows = match (&at.fresh, guards.get(number)) {
-                    (Some(rows), _) => catalog::rebuild(rows, table)?,
-                    (None, Some(rows)) => catalog::rebuild(rows, table)?,
+                    (Some(rows), _) => catalog::rebuild(rows, table, losses)?,
+                    (None, Some(rows)) => catalog::rebuild(rows, table, losses)?,
                     (None, None) => TableRows::new(Arc::clone(table)),
                 };
                 at.fresh = Some(rows);
@@ -85,7 +132,9 @@ impl Shared {
         let new = Catalog::new(list.collect())?;
         settle(&new)?;
         for table in filled {
-            loaded.tables.remove(table.name());
+            if let Some(name) = loaded.section(&table, tables).map(|(name, _)| name.to_owned()) {
+                loaded.tables.remove(&name);
+            }
         }
         for (number, guard) in guards.iter_mut().enumerate() {
             guard.retired = !Arc::ptr_eq(&old.slots[number].rows, &new.slots[number].rows);

@@ -197,13 +197,16 @@ impl<'b> Bytes<'b> {
     pub(super) fn row(
         &mut self,
         fields: &[(String, Form)],
-        places: &[usize],
+        places: &[Option<usize>],
         row: &mut [ValueRef<'b>],
     ) -> Option<()> {
         let nulls = self.take(fields.len().div_ceil(8))?;
         for (at, (&(_, form), &place)) in fields.iter().zip(places).enumerate() {
             let null = nulls[at / 8] >> (at % 8) & 1 == 1;
-            row[place] = if null { ValueRef::Null } else { self.value(form)? };
+            let value = if null { ValueRef::Null } else { self.value(form)? };
+            if let Some(place) = place {
+                row[place] = value;
+            }
         }
         Some(())
     }

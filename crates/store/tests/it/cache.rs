@@ -14,6 +14,7 @@ use marmota_model::{
 use marmota_store::engine::{self, Capability, Engine, Session, Submitted, Ticket};
 use marmota_store::memory::Memory;
 use marmota_store::operation::{Operation, Outcome};
+use marmota_store::plan::{Losses, Plan};
 use marmota_store::{Durability, Progress, Store};
 
 /// Where sessions stop.
@@ -75,8 +76,12 @@ impl Engine for Stopping {
         self.inner.capability()
     }
 
-    fn prepare(&self, tables: &[Arc<Table>], version: u32) -> Result<()> {
-        self.inner.prepare(tables, version)
+    fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
+        self.inner.plan(tables, version)
+    }
+
+    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
+        self.inner.migrate(tables, version, losses)
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {

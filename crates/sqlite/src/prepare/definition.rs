@@ -1,0 +1,74 @@
+//! What a model needs, as SQL: its table, its columns, its indexes.
+
+use marmota_model::{Index, KeyKind, Kind, Table};
+
+use crate::column::{sql_collation, sql_literal, sql_type};
+use crate::shape::quoted;
+
+/// The statement that makes a table.
+pub(super) fn create_table(table: &Table) -> String {
+    let columns: Vec<String> = (0..table.fields().len())
+        .map(|position| column(table, position, table.default(position).map(sql_literal)))
+        .collect();
+    // A key that is no integer would need an index beside the rows. Kept in its
+    // order instead, rows of 40 bytes took 0.73 of the time to insert and 0.54
+    // to read by key; rows of 220 bytes 1.02 and 0.71. That tables are STRICT
+    // could not be measured.
+    let rowid = match table.key_kind() {
+        KeyKind::Auto => "",
+        KeyKind::Uuid | KeyKind::Text => ", WITHOUT ROWID",
+    };
+    let name = quoted(table.name());
+    format!("CREATE TABLE {name} ({}) STRICT{rowid}", columns.join(", "))
+}
+
+/// A column's definition.
+pub(super) fn column(table: &Table, position: usize, default: Option<String>) -> String {
+    let field = &table.fields()[position];
+    let mut sql = format!("{} {}", quoted(&field.name), sql_type(&field.kind));
+    if position == table.key() {
+        if table.key_kind() != KeyKind::Auto {
+            sql.push_str(" NOT NULL");
+        }
+        sql.push_str(" PRIMARY KEY");
+    } else if !field.nullable {
+        sql.push_str(" NOT NULL");
+    }
+    sql.push_str(sql_collation(field));
+    if let Some(default) = default {
+        sql.push_str(" DEFAULT ");
+        sql.push_str(&default);
+    }
+    // To the other's key. Checked at the end of each statement, so that rows
+    // that refer to each other can be deleted together.
+    if let Kind::Reference { table: to, .. } = &field.kind {
+        sql.push_str(" REFERENCES ");
+        sql.push_str(&quoted(to));
+    }
+    sql
+}
+
+/// The columns of an index, by name.
+pub(super) fn index_columns(table: &Table, index: &Index) -> Vec<String> {
+    index.fields.iter().map(|&field| table.fields()[field].name.to_string()).collect()
+}
+
+/// What an index is called. The colons keep it from being any other's name.
+pub(super) fn index_name(table: &Table, index: &Index) -> String {
+    let kind = if index.unique { "unique" } else { "index" };
+    format!("{kind}:{}:{}", table.name(), index_columns(table, index).join(","))
+}
+
+/// True for the name of an index that was made for a table of this name.
+pub(super) fn is_ours(index: &str, table: &str) -> bool {
+    ["unique", "index"].iter().any(|kind| index.starts_with(&format!("{kind}:{table}:")))
+}
+
+/// The statement that makes an index.
+pub(super) fn create_index(table: &Table, index: &Index) -> String {
+    let columns: Vec<String> =
+        index_columns(table, index).iter().map(|name| quoted(name)).collect();
+    let unique = if index.unique { "UNIQUE " } else { "" };
+    let (name, on) = (quoted(&index_name(table, index)), quoted(table.name()));
+    format!("CREATE {unique}INDEX {name} ON {on} ({})", columns.join(","))
+}
