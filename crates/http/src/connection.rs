@@ -15,6 +15,7 @@ mod whole_body;
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -28,7 +29,7 @@ use answer::refusal;
 pub(crate) use flow::Wish;
 use flow::{Intake, Outgoing};
 use outflow::Outflow;
-use upload::{Need, Upload};
+use upload::Upload;
 
 use crate::body::Body;
 use crate::chunked::Chunked;
@@ -83,6 +84,8 @@ enum Timing {
     Write,
     /// The client has said that it sends no more, and its streamed answer stands still.
     Quiet,
+    /// The streamed answer stands still: say something meanwhile.
+    Heartbeat,
     Linger,
 }
 
@@ -217,22 +220,10 @@ impl Connection {
                 _ => {}
             }
             if self.upload.is_some() {
-                match self.feed(local) {
-                    Need::Sending => continue,
-                    Need::Bytes if self.readable => {
-                        if self.read(local) == Fate::Drop {
-                            return Fate::Drop;
-                        }
-                        continue;
-                    }
-                    Need::Bytes => {
-                        self.hungry = true;
-                        match &self.phase {
-                            Phase::Streaming(outflow) if !outflow.is_stalled() => continue,
-                            _ => return Fate::Keep,
-                        }
-                    }
-                    Need::Nothing => {}
+                match self.go_on_uploading(local) {
+                    ControlFlow::Continue(true) => continue,
+                    ControlFlow::Continue(false) => {}
+                    ControlFlow::Break(fate) => return fate,
                 }
             }
             match &mut self.phase {
@@ -316,7 +307,8 @@ impl Connection {
         self.start_body(local)
     }
 
-    /// Reads once.
+    /// Reads once. Inlined by order: the way of a plain request has one call of it.
+    #[inline(always)]
     fn read(&mut self, local: &mut Local) -> Fate {
         if self.request.is_none() {
             self.request = Some(local.take_exchange(self.peer));
@@ -442,6 +434,7 @@ impl Connection {
                 self.give_up_upload();
                 Fate::Keep
             }
+            Timing::Heartbeat => self.beat(local),
             Timing::Head | Timing::Body => {
                 self.refuse(
                     refusal(Status::REQUEST_TIMEOUT, "the request did not come in time"),

@@ -152,6 +152,7 @@ impl Local {
     }
 
     /// A request handle with an empty buffer.
+    #[inline]
     pub(crate) fn take_exchange(&mut self, peer: SocketAddr) -> Request {
         if let Some(mut exchange) = self.exchanges.pop()
             && let Some(inner) = Rc::get_mut(&mut exchange)
@@ -163,6 +164,7 @@ impl Local {
     }
 
     /// Keeps a request handle for another connection, if nobody else holds it.
+    #[inline]
     pub(crate) fn give_exchange(&mut self, request: Request) {
         let mut exchange = request.0;
         let Some(inner) = Rc::get_mut(&mut exchange) else { return };
@@ -173,10 +175,12 @@ impl Local {
         }
     }
 
+    #[inline]
     pub(crate) fn take_output(&mut self) -> Vec<u8> {
         self.outputs.pop().unwrap_or_else(|| Vec::with_capacity(SMALL_BYTES))
     }
 
+    #[inline]
     pub(crate) fn give_output(&mut self, mut output: Vec<u8>) {
         let small = output.capacity() <= SMALL_BYTES;
         let reserve_max = if small { SMALL_RESERVE_MAX } else { RESERVE_MAX };

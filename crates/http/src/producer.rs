@@ -60,12 +60,20 @@ where
 pub struct BodyStream {
     producer: Box<dyn Producer>,
     length: Option<u64>,
+    heartbeat: Option<Heartbeat>,
+}
+
+/// What is sent when a body has stood still for so long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heartbeat {
+    pub(crate) after_ms: u64,
+    pub(crate) bytes: &'static [u8],
 }
 
 impl BodyStream {
     /// The body that a producer makes.
     pub fn new(producer: impl Producer) -> Self {
-        Self { producer: Box::new(producer), length: None }
+        Self { producer: Box::new(producer), length: None, heartbeat: None }
     }
 
     /// Says how long it is, for `Content-Length`. A producer that makes more or fewer bytes has
@@ -74,6 +82,20 @@ impl BodyStream {
     pub fn with_length(mut self, bytes: u64) -> Self {
         self.length = Some(bytes);
         self
+    }
+
+    /// Has bytes that mean nothing to the client sent whenever nothing else was for so long, give
+    /// or take the server's sweep: proxies leave the connection open then, and a client that has
+    /// gone is found out. Only for bodies whose length is not said, between whose pieces such
+    /// bytes may stand.
+    #[must_use]
+    pub fn with_heartbeat(mut self, after_ms: u64, bytes: &'static [u8]) -> Self {
+        self.heartbeat = Some(Heartbeat { after_ms, bytes });
+        self
+    }
+
+    pub(crate) fn heartbeat(&self) -> Option<Heartbeat> {
+        self.heartbeat.filter(|_| self.length.is_none())
     }
 
     /// How long it is, if that was said.

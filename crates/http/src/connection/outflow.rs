@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::flow::Outgoing;
 use super::{Connection, Fate, Phase, Timing};
 use crate::local::Local;
 use crate::producer::{BodyStream, BoxError};
@@ -189,11 +190,47 @@ impl Connection {
         {
             local.give_exchange(request);
         }
-        if !self.half_closed && !self.ended {
-            self.timing = Timing::None;
-        } else if self.timing != Timing::Quiet {
-            self.set_deadline(Timing::Quiet, local.now_ms + QUIET_MS);
+        let heartbeat = match &self.phase {
+            Phase::Streaming(outflow) => outflow.body.heartbeat(),
+            _ => None,
+        };
+        match heartbeat {
+            _ if self.half_closed || self.ended => {
+                if self.timing != Timing::Quiet {
+                    self.set_deadline(Timing::Quiet, local.now_ms + QUIET_MS);
+                }
+            }
+            Some(heartbeat) => {
+                if self.timing != Timing::Heartbeat {
+                    self.set_deadline(Timing::Heartbeat, local.now_ms + heartbeat.after_ms);
+                }
+            }
+            None => self.timing = Timing::None,
         }
         Fate::Keep
+    }
+
+    /// Sends what says that the answer goes on.
+    pub(super) fn beat(&mut self, local: &mut Local) -> Fate {
+        self.timing = Timing::None;
+        if let Phase::Streaming(outflow) = &self.phase
+            && let Some(heartbeat) = outflow.body.heartbeat()
+            && self.output.is_empty()
+            && self.outgoing == Outgoing::Nothing
+        {
+            if self.output.capacity() == 0 {
+                self.output = local.take_output();
+            }
+            let size_at = self.output.len();
+            if outflow.framing == Framing::Chunked {
+                self.output.extend_from_slice(SIZE_ROOM);
+            }
+            let start = self.output.len();
+            self.output.extend_from_slice(heartbeat.bytes);
+            if outflow.framing == Framing::Chunked {
+                end_chunk(&mut self.output, size_at, start);
+            }
+        }
+        self.drive(local)
     }
 }

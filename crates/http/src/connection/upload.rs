@@ -2,11 +2,12 @@
 //! into the handler's [`Inlet`] as far as there is room, and reads on only when the handler
 //! waits for more.
 
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use super::answer::refusal;
 use super::whole_body::coding_error;
-use super::{Connection, Phase, Timing, own};
+use super::{Connection, Fate, Phase, Timing, own};
 use crate::chunked::Chunked;
 use crate::head::BodyLength;
 use crate::inlet::{BodyError, Inlet};
@@ -33,7 +34,7 @@ enum Rest {
 }
 
 /// What an upload needs.
-pub(super) enum Need {
+enum Need {
     /// Bytes, and the handler waits for them.
     Bytes,
     /// What was written to the output sent.
@@ -111,8 +112,31 @@ impl Connection {
         true
     }
 
+    /// Does what can be done for the handler that takes the body. `Continue(true)` when there is
+    /// more to do at once, `Break` when nothing is until something happens.
+    #[inline(never)]
+    pub(super) fn go_on_uploading(&mut self, local: &mut Local) -> ControlFlow<Fate, bool> {
+        match self.feed(local) {
+            Need::Sending => ControlFlow::Continue(true),
+            Need::Bytes if self.readable => match self.read(local) {
+                Fate::Drop => ControlFlow::Break(Fate::Drop),
+                Fate::Keep => ControlFlow::Continue(true),
+            },
+            Need::Bytes => {
+                self.hungry = true;
+                match &self.phase {
+                    Phase::Streaming(outflow) if !outflow.is_stalled() => {
+                        ControlFlow::Continue(true)
+                    }
+                    _ => ControlFlow::Break(Fate::Keep),
+                }
+            }
+            Need::Nothing => ControlFlow::Continue(false),
+        }
+    }
+
     /// Gives the handler what has come, and says what is needed to go on.
-    pub(super) fn feed(&mut self, local: &mut Local) -> Need {
+    fn feed(&mut self, local: &mut Local) -> Need {
         let (Some(upload), Some(request)) = (&mut self.upload, &mut self.request) else {
             return Need::Nothing;
         };

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use marmota_http::{
-    BodyStream, BoxError, Flow, Limits, Method, Producer, Request, Response, Router, Status,
+    BodyStream, BoxError, Event, Flow, Limits, Method, Producer, Request, Response, Router, Status,
 };
 
 use super::client::{Client, get, serve, serve_with};
@@ -342,5 +342,53 @@ fn shutdown_lets_streams_end_within_its_limit() {
         drop(client);
         ended.join().unwrap().unwrap();
         assert!(begun.elapsed() < Duration::from_secs(3));
+    }
+}
+
+#[test]
+fn events_come_as_they_are_sent_and_go_on_where_the_client_was() {
+    let server = serve(Router::new().get("/", |request: Request| async move {
+        let last: u64 = request.last_event_id().and_then(|id| id.parse().ok()).unwrap_or(0);
+        Response::events(move |mut events| async move {
+            for tick in last + 1..=last + 2 {
+                events.send(&Event::new("a\nb").name("tick").id(&tick.to_string())).await?;
+                Signal::after(Duration::from_millis(5)).await;
+            }
+            Ok(())
+        })
+    }));
+    let mut client = Client::new(server.local_addr());
+    for last in [0, 41] {
+        client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nLast-Event-ID: {last}\r\n\r\n"));
+        let answer = client.answer().unwrap();
+        assert_eq!(answer.header("content-type"), Some("text/event-stream"));
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+        let event = |tick| format!("event: tick\nid: {tick}\ndata: a\ndata: b\n\n");
+        assert_eq!(answer.text(), event(last + 1) + &event(last + 2));
+    }
+}
+
+#[test]
+fn a_silent_stream_is_kept_alive_and_a_dead_client_found_out() {
+    let alive = Arc::new(());
+    let shared = Arc::clone(&alive);
+    let router = Router::new().get("/", move |_| {
+        let silent = Silent(Arc::clone(&shared));
+        async move { text(BodyStream::new(silent).with_heartbeat(100, b":\n")) }
+    });
+    let server = serve_with(router, Limits { idle_timeout_ms: 200, ..Limits::default() });
+    for version in ["1.1", "1.0"] {
+        let mut client = Client::new(server.local_addr());
+        client.send(format!("GET / HTTP/{version}\r\nHost: a\r\n\r\n"));
+        let beat: &[u8] = if version == "1.1" { b"2\r\n:\n\r\n" } else { b":\n" };
+        let mut bytes = Vec::new();
+        let mut piece = [0; 1_000];
+        while !bytes.ends_with(&beat.repeat(4)) {
+            let count = client.stream.read(&mut piece).unwrap();
+            bytes.extend_from_slice(&piece[..count]);
+        }
+        assert_eq!(Arc::strong_count(&alive), 3);
+        drop(client);
+        wait_for("the end", || Arc::strong_count(&alive) == 2);
     }
 }

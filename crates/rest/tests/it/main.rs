@@ -4,6 +4,7 @@
 mod batch;
 mod blob;
 mod client;
+mod failing;
 mod faulty;
 mod guide;
 mod lines;

@@ -1,6 +1,8 @@
 //! The service under test: the same tables over every engine there is, each
 //! behind a real server on a free port.
 
+use std::net::SocketAddr;
+
 use marmota_http::{RunningServer, Server};
 use marmota_model::{
     Collation, EnumStored, Field, KeyKind, Kind, Literal, Role, Rule, Schema, Variant,
@@ -46,8 +48,12 @@ impl Service {
         Self::new("memory", Memory::new())
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.local_addr()
+    }
+
     pub(crate) fn client(&self) -> Client {
-        Client::new(self.server.local_addr())
+        Client::new(self.address())
     }
 }
 
