@@ -36,8 +36,8 @@ pub(crate) enum Persistence {
 pub(crate) enum Tail {
     /// A large body, sent from where it is.
     Body(Body),
-    /// A body that is still to be made.
-    Stream(BodyStream, Framing),
+    /// A body that is still to be made. In a box, so that answers without one move no bytes for it.
+    Stream(Box<(BodyStream, Framing)>),
 }
 
 /// How the client knows where a streamed body ends.
@@ -224,7 +224,7 @@ impl<'a> ResponseWriter<'a> {
         }
         self.out.extend_from_slice(b"\r\n");
         if !self.head_only {
-            self.tail = Some(Tail::Stream(body, framing));
+            self.tail = Some(Tail::Stream(Box::new((body, framing))));
         }
     }
 

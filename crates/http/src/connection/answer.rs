@@ -148,7 +148,8 @@ impl Connection {
         match tail {
             None => {}
             Some(Tail::Body(body)) => self.tail = Some((body, 0)),
-            Some(Tail::Stream(body, framing)) => {
+            Some(Tail::Stream(stream)) => {
+                let (body, framing) = *stream;
                 self.start_stream(body, framing, persistence, local);
                 if self.upload.is_none() {
                     self.use_up_request();
