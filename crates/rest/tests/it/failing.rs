@@ -12,6 +12,7 @@ use marmota_store::Durability;
 use marmota_store::engine::{Capability, Engine, Session, Submitted, Ticket};
 use marmota_store::memory::Memory;
 use marmota_store::operation::{Operation, Outcome};
+use marmota_store::plan::{Losses, Plan};
 
 use crate::service::Service;
 use crate::slow::Slow;
@@ -24,8 +25,12 @@ impl<E: Engine> Engine for Failing<E> {
         self.0.capability()
     }
 
-    fn prepare(&self, tables: &[Arc<Table>], version: u32) -> Result<()> {
-        self.0.prepare(tables, version)
+    fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
+        self.0.plan(tables, version)
+    }
+
+    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
+        self.0.migrate(tables, version, losses)
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {
