@@ -9,12 +9,13 @@ use std::process::Command;
 use crate::step::{Failure, root};
 
 /// The project's crates that each may depend on: every arrow points down.
-const ARROWS: [(&str, &[&str]); 8] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
     ("http", &[]),
     ("collections", &["marmota-model"]),
+    ("columns", &["marmota-model"]),
     ("sqlite", &["marmota-model", "marmota-store"]),
     ("rest", &["marmota-model", "marmota-store", "marmota-http"]),
     (
@@ -25,6 +26,7 @@ const ARROWS: [(&str, &[&str]); 8] = [
             "marmota-store",
             "marmota-http",
             "marmota-collections",
+            "marmota-columns",
             "marmota-sqlite",
             "marmota-rest",
         ],

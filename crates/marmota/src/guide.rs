@@ -40,3 +40,6 @@ pub mod schema_change {}
 #[cfg(feature = "command")]
 #[doc = include_str!("../../../docs/guide/command.md")]
 pub mod command {}
+
+#[doc = include_str!("../../../docs/guide/csv.md")]
+pub mod csv {}

@@ -24,7 +24,8 @@
 //! This crate only gathers the others and gives them their names:
 //! [`model`] (schemas, values, rows), [`store`] (operations, engines),
 //! [`http`] (the server), [`rest`] (REST over models), [`collections`] (lists
-//! and maps for a program's own data).
+//! and maps for a program's own data), [`columns`] and [`csv`] (files of rows,
+//! loaded to be read).
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "command")]
@@ -32,6 +33,8 @@ pub mod command;
 pub mod guide;
 
 pub use marmota_collections as collections;
+pub use marmota_columns as columns;
+pub use marmota_columns::csv;
 pub use marmota_derive::{Model, ModelEnum};
 pub use marmota_model as model;
 pub use marmota_model::{Error, ErrorKind, Result};

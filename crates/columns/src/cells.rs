@@ -1,0 +1,177 @@
+//! [`Cells`]: the values of one field, in the order of the rows, in the
+//! narrowest form that its kind allows.
+
+use marmota_model::{Currency, Date, EnumStored, KeyKind, Kind, Time, Timestamp, Uuid, ValueRef};
+
+use crate::dictionary::Dictionary;
+use crate::narrow::{Ids, Ints};
+
+/// In what form the values of a kind are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Numbers of texts in a dictionary.
+    Text,
+    /// Numbers of JSON texts in a dictionary.
+    Json,
+    /// Integers, or what is counted by one.
+    Int,
+    /// 64-bit floats.
+    Float,
+    /// UUIDs.
+    Uuid,
+}
+
+impl Form {
+    /// The form of a kind; nothing for kinds that CSV has no text for.
+    pub(crate) const fn of(kind: &Kind) -> Option<Self> {
+        Some(match kind {
+            Kind::Text { .. }
+            | Kind::Enum { stored: EnumStored::Text, .. }
+            | Kind::Reference { key: KeyKind::Text, .. } => Self::Text,
+            Kind::Json => Self::Json,
+            Kind::Bool
+            | Kind::Int { .. }
+            | Kind::Currency
+            | Kind::Date
+            | Kind::Time
+            | Kind::Timestamp
+            | Kind::Enum { stored: EnumStored::Integer, .. }
+            | Kind::Reference { key: KeyKind::Auto, .. } => Self::Int,
+            Kind::Float => Self::Float,
+            Kind::Uuid | Kind::Reference { key: KeyKind::Uuid, .. } => Self::Uuid,
+            _ => return None,
+        })
+    }
+}
+
+/// The values of one field.
+#[derive(Debug)]
+pub(crate) struct Cells {
+    pub(crate) values: Values,
+    pub(crate) nulls: Nulls,
+}
+
+/// Values but for NULLs, which have any value here (those of texts are in the dictionary).
+#[derive(Debug)]
+pub(crate) enum Values {
+    Text(Ids, Dictionary),
+    Int(Ints),
+    Float(Vec<f64>),
+    Uuid(Vec<Uuid>),
+    /// The number of the row, from 1.
+    RowNumber,
+}
+
+/// Which rows have NULL: a bit each, none where nothing is NULL.
+#[derive(Debug, Default)]
+pub(crate) struct Nulls(Vec<u64>);
+
+impl Nulls {
+    pub(crate) fn set(&mut self, row: usize) {
+        if self.0.len() <= row / 64 {
+            self.0.resize(row / 64 + 1, 0);
+        }
+        self.0[row / 64] |= 1 << (row % 64);
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, row: usize) -> bool {
+        self.0.get(row / 64).is_some_and(|bits| bits >> (row % 64) & 1 == 1)
+    }
+
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.0
+    }
+}
+
+impl Cells {
+    /// The value of a row, which must be there.
+    #[inline]
+    pub(crate) fn value(&self, kind: &Kind, row: usize) -> ValueRef<'_> {
+        if self.nulls.has(row) {
+            return ValueRef::Null;
+        }
+        match &self.values {
+            Values::Text(ids, dictionary) => match dictionary.text(ids.at(row)) {
+                None => ValueRef::Null,
+                Some(text) if matches!(kind, Kind::Json) => ValueRef::Json(text),
+                Some(text) => ValueRef::Text(text),
+            },
+            Values::Int(ints) => from_int(kind, ints.at(row)),
+            Values::Float(floats) => ValueRef::Float(floats[row]),
+            Values::Uuid(uuids) => ValueRef::Uuid(uuids[row]),
+            Values::RowNumber => ValueRef::Int(row as i64 + 1),
+        }
+    }
+
+    /// Bytes that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.nulls.0.capacity() * size_of::<u64>()
+            + match &self.values {
+                Values::Text(ids, dictionary) => ids.bytes() + dictionary.bytes(),
+                Values::Int(ints) => ints.bytes(),
+                Values::Float(floats) => floats.capacity() * size_of::<f64>(),
+                Values::Uuid(uuids) => uuids.capacity() * size_of::<Uuid>(),
+                Values::RowNumber => 0,
+            }
+    }
+}
+
+/// The integer that stands for a value of a kind whose form is [`Form::Int`].
+pub(crate) fn to_int(value: ValueRef<'_>) -> Option<i64> {
+    Some(match value {
+        ValueRef::Bool(value) => i64::from(value),
+        ValueRef::Int(value) => value,
+        ValueRef::Currency(amount) => amount.scaled(),
+        ValueRef::Date(day) => i64::from(day.days()),
+        ValueRef::Time(time) => time.micros(),
+        ValueRef::Timestamp(at) => at.micros(),
+        _ => return None,
+    })
+}
+
+/// What [`to_int`] was given.
+fn from_int(kind: &Kind, int: i64) -> ValueRef<'static> {
+    match kind {
+        Kind::Bool => ValueRef::Bool(int != 0),
+        Kind::Currency => ValueRef::Currency(Currency::from_scaled(int)),
+        // They were such values when they came.
+        Kind::Date => {
+            let day = i32::try_from(int).ok().and_then(|days| Date::from_days(days).ok());
+            day.map_or(ValueRef::Null, ValueRef::Date)
+        }
+        Kind::Time => Time::from_micros(int).map_or(ValueRef::Null, ValueRef::Time),
+        Kind::Timestamp => Timestamp::from_micros(int).map_or(ValueRef::Null, ValueRef::Timestamp),
+        _ => ValueRef::Int(int),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_integer_stands_for_comes_back() {
+        for (kind, text) in [
+            (Kind::Bool, "true"),
+            (Kind::I64, "-7"),
+            (Kind::Currency, "12.5"),
+            (Kind::Date, "1867-11-07"),
+            (Kind::Time, "17:05:00.25"),
+            (Kind::Timestamp, "2026-11-21T17:05:00Z"),
+        ] {
+            let value = marmota_model::text::parse(&kind, text).unwrap();
+            assert_eq!(from_int(&kind, to_int(value).unwrap()), value);
+        }
+    }
+
+    #[test]
+    fn nulls_are_bits() {
+        let mut nulls = Nulls::default();
+        nulls.set(64);
+        assert_eq!(
+            [0, 63, 64, 65, 999].map(|row| nulls.has(row)),
+            [false, false, true, false, false]
+        );
+    }
+}

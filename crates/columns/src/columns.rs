@@ -1,0 +1,250 @@
+//! [`Columns`]: the rows of one model, field by field.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use marmota_model::{
+    Column, Error, ErrorKind, FieldSet, Model, Record, Result, RowSink, Table, ValueRef,
+};
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::cells::{Cells, Values};
+use crate::index::{Index, Keyed};
+use crate::json::JsonFields;
+
+/// The rows of one model in memory, field by field, read-only: texts as
+/// numbers of one, two or four bytes into a dictionary of the field's own,
+/// integers as narrow as they all fit.
+///
+/// Made by [`csv::load`](crate::csv::load). A row is called by its number, from
+/// 0 in the order of the file. Copies share the rows, which are `Send + Sync`.
+pub struct Columns<M = Record> {
+    pub(crate) inner: Arc<Inner>,
+    model: PhantomData<fn() -> M>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) table: Arc<Table>,
+    pub(crate) cells: Vec<Cells>,
+    pub(crate) rows: u32,
+}
+
+impl<M> Clone for Columns<M> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner), model: PhantomData }
+    }
+}
+
+impl<M> fmt::Debug for Columns<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Columns")
+            .field("table", &self.table().name())
+            .field("rows", &self.len())
+            .field("bytes", &self.bytes())
+            .finish()
+    }
+}
+
+impl Inner {
+    /// The value of a field of a row, both of which must be there.
+    #[inline]
+    pub(crate) fn value(&self, row: u32, position: usize) -> ValueRef<'_> {
+        self.cells[position].value(&self.table.fields()[position].kind, row as usize)
+    }
+}
+
+impl<M> Columns<M> {
+    pub(crate) fn new(table: Arc<Table>, cells: Vec<Cells>, rows: u32) -> Self {
+        Self { inner: Arc::new(Inner { table, cells, rows }), model: PhantomData }
+    }
+
+    /// How many rows there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.inner.rows as usize
+    }
+
+    /// Whether there is no row.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.inner.rows == 0
+    }
+
+    /// The table that they are rows of.
+    #[must_use]
+    pub fn table(&self) -> &Arc<Table> {
+        &self.inner.table
+    }
+
+    /// The value of a field, by its position in the schema; nothing if there is
+    /// no such row or field.
+    #[must_use]
+    pub fn value(&self, row: u32, position: usize) -> Option<ValueRef<'_>> {
+        let is_there = row < self.inner.rows && position < self.inner.cells.len();
+        is_there.then(|| self.inner.value(row, position))
+    }
+
+    /// Lends `fields` of rows to a sink, the others as [`ValueRef::Absent`],
+    /// until it has enough.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for a row that is not there.
+    pub fn read(
+        &self,
+        rows: impl IntoIterator<Item = u32>,
+        fields: FieldSet,
+        sink: &mut dyn RowSink,
+    ) -> Result<()> {
+        let mut values = vec![ValueRef::Absent; self.inner.cells.len()];
+        for row in rows {
+            self.check_row(row)?;
+            for (position, value) in values.iter_mut().enumerate() {
+                if fields.contains(position) {
+                    *value = self.inner.value(row, position);
+                }
+            }
+            if sink.row(&values) == ControlFlow::Break(()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// An index on the field called `name`: for tables made at run time, where
+    /// there are no typed columns.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] naming the fields there are.
+    pub fn index_by(&self, name: &str) -> Result<Index> {
+        let position = self.inner.table.position(name)?;
+        Ok(Index::new(Keyed::new(&self.inner, position)))
+    }
+
+    /// Writes rows as JSON with the fields of these names, in this order.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] naming the fields there are.
+    pub fn json(&self, names: &[&str]) -> Result<JsonFields> {
+        JsonFields::new(&self.inner, names)
+    }
+
+    /// Bytes of memory that the rows take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.inner.cells.iter().map(Cells::bytes).sum()
+    }
+
+    /// A number that says what the rows hold: the same for the same values in
+    /// the same order, on every machine; another, as good as certainly, for
+    /// others. For ETags; not against those who want two to agree.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        let mut hash = Xxh3::new();
+        hash.update(&self.inner.rows.to_le_bytes());
+        for (field, cells) in self.inner.table.fields().iter().zip(&self.inner.cells) {
+            hash.update(field.name.as_bytes());
+            hash.update(&[0]);
+            cells.hash(self.len(), &mut hash);
+        }
+        hash.digest()
+    }
+
+    pub(crate) fn check_row(&self, row: u32) -> Result<()> {
+        if row < self.inner.rows {
+            return Ok(());
+        }
+        let (name, rows) = (self.inner.table.name(), self.inner.rows);
+        let message = format!("no row {row} of `{name}`, there are {rows}");
+        Err(Error::new(ErrorKind::NotFound, message))
+    }
+}
+
+impl<M: Model> Columns<M> {
+    /// A row as a struct.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if there is no such row.
+    pub fn get(&self, row: u32) -> Result<M> {
+        self.check_row(row)?;
+        let fields = 0..self.inner.cells.len();
+        M::read(&fields.map(|position| self.inner.value(row, position)).collect::<Vec<_>>())
+    }
+
+    /// All rows as structs, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Result<M>> {
+        (0..self.inner.rows).map(|row| self.get(row))
+    }
+
+    /// An index on a field: the rows of each value, in order.
+    #[must_use]
+    pub fn index<T>(&self, column: Column<M, T>) -> Index<T> {
+        Index::new(Keyed::new(&self.inner, column.position()))
+    }
+}
+
+impl Columns<Record> {
+    /// A row as a record.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if there is no such row.
+    pub fn record(&self, row: u32) -> Result<Record> {
+        self.check_row(row)?;
+        let fields = 0..self.inner.cells.len();
+        let values: Vec<_> = fields.map(|position| self.inner.value(row, position)).collect();
+        Ok(Record::from_row(Arc::clone(&self.inner.table), &values))
+    }
+}
+
+impl Cells {
+    /// Adds what the rows hold, in whatever form it is kept.
+    fn hash(&self, rows: usize, hash: &mut Xxh3) {
+        for word in self.nulls.words() {
+            hash.update(&word.to_le_bytes());
+        }
+        let mut words = Words { hash, bytes: [0; 4096], filled: 0 };
+        match &self.values {
+            Values::Text(ids, dictionary) => {
+                (0..rows).for_each(|row| words.add(u64::from(ids.at(row))));
+                let (json, ends) = dictionary.parts();
+                ends.iter().for_each(|&end| words.add(u64::from(end)));
+                words.flush();
+                words.hash.update(json.as_bytes());
+            }
+            Values::Int(ints) => (0..rows).for_each(|row| words.add(ints.at(row) as u64)),
+            Values::Float(floats) => floats.iter().for_each(|float| words.add(float.to_bits())),
+            Values::Uuid(uuids) => {
+                for uuid in uuids {
+                    let (high, low) = uuid.as_u64_pair();
+                    words.add(high);
+                    words.add(low);
+                }
+            }
+            Values::RowNumber => {}
+        }
+        words.flush();
+    }
+}
+
+/// Numbers on their way into a hash, which likes them by the thousand.
+struct Words<'h> {
+    hash: &'h mut Xxh3,
+    bytes: [u8; 4096],
+    filled: usize,
+}
+
+impl Words<'_> {
+    fn add(&mut self, word: u64) {
+        if self.filled == self.bytes.len() {
+            self.flush();
+        }
+        self.bytes[self.filled..self.filled + 8].copy_from_slice(&word.to_le_bytes());
+        self.filled += 8;
+    }
+
+    fn flush(&mut self) {
+        self.hash.update(&self.bytes[..self.filled]);
+        self.filled = 0;
+    }
+}

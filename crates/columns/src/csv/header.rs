@@ -1,0 +1,104 @@
+//! The first record: which column of a file belongs to which field.
+
+use marmota_model::{Error, ErrorKind, KeyKind, Result, Table};
+
+use super::source::Source;
+use super::window::Window;
+use crate::builder::Builder;
+
+const BYTE_ORDER_MARK: [u8; 3] = *b"\xef\xbb\xbf";
+
+/// The columns of a file.
+pub(crate) struct Header {
+    pub(crate) names: Vec<String>,
+    /// Where the first record behind it begins.
+    pub(crate) end: u64,
+}
+
+impl Header {
+    pub(crate) fn read(
+        source: &Source<'_>,
+        separator: u8,
+        record_bytes_max: usize,
+    ) -> Result<Self> {
+        let mut mark = [0; 3];
+        let read = source.read(&mut mark, 0)?;
+        let start = if read == 3 && mark == BYTE_ORDER_MARK { 3 } else { 0 };
+        let mut window = Window::new(source, separator, start, record_bytes_max);
+        let mut taken = 0;
+        while window.move_on(taken)? {
+            let (bytes, marks) = (window.bytes(), window.scan().marks());
+            let is_line = |&&mark: &&u32| bytes[mark as usize] == b'\n';
+            let Some(line) = marks[1..].iter().position(|mark| is_line(&mark)) else {
+                if window.at_end() {
+                    return Err(refused(source, "a quote in its first line is never closed"));
+                }
+                taken = 0;
+                continue;
+            };
+            let end = marks[line + 1] as usize;
+            if bytes[..end].trim_ascii().is_empty() {
+                taken = end + 1;
+                continue;
+            }
+            let mut names = Vec::with_capacity(line + 1);
+            for ends in marks[..=line + 1].windows(2) {
+                let name = &bytes[ends[0].wrapping_add(1) as usize..ends[1] as usize];
+                let name = name.strip_suffix(b"\r").unwrap_or(name);
+                let Ok(name) = std::str::from_utf8(name) else {
+                    return Err(refused(source, "its first line is no UTF-8"));
+                };
+                let unquoted = name.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
+                names.push(
+                    unquoted.map_or_else(|| name.to_owned(), |name| name.replace("\"\"", "\"")),
+                );
+            }
+            return Ok(Self { names, end: window.offset(end + 1) });
+        }
+        Err(refused(source, "it is empty; its first line should name its columns"))
+    }
+
+    /// The column of each of the table's fields.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] naming the file and the columns that are missing
+    /// or there twice; [`ErrorKind::Unsupported`] for a field that CSV cannot carry.
+    pub(crate) fn columns(&self, source: &Source<'_>, table: &Table) -> Result<Vec<Option<usize>>> {
+        let mut missing = Vec::new();
+        let mut columns = Vec::with_capacity(table.fields().len());
+        for (position, field) in table.fields().iter().enumerate() {
+            let mut found = self.names.iter().enumerate().filter(|(_, name)| **name == field.name);
+            let column = found.next().map(|(column, _)| column);
+            if found.next().is_some() {
+                let why = format!("it has more than one column `{}`", field.name);
+                return Err(refused(source, &why));
+            }
+            if Builder::new(table, position).is_none() {
+                let message = format!(
+                    "{}: field `{}` of `{}` is a {}, which has no form in CSV; load a model \
+                     without it",
+                    source.name(),
+                    field.name,
+                    table.name(),
+                    field.kind.name()
+                );
+                return Err(Error::new(ErrorKind::Unsupported, message));
+            }
+            let counts_itself = position == table.key() && table.key_kind() == KeyKind::Auto;
+            if column.is_none() && !counts_itself {
+                missing.push(format!("`{}`", field.name));
+            }
+            columns.push(column);
+        }
+        if missing.is_empty() {
+            return Ok(columns);
+        }
+        let (which, has) = (missing.join(", "), self.names.join(", "));
+        Err(refused(source, &format!("it has no column {which}; its first line names {has}")))
+    }
+}
+
+#[cold]
+fn refused(source: &Source<'_>, why: &str) -> Error {
+    Error::new(ErrorKind::Invalid, format!("{}: {why}", source.name()))
+}

@@ -1,0 +1,352 @@
+//! The texts of one column, each once: a row has their number. They are kept
+//! as JSON, quoted and escaped, since that is what a server sends; the text is
+//! what stands between the quotes, and kept a second time only where it had to
+//! be escaped.
+
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use marmota_model::{Violation, json};
+
+/// Bytes that may be read behind any JSON text: see [`Dictionary::put_json`].
+const SPARE_BYTES: usize = 32;
+
+/// Texts by their numbers, which count from 0 in the order of the rows.
+#[derive(Debug, Default)]
+pub(crate) struct Dictionary {
+    json: String,
+    /// Where each text ends in `json`.
+    ends: Vec<u32>,
+    /// The texts that JSON has escaped, by number.
+    escaped: Vec<(u32, Box<str>)>,
+    /// The number that stands for NULL.
+    null: Option<u32>,
+    /// Whether the texts are JSON by themselves.
+    is_json: bool,
+}
+
+impl Dictionary {
+    pub(crate) fn new(is_json: bool) -> Self {
+        Self { is_json, ..Self::default() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(crate) const fn null(&self) -> Option<u32> {
+        self.null
+    }
+
+    fn range(&self, id: u32) -> (usize, usize) {
+        let id = id as usize;
+        let start = if id == 0 { 0 } else { self.ends[id - 1] };
+        (start as usize, self.ends[id] as usize)
+    }
+
+    /// The JSON of a text, or `null`.
+    pub(crate) fn json(&self, id: u32) -> &str {
+        let (start, end) = self.range(id);
+        &self.json[start..end]
+    }
+
+    /// The text, or nothing for NULL.
+    pub(crate) fn text(&self, id: u32) -> Option<&str> {
+        if self.null == Some(id) {
+            return None;
+        }
+        let json = self.json(id);
+        if self.is_json {
+            return Some(json);
+        }
+        match self.escaped.binary_search_by_key(&id, |&(id, _)| id) {
+            Ok(at) => Some(&self.escaped[at].1),
+            Err(_) => Some(&json[1..json.len() - 1]),
+        }
+    }
+
+    /// Appends the JSON of a text. Most are short: a copy of fixed length, cut
+    /// back to what is wanted, is a few instructions instead of a call.
+    #[inline]
+    pub(crate) fn put_json(&self, out: &mut Vec<u8>, id: u32) {
+        let (start, end) = self.range(id);
+        put(out, self.json.as_bytes(), start, end);
+    }
+
+    /// Bytes that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let escaped: usize = self.escaped.iter().map(|(_, text)| text.len() + 24).sum();
+        self.json.capacity() + self.ends.capacity() * size_of::<u32>() + escaped
+    }
+
+    /// All JSON texts behind one another, and where each ends.
+    pub(crate) fn parts(&self) -> (&str, &[u32]) {
+        let end = self.ends.last().map_or(0, |&end| end as usize);
+        (&self.json[..end], &self.ends)
+    }
+
+    /// Adds a text that is not there; nothing if there is no more room.
+    fn add(&mut self, text: Option<&str>) -> Option<u32> {
+        let id = u32::try_from(self.ends.len()).ok()?;
+        match text {
+            None => {
+                self.json.push_str("null");
+                self.null = Some(id);
+            }
+            Some(text) if self.is_json => self.json.push_str(text),
+            Some(text) => {
+                let mut quoted = Vec::with_capacity(text.len() + 2);
+                json::write_string(&mut quoted, text);
+                if quoted.len() > text.len() + 2 {
+                    self.escaped.push((id, text.into()));
+                }
+                self.json.push_str(&String::from_utf8_lossy(&quoted));
+            }
+        }
+        self.ends.push(u32::try_from(self.json.len()).ok()?);
+        Some(id)
+    }
+
+    fn finish(&mut self) {
+        self.json.push_str(&" ".repeat(SPARE_BYTES));
+        self.json.shrink_to_fit();
+        self.ends.shrink_to_fit();
+        self.escaped.shrink_to_fit();
+    }
+}
+
+/// Appends `bytes[start..end]`, behind which [`SPARE_BYTES`] may be read.
+#[inline]
+pub(crate) fn put(out: &mut Vec<u8>, bytes: &[u8], start: usize, end: usize) {
+    if let Some(block) = bytes.get(start..start + SPARE_BYTES)
+        && end - start <= SPARE_BYTES
+    {
+        let wanted = out.len() + (end - start);
+        out.extend_from_slice(block);
+        out.truncate(wanted);
+    } else {
+        out.extend_from_slice(&bytes[start..end]);
+    }
+}
+
+/// Finds the numbers of texts; what is built beside a dictionary, and again
+/// where an index needs it.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    table: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+impl Numbers {
+    /// For all texts of a dictionary.
+    pub(crate) fn of(dictionary: &Dictionary) -> Self {
+        let mut numbers = Self::default();
+        numbers.table.reserve(dictionary.len(), |_| 0);
+        for id in 0..dictionary.len() as u32 {
+            if let Some(text) = dictionary.text(id) {
+                numbers.insert(dictionary, text, id);
+            }
+        }
+        numbers
+    }
+
+    pub(crate) fn find(&self, dictionary: &Dictionary, text: &str) -> Option<u32> {
+        let same = |&id: &u32| dictionary.text(id) == Some(text);
+        self.table.find(self.hasher.hash_one(text), same).copied()
+    }
+
+    fn insert(&mut self, dictionary: &Dictionary, text: &str, id: u32) {
+        let Self { table, hasher } = self;
+        let rehash = |&id: &u32| hasher.hash_one(dictionary.text(id).unwrap_or_default());
+        table.insert_unique(hasher.hash_one(text), id, rehash);
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.table.allocation_size()
+    }
+}
+
+/// A text of up to 15 bytes and its length as one number, so that comparing
+/// and hashing it are a few instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Short(u128);
+
+impl Short {
+    /// That of no text.
+    pub(crate) const NONE: Self = Self(u128::MAX);
+
+    /// The bytes that are kept, by length, and the length.
+    const FORMS: [(u128, u128); 16] = {
+        let mut forms = [(0, 0); 16];
+        let mut length = 0;
+        while length < 16 {
+            forms[length] = ((1 << (8 * length as u32)) - 1, (length as u128) << 120);
+            length += 1;
+        }
+        forms
+    };
+
+    /// Of the first `length` bytes of `block`, if they are few enough.
+    #[inline]
+    pub(crate) fn new(block: [u8; 16], length: usize) -> Option<Self> {
+        let &(kept, length) = Self::FORMS.get(length)?;
+        Some(Self(u128::from_le_bytes(block) & kept | length))
+    }
+
+    fn bytes(self) -> ([u8; 16], usize) {
+        let bytes = self.0.to_le_bytes();
+        (bytes, usize::from(bytes[15]))
+    }
+}
+
+/// Why a field is refused. Small, since it is in the result for each field.
+pub(crate) enum What {
+    /// It is no UTF-8.
+    NotUtf8,
+    /// It breaks a rule of the model's.
+    Broken(Box<Violation>),
+    /// Its column has 4 GB of different texts already.
+    Full,
+}
+
+impl What {
+    #[cold]
+    pub(crate) fn broken(violation: Violation) -> Self {
+        Self::Broken(Box::new(violation))
+    }
+}
+
+/// A dictionary that grows: each text is checked once, when it is new.
+#[derive(Debug, Default)]
+pub(crate) struct Interning {
+    dictionary: Dictionary,
+    short: HashTable<(u128, u32)>,
+    long: Numbers,
+}
+
+impl Interning {
+    pub(crate) fn new(is_json: bool) -> Self {
+        Self { dictionary: Dictionary::new(is_json), ..Self::default() }
+    }
+
+    /// The number of a short text.
+    #[inline]
+    pub(crate) fn short(
+        &mut self,
+        short: Short,
+        check: impl FnMut(&str) -> Result<(), Violation>,
+    ) -> Result<u32, What> {
+        let hash = self.long.hasher.hash_one(short.0);
+        if let Some(&(_, id)) = self.short.find(hash, |&(key, _)| key == short.0) {
+            return Ok(id);
+        }
+        let (bytes, length) = short.bytes();
+        let id = self.add(&bytes[..length], check)?;
+        let hasher = &self.long.hasher;
+        self.short.insert_unique(hash, (short.0, id), |&(key, _)| hasher.hash_one(key));
+        Ok(id)
+    }
+
+    /// The number of a text that is not short.
+    pub(crate) fn long(
+        &mut self,
+        bytes: &[u8],
+        check: impl FnMut(&str) -> Result<(), Violation>,
+    ) -> Result<u32, What> {
+        let text = std::str::from_utf8(bytes).map_err(|_| What::NotUtf8)?;
+        if let Some(id) = self.long.find(&self.dictionary, text) {
+            return Ok(id);
+        }
+        let id = self.add(bytes, check)?;
+        self.long.insert(&self.dictionary, text, id);
+        Ok(id)
+    }
+
+    /// The number of a text of any length.
+    pub(crate) fn long_or_short(
+        &mut self,
+        bytes: &[u8],
+        check: impl FnMut(&str) -> Result<(), Violation>,
+    ) -> Result<u32, What> {
+        let (mut block, length) = ([0; 16], bytes.len().min(16));
+        block[..length].copy_from_slice(&bytes[..length]);
+        match Short::new(block, bytes.len()) {
+            Some(short) => self.short(short, check),
+            None => self.long(bytes, check),
+        }
+    }
+
+    /// The number of a text that has been checked.
+    pub(crate) fn number(&mut self, text: &str) -> Result<u32, What> {
+        self.long_or_short(text.as_bytes(), |_| Ok(()))
+    }
+
+    /// The number of NULL.
+    pub(crate) fn null(&mut self) -> Result<u32, What> {
+        match self.dictionary.null {
+            Some(id) => Ok(id),
+            None => self.dictionary.add(None).ok_or(What::Full),
+        }
+    }
+
+    #[cold]
+    fn add(
+        &mut self,
+        bytes: &[u8],
+        mut check: impl FnMut(&str) -> Result<(), Violation>,
+    ) -> Result<u32, What> {
+        let text = std::str::from_utf8(bytes).map_err(|_| What::NotUtf8)?;
+        check(text).map_err(What::broken)?;
+        self.dictionary.add(Some(text)).ok_or(What::Full)
+    }
+
+    pub(crate) const fn dictionary(&self) -> &Dictionary {
+        &self.dictionary
+    }
+
+    pub(crate) fn finish(mut self) -> Dictionary {
+        self.dictionary.finish();
+        self.dictionary
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn each_text_has_one_number(texts: Vec<String>, again: Vec<prop::sample::Index>) {
+            let mut interning = Interning::new(false);
+            let mut number = |text: &str| interning.number(text).ok().unwrap();
+            let ids: Vec<u32> = texts.iter().map(|text| number(text)).collect();
+            for index in again.iter().filter(|_| !texts.is_empty()) {
+                let at = index.index(texts.len());
+                prop_assert_eq!(number(&texts[at]), ids[at]);
+            }
+            let dictionary = interning.finish();
+            let numbers = Numbers::of(&dictionary);
+            for (text, &id) in texts.iter().zip(&ids) {
+                prop_assert_eq!(dictionary.text(id), Some(&**text));
+                prop_assert_eq!(numbers.find(&dictionary, text), Some(id));
+                let (mut json, mut put) = (Vec::new(), Vec::new());
+                json::write_string(&mut json, text);
+                dictionary.put_json(&mut put, id);
+                prop_assert_eq!(json, put);
+            }
+        }
+    }
+
+    #[test]
+    fn null_is_no_text() {
+        let mut interning = Interning::new(false);
+        let word = interning.number("null").ok().unwrap();
+        let null = interning.null().ok().unwrap();
+        assert_eq!(interning.null().ok(), Some(null));
+        let dictionary = interning.finish();
+        assert_eq!((dictionary.text(word), dictionary.text(null)), (Some("null"), None));
+        assert_eq!((dictionary.json(word), dictionary.json(null)), ("\"null\"", "null"));
+        assert_eq!(Numbers::of(&dictionary).find(&dictionary, "null"), Some(word));
+    }
+}
