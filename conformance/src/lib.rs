@@ -20,6 +20,7 @@ mod models;
 mod refusal;
 mod subject;
 
+pub mod background;
 pub mod batches;
 pub mod concurrency;
 pub mod conflicts;
@@ -61,9 +62,21 @@ macro_rules! conformance {
                 }
             }
 
+            $crate::promises!(background:
+                what_is_accepted_is_written,
+                a_close_writes_what_is_left,
+                a_close_of_the_store_flushes,
+                each_hears_of_its_own_failure,
+                an_error_nobody_waits_for_is_told,
+                what_waits_is_bounded,
+                a_bad_row_is_refused_at_once,
+            );
             $crate::promises!(batches:
                 a_batch_writes_all,
                 a_batch_takes_values,
+                later_writes_refer_to_earlier_ones,
+                a_bad_reference_of_a_batch_is_named,
+                a_batch_patches,
                 a_failed_write_undoes_the_batch,
                 each_write_stands_for_itself,
                 a_bad_row_stops_the_batch,
@@ -278,6 +291,7 @@ mod tests {
     fn every_promise_is_listed() {
         let listed = include_str!("lib.rs");
         let sources = [
+            include_str!("background.rs"),
             include_str!("batches.rs"),
             include_str!("concurrency.rs"),
             include_str!("conflicts.rs"),

@@ -4,10 +4,13 @@
 use std::sync::Arc;
 
 use marmota_http::Status;
-use marmota_model::{Error, NoRows, Scratch, Table, Value, ValueRef, json};
-use marmota_store::operation::{BatchMode, Keys, Operation, Outcome, Write};
+use marmota_model::{Error, FieldSet, NoRows, Scratch, Table, Value, ValueRef, Violation, json};
+use marmota_store::operation::{
+    BatchMode, Effect, Keys, Link, LinkAt, OnConflict, Operation, Outcome, Write,
+};
 use marmota_store::prepare::{self, Origin, Stamp};
 use marmota_store::registry::Registry;
+use marmota_store::write::check_version;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -15,6 +18,7 @@ use crate::answer::{Answer, Head, JSON};
 use crate::body::{self, empty_row};
 use crate::call::{Halt, Next, On, Run, Verb};
 use crate::increment::read_by;
+use crate::linked::{Linked, operation_of};
 use crate::params;
 use crate::problem::{ApiError, Result};
 use crate::scrap::Scrap;
@@ -45,6 +49,8 @@ struct Member<'a> {
     #[serde(borrow)]
     update: Option<std::borrow::Cow<'a, str>>,
     #[serde(borrow)]
+    patch: Option<std::borrow::Cow<'a, str>>,
+    #[serde(borrow)]
     increment: Option<std::borrow::Cow<'a, str>>,
     #[serde(borrow)]
     delete: Option<std::borrow::Cow<'a, str>>,
@@ -57,11 +63,13 @@ struct Member<'a> {
     field: Option<std::borrow::Cow<'a, str>>,
     #[serde(borrow)]
     by: Option<&'a RawValue>,
+    #[serde(borrow)]
+    on_conflict: Option<std::borrow::Cow<'a, str>>,
 }
 
 pub(crate) struct BatchCall {
     mode: Mode,
-    writes: Vec<Write>,
+    linked: Linked,
     /// The errors of operations that were refused before they were tried,
     /// with their places; in mode `each` only.
     refused: Vec<(usize, ApiError)>,
@@ -86,15 +94,18 @@ impl BatchCall {
         }
         let mut batch = Self {
             mode: body.mode,
-            writes: Vec::with_capacity(body.operations.len()),
+            linked: Linked::default(),
             refused: Vec::new(),
             results: Vec::new(),
         };
         for (index, operation) in body.operations.iter().enumerate() {
-            match write_of(on.subject, operation) {
-                Ok(write) => batch.writes.push(write),
+            match write_of(on.subject, operation, &batch.linked) {
+                Ok(write) => batch.linked.add(Some(write)),
                 Err(error) if batch.mode == Mode::All => return Err(error.at(index)),
-                Err(error) => batch.refused.push((index, error)),
+                Err(error) => {
+                    batch.linked.add(None);
+                    batch.refused.push((index, error));
+                }
             }
         }
         Ok(batch)
@@ -104,7 +115,7 @@ impl BatchCall {
         body.extend_from_slice(b"{\"results\":[");
         let total = self.refused.len() + self.results.len();
         let mut refused = self.refused.drain(..).peekable();
-        let mut tried = self.writes.iter().zip(self.results.drain(..));
+        let mut tried = self.linked.writes.iter().zip(self.results.drain(..));
         for index in 0..total {
             if index > 0 {
                 body.push(b',');
@@ -132,13 +143,13 @@ impl Verb for BatchCall {
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
     ) -> Result<Next, Halt> {
-        if !self.writes.is_empty() {
+        if !self.linked.writes.is_empty() {
             let mode = match self.mode {
                 Mode::All => BatchMode::AllOrNothing,
                 Mode::Each => BatchMode::Each,
             };
-            let Self { writes, results, .. } = self;
-            let ran = run(&mut Operation::Batch { writes, mode, results }, &mut NoRows);
+            let Self { linked: Linked { writes, links, .. }, results, .. } = self;
+            let ran = run(&mut Operation::Batch { writes, links, mode, results }, &mut NoRows);
             match (ran, self.mode) {
                 (Err(Halt::Failed(error)), Mode::All) => {
                     let index = self.results.len().saturating_sub(1);
@@ -159,34 +170,40 @@ impl Verb for BatchCall {
     }
 }
 
-/// Checks an operation and makes it one of the store's.
-fn write_of(registry: &Registry, json: &RawValue) -> Result<Write> {
+/// Checks an operation and makes it one of the store's, linked to those before.
+fn write_of(registry: &Registry, json: &RawValue, linked: &Linked) -> Result<(Write, Vec<Link>)> {
     let member: Member<'_> = serde_json::from_str(json.get()).map_err(|error| {
         ApiError::bad_request(format!("the operation is none of a batch: {error}"))
     })?;
-    let Member { insert, update, increment, delete, .. } = &member;
-    match (insert, update, increment, delete) {
-        (Some(table), None, None, None) => {
-            only(&member, ["row"])?;
-            of_insert(registry.table(table)?, &member)
+    let Member { insert, update, patch, increment, delete, .. } = &member;
+    match (insert, update, patch, increment, delete) {
+        (Some(table), None, None, None, None) => {
+            only(&member, ["row", "on_conflict"])?;
+            of_insert(registry.table(table)?, &member, linked)
         }
-        (None, Some(table), None, None) => {
+        (None, Some(table), None, None, None) => {
             only(&member, ["key", "row", "version"])?;
-            of_update(registry.table(table)?, &member)
+            of_update(registry.table(table)?, &member, linked, true)
         }
-        (None, None, Some(table), None) => {
+        (None, None, Some(table), None, None) => {
+            only(&member, ["key", "row", "version"])?;
+            of_update(registry.table(table)?, &member, linked, false)
+        }
+        (None, None, None, Some(table), None) => {
             only(&member, ["key", "field", "by"])?;
-            of_increment(registry.table(table)?, &member)
+            of_increment(registry.table(table)?, &member, linked)
         }
-        (None, None, None, Some(table)) => {
+        (None, None, None, None, Some(table)) => {
             only(&member, ["key", "version"])?;
             let table = registry.table(table)?;
-            let key = key_of(table, &member)?;
-            Ok(Write::Delete { table: Arc::clone(table), key, version: member.version })
+            let (key, links) = key_of(table, &member, linked)?;
+            let version = member.version;
+            check_version(table, version)?;
+            Ok((Write::Delete { table: Arc::clone(table), key, version }, links))
         }
         _ => Err(ApiError::bad_request(
-            "an operation has exactly one of insert, update, increment and delete, with the \
-             table's name",
+            "an operation has exactly one of insert, update, patch, increment and delete, with \
+             the table's name",
         )),
     }
 }
@@ -199,6 +216,7 @@ fn only<const N: usize>(member: &Member<'_>, taken: [&str; N]) -> Result<()> {
         ("version", member.version.is_some()),
         ("field", member.field.is_some()),
         ("by", member.by.is_some()),
+        ("on_conflict", member.on_conflict.is_some()),
     ];
     match there.into_iter().find(|(name, there)| *there && !taken.contains(name)) {
         None => Ok(()),
@@ -213,76 +231,122 @@ fn needed<'a, T: ?Sized>(member: Option<&'a T>, name: &str) -> Result<&'a T> {
     member.ok_or_else(|| ApiError::bad_request(format!("the operation needs `{name}`")))
 }
 
-fn key_of(table: &Table, member: &Member<'_>) -> Result<Value> {
+/// The key, or the link to the operation that makes it.
+fn key_of(table: &Table, member: &Member<'_>, linked: &Linked) -> Result<(Value, Vec<Link>)> {
     let json = needed(member.key, "key")?;
+    if let Some(operation) = operation_of(json.get()) {
+        let link = linked.link(table, LinkAt::Key, operation)?;
+        return Ok((Value::Absent, vec![link]));
+    }
     let scratch = Scratch::new();
     let field = &table.fields()[table.key()];
     let key = json::read_value(field, json.get(), &scratch)
         .map_err(|violation| Error::invalid(vec![violation]))?;
-    Ok(key.to_value())
+    Ok((key.to_value(), Vec::new()))
 }
 
-fn of_insert(table: &Arc<Table>, member: &Member<'_>) -> Result<Write> {
+fn of_insert(
+    table: &Arc<Table>,
+    member: &Member<'_>,
+    linked: &Linked,
+) -> Result<(Write, Vec<Link>)> {
     let json = needed(member.row, "row")?;
+    let on_conflict = match &member.on_conflict {
+        None => OnConflict::Refuse,
+        Some(word) => params::way(word)?,
+    };
     let scratch = Scratch::new();
     let mut row = empty_row(table);
     let mut violations = Vec::new();
     body::read_row(table, json.get().as_bytes(), &scratch, &mut row, &mut violations)?;
+    let links = linked.take(table, &mut row, &mut violations)?;
+    let on_conflict = on_conflict.with_given(table, FieldSet::present(&row));
     let stamp = Stamp::now(table);
     prepare::insert_into(table, &mut row, Origin::Values, stamp, &mut violations);
-    prepare::finish(violations)?;
+    finish(table, violations, &links)?;
     let row = row.iter().map(ValueRef::to_value).collect();
-    Ok(Write::insert(Arc::clone(table), row))
+    Ok((Write::Insert { table: Arc::clone(table), row, on_conflict }, links))
 }
 
-fn of_update(table: &Arc<Table>, member: &Member<'_>) -> Result<Write> {
-    let key = key_of(table, member)?;
+/// What a row still breaks, but for fields whose values are not there yet.
+fn finish(table: &Table, mut violations: Vec<Violation>, links: &[Link]) -> Result<()> {
+    let is_linked = |name: &str| {
+        links.iter().any(|link| match link.at {
+            LinkAt::Field(field) => *table.fields()[field].name == *name,
+            LinkAt::Key => false,
+        })
+    };
+    violations.retain(|violation| !is_linked(&violation.field));
+    Ok(prepare::finish(violations)?)
+}
+
+fn of_update(
+    table: &Arc<Table>,
+    member: &Member<'_>,
+    linked: &Linked,
+    whole: bool,
+) -> Result<(Write, Vec<Link>)> {
+    let (key, mut links) = key_of(table, member, linked)?;
     let json = needed(member.row, "row")?;
     let scratch = Scratch::new();
     let mut row = empty_row(table);
     let mut violations = Vec::new();
     body::read_row(table, json.get().as_bytes(), &scratch, &mut row, &mut violations)?;
-    body::check_same_key(table, &row, key.as_ref())?;
+    links.extend(linked.take(table, &mut row, &mut violations)?);
+    if !key.as_ref().is_absent() {
+        body::check_same_key(table, &row, key.as_ref())?;
+    }
     let version = body::take_version(table, &mut row, member.version, &mut violations)?;
+    check_version(table, version)?;
+    if whole {
+        prepare::fill_for_replace(table, &mut row, &mut violations);
+    }
     let stamp = Stamp::now(table);
     prepare::update_into(table, &mut row, Origin::Values, stamp, &mut violations);
-    prepare::finish(violations)?;
+    finish(table, violations, &links)?;
     let row = row.iter().map(ValueRef::to_value).collect();
-    Ok(Write::Update { table: Arc::clone(table), key, row, version })
+    Ok((Write::Update { table: Arc::clone(table), key, row, version }, links))
 }
 
-fn of_increment(table: &Arc<Table>, member: &Member<'_>) -> Result<Write> {
-    let key = key_of(table, member)?;
+fn of_increment(
+    table: &Arc<Table>,
+    member: &Member<'_>,
+    linked: &Linked,
+) -> Result<(Write, Vec<Link>)> {
+    let (key, links) = key_of(table, member, linked)?;
     let field = table.position(needed(member.field.as_deref(), "field")?)?;
     let by = read_by(table, field, needed(member.by, "by")?.get())?;
     let stamp = Stamp::now(table).value().to_value();
-    Ok(Write::Increment { table: Arc::clone(table), key, field, by, stamp })
+    Ok((Write::Increment { table: Arc::clone(table), key, field, by, stamp }, links))
 }
 
-fn write_outcome(write: &Write, outcome: &Outcome, body: &mut Vec<u8>) {
+pub(crate) fn write_outcome(write: &Write, outcome: &Outcome, body: &mut Vec<u8>) {
     let table = write.table();
-    let status = match write {
-        Write::Insert { .. } => Status::CREATED,
-        Write::Delete { .. } => Status::NO_CONTENT,
+    let status = match (write, outcome.effect) {
+        (Write::Insert { .. }, Effect::Inserted | Effect::Replaced) => Status::CREATED,
+        (Write::Delete { .. }, _) => Status::NO_CONTENT,
         _ => Status::OK,
     };
     body.extend_from_slice(format!("{{\"status\":{}", status.code()).as_bytes());
-    if let Write::Insert { row, .. } = write {
+    let mut version = outcome.version;
+    if let Write::Insert { row, on_conflict, .. } = write {
         let key = match &outcome.keys {
             Keys::One(key) => key,
             _ => &row[table.key()],
         };
         body.extend_from_slice(b",\"key\":");
         json::write_value(body, key.as_ref());
+        if *on_conflict == OnConflict::Refuse {
+            version = table.version().map(|_| 1);
+        } else {
+            let effect = format!(",\"effect\":\"{}\"", outcome.effect.name());
+            body.extend_from_slice(effect.as_bytes());
+        }
     }
     if let Write::Increment { .. } = write {
         body.extend_from_slice(b",\"value\":");
         json::write_value(body, outcome.value.as_ref());
     }
-    let version = match write {
-        Write::Insert { .. } => table.version().map(|_| 1),
-        _ => outcome.version,
-    };
     if let Some(version) = version {
         body.extend_from_slice(format!(",\"version\":{version}").as_bytes());
     }

@@ -1,10 +1,11 @@
 //! Request bodies: whether they are JSON, and what they say of a row.
 
-use marmota_http::{Request, Status};
+use marmota_http::{Method, Request, Status};
 use marmota_model::rule::violation;
 use marmota_model::{
     Error, ErrorKind, Kind, Result as ModelResult, Scratch, Table, ValueRef, Violation, json,
 };
+use marmota_store::Durability;
 use smallvec::SmallVec;
 
 use crate::problem::{ApiError, Result};
@@ -50,6 +51,31 @@ pub(crate) fn wants_minimal(request: &Request) -> bool {
     request.header_text("prefer").is_some_and(|prefer| {
         prefer.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case("return=minimal"))
     })
+}
+
+/// The durability that a write asks for by `Prefer: durability=…`.
+///
+/// # Errors
+/// 400 for a word that is none.
+pub(crate) fn durability(request: &Request) -> Result<Option<Durability>> {
+    if let Method::Get | Method::Head = request.method() {
+        return Ok(None);
+    }
+    let Some(prefer) = request.header_text("prefer") else { return Ok(None) };
+    let asked = prefer.split([',', ';']).find_map(|part| {
+        let (name, word) = part.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("durability").then(|| word.trim().trim_matches('"'))
+    });
+    match asked {
+        None => Ok(None),
+        Some("full") => Ok(Some(Durability::Full)),
+        Some("relaxed") => Ok(Some(Durability::Relaxed)),
+        Some("none") => Ok(Some(Durability::None)),
+        Some(other) => Err(ApiError::bad_request(format!(
+            "`Prefer: durability={}` must be full, relaxed or none",
+            marmota_model::text::excerpt(other)
+        ))),
+    }
 }
 
 /// Reads an object into `row`; what is wrong with its members goes to

@@ -20,6 +20,7 @@ use marmota_store::operation::{Operation, Outcome};
 
 use crate::answer::Answer;
 use crate::api::Shared;
+use crate::body;
 use crate::problem::ApiError;
 use crate::submission::Submission;
 
@@ -99,10 +100,17 @@ pub(crate) fn carry_out<V: Verb>(
     out: &mut ResponseWriter<'_>,
 ) -> Flow {
     let mut answer = Answer::direct(out);
+    let durability = match body::durability(on.request) {
+        Ok(durability) => durability,
+        Err(error) => {
+            answer.fail(&error);
+            return Flow::Done;
+        }
+    };
     let mut pending = None;
     let mut submit = |operation: &mut Operation<'_>, sink: &mut dyn RowSink| {
         let mut outcome = Outcome::default();
-        match on.api.store.submit(None, operation, sink, &mut outcome)? {
+        match on.api.store.submit(durability, operation, sink, &mut outcome)? {
             Progress::Done => Ok(outcome),
             Progress::Pending(waiting) => {
                 pending = Some(waiting);
@@ -127,7 +135,7 @@ pub(crate) fn carry_out<V: Verb>(
         request: on.request.clone(),
         subject: Arc::clone(on.subject),
         answer: Some(answer.into_later()),
-        submission: Submission::new(on.api.store.clone(), pending),
+        submission: Submission::new(on.api.store.clone(), durability, pending),
     }))
 }
 

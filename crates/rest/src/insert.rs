@@ -1,8 +1,8 @@
 //! `POST /api/{table}` with an object: one row.
 
 use marmota_http::{Request, Status};
-use marmota_model::{NoRows, Scratch, Table, Uuid, Value, ValueRef, json};
-use marmota_store::operation::{Keys, Operation, Outcome};
+use marmota_model::{FieldSet, NoRows, Scratch, Table, Uuid, Value, ValueRef, json};
+use marmota_store::operation::{Effect, Keys, OnConflict, Operation, Outcome};
 use marmota_store::prepare::{self, Origin, Stamp};
 
 use crate::answer::{Answer, Head, JSON};
@@ -17,15 +17,55 @@ use crate::scrap::Scrap;
 
 pub(crate) struct Insert {
     stamp: Stamp,
+    on_conflict: OnConflict,
+    /// A row was there; it is read and shown.
+    there: Option<There>,
     /// Kept, so that a step taken again asks for the same key.
     uuid: Option<Uuid>,
 }
 
+/// A row that was there already.
+struct There {
+    key: Value,
+    version: Option<i64>,
+    /// It came back, maybe in a step before this one.
+    found: bool,
+}
+
 impl Insert {
     pub(crate) fn of(on: On<'_>) -> Result<Self> {
-        params::none(on.request)?;
+        let on_conflict = params::on_conflict(on.request)?;
         body::check_json(on.request)?;
-        Ok(Self { stamp: Stamp::now(on.table()), uuid: None })
+        Ok(Self { stamp: Stamp::now(on.table()), on_conflict, there: None, uuid: None })
+    }
+
+    /// Answers with the row that was there, as it is now.
+    fn show(
+        there: &mut There,
+        on: On<'_>,
+        answer: &mut Answer<'_, '_>,
+        run: &mut Run<'_>,
+    ) -> Result<Next, Halt> {
+        let table = on.table();
+        let location = location(on.request.path(), there.key.as_ref());
+        if !body::wants_minimal(on.request) {
+            let found = &mut there.found;
+            let mut sink = |row: &[ValueRef<'_>]| {
+                *found = true;
+                write_stored(on, row, Status::OK, Some(location.clone()), answer);
+                std::ops::ControlFlow::Break(())
+            };
+            let (key, fields) = (there.key.as_ref(), table.read_by_default());
+            let fields = table.version().map_or(fields, |version| fields.with(version));
+            run(&mut Operation::Get { table, key, fields }, &mut sink)?;
+        }
+        if !there.found {
+            // Asked for without it, or deleted by somebody else since.
+            let mut head = Head::new(Status::OK, JSON).etag(there.version.map(Etag::Version));
+            head.location = Some(location);
+            write_minimal(on.request, head, answer);
+        }
+        Ok(Next::Answered)
     }
 }
 
@@ -38,11 +78,15 @@ impl Verb for Insert {
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
     ) -> Result<Next, Halt> {
+        if let Some(there) = &mut self.there {
+            return Self::show(there, on, answer, run);
+        }
         let table = on.table();
         let scratch = Scratch::new();
         let mut row = empty_row(table);
         let mut violations = Vec::new();
         body::read_row(table, on.request.body(), &scratch, &mut row, &mut violations)?;
+        let on_conflict = self.on_conflict.with_given(table, FieldSet::present(&row));
         if let Some(uuid) = self.uuid {
             row[table.key()] = ValueRef::Uuid(uuid);
         }
@@ -51,7 +95,14 @@ impl Verb for Insert {
         if let ValueRef::Uuid(uuid) = row[table.key()] {
             self.uuid = Some(uuid);
         }
-        let outcome = run(&mut Operation::insert(table, &row), &mut NoRows)?;
+        let mut operation = Operation::Insert { table, row: &row, on_conflict };
+        let outcome = run(&mut operation, &mut NoRows)?;
+        if let (Effect::Ignored | Effect::Updated, Keys::One(key)) = (outcome.effect, &outcome.keys)
+        {
+            let (key, version) = (key.clone(), outcome.version);
+            self.there = Some(There { key, version, found: false });
+            return Ok(Next::Step);
+        }
         give_key(table, &mut row, &outcome);
         let location = location(on.request.path(), row[table.key()]);
         write_stored(on, &row, Status::CREATED, Some(location), answer);

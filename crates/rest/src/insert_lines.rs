@@ -20,7 +20,7 @@ use marmota_store::prepare::Stamp;
 
 use crate::answer::JSON;
 use crate::api::Shared;
-use crate::body::empty_row;
+use crate::body::{self, empty_row};
 use crate::call::On;
 use crate::insert_many::Objects;
 use crate::ndjson::{Line, Lines, TooLong};
@@ -37,7 +37,7 @@ const CHUNK_BYTES: usize = 256 * 1024;
 pub(crate) fn begin(on: On<'_>) -> Result<Flow> {
     params::none(on.request)?;
     let insert = InsertLines {
-        submission: Submission::new(on.api.store.clone(), None),
+        submission: Submission::new(on.api.store.clone(), body::durability(on.request)?, None),
         table: Arc::clone(on.subject),
         inserted: 0,
     };

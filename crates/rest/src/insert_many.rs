@@ -5,15 +5,15 @@ use std::cell::Cell;
 
 use marmota_http::Status;
 use marmota_model::{
-    Error, ErrorKind, NoRows, Result as ModelResult, RowSource, Scratch, Table, Value, ValueRef,
-    json,
+    Error, ErrorKind, FieldSet, NoRows, Result as ModelResult, RowSource, Scratch, Table, Value,
+    ValueRef, json,
 };
-use marmota_store::operation::{Keys, Operation};
+use marmota_store::operation::{Keys, OnConflict, Operation};
 use marmota_store::prepare::{self, Origin, Stamp};
 use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Head, JSON};
-use crate::body;
+use crate::body::{self, empty_row};
 use crate::call::{Halt, Next, On, Run, Verb};
 use crate::params;
 use crate::problem::{ApiError, Result};
@@ -21,6 +21,7 @@ use crate::scrap::Scrap;
 
 pub(crate) struct InsertMany {
     stamp: Stamp,
+    on_conflict: OnConflict,
     /// The keys of the rows, where those have them before the engine does;
     /// kept, so that a step taken again asks for the same.
     keys: Vec<Value>,
@@ -28,9 +29,9 @@ pub(crate) struct InsertMany {
 
 impl InsertMany {
     pub(crate) fn of(on: On<'_>) -> Result<Self> {
-        params::none(on.request)?;
+        let on_conflict = params::on_conflict(on.request)?;
         body::check_json(on.request)?;
-        Ok(Self { stamp: Stamp::now(on.table()), keys: Vec::new() })
+        Ok(Self { stamp: Stamp::now(on.table()), on_conflict, keys: Vec::new() })
     }
 }
 
@@ -52,7 +53,10 @@ impl Verb for InsertMany {
         if !objects.is_empty() {
             let keys = &mut self.keys;
             let mut rows = Objects::new(table, &objects, &scratch, self.stamp, keys, &refused);
-            let ran = run(&mut Operation::insert_many(table, &mut rows), &mut NoRows);
+            rows.on_conflict = self.on_conflict;
+            let on_conflict = rows.on_conflict_of_first();
+            let mut operation = Operation::InsertMany { table, rows: &mut rows, on_conflict };
+            let ran = run(&mut operation, &mut NoRows);
             outcome = Some(ran.map_err(|halt| match (halt, refused.get()) {
                 (Halt::Failed(error), Some(index)) => Halt::Failed(error.at(index)),
                 (halt, _) => halt,
@@ -60,14 +64,14 @@ impl Verb for InsertMany {
         }
         let keys = outcome.map_or(Keys::Known, |outcome| outcome.keys);
         let mut body = Scrap::take();
-        self.write_keys(table, keys, objects.len(), &mut body);
+        self.write_keys(table, &keys, objects.len(), &mut body);
         answer.whole(Head::new(Status::CREATED, JSON), &mut body);
         Ok(Next::Answered)
     }
 }
 
 impl InsertMany {
-    fn write_keys(&self, table: &Table, keys: Keys, rows: usize, body: &mut Vec<u8>) {
+    fn write_keys(&self, table: &Table, keys: &Keys, rows: usize, body: &mut Vec<u8>) {
         let kind = &table.fields()[table.key()].kind;
         body.extend_from_slice(b"{\"keys\":[");
         let mut write = |value: ValueRef<'_>| {
@@ -84,6 +88,14 @@ impl InsertMany {
             }
             Keys::Each(keys) => keys.iter().for_each(|key| write(key.as_ref())),
             Keys::Placed(rows) => rows.iter().for_each(|row| write(row.key.as_ref())),
+        }
+        if let Keys::Placed(rows) = keys {
+            body.extend_from_slice(b"],\"effects\":[");
+            for (index, row) in rows.iter().enumerate() {
+                let comma = if index > 0 { "," } else { "" };
+                let effect = format!("{comma}\"{}\"", row.effect.name());
+                body.extend_from_slice(effect.as_bytes());
+            }
         }
         body.extend_from_slice(b"]}");
     }
@@ -112,6 +124,9 @@ pub(crate) struct Objects<'a, 'k, T> {
     objects: &'a [T],
     scratch: &'a Scratch,
     stamp: Stamp,
+    on_conflict: OnConflict,
+    /// The fields that the first row gave.
+    given: Option<FieldSet>,
     keys: &'k mut Vec<Value>,
     index: usize,
     /// The place of the row that was refused.
@@ -142,7 +157,21 @@ impl<'a, 'k, T: ObjectText<'a>> Objects<'a, 'k, T> {
         keys: &'k mut Vec<Value>,
         refused: &'k Cell<Option<usize>>,
     ) -> Self {
-        Self { table, objects, scratch, stamp, keys, index: 0, refused }
+        let on_conflict = OnConflict::Refuse;
+        Self { table, objects, scratch, stamp, on_conflict, given: None, keys, index: 0, refused }
+    }
+
+    /// What to do where a row is there: an update writes the fields that the
+    /// first row gives, as all others have to.
+    fn on_conflict_of_first(&self) -> OnConflict {
+        let (OnConflict::Update { .. }, Some(first)) = (self.on_conflict, self.objects.first())
+        else {
+            return self.on_conflict;
+        };
+        let mut row = empty_row(self.table);
+        // What is wrong with it is told when its turn comes.
+        let _ = body::read_row(self.table, first.bytes(), self.scratch, &mut row, &mut Vec::new());
+        self.on_conflict.with_given(self.table, FieldSet::present(&row))
     }
 
     fn read(&mut self, object: &'a [u8], row: &mut [ValueRef<'a>]) -> ModelResult<()> {
@@ -150,6 +179,12 @@ impl<'a, 'k, T: ObjectText<'a>> Objects<'a, 'k, T> {
         row.fill(ValueRef::Absent);
         let mut violations = Vec::new();
         body::read_row(table, object, self.scratch, row, &mut violations)?;
+        if let OnConflict::Update { .. } = self.on_conflict {
+            let given = FieldSet::present(row);
+            if *self.given.get_or_insert(given) != given && violations.is_empty() {
+                return Err(prepare::not_the_same_fields());
+            }
+        }
         if let (Some(Value::Uuid(known)), ValueRef::Absent | ValueRef::Null) =
             (self.keys.get(self.index), row[table.key()])
         {
@@ -159,6 +194,13 @@ impl<'a, 'k, T: ObjectText<'a>> Objects<'a, 'k, T> {
         prepare::finish(violations)?;
         let key = row[table.key()];
         let keyed = !key.is_absent();
+        if self.on_conflict != OnConflict::Refuse {
+            // Each row has its key in the outcome; a UUID that was made is kept.
+            if self.keys.len() == self.index {
+                self.keys.push(key.to_value());
+            }
+            return Ok(());
+        }
         if self.index > 0 && keyed == self.keys.is_empty() {
             return Err(Error::new(
                 ErrorKind::Invalid,

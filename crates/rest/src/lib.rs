@@ -32,6 +32,7 @@ mod insert;
 mod insert_lines;
 mod insert_many;
 mod key;
+mod linked;
 mod list;
 mod ndjson;
 mod pages;

@@ -3,6 +3,7 @@
 
 use marmota_http::Request;
 use marmota_model::{Comparison, FieldSet, Filter, Kind, Query, Table, parse_filter, parse_order};
+use marmota_store::operation::OnConflict;
 
 use crate::api::Shared;
 use crate::cursor;
@@ -30,6 +31,40 @@ pub(crate) fn none(request: &Request) -> Result<()> {
     match request.query_params().next() {
         None => Ok(()),
         Some((name, value)) => Err(unknown(&name, &value, "this route takes no parameters")),
+    }
+}
+
+/// What `?on_conflict=` says an insert is to do where a row is there already.
+///
+/// # Errors
+/// 400 for another word, or another parameter.
+pub(crate) fn on_conflict(request: &Request) -> Result<OnConflict> {
+    let mut way = None;
+    for (name, value) in request.query_params() {
+        if name != "on_conflict" {
+            return Err(unknown(&name, &value, "this route takes `on_conflict` only"));
+        }
+        once(&mut way, "on_conflict", &value, self::way(&value)?)?;
+    }
+    Ok(way.unwrap_or_default())
+}
+
+/// What an insert is to do where a row is there already, by its word.
+///
+/// # Errors
+/// 400 for another one.
+pub(crate) fn way(word: &str) -> Result<OnConflict> {
+    match word {
+        "refuse" => Ok(OnConflict::Refuse),
+        "ignore" => Ok(OnConflict::Ignore),
+        "replace" => Ok(OnConflict::Replace),
+        "update" => Ok(OnConflict::UPDATE),
+        other => Err(ApiError::of_param(
+            "on_conflict",
+            other,
+            "one_of",
+            "must be refuse, ignore, replace or update".to_owned(),
+        )),
     }
 }
 

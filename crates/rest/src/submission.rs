@@ -5,18 +5,23 @@ use std::task::{Context, Poll};
 
 use marmota_model::{Result, RowSink};
 use marmota_store::operation::{Operation, Outcome};
-use marmota_store::{Pending, Progress, Store};
+use marmota_store::{Durability, Pending, Progress, Store};
 
 /// At most one operation at a time; the next may follow when it is done.
 pub(crate) struct Submission {
     store: Store,
+    durability: Option<Durability>,
     pending: Option<Pending>,
 }
 
 impl Submission {
     /// Of nothing yet, or of an operation that was handed in elsewhere.
-    pub(crate) const fn new(store: Store, pending: Option<Pending>) -> Self {
-        Self { store, pending }
+    pub(crate) const fn new(
+        store: Store,
+        durability: Option<Durability>,
+        pending: Option<Pending>,
+    ) -> Self {
+        Self { store, durability, pending }
     }
 
     /// Begins the operation, or goes on with it: it is the same then as before.
@@ -29,7 +34,7 @@ impl Submission {
         let mut outcome = Outcome::default();
         let mut waiting = match self.pending.take() {
             Some(waiting) => waiting,
-            None => match self.store.submit(None, operation, sink, &mut outcome)? {
+            None => match self.store.submit(self.durability, operation, sink, &mut outcome)? {
                 Progress::Done => return Poll::Ready(Ok(outcome)),
                 Progress::Pending(waiting) => waiting,
             },

@@ -124,13 +124,13 @@ impl Lane {
             Operation::Sql { statement } => {
                 self.sql(statement, sink).map(|rows| outcome.rows = rows)
             }
-            Operation::Batch { writes, mode, results } => {
+            Operation::Batch { writes, links, mode, results } => {
                 let done = self.atomically(|lane| {
                     let run = |write: &mut Operation<'_>| {
                         let mut outcome = Outcome::default();
                         lane.write(write, &mut outcome).map(|()| outcome)
                     };
-                    run_batch(writes, *mode, results, run).map_err(|failure| match failure {
+                    run_batch(writes, links, *mode, results, run).map_err(|failure| match failure {
                         BatchFailure::Write => failed_write(results),
                         BatchFailure::Engine(error) => error,
                     })

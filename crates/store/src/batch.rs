@@ -3,16 +3,17 @@
 mod added;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use marmota_model::{
     Column, Error, ErrorKind, FieldSet, FieldValue, Key, Model, NoRows, Record, Result, RowSink,
     Scratch, Table, Value, ValueRef,
 };
 
-pub use added::Added;
+pub use added::{Added, Made, Patching, RefersTo};
 
 use crate::action::{Action, Verb};
-use crate::operation::{BatchMode, Keys, Operation, Outcome, Write};
+use crate::operation::{BatchMode, Keys, Link, LinkAt, Operation, Outcome, Write};
 use crate::prepare::{self, Origin};
 use crate::read::check_key;
 use crate::scope::Scope;
@@ -25,8 +26,14 @@ use crate::write::{check_increment, check_version};
 /// reported when the batch is carried out, before anything is written.
 pub struct Batch<'s> {
     scope: &'s Scope,
+    /// Tells it from other batches.
+    number: u64,
     writes: Vec<Write>,
-    refused: Option<Error>,
+    links: Vec<Link>,
+    /// The places of patches, which are checked when they are whole.
+    patches: Vec<usize>,
+    /// The place of the first write that was refused, and why.
+    refused: Option<(usize, Error)>,
 }
 
 impl<'s> Batch<'s> {
@@ -44,7 +51,7 @@ impl<'s> Batch<'s> {
 
     /// Adds an insert; what it gives says what to do where a row is there
     /// already, and can be used as the batch itself.
-    pub fn insert<M: Model>(&mut self, model: &M) -> Added<'_, 's> {
+    pub fn insert<M: Model>(&mut self, model: &M) -> Added<'_, 's, M> {
         let (scope, mut given) = (self.scope, FieldSet::EMPTY);
         let made = self.row_of(model, |table, row| {
             given = FieldSet::present(row);
@@ -56,7 +63,7 @@ impl<'s> Batch<'s> {
 
     /// Adds an insert that writes over the row that is there, as
     /// [`Scope::upsert`] does.
-    pub fn upsert<M: Model>(&mut self, model: &M) -> Added<'_, 's> {
+    pub fn upsert<M: Model>(&mut self, model: &M) -> Added<'_, 's, M> {
         self.insert(model).or_update()
     }
 
@@ -69,6 +76,50 @@ impl<'s> Batch<'s> {
             prepare::update(table, row, Origin::Struct, scope.stamp(table))
         });
         self.add(made.map(|(table, row)| Write::Update { table, key, row, version }))
+    }
+
+    /// Adds a patch, of the fields given by [`Patching::set`].
+    pub fn patch<M: Model>(&mut self, key: impl Into<M::Key>) -> Patching<'_, 's, M> {
+        self.add_patch::<M>(key.into().borrow().to_value());
+        Patching::new(self)
+    }
+
+    /// Adds a patch of a row that an earlier insert of the batch makes.
+    pub fn patch_made<M: Model>(&mut self, made: Made<M>) -> Patching<'_, 's, M> {
+        self.add_patch::<M>(Value::Absent);
+        self.link(LinkAt::Key, made);
+        Patching::new(self)
+    }
+
+    fn add_patch<M: Model>(&mut self, key: Value) {
+        let place = self.writes.len();
+        let made = self.scope.registry().of::<M>().map(|table| {
+            let row = vec![Value::Absent; table.fields().len()];
+            Write::Update { table: Arc::clone(table), key, row, version: None }
+        });
+        self.add(made);
+        self.patches.push(place);
+    }
+
+    /// Adds a delete of a row that an earlier insert of the batch makes.
+    pub fn delete_made<M: Model>(&mut self, made: Made<M>) -> &mut Self {
+        let table = self.scope.registry().of::<M>().cloned();
+        let key = Value::Absent;
+        self.add(table.map(|table| Write::Delete { table, key, version: None }));
+        self.link(LinkAt::Key, made);
+        self
+    }
+
+    /// Adds an increment of a row that an earlier insert of the batch makes.
+    pub fn increment_made<M: Model, T: FieldValue>(
+        &mut self,
+        column: Column<M, T>,
+        made: Made<M>,
+        by: impl Into<Value>,
+    ) -> &mut Self {
+        self.add_increment(column, Value::Absent, by.into());
+        self.link(LinkAt::Key, made);
+        self
     }
 
     /// Adds a delete.
@@ -85,15 +136,24 @@ impl<'s> Batch<'s> {
         key: impl Into<M::Key>,
         by: impl Into<Value>,
     ) -> &mut Self {
+        self.add_increment(column, key.into().borrow().to_value(), by.into());
+        self
+    }
+
+    fn add_increment<M: Model, T: FieldValue>(
+        &mut self,
+        column: Column<M, T>,
+        key: Value,
+        by: Value,
+    ) {
         let scope = self.scope;
         let table = scope.registry().of::<M>().cloned();
-        let (key, by) = (key.into().borrow().to_value(), by.into());
         let field = column.position();
         self.add(table.and_then(|table| {
             check_increment(&table, field, by.as_ref())?;
             let stamp = scope.stamp(&table).value().to_value();
             Ok(Write::Increment { table, key, field, by, stamp })
-        }))
+        }));
     }
 
     /// Adds an insert of a record.
@@ -171,8 +231,44 @@ impl<'s> Batch<'s> {
     }
 
     fn action(self, mode: BatchMode) -> Action<'s, Writes> {
-        let Self { scope, writes, refused } = self;
-        Action::new(scope, Writes { writes, refused, mode, results: Vec::new() })
+        let scope = self.scope;
+        let (writes, links, refused) = match self.into_writes() {
+            Ok((writes, links)) => (writes, links, None),
+            Err(error) => (Vec::new(), Vec::new(), Some(error)),
+        };
+        Action::new(scope, Writes { writes, links, refused, mode, results: Vec::new() })
+    }
+
+    /// The writes, checked, and the links between them.
+    pub(crate) fn into_writes(mut self) -> Result<(Vec<Write>, Vec<Link>)> {
+        for place in std::mem::take(&mut self.patches) {
+            if let Err(error) = self.check_patch(place) {
+                self.refuse(place, &error);
+            }
+        }
+        match self.refused {
+            None => Ok((self.writes, self.links)),
+            Some((_, error)) => Err(error),
+        }
+    }
+
+    fn check_patch(&mut self, place: usize) -> Result<()> {
+        let Some(Write::Update { table, row, version, .. }) = self.writes.get_mut(place) else {
+            return Ok(());
+        };
+        check_version(table, *version)?;
+        let mut values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
+        prepare::update(table, &mut values, Origin::Values, self.scope.stamp(table))?;
+        let ready = values.iter().map(ValueRef::to_value).collect();
+        *row = ready;
+        Ok(())
+    }
+
+    /// Notes an error at a place, unless there is one before it.
+    fn refuse(&mut self, place: usize, error: &Error) {
+        if self.refused.as_ref().is_none_or(|(known, _)| place < *known) {
+            self.refused = Some((place, at(place, error)));
+        }
     }
 
     fn row_of<M: Model>(
@@ -191,14 +287,19 @@ impl<'s> Batch<'s> {
     fn add(&mut self, write: Result<Write>) -> &mut Self {
         match write {
             Ok(write) => self.writes.push(write),
-            Err(error) if self.refused.is_none() => {
-                self.refused = Some(at(self.writes.len(), &error));
-                // Later writes are still counted, so that places are right.
-            }
+            // Writes behind it have other places, but are not carried out.
+            Err(error) if self.refused.is_none() => self.refuse(self.writes.len(), &error),
             Err(_) => {}
         }
         self
     }
+}
+
+#[cold]
+fn of_another_batch() -> Error {
+    let message =
+        "it refers to a row that another batch makes; carry that out first, and use its key";
+    Error::new(ErrorKind::Invalid, message)
 }
 
 /// The same error with the write's place in front.
@@ -213,6 +314,7 @@ fn at(place: usize, error: &Error) -> Error {
 /// The verb of [`Batch::all_or_nothing`] and [`Batch::each`].
 pub struct Writes {
     writes: Vec<Write>,
+    links: Vec<Link>,
     refused: Option<Error>,
     mode: BatchMode,
     results: Vec<Result<Outcome>>,
@@ -232,8 +334,9 @@ impl Verb for Writes {
         if self.writes.is_empty() {
             return Ok(());
         }
-        let Self { writes, mode, results, .. } = self;
-        let called = call(&mut Operation::Batch { writes, mode: *mode, results }, &mut NoRows);
+        let Self { writes, links, mode, results, .. } = self;
+        let mut operation = Operation::Batch { writes, links, mode: *mode, results };
+        let called = call(&mut operation, &mut NoRows);
         // The batch's own error is the failed write's, which has its place here.
         match (called, results.last()) {
             (Err(_), Some(Err(failed))) if self.mode == BatchMode::AllOrNothing => {
@@ -265,6 +368,14 @@ impl Scope {
     /// transaction.
     #[must_use]
     pub fn batch(&self) -> Batch<'_> {
-        Batch { scope: self, writes: Vec::new(), refused: None }
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Batch {
+            scope: self,
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            writes: Vec::new(),
+            links: Vec::new(),
+            patches: Vec::new(),
+            refused: None,
+        }
     }
 }

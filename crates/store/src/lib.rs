@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod action;
+pub mod background;
 pub mod batch;
 mod cache;
 mod durability;

@@ -6,6 +6,7 @@
 //! query. The engine's part is to carry it out, atomically.
 
 mod conflict;
+mod link;
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use marmota_model::{Error, FieldSet, Filter, Query, Result, RowSource, Table, Va
 
 use crate::sql::SqlCall;
 pub use conflict::{Effect, OnConflict, Placed};
+pub use link::{Link, LinkAt};
 
 /// What an engine is asked to do. Rows have one value for each field of the
 /// table, in its order; absent ones are not written.
@@ -114,6 +116,9 @@ pub enum Operation<'a> {
     Batch {
         /// The writes, in order.
         writes: &'a [Write],
+        /// The keys that they take from one another, in the order of the
+        /// writes that take them; each checked ([`Link::check`]).
+        links: &'a [Link],
         /// Keep those that succeed, or none if one fails.
         mode: BatchMode,
         /// Takes the result of each write that was tried, in order.
@@ -151,6 +156,24 @@ impl<'a> Operation<'a> {
     #[must_use]
     pub const fn insert_many(table: &'a Table, rows: &'a mut dyn RowSource<'a>) -> Self {
         Self::InsertMany { table, rows, on_conflict: OnConflict::Refuse }
+    }
+
+    /// The table it is about, if it is one.
+    #[must_use]
+    pub const fn table(&self) -> Option<&'a Table> {
+        match self {
+            Self::Get { table, .. }
+            | Self::List { table, .. }
+            | Self::Count { table, .. }
+            | Self::Insert { table, .. }
+            | Self::InsertMany { table, .. }
+            | Self::Update { table, .. }
+            | Self::UpdateMany { table, .. }
+            | Self::Increment { table, .. }
+            | Self::Delete { table, .. }
+            | Self::DeleteWhere { table, .. } => Some(table),
+            _ => None,
+        }
     }
 
     /// True for what changes rows or opens a transaction.
@@ -332,16 +355,23 @@ pub enum Keys {
 /// back then. Otherwise whatever a savepoint fails with.
 pub fn run_batch(
     writes: &[Write],
+    mut links: &[Link],
     mode: BatchMode,
     results: &mut Vec<Result<Outcome>>,
     mut run: impl FnMut(&mut Operation<'_>) -> Result<Outcome>,
 ) -> Result<(), BatchFailure> {
     results.clear();
-    for write in writes {
+    for (place, write) in writes.iter().enumerate() {
         if mode == BatchMode::Each {
             run(&mut Operation::Savepoint(u32::MAX)).map_err(BatchFailure::Engine)?;
         }
-        let result = write.with_operation(&mut run);
+        let (taken, rest) = links.split_at(links.partition_point(|link| link.write <= place));
+        links = rest;
+        let result = match taken {
+            [] => write.with_operation(&mut run),
+            taken => link::resolve(write, taken, writes, results)
+                .and_then(|write| write.with_operation(&mut run)),
+        };
         let failed = result.is_err();
         results.push(result);
         match (mode, failed) {

@@ -10,7 +10,7 @@ mod cached;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 
 use marmota_model::{Error, ErrorKind, Result, RowSink, Table, Timestamp};
@@ -36,6 +36,14 @@ pub(crate) struct Shared {
     pub(crate) cache: Option<Cache>,
     slots: Box<[Slot]>,
     closed: AtomicBool,
+    /// What is to be carried out before the store is closed.
+    background: Mutex<Vec<Weak<dyn Background>>>,
+}
+
+/// Something that carries out writes that were accepted before.
+pub(crate) trait Background: Send + Sync {
+    /// Carries them out, and waits for that.
+    fn flush(&self);
 }
 
 impl Shared {
@@ -51,7 +59,21 @@ impl Shared {
             registry: Arc::new(registry),
             slots: (0..SLOTS).map(|_| Mutex::new(None)).collect(),
             closed: AtomicBool::new(false),
+            background: Mutex::default(),
         }
+    }
+
+    /// Has this flushed before the store is closed.
+    pub(crate) fn watch(&self, background: &Arc<dyn Background>) {
+        let mut watched = self.background.lock();
+        watched.retain(|known| known.strong_count() > 0);
+        watched.push(Arc::downgrade(background));
+    }
+
+    /// Carries out what was accepted, while there is a store to do it.
+    pub(crate) fn flush(&self) {
+        let watched = std::mem::take(&mut *self.background.lock());
+        watched.iter().filter_map(Weak::upgrade).for_each(|background| background.flush());
     }
 
     pub(crate) fn close(&self) -> Result<()> {

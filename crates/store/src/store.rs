@@ -10,7 +10,7 @@ use crate::cache::{Cache, CacheStats};
 use crate::engine::{Capability, Engine};
 use crate::plan::{Losses, Plan};
 use crate::registry::Registry;
-use crate::scope::{Scope, Shared};
+use crate::scope::{Background, Scope, Shared};
 use crate::statistics::Statistics;
 
 /// Models in an engine. Cheap to clone; `Send + Sync`; derefs to the
@@ -71,12 +71,18 @@ impl Store {
         Some(self.shared.cache.as_ref()?.version(table)?.number())
     }
 
+    pub(crate) fn watch(&self, background: &Arc<dyn Background>) {
+        self.shared.watch(background);
+    }
+
     /// Makes everything durable and lets go of files. Dropping the last clone
-    /// does the same, but cannot say what went wrong.
+    /// does the same, but cannot say what went wrong. What a background batch
+    /// has accepted is carried out first.
     ///
     /// # Errors
     /// What could not be made durable.
     pub fn close(&self) -> Result<()> {
+        self.shared.flush();
         self.shared.close()
     }
 }

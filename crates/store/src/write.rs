@@ -51,7 +51,10 @@ fn version_of(table: &Table, row: &[ValueRef<'_>]) -> Option<i64> {
 }
 
 /// Refuses an expected version where the table counts none.
-pub(crate) fn check_version(table: &Table, version: Option<i64>) -> Result<()> {
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] naming the way out.
+pub fn check_version(table: &Table, version: Option<i64>) -> Result<()> {
     if version.is_none() || table.version().is_some() {
         return Ok(());
     }

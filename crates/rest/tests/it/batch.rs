@@ -24,7 +24,7 @@ fn writes_over_several_tables_are_one() {
         let operations = json!([
             insert("a"),
             { "insert": "city", "row": { "code": "b", "name": "b" } },
-            { "update": "person", "key": 1, "row": { "last_name": "y" }, "version": 1 },
+            { "patch": "person", "key": 1, "row": { "last_name": "y" }, "version": 1 },
             { "increment": "person", "key": 1, "field": "visits", "by": 4 },
             { "insert": "note", "row": { "words": "c", "of": 1 } },
             insert("d"),
@@ -85,7 +85,7 @@ fn each_stands_for_itself() {
             { "delete": "city", "key": "nope" },
             { "insert": "city", "row": { "code": 7, "name": "x" } },
             { "insert": "city", "row": { "code": "a", "name": "x" } },
-            { "update": "person", "key": 1, "row": {}, "version": 9 },
+            { "patch": "person", "key": 1, "row": {}, "version": 9 },
             insert("b"),
         ]);
         let results = batch(client, "each", &operations).is(200).value()["results"].clone();
@@ -117,5 +117,124 @@ fn what_is_no_batch_is_refused() {
         batch(client, "all", &json!(many)).refuses(413).says("at most 20");
         let not_allowed = client.get("/api/batch").refuses(405);
         assert_eq!(not_allowed.header("allow"), Some("POST, OPTIONS"));
+    });
+}
+
+#[test]
+fn an_update_is_whole_and_a_patch_is_not() {
+    on_every_engine(|service| {
+        let client = &mut service.client();
+        let whole = json!({ "first_name": "b", "last_name": "y", "year_of_birth": 1901 });
+        let operations = json!([
+            insert("a"),
+            { "patch": "person", "key": 1, "row": { "visits": 7 } },
+            { "update": "person", "key": 1, "row": whole },
+        ]);
+        batch(client, "all", &operations).is(200);
+        let row = client.get("/api/person/1?fields=first_name,visits,version").text();
+        assert_eq!(row, r#"{"first_name":"b","visits":0,"version":3}"#);
+        let operations = json!([{ "update": "person", "key": 1, "row": { "visits": 7 } }]);
+        batch(client, "all", &operations).names(422, "first_name", "required");
+    });
+}
+
+#[test]
+fn operations_refer_to_earlier_ones() {
+    on_every_engine(|service| {
+        let client = &mut service.client();
+        let operations = json!([
+            insert("a"),
+            { "insert": "note", "row": { "words": "x", "of": { "$result": 0 } } },
+            { "increment": "person", "key": { "$result": 0 }, "field": "visits", "by": 2 },
+            { "patch": "note", "key": { "$result": 1 }, "row": { "words": "y" } },
+            { "insert": "city", "row": { "code": "b", "name": "b" } },
+            { "delete": "city", "key": { "$result": 4 } },
+        ]);
+        let results = batch(client, "all", &operations).is(200).value()["results"].clone();
+        let note = format!("/api/note/{}", results[1]["key"].as_str().unwrap());
+        let note = client.get(&note).is(200).value();
+        assert_eq!((&note["of"], &note["words"]), (&json!(1), &json!("y")));
+        assert_eq!(client.get("/api/person/1?fields=visits").text(), r#"{"visits":2}"#);
+        for (operation, status, says) in [
+            (
+                json!({ "insert": "note", "row": { "words": "x", "of": { "$result": 1 } } }),
+                400,
+                "does not come before",
+            ),
+            (
+                json!({ "insert": "note", "row": { "words": "x", "of": { "$result": 9 } } }),
+                400,
+                "does not come before",
+            ),
+            (
+                json!({ "patch": "city", "key": { "$result": 0 }, "row": {} }),
+                400,
+                "inserts into `person`",
+            ),
+            (
+                json!({ "insert": "note", "row": { "words": "x", "of": { "$result": -1 } } }),
+                422,
+                "`of`",
+            ),
+            (json!({ "insert": "note", "row": { "words": { "$result": 0 } } }), 422, "`words`"),
+        ] {
+            let operations = json!([insert("b"), operation]);
+            let refused = batch(client, "all", &operations).refuses(status);
+            let named = refused.text();
+            assert!(status == 422 || named.contains(says), "{named}");
+            assert_eq!(refused.value()["index"], 1);
+        }
+        let operations = json!([
+            insert(""),
+            insert("c"),
+            { "insert": "note", "row": { "words": "x", "of": { "$result": 0 } } },
+            { "insert": "note", "row": { "words": "z", "of": { "$result": 1 } } },
+        ]);
+        let results = batch(client, "each", &operations).is(200).value()["results"].clone();
+        let statuses: Vec<_> =
+            (0..4).map(|index| results[index]["status"].as_i64().unwrap()).collect();
+        assert_eq!(statuses, [422, 201, 400, 201]);
+    });
+}
+
+#[test]
+fn rows_that_are_there() {
+    on_every_engine(|service| {
+        let client = &mut service.client();
+        let city = |name: &str, way: &str| json!({ "insert": "city", "row": { "code": "a", "name": name }, "on_conflict": way });
+        let operations = json!([
+            city("first", "ignore"),
+            city("second", "ignore"),
+            city("third", "update"),
+            city("fourth", "replace"),
+        ]);
+        let results = batch(client, "all", &operations).is(200).value()["results"].clone();
+        let expected = [(201, "inserted"), (200, "ignored"), (200, "updated"), (201, "replaced")];
+        for (index, (status, effect)) in expected.into_iter().enumerate() {
+            assert_eq!(results[index], json!({ "status": status, "key": "a", "effect": effect }));
+        }
+        assert_eq!(client.get("/api/city/a").value()["name"], "fourth");
+        batch(client, "all", &json!([city("x", "refuse")])).refuses(409);
+        batch(client, "all", &json!([city("x", "other")])).refuses(400).says("ignore");
+        // At the collection itself.
+        let post = |client: &mut Client, way: &str, body: &str| {
+            client.json(&format!("POST /api/city?on_conflict={way}"), body)
+        };
+        let body = r#"{"code":"a","name":"fifth"}"#;
+        let ignored = post(client, "ignore", body).is(200);
+        assert_eq!(ignored.value()["name"], "fourth");
+        assert_eq!(ignored.header("location"), Some("/api/city/a"));
+        let people = r#"{"code":"a","name":"fifth","people":5}"#;
+        assert_eq!(post(client, "update", people).is(200).value()["people"], 5);
+        assert_eq!(post(client, "update", body).is(200).value()["people"], 5);
+        assert_eq!(post(client, "replace", body).is(201).value()["people"], Value::Null);
+        post(client, "refuse", body).refuses(409);
+        post(client, "some", body).refuses(400).says("ignore");
+        let many = r#"[{"code":"a","name":"x"},{"code":"b","name":"y"}]"#;
+        let answer = post(client, "update", many).is(201).text();
+        assert_eq!(answer, r#"{"keys":["a","b"],"effects":["updated","inserted"]}"#);
+        let mixed = r#"[{"code":"a","name":"x"},{"code":"b","name":"y","people":1}]"#;
+        let refused = post(client, "update", mixed).refuses(400).says("same fields");
+        assert_eq!(refused.value()["index"], 1);
     });
 }

@@ -9,6 +9,7 @@ mod faulty;
 mod guide;
 mod lines;
 mod list;
+mod overload;
 mod random;
 mod resource;
 mod row;

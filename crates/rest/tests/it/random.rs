@@ -60,6 +60,8 @@ fn name() -> impl Strategy<Value = String> {
         "mode",
         "insert",
         "update",
+        "patch",
+        "on_conflict",
         "delete",
         "increment",
         "key",

@@ -361,15 +361,23 @@ fn a_batch_is_all_or_nothing() {
     let delete = Write::Delete { table: person.clone(), key: Value::Int(9), version: None };
     let mut results = Vec::new();
     let writes = [insert("a"), town, update, delete, insert("b")];
-    let mut batch =
-        Operation::Batch { writes: &writes, mode: BatchMode::AllOrNothing, results: &mut results };
+    let mut batch = Operation::Batch {
+        writes: &writes,
+        links: &[],
+        mode: BatchMode::AllOrNothing,
+        results: &mut results,
+    };
     let error = run(&mut *session, &mut batch, &mut NoRows).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert_eq!(results.len(), 4);
     assert_eq!(session.count(&person, None) + session.count(&city, None), 0);
 
-    let mut batch =
-        Operation::Batch { writes: &writes, mode: BatchMode::Each, results: &mut results };
+    let mut batch = Operation::Batch {
+        writes: &writes,
+        links: &[],
+        mode: BatchMode::Each,
+        results: &mut results,
+    };
     assert_eq!(run(&mut *session, &mut batch, &mut NoRows).unwrap().rows, 4);
     let done: Vec<bool> = results.iter().map(Result::is_ok).collect();
     assert_eq!(done, [true, true, true, false, true]);

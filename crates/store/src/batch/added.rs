@@ -1,23 +1,63 @@
-//! An insert that was just added to a batch: what more can be said of it.
+//! A write that was just added to a batch: what more can be said of it.
 
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use marmota_model::FieldSet;
+use marmota_model::{Column, Comparable, FieldSet, FieldValue, Model, Record, Ref, Result, Table};
 
 use super::Batch;
-use crate::operation::{OnConflict, Write};
+use crate::operation::{Link, LinkAt, OnConflict, Write};
 
 /// An insert that was just added to a [`Batch`]; used as the batch, it goes on
-/// with the next write.
-pub struct Added<'b, 's> {
+/// with the next write. `M` is the model, or [`Record`] for a row of values.
+pub struct Added<'b, 's, M = Record> {
     batch: &'b mut Batch<'s>,
     /// The fields that the caller gave.
     given: FieldSet,
+    model: PhantomData<fn() -> M>,
 }
 
-impl<'b, 's> Added<'b, 's> {
+/// The row that an insert of a batch makes, or meets: what later writes of the
+/// same batch refer to before it has a key.
+pub struct Made<M> {
+    batch: u64,
+    place: usize,
+    model: PhantomData<fn() -> M>,
+}
+
+impl<M> Clone for Made<M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for Made<M> {}
+
+impl<M> std::fmt::Debug for Made<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the row of write {}", self.place)
+    }
+}
+
+impl<M> Made<M> {
+    pub(super) const fn batch(&self) -> u64 {
+        self.batch
+    }
+
+    pub(super) const fn place(&self) -> usize {
+        self.place
+    }
+}
+
+/// A field that refers to rows of `T`: a [`Ref`], or an optional one.
+pub trait RefersTo<T: Model>: FieldValue {}
+
+impl<T: Model> RefersTo<T> for Ref<T> {}
+impl<T: Model> RefersTo<T> for Option<Ref<T>> {}
+
+impl<'b, 's, M> Added<'b, 's, M> {
     pub(super) const fn new(batch: &'b mut Batch<'s>, given: FieldSet) -> Self {
-        Self { batch, given }
+        Self { batch, given, model: PhantomData }
     }
 
     /// Leaves a row that is there as it is: [`OnConflict::Ignore`].
@@ -44,9 +84,34 @@ impl<'b, 's> Added<'b, 's> {
         }
         self
     }
+
+    /// The row that it makes, or meets, for later writes to refer to.
+    #[must_use]
+    pub fn made(&self) -> Made<M> {
+        let (batch, place) = (self.batch.number, self.batch.len().saturating_sub(1));
+        Made { batch, place, model: PhantomData }
+    }
 }
 
-impl<'s> Deref for Added<'_, 's> {
+impl<M: Model> Added<'_, '_, M> {
+    /// Has a field refer to a row that an earlier write of the batch makes; the
+    /// reference in the struct itself is not looked at.
+    pub fn referring<T: Model>(self, column: Column<M, impl RefersTo<T>>, to: Made<T>) -> Self {
+        self.batch.link(LinkAt::Field(column.position()), to);
+        self
+    }
+}
+
+impl Added<'_, '_, Record> {
+    /// [`Added::referring`] for a row of values, which has to have some value
+    /// in that field.
+    pub fn referring_at(self, field: usize, to: Made<Record>) -> Self {
+        self.batch.link(LinkAt::Field(field), to);
+        self
+    }
+}
+
+impl<'s, M> Deref for Added<'_, 's, M> {
     type Target = Batch<'s>;
 
     fn deref(&self) -> &Batch<'s> {
@@ -54,8 +119,88 @@ impl<'s> Deref for Added<'_, 's> {
     }
 }
 
-impl<'s> DerefMut for Added<'_, 's> {
+impl<'s, M> DerefMut for Added<'_, 's, M> {
     fn deref_mut(&mut self) -> &mut Batch<'s> {
         self.batch
+    }
+}
+
+/// A patch that was just added to a [`Batch`]; used as the batch, it goes on
+/// with the next write.
+pub struct Patching<'b, 's, M> {
+    batch: &'b mut Batch<'s>,
+    model: PhantomData<fn() -> M>,
+}
+
+impl<'b, 's, M: Model> Patching<'b, 's, M> {
+    pub(super) const fn new(batch: &'b mut Batch<'s>) -> Self {
+        Self { batch, model: PhantomData }
+    }
+
+    /// Writes this field too.
+    pub fn set<T: FieldValue>(self, column: Column<M, T>, value: impl Comparable<T>) -> Self {
+        if self.batch.refused.is_none()
+            && let Some(Write::Update { row, .. }) = self.batch.writes.last_mut()
+        {
+            row[column.position()] = value.into_value();
+        }
+        self
+    }
+
+    /// Refuses with [`marmota_model::ErrorKind::Stale`] unless this is the
+    /// row's version.
+    pub fn version(self, expected: i64) -> Self {
+        if self.batch.refused.is_none()
+            && let Some(Write::Update { version, .. }) = self.batch.writes.last_mut()
+        {
+            *version = Some(expected);
+        }
+        self
+    }
+
+    /// Has a field refer to a row that an earlier write of the batch makes.
+    pub fn referring<T: Model>(self, column: Column<M, impl RefersTo<T>>, to: Made<T>) -> Self {
+        self.batch.link(LinkAt::Field(column.position()), to);
+        self
+    }
+}
+
+impl<'s, M> Deref for Patching<'_, 's, M> {
+    type Target = Batch<'s>;
+
+    fn deref(&self) -> &Batch<'s> {
+        self.batch
+    }
+}
+
+impl<'s, M> DerefMut for Patching<'_, 's, M> {
+    fn deref_mut(&mut self) -> &mut Batch<'s> {
+        self.batch
+    }
+}
+
+impl Batch<'_> {
+    /// Notes that the last write takes a key that an earlier one makes.
+    pub(super) fn link<T>(&mut self, at: LinkAt, to: Made<T>) {
+        if self.refused.is_some() {
+            return;
+        }
+        let checked = self.checked_link(at, to);
+        match checked {
+            Ok(link) => self.links.push(link),
+            Err(error) => self.refuse(self.writes.len().saturating_sub(1), &error),
+        }
+    }
+
+    fn checked_link<T>(&self, at: LinkAt, to: Made<T>) -> Result<Link> {
+        let Some((last, before)) = self.writes.split_last() else {
+            return Err(super::of_another_batch());
+        };
+        if to.batch() != self.number {
+            return Err(super::of_another_batch());
+        }
+        let link = Link { write: before.len(), at, result: to.place() };
+        let table: &Table = last.table();
+        link.check(table, before).map(|()| link)
     }
 }

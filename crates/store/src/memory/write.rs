@@ -13,7 +13,7 @@ use super::log::{Log, Statement, without};
 use super::plan::Search;
 use super::table_rows::{TableRows, Values};
 use crate::operation::{
-    self, BatchFailure, BatchMode, Keys, OnConflict, Operation, Outcome, Write,
+    self, BatchFailure, BatchMode, Keys, Link, OnConflict, Operation, Outcome, Write,
 };
 
 /// Carries out an operation that is about rows, of the table with this number
@@ -57,7 +57,9 @@ pub(super) fn execute(
             let found = locked.rows(table)?.numbers(*filter)?;
             delete_rows(locked, log, table, found)
         }
-        Operation::Batch { writes, mode, results } => batch(locked, log, writes, *mode, results),
+        Operation::Batch { writes, links, mode, results } => {
+            batch(locked, log, writes, links, *mode, results)
+        }
         _ => Err(unexpected()),
     }?;
     Ok(())
@@ -280,21 +282,20 @@ fn batch(
     locked: &mut Locked<'_>,
     log: &mut Log,
     writes: &[Write],
+    links: &[Link],
     mode: BatchMode,
     results: &mut Vec<Result<Outcome>>,
 ) -> Result<Outcome> {
     let statement = Statement::new(locked, log);
-    let (mut count, mut tables) = (0, writes.iter().map(Write::table));
-    let done = operation::run_batch(writes, mode, results, |operation| {
+    let mut count = 0;
+    let done = operation::run_batch(writes, links, mode, results, |operation| {
         let (locked, log) = (&mut *statement.locked, &mut *statement.log);
         match operation {
             Operation::Savepoint(name) => log.save(*name),
             Operation::Release(name) => log.release(*name)?,
             Operation::RollbackTo(name) => log.undo_to_savepoint(*name, locked)?,
             write => {
-                // Each write comes once, in order.
-                let next = tables.next().ok_or_else(unexpected)?;
-                let number = locked.catalog.find(next)?;
+                let number = locked.catalog.find(write.table().ok_or_else(unexpected)?)?;
                 let mut outcome = Outcome::default();
                 let sink = &mut marmota_model::NoRows;
                 execute(write, number, sink, locked, log, &mut outcome)?;

@@ -242,12 +242,17 @@ fn a_batch_is_whole_or_each_for_itself() {
     let writes = [write("a"), write("b"), write("a"), write("c")];
     let mut results = Vec::new();
     let mode = BatchMode::AllOrNothing;
-    let batch = Operation::Batch { writes: &writes, mode, results: &mut results };
+    let batch = Operation::Batch { writes: &writes, links: &[], mode, results: &mut results };
     let error = run(&mut *session, batch).unwrap_err();
     assert_eq!((error.kind(), error.violations().len()), (ErrorKind::Conflict, 1));
     assert_eq!(results.len(), 3);
     assert_eq!(count(&mut *session, &it.owner), 0);
-    let batch = Operation::Batch { writes: &writes, mode: BatchMode::Each, results: &mut results };
+    let batch = Operation::Batch {
+        writes: &writes,
+        links: &[],
+        mode: BatchMode::Each,
+        results: &mut results,
+    };
     assert_eq!(run(&mut *session, batch).unwrap().rows, 3);
     assert_eq!(results.iter().filter(|result| result.is_err()).count(), 1);
     assert_eq!(results[3].as_ref().unwrap().keys, Keys::One(Value::Int(3)));

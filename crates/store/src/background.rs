@@ -1,0 +1,345 @@
+//! Writes that their callers do not wait for: gathered from any thread, and
+//! carried out together by a thread of their own.
+//!
+//! The thread sleeps until there are enough writes, or the oldest has waited
+//! long enough. What was accepted is carried out, also at the close; what then
+//! fails is told to whoever holds its [`Accepted`], and to the callback.
+
+mod accepted;
+mod queue;
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use marmota_model::{Error, ErrorKind, NoRows, Result};
+use parking_lot::Mutex;
+
+pub use accepted::Accepted;
+
+use crate::batch::Batch;
+use crate::durability::Durability;
+use crate::operation::{BatchMode, Link, Operation, Outcome, Write};
+use crate::scope::{Background, Scope};
+use crate::store::Store;
+use accepted::Answer;
+use queue::{Queue, Unit};
+
+/// How long to wait before what the engine was too busy for is tried again.
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
+/// How often a close tries again what the engine is too busy for (which waits
+/// for some seconds each time).
+const BUSY_TRIES_AT_CLOSE: u32 = 5;
+
+type OnError = Box<dyn Fn(&Error) + Send + Sync>;
+
+/// How a [`BackgroundBatch`] gathers writes; made by
+/// [`Store::background_batch`].
+#[must_use = "it takes writes once it is started"]
+pub struct BackgroundBuilder {
+    store: Store,
+    limits: Limits,
+    durability: Option<Durability>,
+    on_error: Option<OnError>,
+}
+
+/// When to flush, and how much may wait.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    flush_writes: usize,
+    flush_bytes: usize,
+    flush_after: Duration,
+    waiting_writes_max: usize,
+    waiting_bytes_max: usize,
+}
+
+impl BackgroundBuilder {
+    /// Flushes when so many writes wait; 1,000 by default.
+    pub const fn flush_writes(mut self, writes: usize) -> Self {
+        self.limits.flush_writes = writes;
+        self
+    }
+
+    /// Flushes when the values of waiting writes take so many bytes; 1 MiB by
+    /// default.
+    pub const fn flush_bytes(mut self, bytes: usize) -> Self {
+        self.limits.flush_bytes = bytes;
+        self
+    }
+
+    /// Flushes when a write has waited so long; 100 ms by default.
+    pub const fn flush_after(mut self, time: Duration) -> Self {
+        self.limits.flush_after = time;
+        self
+    }
+
+    /// At most so many writes are accepted and not carried out yet; 10,000 by
+    /// default.
+    pub const fn waiting_writes_max(mut self, writes: usize) -> Self {
+        self.limits.waiting_writes_max = writes;
+        self
+    }
+
+    /// At most so many bytes of values are; 16 MiB by default.
+    pub const fn waiting_bytes_max(mut self, bytes: usize) -> Self {
+        self.limits.waiting_bytes_max = bytes;
+        self
+    }
+
+    /// Asks for another durability than the store has.
+    pub const fn durability(mut self, durability: Durability) -> Self {
+        self.durability = Some(durability);
+        self
+    }
+
+    /// Has this called, on the thread that writes, with each error that nobody
+    /// else was told: where the write's [`Accepted`] was dropped.
+    pub fn on_error(mut self, tell: impl Fn(&Error) + Send + Sync + 'static) -> Self {
+        self.on_error = Some(Box::new(tell));
+        self
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if the system gives no thread.
+    pub fn start(self) -> Result<BackgroundBatch> {
+        let Self { store, limits, durability, on_error } = self;
+        let queue = Queue::new(limits);
+        let shared = Arc::new(Shared { store, queue, durability, on_error });
+        let worker = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("marmota-background".to_owned())
+            .spawn(move || worker.work())?;
+        let watched: Arc<dyn Background> = Arc::<Shared>::clone(&shared);
+        shared.store.watch(&watched);
+        Ok(BackgroundBatch { shared, thread: Mutex::new(Some(thread)) })
+    }
+}
+
+/// Takes writes from any thread and carries them out together, soon.
+///
+/// Dropped, it carries out what it has accepted, as [`BackgroundBatch::close`]
+/// does.
+pub struct BackgroundBatch {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    store: Store,
+    queue: Queue,
+    durability: Option<Durability>,
+    on_error: Option<OnError>,
+}
+
+impl BackgroundBatch {
+    /// Takes the writes that `fill` adds to a batch, which are carried out all
+    /// or none; waits as long as too much is waiting.
+    ///
+    /// # Errors
+    /// What breaks a rule, at once; [`ErrorKind::Closed`] behind
+    /// [`BackgroundBatch::close`].
+    pub fn add(&self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<Accepted> {
+        self.accept(fill, true)
+    }
+
+    /// [`BackgroundBatch::add`] that does not wait.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if too much is waiting.
+    pub fn try_add(&self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<Accepted> {
+        self.accept(fill, false)
+    }
+
+    fn accept(&self, fill: impl FnOnce(&mut Batch<'_>), waits: bool) -> Result<Accepted> {
+        let mut batch = self.shared.store.batch();
+        fill(&mut batch);
+        let (writes, links) = batch.into_writes()?;
+        let (accepted, answer) = Accepted::new();
+        if writes.is_empty() {
+            answer.give(Ok(Vec::new()));
+            return Ok(accepted);
+        }
+        self.shared.queue.push(Unit::new(writes, links, answer), waits)?;
+        Ok(accepted)
+    }
+
+    /// Has what was accepted so far carried out now, and waits for it.
+    pub fn flush(&self) {
+        self.shared.queue.flush();
+    }
+
+    /// How many writes were accepted and are not carried out yet.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.shared.queue.waiting()
+    }
+
+    /// Carries out what was accepted, and takes nothing more.
+    pub fn close(&self) {
+        self.shared.queue.close();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            // A panic of the thread was told to whoever waited.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for BackgroundBatch {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl std::fmt::Debug for BackgroundBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "background batch, {} writes waiting", self.waiting())
+    }
+}
+
+impl Background for Shared {
+    fn flush(&self) {
+        self.queue.flush();
+    }
+}
+
+impl Shared {
+    fn work(&self) {
+        // Nobody waits for ever, should a callback or an engine panic.
+        let _end = End(self);
+        while let Some(units) = self.queue.take() {
+            let (writes, bytes) = units.iter().fold((0, 0), |(writes, bytes), unit| {
+                (writes + unit.writes.len(), bytes + unit.bytes)
+            });
+            self.carry_out(units);
+            self.queue.done(writes, bytes);
+        }
+    }
+
+    fn carry_out(&self, units: Vec<Unit>) {
+        let mut tries = 0;
+        let failed = loop {
+            let results = self.together(&units).or_else(|error| match error.kind() {
+                // The same again, but for those that fail.
+                ErrorKind::Busy => Err(error),
+                _ => self.one_by_one(&units),
+            });
+            match results {
+                Ok(results) => {
+                    for (unit, result) in units.into_iter().zip(results) {
+                        self.tell(unit.answer, result);
+                    }
+                    return;
+                }
+                Err(error) if error.kind() == ErrorKind::Busy => {
+                    tries += 1;
+                    if self.queue.is_closing() && tries >= BUSY_TRIES_AT_CLOSE {
+                        break error;
+                    }
+                    std::thread::sleep(BUSY_PAUSE);
+                }
+                Err(error) => break error,
+            }
+        };
+        for unit in units {
+            self.tell(unit.answer, Err(same(&failed)));
+        }
+    }
+
+    fn tell(&self, answer: Answer, result: Result<Vec<Outcome>>) {
+        if let (Some(Err(error)), Some(tell)) = (answer.give(result), &self.on_error) {
+            tell(&error);
+        }
+    }
+
+    /// All units in one batch: nearly always that is all there is to do.
+    fn together(&self, units: &[Unit]) -> Result<Vec<Result<Vec<Outcome>>>> {
+        let mut writes = Vec::new();
+        let mut links = Vec::new();
+        for unit in units {
+            let before = writes.len();
+            writes.extend_from_slice(&unit.writes);
+            links.extend(unit.links.iter().map(|link| Link {
+                write: link.write + before,
+                result: link.result + before,
+                ..*link
+            }));
+        }
+        let results = run(&self.store, self.durability, &writes, &links)?;
+        let mut results = results.into_iter();
+        Ok(units.iter().map(|unit| results.by_ref().take(unit.writes.len()).collect()).collect())
+    }
+
+    /// Each unit for itself, in one transaction.
+    fn one_by_one(&self, units: &[Unit]) -> Result<Vec<Result<Vec<Outcome>>>> {
+        let transaction = self.store.begin_run()?;
+        let results = units
+            .iter()
+            .map(|unit| run(&transaction, None, &unit.writes, &unit.links)?.into_iter().collect())
+            .collect();
+        let mut commit = transaction.commit();
+        if let Some(durability) = self.durability {
+            commit = commit.durability(durability);
+        }
+        commit.run()?;
+        Ok(results)
+    }
+}
+
+/// Carries out writes, all or none.
+fn run(
+    scope: &Scope,
+    durability: Option<Durability>,
+    writes: &[Write],
+    links: &[Link],
+) -> Result<Vec<Result<Outcome>>> {
+    let (mut results, mode) = (Vec::with_capacity(writes.len()), BatchMode::AllOrNothing);
+    let mut outcome = Outcome::default();
+    let mut operation = Operation::Batch { writes, links, mode, results: &mut results };
+    scope.run_into(durability, &mut operation, &mut NoRows, &mut outcome)?;
+    Ok(results)
+}
+
+/// Ends the thread: what still waits is told that it was not carried out.
+struct End<'s>(&'s Shared);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        for unit in self.0.queue.end() {
+            let message = "the thread of the background batch has panicked; see its message";
+            self.0.tell(unit.answer, Err(Error::new(ErrorKind::Bug, message)));
+        }
+    }
+}
+
+/// An error for each of those it concerns.
+fn same(error: &Error) -> Error {
+    let same = Error::new(error.kind(), error.message());
+    error.violations().iter().cloned().fold(same, Error::with_violation)
+}
+
+impl Store {
+    /// Begins to make a [`BackgroundBatch`]: writes that their callers do not
+    /// wait for.
+    ///
+    /// [`Store::close`] flushes it first.
+    pub fn background_batch(&self) -> BackgroundBuilder {
+        let limits = Limits {
+            flush_writes: 1_000,
+            flush_bytes: 1 << 20,
+            flush_after: Duration::from_millis(100),
+            waiting_writes_max: 10_000,
+            waiting_bytes_max: 16 << 20,
+        };
+        BackgroundBuilder { store: self.clone(), limits, durability: None, on_error: None }
+    }
+}
+
+/// When something that came now has waited long enough.
+fn due(limits: &Limits) -> Option<Instant> {
+    Instant::now().checked_add(limits.flush_after)
+}

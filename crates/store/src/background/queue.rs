@@ -1,0 +1,192 @@
+//! What a background batch has accepted and not carried out yet, in the order
+//! it came, with a bound.
+
+use std::time::Instant;
+
+use marmota_model::{Error, ErrorKind, Result, Value};
+use parking_lot::{Condvar, Mutex};
+
+use super::accepted::Answer;
+use super::{Limits, due};
+use crate::operation::{Link, Write};
+
+/// What a write takes beside its values, in bytes, about.
+const WRITE_BYTES: usize = 96;
+
+/// Writes that are carried out all or none.
+#[derive(Debug)]
+pub(super) struct Unit {
+    pub(super) writes: Vec<Write>,
+    pub(super) links: Vec<Link>,
+    pub(super) bytes: usize,
+    pub(super) answer: Answer,
+}
+
+impl Unit {
+    pub(super) fn new(writes: Vec<Write>, links: Vec<Link>, answer: Answer) -> Self {
+        let bytes = writes.iter().map(bytes_of).sum();
+        Self { writes, links, bytes, answer }
+    }
+}
+
+fn bytes_of(write: &Write) -> usize {
+    let of = |value: &Value| match value {
+        Value::Text(text) | Value::Json(text) => text.len(),
+        Value::Blob(bytes) => bytes.len(),
+        _ => 0,
+    };
+    let values: usize = match write {
+        Write::Insert { row, .. } | Write::Update { row, .. } => {
+            row.iter().map(|value| size_of::<Value>() + of(value)).sum()
+        }
+        Write::Increment { key, .. } | Write::Delete { key, .. } => of(key),
+    };
+    WRITE_BYTES + values
+}
+
+pub(super) struct Queue {
+    limits: Limits,
+    state: Mutex<State>,
+    /// For the thread: there is something to look at.
+    work: Condvar,
+    /// For those that add: something was carried out.
+    room: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    units: Vec<Unit>,
+    /// Writes and bytes in `units`.
+    queued: (usize, usize),
+    /// The same, with what is being carried out.
+    waiting: (usize, usize),
+    /// When the oldest has waited long enough.
+    due: Option<Instant>,
+    flushing: bool,
+    closing: bool,
+    /// The thread has ended.
+    ended: bool,
+    /// How many units were accepted, and how many of them are done.
+    accepted: u64,
+    done: u64,
+    taken: u64,
+}
+
+impl Queue {
+    pub(super) fn new(limits: Limits) -> Self {
+        let (work, room) = (Condvar::new(), Condvar::new());
+        Self { limits, state: Mutex::default(), work, room }
+    }
+
+    /// Takes a unit; one that is larger than all there is room for is taken
+    /// alone.
+    pub(super) fn push(&self, unit: Unit, waits: bool) -> Result<()> {
+        let (writes, bytes) = (unit.writes.len(), unit.bytes);
+        let mut state = self.state.lock();
+        loop {
+            if state.closing || state.ended {
+                return Err(Error::new(ErrorKind::Closed, "the background batch is closed"));
+            }
+            let fits = state.waiting.0 + writes <= self.limits.waiting_writes_max
+                && state.waiting.1 + bytes <= self.limits.waiting_bytes_max;
+            if fits || state.waiting.0 == 0 {
+                break;
+            }
+            if !waits {
+                let message = format!(
+                    "{} writes wait for the background batch already; try again",
+                    state.waiting.0
+                );
+                return Err(Error::new(ErrorKind::Busy, message));
+            }
+            // What waits has to go, or there will never be room.
+            state.flushing = true;
+            self.work.notify_one();
+            self.room.wait(&mut state);
+        }
+        if state.units.is_empty() {
+            state.due = due(&self.limits);
+        }
+        state.units.push(unit);
+        state.queued = (state.queued.0 + writes, state.queued.1 + bytes);
+        state.waiting = (state.waiting.0 + writes, state.waiting.1 + bytes);
+        state.accepted += 1;
+        if state.units.len() == 1 || self.is_full(&state) {
+            self.work.notify_one();
+        }
+        Ok(())
+    }
+
+    fn is_full(&self, state: &State) -> bool {
+        state.queued.0 >= self.limits.flush_writes || state.queued.1 >= self.limits.flush_bytes
+    }
+
+    /// Waits until there is something to carry out; none at the end.
+    pub(super) fn take(&self) -> Option<Vec<Unit>> {
+        let mut state = self.state.lock();
+        loop {
+            if state.units.is_empty() {
+                state.flushing = false;
+                if state.closing {
+                    return None;
+                }
+                self.work.wait(&mut state);
+                continue;
+            }
+            let is_due = state.due.is_some_and(|due| due <= Instant::now());
+            if state.closing || state.flushing || is_due || self.is_full(&state) {
+                state.flushing = false;
+                state.queued = (0, 0);
+                state.taken = state.accepted;
+                return Some(std::mem::take(&mut state.units));
+            }
+            match state.due {
+                Some(due) => drop(self.work.wait_until(&mut state, due)),
+                None => self.work.wait(&mut state),
+            }
+        }
+    }
+
+    /// Notes that what was taken is carried out.
+    pub(super) fn done(&self, writes: usize, bytes: usize) {
+        let mut state = self.state.lock();
+        state.waiting = (state.waiting.0 - writes, state.waiting.1 - bytes);
+        state.done = state.taken;
+        self.room.notify_all();
+    }
+
+    /// Waits until what is accepted by now is carried out.
+    pub(super) fn flush(&self) {
+        let mut state = self.state.lock();
+        let until = state.accepted;
+        while state.done < until && !state.ended {
+            state.flushing = true;
+            self.work.notify_one();
+            self.room.wait(&mut state);
+        }
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.state.lock().waiting.0
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.state.lock().closing
+    }
+
+    /// Takes nothing more.
+    pub(super) fn close(&self) {
+        self.state.lock().closing = true;
+        self.work.notify_one();
+        self.room.notify_all();
+    }
+
+    /// The thread ends: gives what it leaves behind.
+    pub(super) fn end(&self) -> Vec<Unit> {
+        let mut state = self.state.lock();
+        state.ended = true;
+        state.waiting = (0, 0);
+        self.room.notify_all();
+        std::mem::take(&mut state.units)
+    }
+}
