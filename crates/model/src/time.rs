@@ -127,52 +127,62 @@ impl Form {
         Self { bytes: [0; 27], length: 0 }
     }
 
-    fn push(&mut self, byte: u8) {
-        self.bytes[self.length] = byte;
-        self.length += 1;
+    /// Inlined wherever it is called with a place that is known then, so that
+    /// nobody has to look whether there is such a place.
+    #[inline(always)]
+    fn two_digits(&mut self, at: usize, number: u32) {
+        self.bytes[at] = b'0' + (number / 10) as u8;
+        self.bytes[at + 1] = b'0' + (number % 10) as u8;
     }
 
-    fn two_digits(&mut self, number: u32) {
-        self.push(b'0' + (number / 10) as u8);
-        self.push(b'0' + (number % 10) as u8);
-    }
-
+    #[inline(always)]
     fn date(&mut self, day: Date) {
         let (year, month, day) = day.civil();
-        self.two_digits(year / 100);
-        self.two_digits(year % 100);
-        self.push(b'-');
-        self.two_digits(month);
-        self.push(b'-');
-        self.two_digits(day);
+        self.two_digits(0, year / 100);
+        self.two_digits(2, year % 100);
+        self.bytes[4] = b'-';
+        self.two_digits(5, month);
+        self.bytes[7] = b'-';
+        self.two_digits(8, day);
+        self.length = 10;
+    }
+
+    #[inline(always)]
+    fn time(&mut self, time: Time) {
+        self.time_at(0, time);
     }
 
     /// With as many digits of the second as it takes.
-    fn time(&mut self, time: Time) {
-        let seconds = (time.0 / 1_000_000) as u32;
-        self.two_digits(seconds / 3_600);
-        self.push(b':');
-        self.two_digits(seconds / 60 % 60);
-        self.push(b':');
-        self.two_digits(seconds % 60);
-        let micros = (time.0 % 1_000_000) as u32;
+    #[inline(always)]
+    fn time_at(&mut self, at: usize, time: Time) {
+        let seconds = (time.0 as u64 / 1_000_000) as u32;
+        self.two_digits(at, seconds / 3_600);
+        self.bytes[at + 2] = b':';
+        self.two_digits(at + 3, seconds / 60 % 60);
+        self.bytes[at + 5] = b':';
+        self.two_digits(at + 6, seconds % 60);
+        self.length = at + 8;
+        let micros = (time.0 as u64 % 1_000_000) as u32;
         if micros == 0 {
             return;
         }
-        self.push(b'.');
-        self.two_digits(micros / 10_000);
-        self.two_digits(micros / 100 % 100);
-        self.two_digits(micros % 100);
+        self.bytes[at + 8] = b'.';
+        self.two_digits(at + 9, micros / 10_000);
+        self.two_digits(at + 11, micros / 100 % 100);
+        self.two_digits(at + 13, micros % 100);
+        self.length = at + 15;
         while self.bytes[self.length - 1] == b'0' {
             self.length -= 1;
         }
     }
 
+    #[inline(always)]
     fn timestamp(&mut self, at: Timestamp) {
         self.date(Date(at.0.div_euclid(MICROS_PER_DAY) as i32));
-        self.push(b'T');
-        self.time(Time(at.0.rem_euclid(MICROS_PER_DAY)));
-        self.push(b'Z');
+        self.bytes[10] = b'T';
+        self.time_at(11, Time(at.0.rem_euclid(MICROS_PER_DAY)));
+        self.bytes[self.length] = b'Z';
+        self.length += 1;
     }
 
     fn bytes(&self) -> &[u8] {
