@@ -5,7 +5,9 @@
 //! This file has the program's side and the parser; each subcommand has a file
 //! of its own.
 
+mod backup;
 mod migrate;
+mod restore;
 mod serve;
 
 use std::ffi::OsString;
@@ -62,6 +64,8 @@ struct Database {
 enum Sub {
     Serve(serve::Serve),
     Migrate(migrate::Migrate),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
 }
 
 /// Runs a program whose models `models` adds to the store at a URL, with the
@@ -222,6 +226,8 @@ impl Command {
             Some(_) => match Sub::from_arg_matches(matches)? {
                 Sub::Serve(serve) => serve.run(self),
                 Sub::Migrate(migrate) => migrate.run(self),
+                Sub::Backup(backup) => backup.run(self),
+                Sub::Restore(restore) => restore.run(self),
             },
         }
     }
@@ -240,6 +246,19 @@ impl Command {
 impl fmt::Debug for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Command").field("about", &self.about).finish_non_exhaustive()
+    }
+}
+
+/// False for the URL of a file that is not there: opening it would make it.
+fn is_there(url: &str) -> bool {
+    let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
+    let path = rest.split('?').next().unwrap_or_default();
+    let path = path.strip_prefix("//").unwrap_or(path);
+    let exists = |path: &str| std::path::Path::new(path).exists();
+    match scheme {
+        "sqlite" => path == ":memory:" || exists(path),
+        "memory" => path.is_empty() || exists(path) || exists(&format!("{path}.log.1")),
+        _ => true,
     }
 }
 

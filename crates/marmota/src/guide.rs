@@ -37,6 +37,10 @@ pub mod collections {}
 #[doc = include_str!("../../../docs/guide/schema-change.md")]
 pub mod schema_change {}
 
+#[cfg(feature = "sqlite")]
+#[doc = include_str!("../../../docs/guide/backup.md")]
+pub mod backup {}
+
 #[cfg(feature = "command")]
 #[doc = include_str!("../../../docs/guide/command.md")]
 pub mod command {}

@@ -115,3 +115,45 @@ pub fn open(url: &str) -> Result<StoreBuilder> {
         )),
     }
 }
+
+/// Makes a database what a backup has: compares the backup with its manifest,
+/// checks it, and puts it in the place that the URL names. What is there is
+/// replaced only if `replaces` says so, and nobody may have it open.
+/// Whenever this is interrupted, the database is the old one or the new one,
+/// whole.
+///
+/// # Errors
+/// - [`ErrorKind::NotFound`] if there is no finished backup of this name.
+/// - [`ErrorKind::Engine`] if it is damaged.
+/// - [`ErrorKind::Invalid`] if it is of another engine than the URL.
+/// - [`ErrorKind::Conflict`] if there is a database and it is not to be
+///   replaced, [`ErrorKind::Busy`] if it is open elsewhere.
+/// - [`ErrorKind::Io`] if the disk fails or is full.
+pub fn restore(
+    backup: impl AsRef<std::path::Path>,
+    url: &str,
+    replaces: bool,
+) -> Result<store::backup::Manifest> {
+    let backup = backup.as_ref();
+    let manifest = store::backup::Manifest::of(backup)?;
+    let scheme = url.split(':').next().unwrap_or_default();
+    if scheme != manifest.engine {
+        let message = format!(
+            "{} is a backup of a database of the engine `{}`: restore it to a URL that begins so",
+            backup.display(),
+            model::text::excerpt(&manifest.engine)
+        );
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    manifest.verify(backup)?;
+    match scheme {
+        #[cfg(feature = "sqlite")]
+        "sqlite" => marmota_sqlite::Sqlite::restore(url, backup, &manifest, replaces)?,
+        "memory" => marmota_store::memory::Memory::restore(url, backup, &manifest, replaces)?,
+        _ => {
+            let message = format!("this build has no engine `{}`", model::text::excerpt(scheme));
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+    }
+    Ok(manifest)
+}

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_store::backup::Copied;
 use marmota_store::engine::{Capability, Engine, Session};
 use marmota_store::plan::{Losses, Plan};
 use marmota_store::{Durability, EngineStatistics};
@@ -174,6 +175,10 @@ impl Engine for Sqlite {
         Ok(plan)
     }
 
+    fn copy_to(&self, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
+        self.0.copy_to(path, progress)
+    }
+
     fn session(&self) -> Result<Box<dyn Session>> {
         if self.0.is_closed() {
             return Err(closed());
@@ -233,6 +238,44 @@ impl Shared {
     /// A number for a waker that no other one has.
     pub(crate) fn waker_number(&self) -> u64 {
         self.wakers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Opens the file that a copy is made of; with its key, if it has one.
+    pub(crate) fn open_copy(&self, path: &Path) -> Result<Connection> {
+        let at = |failure: Failure| self.vault.at(&failure, path);
+        let mut connection = match &self.location {
+            Location::File(_) => self.vault.open(path)?,
+            Location::Memory => Connection::open_file(path).map_err(at)?,
+        };
+        // It has no name that counts until it is whole and on the disk.
+        connection.execute("PRAGMA synchronous=OFF; PRAGMA trusted_schema=OFF").map_err(at)?;
+        Ok(connection)
+    }
+
+    /// Opens a connection of a copy's own to the file.
+    pub(crate) fn open_source(&self) -> Result<Connection> {
+        let Location::File(path) = &self.location else { return Err(closed()) };
+        if self.is_closed() {
+            return Err(closed());
+        }
+        let mut connection = self.vault.open(path)?;
+        connection.busy_timeout_ms(self.options.busy_timeout_ms);
+        connection
+            .execute("PRAGMA query_only=ON; PRAGMA trusted_schema=OFF")
+            .map_err(|failure| self.vault.at(&failure, path))?;
+        Ok(connection)
+    }
+
+    /// Runs something on the connection that writes, which waits meanwhile.
+    pub(crate) fn with_writer<T>(&self, run: impl FnOnce(&mut Connection) -> T) -> Result<T> {
+        let mut turn = self.writer.turn_within(self.busy_timeout()).ok_or_else(busy)?;
+        let lane = turn.lane().ok_or_else(closed)?;
+        Ok(run(&mut lane.connection))
+    }
+
+    /// True if the file has a key.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.vault.has_key()
     }
 
     /// Opens a connection that reads.

@@ -10,6 +10,7 @@
 //! hold a snapshot open. It may still point to what was bound then; so a `Run`
 //! does not step before it has bound every parameter anew.
 
+mod backup;
 #[cfg(feature = "encryption")]
 pub(crate) mod cipher;
 mod describe;

@@ -16,6 +16,8 @@
 //! # Ok::<(), marmota_model::Error>(())
 //! ```
 
+mod alone;
+mod backup;
 mod clerk;
 #[cfg(feature = "bench")]
 #[doc(hidden)]

@@ -5,13 +5,14 @@
 //! interrupted, the file is either the old one or the new one, whole.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result};
 
+use crate::alone::{Beside, check, have_alone, sync_folder_of};
 use crate::engine::{Sqlite, place_of, text_of};
 use crate::ffi::cipher::new_salt;
-use crate::ffi::{Connection, Failure, code};
+use crate::ffi::{Connection, Failure};
 use crate::key::{Key, KeySource, Secret};
 use crate::options::Options;
 use crate::vault::{Vault, bytes_of};
@@ -56,9 +57,9 @@ impl Sqlite {
             return Err(Error::new(ErrorKind::NotFound, message));
         }
         let mut before = open(path, old)?;
-        have_alone(&mut before, path)?;
+        have_alone(&mut before, path, "change its key")?;
         let content = check(&mut before, path)?;
-        let copy = Copy::beside(path)?;
+        let copy = Beside::of(path, COPY).map_err(|error| disk(path, error))?;
         let at = |failure: Failure| crate::vault::at_place(&failure, &place_of(&copy.0));
         before.execute(&format!("VACUUM INTO {}", quoted(&copy.0)?)).map_err(at)?;
         write_anew(&copy.0, old, new)?;
@@ -73,29 +74,6 @@ impl Sqlite {
         drop(after);
         // `before` still keeps others out of the file that is replaced.
         put_in_place(&copy.0, path)
-    }
-}
-
-/// The copy, removed however this ends; once it is in the file's place there
-/// is nothing left to remove.
-struct Copy(PathBuf);
-
-impl Copy {
-    fn beside(path: &Path) -> Result<Self> {
-        let mut name = path.as_os_str().to_owned();
-        name.push(COPY);
-        let copy = Self(name.into());
-        // One may be left from a process that was killed.
-        match std::fs::remove_file(&copy.0) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(disk(&copy.0, error)),
-            _ => Ok(copy),
-        }
-    }
-}
-
-impl Drop for Copy {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
     }
 }
 
@@ -116,72 +94,6 @@ fn open(path: &Path, key: Option<&Key>) -> Result<Connection> {
     // The first that reads the file: here a wrong key is seen.
     text_of(&mut connection, "PRAGMA encoding").map_err(|failure| vault.at(&failure, path))?;
     Ok(connection)
-}
-
-/// Has the file without a log, and locked as long as the connection is open.
-fn have_alone(connection: &mut Connection, path: &Path) -> Result<()> {
-    let at = |failure: Failure| {
-        if failure.code() & 0xff == code::BUSY {
-            return busy(path);
-        }
-        crate::vault::at_place(&failure, &place_of(path))
-    };
-    // A log belongs to the file by its name: it must not outlive the file.
-    let mode = text_of(connection, "PRAGMA journal_mode=DELETE").map_err(at)?;
-    if mode != "delete" {
-        return Err(busy(path));
-    }
-    connection
-        .execute(
-            "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=MEMORY; BEGIN EXCLUSIVE; COMMIT",
-        )
-        .map_err(at)?;
-    // Somebody may have come between.
-    match text_of(connection, "PRAGMA journal_mode").map_err(at)?.as_str() {
-        "memory" => Ok(()),
-        _ => Err(busy(path)),
-    }
-}
-
-#[cold]
-fn busy(path: &Path) -> Error {
-    let message = format!(
-        "{}: it is open elsewhere; close every engine and program that uses it, then change its key",
-        place_of(path)
-    );
-    Error::new(ErrorKind::Busy, message)
-}
-
-/// Reads all of the file and says what it holds: its schema, and how many rows
-/// each table has.
-fn check(connection: &mut Connection, path: &Path) -> Result<String> {
-    let at = |failure: Failure| crate::vault::at_place(&failure, &place_of(path));
-    let verdict = text_of(connection, "PRAGMA integrity_check(1)").map_err(at)?;
-    if verdict != "ok" {
-        let message =
-            format!("{}: it is damaged ({verdict}); restore a backup first", place_of(path));
-        return Err(Error::new(ErrorKind::Engine, message));
-    }
-    let mut content = String::new();
-    let mut counts = Vec::new();
-    let schema = "SELECT type, name, coalesce(sql, ''), rootpage FROM sqlite_schema ORDER BY 1, 2";
-    connection
-        .query(schema, |row| {
-            let text = |column| String::from_utf8_lossy(row.at(column).bytes()).into_owned();
-            let (kind, name) = (text(0), text(1));
-            content.push_str(&format!("{kind} {name} {}\n", text(2)));
-            // A virtual table has no page of its own.
-            if kind == "table" && row.at(3).int() > 0 {
-                counts.push(format!("SELECT count(*) FROM \"{}\"", name.replace('"', "\"\"")));
-            }
-        })
-        .map_err(at)?;
-    for count in counts {
-        connection
-            .query(&count, |row| content.push_str(&format!("{}\n", row.at(0).int())))
-            .map_err(at)?;
-    }
-    Ok(content)
 }
 
 /// Changes the key of the copy, which nobody else knows of yet.
@@ -205,8 +117,7 @@ fn put_in_place(copy: &Path, path: &Path) -> Result<()> {
         std::fs::set_permissions(copy, rights)?;
         File::open(copy)?.sync_all()?;
         std::fs::rename(copy, path)?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+        sync_folder_of(path)
     };
     on_disk().map_err(|error| disk(path, error))
 }

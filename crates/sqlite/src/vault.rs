@@ -39,6 +39,11 @@ mod plain {
             Self
         }
 
+        #[allow(clippy::unused_self, reason = "with keys it is used")]
+        pub(crate) fn has_key(&self) -> bool {
+            false
+        }
+
         pub(crate) fn open(&self, path: &Path) -> Result<Connection> {
             Connection::open_file(path).map_err(|failure| self.at(&failure, path))
         }
@@ -91,6 +96,10 @@ mod keyed {
         /// else wrote its first page, with another salt, since it was seen empty.
         pub(crate) fn lost_race(&self, error: &Error) -> bool {
             error.kind() == ErrorKind::Denied && self.began.load(Ordering::Relaxed)
+        }
+
+        pub(crate) fn has_key(&self) -> bool {
+            self.source.is_some()
         }
 
         /// Opens a connection. That its key is right shows at the first read.

@@ -12,13 +12,15 @@
 //! the layers it was copied five times, and each copy stalled on the bytes
 //! just written: a tenth of a read by key.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use marmota_model::{Result, RowSink, Table};
+use marmota_model::{Error, ErrorKind, Result, RowSink, Table};
 
+use crate::backup::Copied;
 use crate::durability::Durability;
 use crate::operation::{Operation, Outcome};
 use crate::plan::{Losses, Plan};
@@ -58,6 +60,19 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// What keeps the engine from opening one.
     fn session(&self) -> Result<Box<dyn Session>>;
+
+    /// Copies all that is committed to a new file of this name, and checks the
+    /// copy. Others go on meanwhile. `progress` hears how many parts of how
+    /// many are done.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] by an engine that cannot;
+    /// [`ErrorKind::Engine`] for a database that is damaged.
+    fn copy_to(&self, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
+        let _ = (path, progress);
+        let message = format!("the engine `{}` makes no backups", self.capability().name);
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
 
     /// What it has done since it was opened; what an engine does not count is 0.
     fn statistics(&self) -> EngineStatistics {

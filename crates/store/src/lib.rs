@@ -13,6 +13,7 @@
 
 pub mod action;
 pub mod background;
+pub mod backup;
 pub mod batch;
 mod cache;
 mod durability;

@@ -21,6 +21,7 @@
 //! [`Session::submit`] does block on is only another thread's running
 //! operation.
 
+mod backup;
 mod catalog;
 mod compare;
 mod comparison;
@@ -57,6 +58,7 @@ use arc_swap::ArcSwap;
 use marmota_model::{Error, ErrorKind, Result, Table};
 use parking_lot::Mutex;
 
+use crate::backup::Copied;
 use crate::durability::Durability;
 use crate::engine::{Capability, Engine, Session};
 use crate::plan::{Losses, Plan};
@@ -67,6 +69,7 @@ use file::Loaded;
 use gate::Gate;
 use journal::{Journal, Record};
 use session::MemorySession;
+use table_rows::TableRows;
 
 /// The memory engine.
 pub struct Memory {
@@ -231,7 +234,7 @@ impl Memory {
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        self.shared.between_transactions(|| self.shared.save(path, format))
+        self.shared.between_transactions(|| self.shared.save(path, format).map(drop))
     }
 
     /// Writes the file of an engine that has a log anew, and begins another
@@ -248,17 +251,25 @@ impl Memory {
 }
 
 impl Shared {
-    fn save(&self, path: &Path, format: Format) -> Result<()> {
+    /// Gives how many rows of each table were saved.
+    fn save(&self, path: &Path, format: Format) -> Result<BTreeMap<String, u64>> {
         let loaded = self.loaded.lock();
         let catalog = self.catalog.load();
         let guards: Vec<_> = catalog.slots.iter().map(|slot| slot.rows.read()).collect();
-        let tables = guards.iter().map(|rows| &**rows).collect();
+        let tables: Vec<&TableRows> = guards.iter().map(|rows| &**rows).collect();
         let no_sections = BTreeMap::new();
         let (schema, sections) = match &*loaded {
             Some(loaded) => (loaded.schema, &loaded.tables),
             None => (0, &no_sections),
         };
-        file::save(path, format, &file::Contents { schema, tables, sections })
+        let counted =
+            tables.iter().map(|rows| (rows.table.name().to_owned(), rows.keys.len() as u64));
+        let mut rows: BTreeMap<String, u64> = counted.collect();
+        for (name, section) in sections {
+            rows.insert(name.clone(), section.shape()?.rows);
+        }
+        file::save(path, format, &file::Contents { schema, tables, sections })?;
+        Ok(rows)
     }
 
     /// Reads the file, the first time that something is asked of it.
@@ -346,7 +357,7 @@ impl Shared {
         let read = self.loaded.lock().is_some();
         let saved = match (&self.file, journal) {
             (Some((path, _)), Some(journal)) => self.close_log(journal, path),
-            (Some((path, format)), None) if read => self.save(path, *format),
+            (Some((path, format)), None) if read => self.save(path, *format).map(drop),
             _ => Ok(()),
         };
         match (&saved, journal) {
@@ -383,6 +394,10 @@ impl Engine for Memory {
             self.shared.check_open()?;
             self.shared.migrate(tables, version, losses)
         })
+    }
+
+    fn copy_to(&self, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
+        self.shared.copy_to(path, progress)
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {

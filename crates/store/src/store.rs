@@ -89,7 +89,7 @@ impl Store {
 
 /// Collects a store's models.
 pub struct StoreBuilder {
-    engine: Box<dyn Engine>,
+    pub(crate) engine: Box<dyn Engine>,
     tables: Vec<(Schema, Option<TypeId>)>,
     version: u32,
     cache_bytes_max: Option<u64>,

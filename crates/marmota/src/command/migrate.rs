@@ -61,14 +61,9 @@ impl Migrate {
 /// Where to look for what a database is: opening one that is not there would
 /// make it.
 fn seen(url: &str) -> &str {
-    let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
-    let path = rest.split('?').next().unwrap_or_default();
-    let is_there = std::path::Path::new(path.strip_prefix("//").unwrap_or(path)).exists();
-    match scheme {
-        "sqlite" if !is_there => "sqlite::memory:",
-        "memory" if !is_there && !std::path::Path::new(&format!("{path}.log.1")).exists() => {
-            "memory:"
-        }
+    match url.split_once(':') {
+        Some(("sqlite", _)) if !super::is_there(url) => "sqlite::memory:",
+        Some(("memory", _)) if !super::is_there(url) => "memory:",
         _ => url,
     }
 }

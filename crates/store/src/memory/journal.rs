@@ -38,7 +38,7 @@ use crate::durability::Durability;
 use crate::statistics::EngineStatistics;
 pub(super) use changes::{write_changes, write_tables};
 use record::{Identity, RECORD_BYTES};
-pub(super) use recovery::{first_log, open};
+pub(super) use recovery::{Alone, first_log, open};
 
 /// How long what is relaxed waits for the disk at most.
 const RELAXED_MAX: Duration = Duration::from_millis(800);

@@ -121,6 +121,35 @@ fn lock(path: &Path) -> Result<Lock> {
     Ok(Lock(file))
 }
 
+/// A database that no process has open, to be replaced by another one.
+pub(in super::super) struct Alone<'p> {
+    path: &'p Path,
+    _lock: Lock,
+}
+
+impl<'p> Alone<'p> {
+    /// Takes it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if another process has it.
+    pub(in super::super) fn with(path: &'p Path) -> Result<Self> {
+        let folder = folder_of(path);
+        std::fs::create_dir_all(folder)
+            .map_err(|error| failed("make the folder of", path, error))?;
+        Ok(Self { path, _lock: lock(path)? })
+    }
+
+    /// A generation behind those of all logs that are there.
+    pub(in super::super) fn generation_after_all(&self) -> Result<u64> {
+        Ok(logs(self.path)?.last().map_or(1, |last| last + 1))
+    }
+
+    /// Removes older logs; those that stay are found to be older.
+    pub(in super::super) fn remove_logs_before(&self, generation: u64) {
+        remove_logs(self.path, |log| log < generation);
+    }
+}
+
 /// Opens a database, or begins one.
 ///
 /// # Errors

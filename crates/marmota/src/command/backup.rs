@@ -1,0 +1,89 @@
+//! `backup`: a checked copy of the database, taken while others write to it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use marmota_model::Timestamp;
+use marmota_store::backup::{in_folder, remove};
+
+use super::{Command, Database, Done};
+
+/// Makes a backup of the database, which others may use meanwhile
+#[derive(Args)]
+pub(super) struct Backup {
+    #[command(flatten)]
+    database: Database,
+    /// The folder to put it into, named by the time; made if it is missing
+    #[arg(long, value_name = "FOLDER", default_value = "backups", conflicts_with = "to")]
+    folder: PathBuf,
+    /// The file to make of it, instead of one in a folder
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+    /// How the names in the folder begin
+    #[arg(long, default_value = "backup", value_parser = plain_name)]
+    name: String,
+    /// How many to keep in the folder; older ones of the same name are removed
+    /// once the new one is finished
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
+          conflicts_with = "to")]
+    keep: Option<u32>,
+}
+
+impl Backup {
+    pub(super) fn run(&self, command: &Command) -> Done {
+        let url = command.url(&self.database);
+        if !super::is_there(url) {
+            return Err(format!("there is no database {url}: name it by --db").into());
+        }
+        let begin = format!("{}-", self.name);
+        let file = match &self.to {
+            Some(file) => file.clone(),
+            None => self.folder.join(format!("{begin}{}", stamp())),
+        };
+        let bar = bar();
+        let manifest = command.builder(url)?.backup_with(&file, &mut |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        });
+        bar.finish_and_clear();
+        let manifest = manifest?;
+        let rows: u64 = manifest.tables.values().sum();
+        println!(
+            "{}: {} bytes, {} tables, {rows} rows, checked",
+            file.display(),
+            manifest.bytes,
+            manifest.tables.len()
+        );
+        if let Some(keep) = self.keep {
+            let backups = in_folder(&self.folder, &begin)?;
+            for old in backups.iter().rev().skip(keep as usize) {
+                remove(old)?;
+                println!("{} removed", old.display());
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The time, such that names sort by it: `20260704T091500.123456Z`.
+fn stamp() -> String {
+    Timestamp::now().to_string().replace(['-', ':'], "")
+}
+
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent}% {pos}/{len} {eta}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn plain_name(name: &str) -> Result<String, String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    match !name.is_empty() && name.len() <= 100 && name.bytes().all(is_plain) {
+        true => Ok(name.to_owned()),
+        false => Err("a name is 1 to 100 letters, digits, `-` or `_`".to_owned()),
+    }
+}

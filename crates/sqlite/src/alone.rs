@@ -1,0 +1,118 @@
+//! A file that nobody else may have open: to be replaced by another one.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use marmota_model::{Error, ErrorKind, Result};
+
+use crate::engine::{place_of, text_of};
+use crate::ffi::{Connection, Failure, code};
+use crate::vault::at_place;
+
+/// Has a file without a log, and locked as long as the connection is open.
+/// `then` says in an error what to do once nobody has it.
+pub(crate) fn have_alone(connection: &mut Connection, path: &Path, then: &str) -> Result<()> {
+    let busy = || {
+        let message = format!(
+            "{}: it is open elsewhere; close every engine and program that uses it, then {then}",
+            place_of(path)
+        );
+        Error::new(ErrorKind::Busy, message)
+    };
+    let at = |failure: Failure| {
+        if failure.code() & 0xff == code::BUSY {
+            return busy();
+        }
+        at_place(&failure, &place_of(path))
+    };
+    // A log belongs to the file by its name: it must not outlive the file.
+    let mode = text_of(connection, "PRAGMA journal_mode=DELETE").map_err(at)?;
+    if mode != "delete" {
+        return Err(busy());
+    }
+    connection
+        .execute(
+            "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=MEMORY; BEGIN EXCLUSIVE; COMMIT",
+        )
+        .map_err(at)?;
+    // Somebody may have come between.
+    match text_of(connection, "PRAGMA journal_mode").map_err(at)?.as_str() {
+        "memory" => Ok(()),
+        _ => Err(busy()),
+    }
+}
+
+/// What a database holds.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Content {
+    /// The statements that made it, a line each.
+    pub(crate) schema: String,
+    /// How many rows each table has.
+    pub(crate) rows: Vec<(String, u64)>,
+}
+
+/// Reads all of a file, and refuses it if it is damaged.
+pub(crate) fn check(connection: &mut Connection, path: &Path) -> Result<Content> {
+    let at = |failure: Failure| at_place(&failure, &place_of(path));
+    let verdict = text_of(connection, "PRAGMA integrity_check(1)").map_err(at)?;
+    if verdict != "ok" {
+        let message =
+            format!("{}: it is damaged ({verdict}); restore a backup first", place_of(path));
+        return Err(Error::new(ErrorKind::Engine, message));
+    }
+    content(connection).map_err(at)
+}
+
+/// Says what a database holds: its schema, and how many rows each table has.
+pub(crate) fn content(connection: &mut Connection) -> Result<Content, Failure> {
+    let mut content = Content { schema: String::new(), rows: Vec::new() };
+    let schema = "SELECT type, name, coalesce(sql, ''), rootpage FROM sqlite_schema ORDER BY 1, 2";
+    connection.query(schema, |row| {
+        let text = |column| String::from_utf8_lossy(row.at(column).bytes()).into_owned();
+        let (kind, name) = (text(0), text(1));
+        content.schema.push_str(&format!("{kind} {name} {}\n", text(2)));
+        // A virtual table has no page of its own.
+        if kind == "table" && row.at(3).int() > 0 {
+            content.rows.push((name, 0));
+        }
+    })?;
+    for (name, rows) in &mut content.rows {
+        let sql = format!("SELECT count(*) FROM {}", crate::shape::quoted(name));
+        connection.query(&sql, |row| *rows = u64::try_from(row.at(0).int()).unwrap_or(0))?;
+    }
+    Ok(content)
+}
+
+/// A file's name with something behind it.
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Waits until the names in a file's folder are on the disk.
+pub(crate) fn sync_folder_of(path: &Path) -> std::io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// A file that is being made, removed however this ends; once it has another
+/// name there is nothing left to remove.
+pub(crate) struct Beside(pub(crate) PathBuf);
+
+impl Beside {
+    /// One of this suffix; what a process that was killed has left is removed.
+    pub(crate) fn of(path: &Path, suffix: &str) -> std::io::Result<Self> {
+        let beside = Self(with_suffix(path, suffix));
+        match std::fs::remove_file(&beside.0) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+            _ => Ok(beside),
+        }
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
