@@ -29,6 +29,7 @@ pub mod durability;
 pub mod fields;
 pub mod filters;
 pub mod groups;
+pub mod idempotency;
 pub mod json_paths;
 pub mod keys;
 pub mod pages;
@@ -163,6 +164,15 @@ macro_rules! conformance {
                 random_json_is_looked_into,
                 a_path_that_makes_no_sense_is_refused,
                 strange_json_is_no_obstacle,
+            );
+            $crate::promises!(idempotency:
+                a_repeat_gets_the_first_answer,
+                a_key_is_of_one_batch,
+                what_failed_can_be_tried_again,
+                several_at_once_write_once,
+                a_transaction_undoes_what_was_kept,
+                answers_are_bounded,
+                a_store_without_answers_says_so,
             );
             $crate::promises!(keys:
                 automatic_keys_ascend,
@@ -299,6 +309,7 @@ mod tests {
             include_str!("fields.rs"),
             include_str!("filters.rs"),
             include_str!("json_paths.rs"),
+            include_str!("idempotency.rs"),
             include_str!("keys.rs"),
             include_str!("pages.rs"),
             include_str!("references.rs"),

@@ -46,6 +46,30 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// Every kind.
+    const ALL: [Self; 14] = [
+        Self::NotFound,
+        Self::Conflict,
+        Self::Stale,
+        Self::Invalid,
+        Self::Denied,
+        Self::Busy,
+        Self::Timeout,
+        Self::Lost,
+        Self::Unsupported,
+        Self::Io,
+        Self::Protocol,
+        Self::Engine,
+        Self::Closed,
+        Self::Bug,
+    ];
+
+    /// The kind with this [`ErrorKind::name`].
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// The kind as a short lower-case word, the same in REST answers and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {

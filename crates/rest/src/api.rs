@@ -17,6 +17,7 @@ use crate::increment::Increment;
 use crate::insert_lines;
 use crate::list::List;
 use crate::ndjson;
+use crate::once::{Once, Shape};
 use crate::pages::Pages;
 use crate::problem::{ApiError, Result};
 use crate::row_lines::RowLines;
@@ -209,10 +210,20 @@ impl Routes {
     fn insert(&self) -> Endpoint {
         let endpoint = self.endpoint(|api, request, out| {
             with_table(api, request, out, |on, out| {
+                let keyed = request.header("idempotency-key").is_some();
+                if keyed && ndjson::is_sent(request) {
+                    let message = "lines are inserted in many transactions, and take no \
+                                   `Idempotency-Key`; send an array";
+                    return refused(ApiError::bad_request(message), out);
+                }
                 if ndjson::is_sent(request) {
                     return insert_lines::begin(on).unwrap_or_else(|error| refused(error, out));
                 }
                 let many = on.request.body().trim_ascii_start().starts_with(b"[");
+                if keyed {
+                    let shape = if many { Shape::Rows } else { Shape::Row };
+                    return insert_once(on, shape, out);
+                }
                 if many {
                     match crate::insert_many::InsertMany::of(on) {
                         Ok(verb) => carry_out(verb, on, out),
@@ -269,6 +280,18 @@ impl Routes {
             );
             refused(Error::new(ErrorKind::NotFound, message).into(), out)
         })
+    }
+}
+
+/// Inserts what is inserted only once.
+fn insert_once(on: On<'_>, shape: Shape, out: &mut ResponseWriter<'_>) -> Flow {
+    let call = Once::of(on.request, shape)
+        .and_then(|once| once.map(|once| BatchCall::of_rows(on, once)).transpose());
+    let on = On { api: on.api, request: on.request, subject: on.api.store.registry() };
+    match call {
+        Ok(Some(call)) => carry_out(call, on, out),
+        Ok(None) => refused(ApiError::bad_request("`Idempotency-Key` is empty"), out),
+        Err(error) => refused(error, out),
     }
 }
 

@@ -19,8 +19,9 @@ use crate::body::{self, empty_row};
 use crate::call::{Halt, Next, On, Run, Verb};
 use crate::increment::read_by;
 use crate::linked::{Linked, operation_of};
+use crate::once::{self, Once, Shape};
 use crate::params;
-use crate::problem::{ApiError, Result};
+use crate::problem::{ApiError, Result, copy_of};
 use crate::scrap::Scrap;
 
 #[derive(Deserialize)]
@@ -74,6 +75,8 @@ pub(crate) struct BatchCall {
     /// with their places; in mode `each` only.
     refused: Vec<(usize, ApiError)>,
     results: Vec<marmota_model::Result<Outcome>>,
+    /// It takes place once.
+    once: Option<Once>,
 }
 
 impl BatchCall {
@@ -97,6 +100,7 @@ impl BatchCall {
             linked: Linked::default(),
             refused: Vec::new(),
             results: Vec::new(),
+            once: Once::of(on.request, Shape::Results)?,
         };
         for (index, operation) in body.operations.iter().enumerate() {
             match write_of(on.subject, operation, &batch.linked) {
@@ -111,27 +115,59 @@ impl BatchCall {
         Ok(batch)
     }
 
-    fn write_results(&mut self, body: &mut Vec<u8>) {
-        body.extend_from_slice(b"{\"results\":[");
-        let total = self.refused.len() + self.results.len();
-        let mut refused = self.refused.drain(..).peekable();
-        let mut tried = self.linked.writes.iter().zip(self.results.drain(..));
-        for index in 0..total {
-            if index > 0 {
-                body.push(b',');
-            }
-            if let Some((_, error)) = refused.next_if(|(at, _)| *at == index) {
-                write_error(&error, body);
-                continue;
-            }
-            match tried.next() {
-                Some((write, Ok(outcome))) => write_outcome(write, &outcome, body),
-                Some((_, Err(error))) => write_error(&error.into(), body),
-                None => {}
+    /// A row or an array of rows as a batch that takes place once.
+    pub(crate) fn of_rows(on: On<'_>, once: Once) -> Result<Self> {
+        if on.request.query_params().next().is_some() {
+            return Err(ApiError::bad_request(
+                "a POST with `Idempotency-Key` takes no parameters; one with `on_conflict` can be \
+                 sent again as it is, or stand in a batch",
+            ));
+        }
+        body::check_json(on.request)?;
+        let (table, json) = (on.subject, on.request.body());
+        let mut linked = Linked::default();
+        if once.shape == Shape::Row {
+            linked.add(Some(insert_of(table, json, OnConflict::Refuse, &linked)?));
+        } else {
+            let rows: Vec<&RawValue> = serde_json::from_slice(json)
+                .map_err(|error| ApiError::bad_request(format!("the body is not JSON: {error}")))?;
+            for (index, row) in rows.iter().enumerate() {
+                let json = row.get().as_bytes();
+                let insert = insert_of(table, json, OnConflict::Refuse, &Linked::default());
+                linked.add(Some(insert.map_err(|error| error.at(index))?));
             }
         }
-        body.extend_from_slice(b"]}");
+        let (refused, results) = (Vec::new(), Vec::new());
+        Ok(Self { mode: Mode::All, linked, refused, results, once: Some(once) })
     }
+}
+
+/// The results of operations, and of those that were refused before.
+fn write_results(
+    refused: &[(usize, ApiError)],
+    writes: &[Write],
+    results: &[marmota_model::Result<Outcome>],
+    body: &mut Vec<u8>,
+) {
+    body.extend_from_slice(b"{\"results\":[");
+    let total = refused.len() + results.len();
+    let mut refused = refused.iter().peekable();
+    let mut tried = writes.iter().zip(results);
+    for index in 0..total {
+        if index > 0 {
+            body.push(b',');
+        }
+        if let Some((_, error)) = refused.next_if(|(at, _)| *at == index) {
+            write_error(error, body);
+            continue;
+        }
+        match tried.next() {
+            Some((write, Ok(outcome))) => write_outcome(write, outcome, body),
+            Some((_, Err(error))) => write_error(&copy_of(error).into(), body),
+            None => {}
+        }
+    }
+    body.extend_from_slice(b"]}");
 }
 
 impl Verb for BatchCall {
@@ -139,22 +175,36 @@ impl Verb for BatchCall {
 
     fn step(
         &mut self,
-        _: On<'_, Registry>,
+        on: On<'_, Registry>,
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
     ) -> Result<Next, Halt> {
-        if !self.linked.writes.is_empty() {
+        if !self.linked.writes.is_empty() || self.once.is_some() {
             let mode = match self.mode {
                 Mode::All => BatchMode::AllOrNothing,
                 Mode::Each => BatchMode::Each,
             };
-            let Self { linked: Linked { writes, links, .. }, results, .. } = self;
-            let ran = run(&mut Operation::Batch { writes, links, mode, results }, &mut NoRows);
+            let Self { linked: Linked { writes, links, .. }, refused, results, once, .. } = self;
+            let shape = once.as_ref().map_or(Shape::Results, |once| once.shape);
+            let mut keep = |results: &[marmota_model::Result<Outcome>]| {
+                let write = |body: &mut Vec<u8>| write_results(refused, writes, results, body);
+                once::kept(shape, on.request.path(), writes, results, write)
+            };
+            let once = match once {
+                Some(Once { key, answered, .. }) => {
+                    Some(on.api.store.once(key, &mut keep, answered)?)
+                }
+                None => None,
+            };
+            let ran =
+                run(&mut Operation::Batch { writes, links, mode, once, results }, &mut NoRows);
+            let is_row = shape == Shape::Row;
             match (ran, self.mode) {
                 (Err(Halt::Failed(error)), Mode::All) => {
                     let index = self.results.len().saturating_sub(1);
                     // The batch fails with the error of its last result.
                     return Err(match self.results.pop() {
+                        Some(Err(failed)) if is_row => ApiError::from(failed).into(),
                         Some(Err(failed)) => ApiError::from(failed).at(index).into(),
                         _ => error.into(),
                     });
@@ -163,8 +213,12 @@ impl Verb for BatchCall {
                 (Ok(_), _) => {}
             }
         }
+        if let Some(Once { answered: Some(answered), .. }) = &self.once {
+            Once::answer(answered, answer)?;
+            return Ok(Next::Answered);
+        }
         let mut body = Scrap::take();
-        self.write_results(&mut body);
+        write_results(&self.refused, &self.linked.writes, &self.results, &mut body);
         answer.whole(Head::new(Status::OK, JSON), &mut body);
         Ok(Next::Answered)
     }
@@ -255,10 +309,20 @@ fn of_insert(
         None => OnConflict::Refuse,
         Some(word) => params::way(word)?,
     };
+    insert_of(table, json.get().as_bytes(), on_conflict, linked)
+}
+
+/// An insert of the row that an object is.
+fn insert_of(
+    table: &Arc<Table>,
+    json: &[u8],
+    on_conflict: OnConflict,
+    linked: &Linked,
+) -> Result<(Write, Vec<Link>)> {
     let scratch = Scratch::new();
     let mut row = empty_row(table);
     let mut violations = Vec::new();
-    body::read_row(table, json.get().as_bytes(), &scratch, &mut row, &mut violations)?;
+    body::read_row(table, json, &scratch, &mut row, &mut violations)?;
     let links = linked.take(table, &mut row, &mut violations)?;
     let on_conflict = on_conflict.with_given(table, FieldSet::present(&row));
     let stamp = Stamp::now(table);

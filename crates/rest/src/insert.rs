@@ -117,7 +117,7 @@ pub(crate) fn give_key(table: &Table, row: &mut [ValueRef<'_>], outcome: &Outcom
     }
 }
 
-fn location(collection: &str, key: ValueRef<'_>) -> String {
+pub(crate) fn location(collection: &str, key: ValueRef<'_>) -> String {
     let mut location = String::with_capacity(collection.len() + 40);
     location.push_str(collection);
     location.push('/');

@@ -35,6 +35,7 @@ mod key;
 mod linked;
 mod list;
 mod ndjson;
+mod once;
 mod pages;
 mod params;
 mod problem;

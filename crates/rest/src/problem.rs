@@ -190,14 +190,19 @@ impl IntoResponse for ApiError {
 /// themselves; see [`ApiError`] for those that return one.
 #[must_use]
 pub fn problem(error: &Error) -> Response {
+    ApiError::from(copy_of(error)).into_response()
+}
+
+/// An error once more.
+pub(crate) fn copy_of(error: &Error) -> Error {
     let mut copy = Error::new(error.kind(), error.message());
     for violation in error.violations() {
         copy = copy.with_violation(violation.clone());
     }
-    if let Some(source) = std::error::Error::source(error) {
-        copy = copy.with_source(source.to_string());
+    match std::error::Error::source(error) {
+        Some(source) => copy.with_source(source.to_string()),
+        None => copy,
     }
-    ApiError::from(copy).into_response()
 }
 
 /// From an error's kind to a status: the only such table.

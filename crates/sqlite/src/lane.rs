@@ -124,13 +124,14 @@ impl Lane {
             Operation::Sql { statement } => {
                 self.sql(statement, sink).map(|rows| outcome.rows = rows)
             }
-            Operation::Batch { writes, links, mode, results } => {
+            Operation::Batch { writes, links, mode, once, results } => {
                 let done = self.atomically(|lane| {
-                    let run = |write: &mut Operation<'_>| {
+                    let run = |step: &mut Operation<'_>, sink: &mut dyn RowSink| {
                         let mut outcome = Outcome::default();
-                        lane.write(write, &mut outcome).map(|()| outcome)
+                        lane.run(step, sink, &mut outcome).map(|()| outcome)
                     };
-                    run_batch(writes, links, *mode, results, run).map_err(|failure| match failure {
+                    let done = run_batch(writes, links, *mode, once.as_mut(), results, run);
+                    done.map_err(|failure| match failure {
                         BatchFailure::Write => failed_write(results),
                         BatchFailure::Engine(error) => error,
                     })

@@ -299,7 +299,7 @@ fn run(
 ) -> Result<Vec<Result<Outcome>>> {
     let (mut results, mode) = (Vec::with_capacity(writes.len()), BatchMode::AllOrNothing);
     let mut outcome = Outcome::default();
-    let mut operation = Operation::Batch { writes, links, mode, results: &mut results };
+    let mut operation = Operation::Batch { writes, links, mode, once: None, results: &mut results };
     scope.run_into(durability, &mut operation, &mut NoRows, &mut outcome)?;
     Ok(results)
 }

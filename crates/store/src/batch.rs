@@ -1,19 +1,22 @@
 //! Several writes, over any tables, in one call and one transaction.
 
 mod added;
+mod kept;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use marmota_model::{
-    Column, Error, ErrorKind, FieldSet, FieldValue, Key, Model, NoRows, Record, Result, RowSink,
-    Scratch, Table, Value, ValueRef,
+    Column, Error, ErrorKind, FieldSet, FieldValue, Key, KeyKind, Model, NoRows, Record, Result,
+    RowSink, Scratch, Table, Value, ValueRef,
 };
 
 pub use added::{Added, Made, Patching, RefersTo};
 
 use crate::action::{Action, Verb};
-use crate::operation::{BatchMode, Keys, Link, LinkAt, Operation, Outcome, Write};
+use crate::operation::{
+    Answered, BatchMode, Fingerprint, Keys, Link, LinkAt, OnceKey, Operation, Outcome, Write,
+};
 use crate::prepare::{self, Origin};
 use crate::read::check_key;
 use crate::scope::Scope;
@@ -32,6 +35,10 @@ pub struct Batch<'s> {
     links: Vec<Link>,
     /// The places of patches, which are checked when they are whole.
     patches: Vec<usize>,
+    /// Inserts whose key was made here: another time it is another one.
+    made_keys: Vec<usize>,
+    /// See [`Batch::idempotency_key`].
+    once: Option<String>,
     /// The place of the first write that was refused, and why.
     refused: Option<(usize, Error)>,
 }
@@ -52,7 +59,10 @@ impl<'s> Batch<'s> {
     /// Adds an insert; what it gives says what to do where a row is there
     /// already, and can be used as the batch itself.
     pub fn insert<M: Model>(&mut self, model: &M) -> Added<'_, 's, M> {
-        let (scope, mut given) = (self.scope, FieldSet::EMPTY);
+        let (scope, mut given, place) = (self.scope, FieldSet::EMPTY, self.writes.len());
+        if M::KEY_KIND == KeyKind::Uuid && model.key().is_unset() {
+            self.made_keys.push(place);
+        }
         let made = self.row_of(model, |table, row| {
             given = FieldSet::present(row);
             prepare::insert(table, row, Origin::Struct, scope.stamp(table))
@@ -165,6 +175,9 @@ impl<'s> Batch<'s> {
     pub fn insert_values(&mut self, table: &Arc<Table>, values: &[Value]) -> Added<'_, 's> {
         let mut row: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
         let given = FieldSet::present(&row);
+        if table.key_kind() == KeyKind::Uuid && !given.contains(table.key()) {
+            self.made_keys.push(self.writes.len());
+        }
         let made = prepare::insert(table, &mut row, Origin::Values, self.scope.stamp(table));
         let row = row.iter().map(ValueRef::to_value).collect();
         self.add(made.map(|()| Write::insert(Arc::clone(table), row)));
@@ -214,6 +227,58 @@ impl<'s> Batch<'s> {
         self.add(checked.map(|()| Write::Increment { table, key, field, by, stamp }))
     }
 
+    /// Has the batch take place once, however often it is carried out with this
+    /// key: with the writes their results are kept, and a batch of the same
+    /// writes and the same key gets them without writing again, also after a
+    /// crash. What failed as a whole has not taken place, and can be tried again.
+    ///
+    /// The store has to keep results ([`crate::StoreBuilder::idempotency`]);
+    /// another batch with the same key is refused as [`ErrorKind::Invalid`].
+    pub fn idempotency_key(&mut self, key: impl Into<String>) -> &mut Self {
+        self.once = Some(key.into());
+        self
+    }
+
+    /// What stands for the same batch, whenever it is made again.
+    fn fingerprint(&self, mode: BatchMode) -> Fingerprint {
+        let mut print = Fingerprint::default();
+        print.add(format!("{mode:?} {:?}", self.links).as_bytes());
+        for (place, write) in self.writes.iter().enumerate() {
+            let table = write.table();
+            print.add(table.name().as_bytes());
+            let stamps = [table.created_at(), table.updated_at()];
+            let mut row_of = |row: &[Value], key_made: bool| {
+                for (field, value) in row.iter().enumerate() {
+                    let is_made = key_made && field == table.key();
+                    if !is_made && !stamps.contains(&Some(field)) {
+                        print.add_value(value.as_ref());
+                    }
+                }
+            };
+            match write {
+                Write::Insert { row, on_conflict, .. } => {
+                    row_of(row, self.made_keys.contains(&place));
+                    print.add(format!("insert {on_conflict:?}").as_bytes());
+                }
+                Write::Update { key, row, version, .. } => {
+                    row_of(row, false);
+                    print.add(format!("update {version:?}").as_bytes());
+                    print.add_value(key.as_ref());
+                }
+                Write::Increment { key, field, by, .. } => {
+                    print.add(format!("increment {field}").as_bytes());
+                    print.add_value(key.as_ref());
+                    print.add_value(by.as_ref());
+                }
+                Write::Delete { key, version, .. } => {
+                    print.add(format!("delete {version:?}").as_bytes());
+                    print.add_value(key.as_ref());
+                }
+            }
+        }
+        print
+    }
+
     /// Carries out all writes, or none if one fails; gives the outcome of each.
     ///
     /// # Errors
@@ -232,11 +297,14 @@ impl<'s> Batch<'s> {
 
     fn action(self, mode: BatchMode) -> Action<'s, Writes> {
         let scope = self.scope;
-        let (writes, links, refused) = match self.into_writes() {
-            Ok((writes, links)) => (writes, links, None),
-            Err(error) => (Vec::new(), Vec::new(), Some(error)),
+        let key = self.once.clone().map(|key| OnceKey::new(key, &self.fingerprint(mode)));
+        let made = self.into_writes().and_then(|made| Ok((made, key.transpose()?)));
+        let ((writes, links), once, refused) = match made {
+            Ok((made, once)) => (made, once, None),
+            Err(error) => ((Vec::new(), Vec::new()), None, Some(error)),
         };
-        Action::new(scope, Writes { writes, links, refused, mode, results: Vec::new() })
+        let (results, answered) = (Vec::new(), None);
+        Action::new(scope, Writes { writes, links, refused, mode, once, results, answered })
     }
 
     /// The writes, checked, and the links between them.
@@ -317,7 +385,9 @@ pub struct Writes {
     links: Vec<Link>,
     refused: Option<Error>,
     mode: BatchMode,
+    once: Option<OnceKey>,
     results: Vec<Result<Outcome>>,
+    answered: Option<Answered>,
 }
 
 impl Verb for Writes {
@@ -325,7 +395,7 @@ impl Verb for Writes {
 
     fn operate(
         &mut self,
-        _: &Scope,
+        scope: &Scope,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
         if let Some(refused) = self.refused.take() {
@@ -334,8 +404,13 @@ impl Verb for Writes {
         if self.writes.is_empty() {
             return Ok(());
         }
-        let Self { writes, links, mode, results, .. } = self;
-        let mut operation = Operation::Batch { writes, links, mode: *mode, results };
+        let Self { writes, links, mode, once, results, answered, .. } = self;
+        let mut encode = |results: &[Result<Outcome>]| kept::encode(writes, results);
+        let once = match once {
+            Some(key) => Some(scope.once(key, &mut encode, answered)?),
+            None => None,
+        };
+        let mut operation = Operation::Batch { writes, links, mode: *mode, once, results };
         let called = call(&mut operation, &mut NoRows);
         // The batch's own error is the failed write's, which has its place here.
         match (called, results.last()) {
@@ -347,6 +422,9 @@ impl Verb for Writes {
     }
 
     fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Vec<Result<Outcome>>> {
+        if let Some(Answered { bytes, repeated: true }) = &self.answered {
+            return kept::decode(bytes);
+        }
         if self.results.len() == self.writes.len() {
             let mut results = std::mem::take(&mut self.results);
             for (write, result) in self.writes.iter().zip(&mut results) {
@@ -375,6 +453,8 @@ impl Scope {
             writes: Vec::new(),
             links: Vec::new(),
             patches: Vec::new(),
+            made_keys: Vec::new(),
+            once: None,
             refused: None,
         }
     }

@@ -33,6 +33,7 @@ pub mod write;
 
 pub use cache::CacheStats;
 pub use durability::Durability;
+pub use operation::Idempotency;
 pub use scope::{Pending, Progress, Scope};
 pub use statistics::{EngineStatistics, Statistics};
 pub use store::{Store, StoreBuilder};

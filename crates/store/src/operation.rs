@@ -7,14 +7,20 @@
 
 mod conflict;
 mod link;
+mod once;
 
 use std::sync::Arc;
 
-use marmota_model::{Error, FieldSet, Filter, Query, Result, RowSource, Table, Value, ValueRef};
+use marmota_model::{
+    Error, FieldSet, Filter, NoRows, Query, Result, RowSink, RowSource, Table, Value, ValueRef,
+};
 
 use crate::sql::SqlCall;
 pub use conflict::{Effect, OnConflict, Placed};
+pub(crate) use link::key_made;
 pub use link::{Link, LinkAt};
+pub(crate) use once::schema as answers_schema;
+pub use once::{ANSWERS, Answered, Fingerprint, Idempotency, KEY_BYTES_MAX, Once, OnceKey};
 
 /// What an engine is asked to do. Rows have one value for each field of the
 /// table, in its order; absent ones are not written.
@@ -119,6 +125,8 @@ pub enum Operation<'a> {
         /// The keys that they take from one another, in the order of the
         /// writes that take them; each checked ([`Link::check`]).
         links: &'a [Link],
+        /// How it takes place only once, if it does.
+        once: Option<Once<'a>>,
         /// Keep those that succeed, or none if one fails.
         mode: BatchMode,
         /// Takes the result of each write that was tried, in order.
@@ -347,8 +355,9 @@ pub enum Keys {
 /// Runs a batch over anything that can run one operation at a time inside a
 /// transaction: the shared part of engines that are called directly.
 ///
-/// `run` carries out a write, or [`Operation::Savepoint`] and its kin; the
-/// transaction itself is the caller's.
+/// `run` carries out a write, [`Operation::Savepoint`] and its kin or, for a
+/// batch that takes place once, [`Operation::List`]; the transaction itself is
+/// the caller's.
 ///
 /// # Errors
 /// The first failed write's, in [`BatchMode::AllOrNothing`]: the caller rolls
@@ -357,10 +366,18 @@ pub fn run_batch(
     writes: &[Write],
     mut links: &[Link],
     mode: BatchMode,
+    mut once: Option<&mut Once<'_>>,
     results: &mut Vec<Result<Outcome>>,
-    mut run: impl FnMut(&mut Operation<'_>) -> Result<Outcome>,
+    mut run: impl FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome>,
 ) -> Result<(), BatchFailure> {
     results.clear();
+    if let Some(once) = &mut once
+        && once.recall(&mut run).map_err(BatchFailure::Engine)?
+    {
+        return Ok(());
+    }
+    let answers = &mut run;
+    let mut run = |operation: &mut Operation<'_>| answers(operation, &mut NoRows);
     for (place, write) in writes.iter().enumerate() {
         if mode == BatchMode::Each {
             run(&mut Operation::Savepoint(u32::MAX)).map_err(BatchFailure::Engine)?;
@@ -384,6 +401,9 @@ pub fn run_batch(
                 run(&mut Operation::Release(u32::MAX)).map_err(BatchFailure::Engine)?;
             }
         }
+    }
+    if let Some(once) = once {
+        once.keep(results, answers).map_err(BatchFailure::Engine)?;
     }
     Ok(())
 }

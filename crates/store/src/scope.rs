@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use crate::cache::{Cache, Writing};
 use crate::durability::Durability;
 use crate::engine::{Engine, Session, Submitted, Ticket, park_until};
-use crate::operation::{Operation, Outcome};
+use crate::operation::{Answered, Idempotency, Once, OnceKey, Operation, Outcome};
 use crate::prepare::Stamp;
 use crate::registry::Registry;
 
@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) cache: Option<Cache>,
+    /// Where answers are kept, if they are.
+    answers: Option<(Arc<Table>, Idempotency)>,
     slots: Box<[Slot]>,
     closed: AtomicBool,
     /// What is to be carried out before the store is closed.
@@ -51,10 +53,12 @@ impl Shared {
         engine: Box<dyn Engine>,
         registry: Registry,
         cache_bytes_max: Option<u64>,
+        answers: Option<(Arc<Table>, Idempotency)>,
     ) -> Self {
         let cache = cache_bytes_max.map(|bytes_max| Cache::new(&registry, bytes_max, SLOTS));
         Self {
             cache,
+            answers,
             engine,
             registry: Arc::new(registry),
             slots: (0..SLOTS).map(|_| Mutex::new(None)).collect(),
@@ -229,6 +233,25 @@ impl Scope {
     /// [`ErrorKind::NotFound`] naming the tables there are.
     pub fn table(&self, name: &str) -> Result<Arc<Table>> {
         self.registry().table(name).cloned()
+    }
+
+    /// What makes a batch take place once: its answer is made by `answer` and
+    /// kept, or was kept before, and is put into `answered`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] for a store that keeps no answers.
+    pub fn once<'a>(
+        &'a self,
+        key: &'a OnceKey,
+        answer: &'a mut dyn FnMut(&[Result<Outcome>]) -> Vec<u8>,
+        answered: &'a mut Option<Answered>,
+    ) -> Result<Once<'a>> {
+        let Some((table, limits)) = &self.shared.answers else {
+            let message = "the store keeps no answers, so that nothing can be sent once and again; \
+                           open it with `StoreBuilder::idempotency`";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        };
+        Ok(Once { table, limits: *limits, key, answer, answered })
     }
 
     /// The time that a write here bears, where the table has a field for it:

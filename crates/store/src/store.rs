@@ -4,10 +4,11 @@ use std::any::TypeId;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use marmota_model::{Model, Result, Schema, Table};
+use marmota_model::{Error, ErrorKind, Model, Result, Schema, Table};
 
 use crate::cache::{Cache, CacheStats};
 use crate::engine::{Capability, Engine};
+use crate::operation::{self, Idempotency};
 use crate::plan::{Losses, Plan};
 use crate::registry::Registry;
 use crate::scope::{Background, Scope, Shared};
@@ -36,6 +37,7 @@ impl Store {
             tables: Vec::new(),
             version: 0,
             cache_bytes_max: None,
+            idempotency: None,
             losses: Losses::default(),
         }
     }
@@ -93,6 +95,7 @@ pub struct StoreBuilder {
     tables: Vec<(Schema, Option<TypeId>)>,
     version: u32,
     cache_bytes_max: Option<u64>,
+    idempotency: Option<Idempotency>,
     losses: Losses,
 }
 
@@ -156,10 +159,23 @@ impl StoreBuilder {
     /// or a database of a newer program.
     pub fn plan(mut self) -> Result<Plan> {
         let registry = self.registry()?;
-        let plan = self.engine.plan(&registry.by_dependency()?, self.version);
+        let answers = self.answers(&registry)?;
+        let tables = with_answers(&registry, answers.as_ref())?;
+        let plan = self.engine.plan(&tables, self.version);
         let closed = self.engine.close();
         let plan = plan?;
         closed.map(|()| plan)
+    }
+
+    /// The table that answers are kept in, if they are.
+    fn answers(&self, registry: &Registry) -> Result<Option<(Arc<Table>, Idempotency)>> {
+        let Some(limits) = self.idempotency else { return Ok(None) };
+        if registry.table(operation::ANSWERS).is_ok() {
+            let message =
+                format!("the table `{}` is the store's; rename yours", operation::ANSWERS);
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        Ok(Some((Arc::new(Table::new(operation::answers_schema())?), limits)))
     }
 
     fn registry(&mut self) -> Result<Registry> {
@@ -168,6 +184,16 @@ impl StoreBuilder {
             registry.add(Arc::new(Table::new(schema)?), of)?;
         }
         Ok(registry)
+    }
+
+    /// Keeps the answers to batches with a key of their own
+    /// ([`crate::batch::Batch::idempotency_key`], `Idempotency-Key` in REST),
+    /// so that a repeat is answered the same and writes nothing. They lie in
+    /// the table `marmota_answer`, which is no resource of REST.
+    #[must_use]
+    pub const fn idempotency(mut self, idempotency: Idempotency) -> Self {
+        self.idempotency = Some(idempotency);
+        self
     }
 
     /// Opens the store: carries out the steps of the plan that lose nothing
@@ -179,8 +205,20 @@ impl StoreBuilder {
     /// or a database that would lose data, with the way out.
     pub fn open(mut self) -> Result<Store> {
         let registry = self.registry()?;
-        self.engine.migrate(&registry.by_dependency()?, self.version, &self.losses)?;
-        let shared = Arc::new(Shared::new(self.engine, registry, self.cache_bytes_max));
+        let answers = self.answers(&registry)?;
+        let tables = with_answers(&registry, answers.as_ref())?;
+        self.engine.migrate(&tables, self.version, &self.losses)?;
+        let shared = Arc::new(Shared::new(self.engine, registry, self.cache_bytes_max, answers));
         Ok(Store(Arc::new(Scope::of_store(shared))))
     }
+}
+
+/// The tables that the engine keeps.
+fn with_answers(
+    registry: &Registry,
+    answers: Option<&(Arc<Table>, Idempotency)>,
+) -> Result<Vec<Arc<Table>>> {
+    let mut tables = registry.by_dependency()?;
+    tables.extend(answers.map(|(table, _)| Arc::clone(table)));
+    Ok(tables)
 }

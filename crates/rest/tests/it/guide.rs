@@ -32,7 +32,11 @@ fn person() -> Schema {
 
 #[test]
 fn curl_lines_answer_as_printed() {
-    let store = Store::builder(Memory::new()).schema(person()).open().unwrap();
+    let store = Store::builder(Memory::new())
+        .idempotency(marmota_store::Idempotency::default())
+        .schema(person())
+        .open()
+        .unwrap();
     let server = Server::bind("127.0.0.1:0").unwrap().start(marmota_rest::api(&store)).unwrap();
     let client = &mut Client::new(server.local_addr());
     let mut asked = 0;

@@ -9,6 +9,7 @@ mod faulty;
 mod guide;
 mod lines;
 mod list;
+mod once;
 mod overload;
 mod random;
 mod resource;

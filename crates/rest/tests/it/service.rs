@@ -11,7 +11,7 @@ use marmota_rest::Api;
 use marmota_sqlite::{Durability, Location, Options, Sqlite};
 use marmota_store::engine::Engine;
 use marmota_store::memory::Memory;
-use marmota_store::{Store, StoreBuilder};
+use marmota_store::{Idempotency, Store, StoreBuilder};
 
 use crate::client::Client;
 use crate::slow::Slow;
@@ -34,6 +34,7 @@ impl Service {
 
     fn of(engine: &'static str, builder: StoreBuilder) -> Self {
         let store = builder
+            .idempotency(Idempotency::default())
             .schema(person())
             .schema(city())
             .schema(note())

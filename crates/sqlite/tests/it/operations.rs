@@ -364,6 +364,7 @@ fn a_batch_is_all_or_nothing() {
     let mut batch = Operation::Batch {
         writes: &writes,
         links: &[],
+        once: None,
         mode: BatchMode::AllOrNothing,
         results: &mut results,
     };
@@ -375,6 +376,7 @@ fn a_batch_is_all_or_nothing() {
     let mut batch = Operation::Batch {
         writes: &writes,
         links: &[],
+        once: None,
         mode: BatchMode::Each,
         results: &mut results,
     };

@@ -72,7 +72,10 @@ impl Needs {
                 needs.table = catalog.find(table)?;
                 needs.delete(catalog, needs.table);
             }
-            Operation::Batch { writes, .. } => {
+            Operation::Batch { writes, once, .. } => {
+                if let Some(once) = once {
+                    needs.tables.push((catalog.find(once.table)?, true));
+                }
                 for write in *writes {
                     let number = catalog.find(write.table())?;
                     match write {

@@ -12,9 +12,7 @@ use super::locked::Locked;
 use super::log::{Log, Statement, without};
 use super::plan::Search;
 use super::table_rows::{TableRows, Values};
-use crate::operation::{
-    self, BatchFailure, BatchMode, Keys, Link, OnConflict, Operation, Outcome, Write,
-};
+use crate::operation::{self, BatchFailure, Keys, OnConflict, Operation, Outcome};
 
 /// Carries out an operation that is about rows, of the table with this number
 /// unless it is a batch.
@@ -57,9 +55,7 @@ pub(super) fn execute(
             let found = locked.rows(table)?.numbers(*filter)?;
             delete_rows(locked, log, table, found)
         }
-        Operation::Batch { writes, links, mode, results } => {
-            batch(locked, log, writes, links, *mode, results)
-        }
+        Operation::Batch { .. } => batch(locked, log, operation),
         _ => Err(unexpected()),
     }?;
     Ok(())
@@ -278,28 +274,21 @@ fn delete_rows(
     Ok(Outcome::rows(numbers.len() as u64))
 }
 
-fn batch(
-    locked: &mut Locked<'_>,
-    log: &mut Log,
-    writes: &[Write],
-    links: &[Link],
-    mode: BatchMode,
-    results: &mut Vec<Result<Outcome>>,
-) -> Result<Outcome> {
+fn batch(locked: &mut Locked<'_>, log: &mut Log, operation: &mut Operation<'_>) -> Result<Outcome> {
+    let Operation::Batch { writes, links, mode, once, results } = operation else {
+        return Err(unexpected());
+    };
     let statement = Statement::new(locked, log);
-    let mut count = 0;
-    let done = operation::run_batch(writes, links, mode, results, |operation| {
+    let done = operation::run_batch(writes, links, *mode, once.as_mut(), results, |step, sink| {
         let (locked, log) = (&mut *statement.locked, &mut *statement.log);
-        match operation {
+        match step {
             Operation::Savepoint(name) => log.save(*name),
             Operation::Release(name) => log.release(*name)?,
             Operation::RollbackTo(name) => log.undo_to_savepoint(*name, locked)?,
-            write => {
-                let number = locked.catalog.find(write.table().ok_or_else(unexpected)?)?;
+            step => {
+                let number = locked.catalog.find(step.table().ok_or_else(unexpected)?)?;
                 let mut outcome = Outcome::default();
-                let sink = &mut marmota_model::NoRows;
-                execute(write, number, sink, locked, log, &mut outcome)?;
-                count += outcome.rows;
+                execute(step, number, sink, locked, log, &mut outcome)?;
                 return Ok(outcome);
             }
         }
@@ -308,7 +297,7 @@ fn batch(
     match done {
         Ok(()) => {
             statement.keep();
-            Ok(Outcome::rows(count))
+            Ok(Outcome::rows(results.iter().flatten().map(|outcome| outcome.rows).sum()))
         }
         // The batch fails with its last result, which keeps it as well.
         Err(BatchFailure::Write) => Err(match results.last() {

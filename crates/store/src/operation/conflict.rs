@@ -49,7 +49,10 @@ impl OnConflict {
 }
 
 /// What the insert of a row came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
 pub enum Effect {
     /// A new row.
     #[default]

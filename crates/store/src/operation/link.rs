@@ -67,7 +67,7 @@ impl Link {
 }
 
 /// The key of the row that an insert has made or met.
-pub(super) fn key_made<'o>(write: &'o Write, outcome: &'o Outcome) -> Option<&'o Value> {
+pub(crate) fn key_made<'o>(write: &'o Write, outcome: &'o Outcome) -> Option<&'o Value> {
     match (&outcome.keys, write) {
         (Keys::One(key), _) => Some(key),
         (Keys::Known, Write::Insert { table, row, .. }) => row.get(table.key()),

@@ -135,7 +135,8 @@ fn what_is_committed_is_there_without_a_close() {
             |body: &str| Write::insert(Arc::clone(&note), vec![Value::Absent, Value::from(body)]);
         let (writes, mode) = ([write("e"), write("b"), write("f")], BatchMode::Each);
         let results = &mut Vec::new();
-        run(session, Operation::Batch { writes: &writes, links: &[], mode, results }).unwrap();
+        run(session, Operation::Batch { writes: &writes, links: &[], once: None, mode, results })
+            .unwrap();
         assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 2);
         let before = (rows(&engine, &note), rows(&engine, &tag));
         assert_eq!(bodies(&engine, &note), ["b", "c", "d", "undone", "e", "f"]);

@@ -242,7 +242,8 @@ fn a_batch_is_whole_or_each_for_itself() {
     let writes = [write("a"), write("b"), write("a"), write("c")];
     let mut results = Vec::new();
     let mode = BatchMode::AllOrNothing;
-    let batch = Operation::Batch { writes: &writes, links: &[], mode, results: &mut results };
+    let batch =
+        Operation::Batch { writes: &writes, links: &[], once: None, mode, results: &mut results };
     let error = run(&mut *session, batch).unwrap_err();
     assert_eq!((error.kind(), error.violations().len()), (ErrorKind::Conflict, 1));
     assert_eq!(results.len(), 3);
@@ -250,6 +251,7 @@ fn a_batch_is_whole_or_each_for_itself() {
     let batch = Operation::Batch {
         writes: &writes,
         links: &[],
+        once: None,
         mode: BatchMode::Each,
         results: &mut results,
     };

@@ -1,0 +1,144 @@
+//! `Idempotency-Key`: a POST that takes place once, however often it is sent.
+//!
+//! Its answer is kept by the store, in the transaction of its writes, and is
+//! what every repeat is answered with.
+
+use marmota_http::{Request, Status};
+use marmota_model::{Result as ModelResult, Table, ValueRef, json};
+use marmota_store::operation::{Answered, Fingerprint, Keys, OnceKey, Outcome, Write};
+use serde::{Deserialize, Serialize};
+
+use crate::answer::{Answer, Head, JSON};
+use crate::etag::Etag;
+use crate::get::version_tag;
+use crate::insert::location;
+use crate::problem::{ApiError, Result};
+use crate::scrap::Scrap;
+
+/// What the answer to a batch looks like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Shape {
+    /// That of the insert of a row.
+    Row,
+    /// That of the insert of an array.
+    Rows,
+    /// That of a batch.
+    Results,
+}
+
+/// A request that takes place once.
+pub(crate) struct Once {
+    pub(crate) key: OnceKey,
+    pub(crate) shape: Shape,
+    pub(crate) answered: Option<Answered>,
+}
+
+/// What stands before the body of an answer that is kept.
+#[derive(Serialize, Deserialize)]
+struct KeptHead {
+    status: u16,
+    location: Option<String>,
+    version: Option<i64>,
+}
+
+impl Once {
+    /// What the request says of it, if anything.
+    ///
+    /// # Errors
+    /// 422 for a key that is none.
+    pub(crate) fn of(request: &Request, shape: Shape) -> Result<Option<Self>> {
+        let Some(header) = request.header("idempotency-key") else { return Ok(None) };
+        let Ok(text) = std::str::from_utf8(header) else {
+            return Err(ApiError::bad_request("`Idempotency-Key` must be text"));
+        };
+        let text = text.trim();
+        let quoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+        let mut print = Fingerprint::default();
+        for part in [request.method_name(), request.target()] {
+            print.add(part.as_bytes());
+        }
+        print.add(request.body());
+        let key = OnceKey::new(quoted.unwrap_or(text), &print)?;
+        Ok(Some(Self { key, shape, answered: None }))
+    }
+
+    /// Answers with what was kept.
+    pub(crate) fn answer(kept: &Answered, answer: &mut Answer<'_, '_>) -> Result<()> {
+        let broken = || {
+            let message = "the answer kept for this key is none of REST";
+            ApiError::from(marmota_model::Error::new(marmota_model::ErrorKind::Engine, message))
+        };
+        let end = kept.bytes.iter().position(|&byte| byte == b'\n').ok_or_else(broken)?;
+        let (head, body) = (&kept.bytes[..end], &kept.bytes[end + 1..]);
+        let head: KeptHead = serde_json::from_slice(head).map_err(|_| broken())?;
+        let mut begin = match head.status {
+            200 => Head::new(Status::OK, JSON),
+            _ => Head::new(Status::CREATED, JSON),
+        };
+        if head.location.is_some() {
+            let etag = head.version.map_or_else(|| Etag::of_bytes(body), Etag::Version);
+            begin.etag = Some(etag);
+        }
+        begin.location = head.location;
+        begin.extra = kept.repeated.then_some(("Idempotent-Replayed", "true"));
+        let mut scrap = Scrap::take();
+        scrap.extend_from_slice(body);
+        answer.whole(begin, &mut scrap);
+        Ok(())
+    }
+}
+
+/// An answer to be kept.
+pub(crate) fn kept(
+    shape: Shape,
+    path: &str,
+    writes: &[Write],
+    results: &[ModelResult<Outcome>],
+    write_results: impl FnOnce(&mut Vec<u8>),
+) -> Vec<u8> {
+    let (mut status, mut body) = (Status::CREATED, Vec::new());
+    let (mut at, mut version) = (None, None);
+    match (shape, writes, results) {
+        (Shape::Row, [Write::Insert { table, row, .. }], [Ok(outcome)]) => {
+            let mut row: Vec<ValueRef<'_>> = row.iter().map(|value| value.as_ref()).collect();
+            row[table.key()] = key_of(table, &row, outcome);
+            at = Some(location(path, row[table.key()]));
+            if let Some(Etag::Version(known)) = version_tag(table, &row) {
+                version = Some(known);
+            }
+            json::write_row(&mut body, table, table.read_by_default(), &row);
+        }
+        (Shape::Rows, ..) => {
+            body.extend_from_slice(b"{\"keys\":[");
+            for (write, result) in writes.iter().zip(results) {
+                let (Write::Insert { table, row, .. }, Ok(outcome)) = (write, result) else {
+                    continue;
+                };
+                if body.last() != Some(&b'[') {
+                    body.push(b',');
+                }
+                let row: Vec<ValueRef<'_>> = row.iter().map(|value| value.as_ref()).collect();
+                let kind = &table.fields()[table.key()].kind;
+                json::write_value_as(&mut body, kind, key_of(table, &row, outcome));
+            }
+            body.extend_from_slice(b"]}");
+        }
+        _ => {
+            status = Status::OK;
+            write_results(&mut body);
+        }
+    }
+    let head = KeptHead { status: status.code(), location: at, version };
+    // Numbers and a text: writing them to memory cannot fail.
+    let mut bytes = serde_json::to_vec(&head).unwrap_or_default();
+    bytes.push(b'\n');
+    bytes.append(&mut body);
+    bytes
+}
+
+fn key_of<'v>(table: &Table, row: &[ValueRef<'v>], outcome: &'v Outcome) -> ValueRef<'v> {
+    match &outcome.keys {
+        Keys::One(key) => key.as_ref(),
+        _ => row[table.key()],
+    }
+}

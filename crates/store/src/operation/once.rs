@@ -1,0 +1,246 @@
+//! A batch that takes place once, however often it is asked for: its answer is
+//! kept in a table of the store's own, in the same transaction as its writes.
+//!
+//! So a repeat finds the answer if and only if the writes took place, also
+//! after a crash. Two at once come one after the other, as all writes of a
+//! table do: the second finds what the first has kept.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use marmota_model::{
+    Comparison, Error, Field, Filter, Index, Kind, Query, Result, Role, RowSink, Schema, Table,
+    Timestamp, Value, ValueRef, Violation, text,
+};
+use sha2::{Digest, Sha256};
+
+use super::{Keys, Operation, Outcome};
+
+/// The table of answers.
+pub const ANSWERS: &str = "marmota_answer";
+/// Bytes of a key at most.
+pub const KEY_BYTES_MAX: usize = 255;
+/// Answers that have become too old or too many go when so many have come.
+const TRIM_EVERY: i64 = 64;
+
+const KEY: usize = 1;
+const REQUEST: usize = 2;
+const ANSWER: usize = 3;
+const AT: usize = 4;
+const REPEATS: usize = 5;
+
+/// For how long and how many answers are kept; see
+/// [`crate::StoreBuilder::idempotency`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Idempotency {
+    /// A key is forgotten after this: 24 hours.
+    pub kept_for: Duration,
+    /// So many keys are kept, the newest (and up to 64 more): 100,000.
+    pub keys_max: u64,
+}
+
+impl Default for Idempotency {
+    fn default() -> Self {
+        Self { kept_for: Duration::from_secs(24 * 3600), keys_max: 100_000 }
+    }
+}
+
+/// The schema of the table of answers.
+pub(crate) fn schema() -> Schema {
+    let fields = vec![
+        Field::new("id", Kind::I64).role(Role::Key),
+        Field::new("key", Kind::TEXT).unique(true),
+        Field::new("request", Kind::Blob),
+        Field::new("answer", Kind::Blob),
+        Field::new("at", Kind::Timestamp),
+        Field::new("repeats", Kind::I64),
+    ];
+    Schema::new(ANSWERS, fields).indexes(vec![Index { fields: vec![AT].into(), unique: false }])
+}
+
+/// A hash of what is asked for: parts that stand for the same, whenever it is
+/// asked again.
+#[derive(Clone, Debug, Default)]
+pub struct Fingerprint(Sha256);
+
+impl Fingerprint {
+    /// Adds a part.
+    pub fn add(&mut self, part: &[u8]) {
+        self.0.update((part.len() as u64).to_le_bytes());
+        self.0.update(part);
+    }
+
+    /// Adds a value.
+    pub fn add_value(&mut self, value: ValueRef<'_>) {
+        match value {
+            ValueRef::Absent => self.add(b"absent"),
+            ValueRef::Null => self.add(b"null"),
+            ValueRef::Bool(bool) => self.add(&[b'b', bool.into()]),
+            ValueRef::Int(int) => self.add(&tagged(b'i', int)),
+            ValueRef::Float(float) => self.add(&tagged(b'f', float.to_bits() as i64)),
+            ValueRef::Currency(amount) => self.add(&tagged(b'c', amount.scaled())),
+            ValueRef::Text(text) => self.pair(b"text", text.as_bytes()),
+            ValueRef::Json(text) => self.pair(b"json", text.as_bytes()),
+            ValueRef::Blob(bytes) => self.pair(b"blob", bytes),
+            ValueRef::Date(date) => self.pair(b"date", date.to_string().as_bytes()),
+            ValueRef::Time(time) => self.pair(b"time", time.to_string().as_bytes()),
+            ValueRef::Timestamp(at) => self.pair(b"at", at.to_string().as_bytes()),
+            ValueRef::Uuid(uuid) => self.pair(b"uuid", uuid.as_bytes()),
+        }
+    }
+
+    fn pair(&mut self, kind: &[u8], bytes: &[u8]) {
+        self.add(kind);
+        self.add(bytes);
+    }
+
+    fn bytes(&self) -> [u8; 32] {
+        self.0.clone().finalize().into()
+    }
+}
+
+fn tagged(tag: u8, number: i64) -> [u8; 9] {
+    let mut bytes = [tag; 9];
+    bytes[1..].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+/// Whose answer is wanted: a key, what was asked for with it, and the time.
+#[derive(Clone, Debug)]
+pub struct OnceKey {
+    key: String,
+    request: [u8; 32],
+    now: Timestamp,
+}
+
+impl OnceKey {
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Invalid`] for a key that is empty or too long.
+    pub fn new(key: impl Into<String>, request: &Fingerprint) -> Result<Self> {
+        let key = key.into();
+        if key.is_empty() || key.len() > KEY_BYTES_MAX {
+            let message = format!("must have 1 to {KEY_BYTES_MAX} bytes");
+            return Err(refused(&key, "length", message));
+        }
+        Ok(Self { key, request: request.bytes(), now: Timestamp::now() })
+    }
+}
+
+/// The answer to a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// As it was made when the batch took place.
+    pub bytes: Vec<u8>,
+    /// True if that was before this time.
+    pub repeated: bool,
+}
+
+/// A batch that takes place once.
+pub struct Once<'a> {
+    /// The table of answers.
+    pub table: &'a Table,
+    /// For how long they are kept.
+    pub limits: Idempotency,
+    /// Whose answer is wanted.
+    pub key: &'a OnceKey,
+    /// Makes the answer from what the writes came to.
+    pub answer: &'a mut dyn FnMut(&[Result<Outcome>]) -> Vec<u8>,
+    /// Takes it.
+    pub answered: &'a mut Option<Answered>,
+}
+
+/// Carries out an operation in the transaction of a batch.
+pub(super) type Run<'r> = dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome> + 'r;
+
+impl Once<'_> {
+    /// Looks for the answer; false if there is none yet.
+    pub(super) fn recall(&mut self, run: &mut Run<'_>) -> Result<bool> {
+        let table = self.table;
+        let filter = Filter::Compare {
+            field: KEY,
+            comparison: Comparison::Equal,
+            value: Value::Text(self.key.key.clone()),
+        };
+        let query = Query {
+            filter: Some(filter),
+            fields: Some(table.all()),
+            limit: Some(1),
+            ..Query::new()
+        };
+        let mut found = None;
+        let mut keep = |row: &[ValueRef<'_>]| {
+            found = Some(row.iter().map(ValueRef::to_value).collect::<Vec<_>>());
+            ControlFlow::Break(())
+        };
+        run(&mut Operation::List { table, query: &query }, &mut keep)?;
+        let Some(mut row) = found else { return Ok(false) };
+        let key = row[table.key()].clone();
+        if matches!(&row[AT], Value::Timestamp(at) if *at < self.oldest()) {
+            let key = key.as_ref();
+            run(&mut Operation::Delete { table, key, version: None }, &mut marmota_model::NoRows)?;
+            return Ok(false);
+        }
+        if row[REQUEST] != Value::Blob(self.key.request.to_vec()) {
+            let message = "was used for another request; a new request takes a new key";
+            return Err(refused(&self.key.key, "same_request", message.to_owned()));
+        }
+        // A write, so that this answer waits for the disk as the first one did.
+        let mut count = Operation::Increment {
+            table,
+            key: key.as_ref(),
+            field: REPEATS,
+            by: ValueRef::Int(1),
+            stamp: ValueRef::Absent,
+        };
+        run(&mut count, &mut marmota_model::NoRows)?;
+        if let Value::Blob(bytes) = std::mem::take(&mut row[ANSWER]) {
+            *self.answered = Some(Answered { bytes, repeated: true });
+        }
+        Ok(true)
+    }
+
+    /// Keeps the answer to what took place, and forgets old ones.
+    pub(super) fn keep(&mut self, results: &[Result<Outcome>], run: &mut Run<'_>) -> Result<()> {
+        let table = self.table;
+        let bytes = (self.answer)(results);
+        let row = [
+            ValueRef::Absent,
+            ValueRef::Text(&self.key.key),
+            ValueRef::Blob(&self.key.request),
+            ValueRef::Blob(&bytes),
+            ValueRef::Timestamp(self.key.now),
+            ValueRef::Int(0),
+        ];
+        let kept = run(&mut Operation::insert(table, &row), &mut marmota_model::NoRows)?;
+        if let Keys::One(Value::Int(id)) = kept.keys
+            && id % TRIM_EVERY == 0
+        {
+            let compare = |field, comparison, value| Filter::Compare { field, comparison, value };
+            let keys_max = i64::try_from(self.limits.keys_max).unwrap_or(i64::MAX);
+            let last = Value::Int(id.saturating_sub(keys_max));
+            let filter = Filter::Or(vec![
+                compare(table.key(), Comparison::LessOrEqual, last),
+                compare(AT, Comparison::Less, Value::Timestamp(self.oldest())),
+            ]);
+            let mut trim = Operation::DeleteWhere { table, filter: Some(&filter) };
+            run(&mut trim, &mut marmota_model::NoRows)?;
+        }
+        *self.answered = Some(Answered { bytes, repeated: false });
+        Ok(())
+    }
+
+    fn oldest(&self) -> Timestamp {
+        let kept_us = i64::try_from(self.limits.kept_for.as_micros()).unwrap_or(i64::MAX);
+        let oldest = self.key.now.micros().saturating_sub(kept_us);
+        Timestamp::from_micros(oldest).unwrap_or_default()
+    }
+}
+
+fn refused(key: &str, rule: &str, message: String) -> Error {
+    Error::invalid(vec![Violation {
+        field: "idempotency_key".to_owned(),
+        value: format!("{:?}", text::excerpt(key)),
+        rule: rule.to_owned(),
+        message,
+    }])
+}
