@@ -1,11 +1,16 @@
 //! An answer as a value: status, headers, body. Handlers that return one are the common case;
 //! those that write straight into the connection's buffer use [`crate::ResponseWriter`].
 
+#[cfg(feature = "compression")]
+mod coding;
+
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::body::Body;
+use crate::method::Method;
 use crate::producer::BodyStream;
+use crate::request::Request;
 use crate::status::Status;
 
 /// An answer. `Server`, `Date`, `Connection` and `Content-Length` are added when it is written.
@@ -137,6 +142,37 @@ impl Response {
             self.headers.push((name, value));
         }
         Ok(())
+    }
+
+    /// Adds an ETag (what stands between its quotes), and answers 304 without a body if the
+    /// request's `If-None-Match` names it, with `W/` or without.
+    ///
+    /// ```
+    /// use marmota_http::{HeaderError, Request, Response};
+    /// async fn page(request: Request) -> Result<Response, HeaderError> {
+    ///     Response::html("<p>Hello</p>").with_etag(&request, "7f3a")
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// A tag with blanks, quotes or control characters.
+    pub fn with_etag(mut self, request: &Request, tag: &str) -> Result<Self, HeaderError> {
+        if tag.bytes().any(|byte| byte <= b' ' || byte == b'"') {
+            let name = "ETag".to_owned();
+            return Err(HeaderError { name, reason: "a tag has no blanks and no quotes" });
+        }
+        let is_named = |known: &str| {
+            let known = known.trim();
+            let known = known.strip_prefix("W/").unwrap_or(known);
+            known == "*" || known.trim_matches('"') == tag
+        };
+        let is_read = matches!(request.method(), Method::Get | Method::Head);
+        let known = request.header_text("if-none-match").unwrap_or_default();
+        self = self.with_header("ETag", format!("\"{tag}\""))?;
+        if is_read && known.split(',').any(is_named) {
+            (self.status, self.body) = (Status::NOT_MODIFIED, Payload::Whole(Body::empty()));
+        }
+        Ok(self)
     }
 
     /// Replaces the body and leaves the media type as it is.

@@ -22,7 +22,7 @@ pub mod durability {}
 #[doc = include_str!("../../../docs/guide/rest.md")]
 pub mod rest {}
 
-#[cfg(feature = "server")]
+#[cfg(feature = "compression")]
 #[doc = include_str!("../../../docs/guide/server.md")]
 pub mod server {}
 

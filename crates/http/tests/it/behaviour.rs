@@ -2,6 +2,8 @@
 //! `client::backend`.
 
 mod client;
+#[cfg(feature = "compression")]
+mod coding;
 mod descriptors;
 mod handlers;
 mod lifecycle;
