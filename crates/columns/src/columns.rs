@@ -206,20 +206,18 @@ impl Cells {
         let mut words = Words { hash, bytes: [0; 4096], filled: 0 };
         match &self.values {
             Values::Text(ids, dictionary) => {
-                (0..rows).for_each(|row| words.add(u64::from(ids.at(row))));
+                (0..rows).for_each(|row| words.add(&ids.at(row).to_le_bytes()));
                 let (json, ends) = dictionary.parts();
-                ends.iter().for_each(|&end| words.add(u64::from(end)));
+                ends.iter().for_each(|&end| words.add(&end.to_le_bytes()));
                 words.flush();
                 words.hash.update(json.as_bytes());
             }
-            Values::Int(ints) => (0..rows).for_each(|row| words.add(ints.at(row) as u64)),
-            Values::Float(floats) => floats.iter().for_each(|float| words.add(float.to_bits())),
+            Values::Int(ints) => (0..rows).for_each(|row| words.add(&ints.at(row).to_le_bytes())),
+            Values::Float(floats) => {
+                floats.iter().for_each(|float| words.add(&float.to_bits().to_le_bytes()));
+            }
             Values::Uuid(uuids) => {
-                for uuid in uuids {
-                    let (high, low) = uuid.as_u64_pair();
-                    words.add(high);
-                    words.add(low);
-                }
+                uuids.iter().for_each(|uuid| words.add(uuid.as_bytes()));
             }
             Values::RowNumber => {}
         }
@@ -235,12 +233,13 @@ struct Words<'h> {
 }
 
 impl Words<'_> {
-    fn add(&mut self, word: u64) {
-        if self.filled == self.bytes.len() {
+    #[inline]
+    fn add<const BYTES: usize>(&mut self, word: &[u8; BYTES]) {
+        if self.bytes.len() - self.filled < BYTES {
             self.flush();
         }
-        self.bytes[self.filled..self.filled + 8].copy_from_slice(&word.to_le_bytes());
-        self.filled += 8;
+        self.bytes[self.filled..self.filled + BYTES].copy_from_slice(word);
+        self.filled += BYTES;
     }
 
     fn flush(&mut self) {

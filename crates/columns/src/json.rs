@@ -8,8 +8,11 @@ use marmota_model::{Result, json};
 
 use crate::cells::Values;
 use crate::columns::Inner;
-use crate::dictionary::put;
+use crate::dictionary::{Dictionary, put};
 
+/// Dictionaries that are kept a second time, with the member's name.
+const NAMED_TEXTS_MAX: usize = 1 << 16;
+const NAMED_BYTES_MAX: usize = 4 << 20;
 /// Bytes that may be read behind a name.
 const SPARE: [u8; 32] = [b' '; 32];
 
@@ -40,10 +43,51 @@ pub struct JsonFields {
 
 struct Member {
     position: usize,
-    /// `,"name":` and some blanks.
+    /// `,"name":` with what opens the object before it, and some blanks behind.
     name: Vec<u8>,
     name_bytes: usize,
+    /// For a dictionary of not too many texts: each with its name.
+    named: Option<Named>,
 }
+
+/// The texts of a dictionary, each with the member's name before it: one copy
+/// a member instead of two, a third of the time of an answer.
+struct Named {
+    json: Vec<u8>,
+    /// Where each begins, and where the last one ends.
+    starts: Vec<u32>,
+}
+
+impl Named {
+    fn new(name: &[u8], dictionary: &Dictionary) -> Option<Self> {
+        let (texts, _) = dictionary.parts();
+        let bytes = texts.len() + name.len() * dictionary.len();
+        if dictionary.len() > NAMED_TEXTS_MAX || bytes > NAMED_BYTES_MAX {
+            return None;
+        }
+        let mut json = Vec::with_capacity(bytes + SPARE.len());
+        let mut starts = Vec::with_capacity(dictionary.len() + 1);
+        for id in 0..dictionary.len() as u32 {
+            starts.push(json.len() as u32);
+            json.extend_from_slice(name);
+            json.extend_from_slice(dictionary.json(id).as_bytes());
+        }
+        starts.push(json.len() as u32);
+        json.extend_from_slice(&SPARE);
+        Some(Self { json, starts })
+    }
+}
+
+/// What stands before a row's first member.
+#[derive(Clone, Copy)]
+enum Before {
+    Row = 0,
+    Brace = 1,
+    Nothing = 2,
+}
+
+/// What every first member has before it; less is taken where less is wanted.
+const OPENING: &[u8] = b",{";
 
 impl fmt::Debug for JsonFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -55,15 +99,19 @@ impl fmt::Debug for JsonFields {
 
 impl JsonFields {
     pub(crate) fn new(columns: &Arc<Inner>, names: &[&str]) -> Result<Self> {
-        let member = |name: &&str| {
+        let member = |(number, name): (usize, &&str)| {
             let position = columns.table.position(name)?;
-            let mut name = vec![b','];
+            let mut name = if number == 0 { OPENING.to_vec() } else { vec![b','] };
             name.extend_from_slice(columns.table.json_key(position));
+            let named = match &columns.cells[position].values {
+                Values::Text(_, dictionary) => Named::new(&name, dictionary),
+                _ => None,
+            };
             let name_bytes = name.len();
             name.extend_from_slice(&SPARE);
-            Ok(Member { position, name, name_bytes })
+            Ok(Member { position, name, name_bytes, named })
         };
-        let fields = names.iter().map(member).collect::<Result<_>>()?;
+        let fields = names.iter().enumerate().map(member).collect::<Result<_>>()?;
         Ok(Self { columns: Arc::clone(columns), fields })
     }
 
@@ -71,29 +119,19 @@ impl JsonFields {
     ///
     /// # Panics
     /// If there is no such row.
-    #[inline]
     pub fn members(&self, out: &mut Vec<u8>, row: u32) {
-        for (number, member) in self.fields.iter().enumerate() {
-            // The first has no comma before it.
-            put(out, &member.name, usize::from(number == 0), member.name_bytes);
-            let cells = &self.columns.cells[member.position];
-            if let Values::Text(ids, dictionary) = &cells.values {
-                dictionary.put_json(out, ids.at(row as usize));
-            } else {
-                let kind = &self.columns.table.fields()[member.position].kind;
-                json::write_value_as(out, kind, cells.value(kind, row as usize));
-            }
-        }
+        self.write(out, row, Before::Nothing);
     }
 
     /// Appends a row as an object.
     ///
     /// # Panics
     /// If there is no such row.
-    #[inline]
     pub fn object(&self, out: &mut Vec<u8>, row: u32) {
-        out.push(b'{');
-        self.members(out, row);
+        if self.fields.is_empty() {
+            out.push(b'{');
+        }
+        self.write(out, row, Before::Brace);
         out.push(b'}');
     }
 
@@ -103,12 +141,40 @@ impl JsonFields {
     /// If one of the rows is not there.
     pub fn array(&self, out: &mut Vec<u8>, rows: impl IntoIterator<Item = u32>) {
         out.push(b'[');
-        for (number, row) in rows.into_iter().enumerate() {
-            if number > 0 {
-                out.push(b',');
+        let mut before = Before::Brace;
+        for row in rows {
+            if self.fields.is_empty() {
+                out.extend_from_slice(&OPENING[before as usize..]);
             }
-            self.object(out, row);
+            self.write(out, row, before);
+            out.push(b'}');
+            before = Before::Row;
         }
         out.push(b']');
+    }
+
+    #[inline]
+    fn write(&self, out: &mut Vec<u8>, row: u32, before: Before) {
+        let mut skipped = before as usize;
+        for member in &*self.fields {
+            let cells = &self.columns.cells[member.position];
+            match (&cells.values, &member.named) {
+                (Values::Text(ids, _), Some(named)) => {
+                    let id = ids.at(row as usize) as usize;
+                    let [start, end] = [named.starts[id], named.starts[id + 1]];
+                    put(out, &named.json, start as usize + skipped, end as usize);
+                }
+                (Values::Text(ids, dictionary), None) => {
+                    put(out, &member.name, skipped, member.name_bytes);
+                    dictionary.put_json(out, ids.at(row as usize));
+                }
+                _ => {
+                    put(out, &member.name, skipped, member.name_bytes);
+                    let kind = &self.columns.table.fields()[member.position].kind;
+                    json::write_value_as(out, kind, cells.value(kind, row as usize));
+                }
+            }
+            skipped = 0;
+        }
     }
 }

@@ -136,6 +136,15 @@ fn rows_are_lent_as_asked() {
     let expected = "[{\"stop\":\"b\\\"\\nc\",\"trip\":\"y\",\"minute\":null,\"id\":2},\
                     {\"stop\":\"a\",\"trip\":\"x\",\"minute\":5,\"id\":1}]";
     assert_eq!(String::from_utf8(json).unwrap(), expected);
+    let none = legs.json(&[]).unwrap();
+    let (mut array, mut object) = (Vec::new(), Vec::new());
+    none.array(&mut array, 0..2);
+    none.object(&mut object, 0);
+    none.members(&mut object, 1);
+    assert_eq!((&*array, &*object), (&b"[{},{}]"[..], &b"{}"[..]));
+    let mut members = Vec::new();
+    legs.json(&["trip", "id"]).unwrap().members(&mut members, 0);
+    assert_eq!(members, br#""trip":"x","id":1"#);
     let error = legs.json(&["stops"]).unwrap_err().to_string();
     assert!(error.contains("stops") && error.contains("minute"), "{error}");
 }
