@@ -5,14 +5,14 @@
 //! `/proc` (CPU, memory, stolen time); `report` turns them into the table.
 
 mod answer;
-mod build;
+pub(crate) mod build;
 mod report;
-mod roster;
+pub(crate) mod roster;
 mod sample;
-mod server;
-mod usage;
+pub(crate) mod server;
+pub(crate) mod usage;
 mod workload;
-mod wrk;
+pub(crate) mod wrk;
 
 use anyhow::{Context, Result, bail, ensure};
 use report::Report;

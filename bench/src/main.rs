@@ -1,4 +1,4 @@
-//! `cargo run --release -p bench -- http|orm|models`: Marmota, its peers and a floor
+//! `cargo run --release -p bench -- http|orm|models|transit`: Marmota, its peers and a floor
 //! measured side by side in one run, with ratios between them. What is measured
 //! and how to read it is in `bench/README.md`. The peers are programs of their
 //! own under `bench/peers`, built on demand; this program depends on none.
@@ -6,6 +6,7 @@
 mod http;
 mod models;
 mod orm;
+mod transit;
 
 use clap::{Parser, Subcommand};
 
@@ -24,6 +25,8 @@ enum Suite {
     Orm(orm::Args),
     /// Builds: what a model adds to one
     Models(models::Args),
+    /// Schedules from CSV: load, memory, CPU and requests beside a plain program
+    Transit(transit::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -31,5 +34,6 @@ fn main() -> anyhow::Result<()> {
         Suite::Http(args) => http::run(&args),
         Suite::Orm(args) => orm::run(args),
         Suite::Models(args) => models::run(&args),
+        Suite::Transit(args) => transit::run(&args),
     }
 }

@@ -41,13 +41,13 @@ fn cargo_build(source: &Source, native: bool) -> Result<PathBuf> {
             cargo.args(["--package", package, "--example", example]);
             example
         }
-        Source::Peer(package) => {
+        Source::Peer { set, package } => {
             // Some peers state a newer Rust than they need; the lock file says
             // which versions are known to build.
             cargo
                 .args(["--locked", "--ignore-rust-version", "--package", package])
-                .args(["--manifest-path", "bench/peers/http/Cargo.toml"]);
-            folder = target().join("peers/http");
+                .args(["--manifest-path", &format!("bench/peers/{set}/Cargo.toml")]);
+            folder = target().join("peers").join(set);
             package
         }
         Source::Program(path) => return Ok(path.clone()),

@@ -24,8 +24,8 @@ pub(crate) enum Source {
     Package(&'static str),
     /// An example of a package of the main workspace.
     Example { package: &'static str, example: &'static str },
-    /// A package of `bench/peers/http`.
-    Peer(&'static str),
+    /// A package of a set of peers, `bench/peers/SET`.
+    Peer { set: &'static str, package: &'static str },
     /// A program that is already there.
     Program(PathBuf),
 }
@@ -42,7 +42,13 @@ pub(crate) struct ServerSpec {
 }
 
 impl ServerSpec {
-    fn new(name: &str, role: Role, source: Source, arguments: &[&str], about: &str) -> Self {
+    pub(crate) fn new(
+        name: &str,
+        role: Role,
+        source: Source,
+        arguments: &[&str],
+        about: &str,
+    ) -> Self {
         ServerSpec {
             name: name.to_owned(),
             about: about.to_owned(),
@@ -54,7 +60,8 @@ impl ServerSpec {
 
     fn peer(name: &str, package: &'static str, words: &[&str], about: &str) -> Self {
         let arguments = [&["--port", "{port}"], words].concat();
-        Self::new(name, Role::Peer, Source::Peer(package), &arguments, about)
+        let source = Source::Peer { set: "http", package };
+        Self::new(name, Role::Peer, source, &arguments, about)
     }
 }
 
@@ -90,7 +97,7 @@ pub(crate) fn all() -> Vec<ServerSpec> {
         ServerSpec::new(
             "epoll floor",
             Role::Floor,
-            Source::Peer("floor-epoll"),
+            Source::Peer { set: "http", package: "floor-epoll" },
             &["--port", "{port}"],
             "a bare epoll loop, no parsing, a fixed answer",
         ),

@@ -4,7 +4,7 @@
 
 use super::workload::Workload;
 use anyhow::{Context, Result, bail};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -82,17 +82,43 @@ impl Wrk {
 
     /// Loads the server on `port` for about `time`.
     pub(crate) fn load(&self, port: u16, workload: &Workload, time: Duration) -> Result<Load> {
-        let threads = self.threads.min(workload.connections);
+        let depth = workload.kind.depth().to_string();
+        let url = format!("http://127.0.0.1:{port}{}", workload.kind.path());
+        let mut load =
+            self.run(&self.script(workload), workload.connections, &url, &depth, time)?;
+        if workload.kind.depth() > 1 {
+            load.p99_us = None;
+        }
+        Ok(load)
+    }
+
+    /// Adds a script that makes requests, to be run by [`Wrk::run`].
+    pub(crate) fn add_script(&self, name: &str, requests: &str) -> Result<PathBuf> {
+        let path = self.scripts.path().join(name);
+        std::fs::write(&path, [REPORT_SCRIPT, requests].concat())?;
+        Ok(path)
+    }
+
+    /// Runs a script for about `time`.
+    pub(crate) fn run(
+        &self,
+        script: &Path,
+        connections: u32,
+        url: &str,
+        argument: &str,
+        time: Duration,
+    ) -> Result<Load> {
+        let threads = self.threads.min(connections);
         let output = Command::new("wrk")
             .args(["-t", &threads.to_string()])
-            .args(["-c", &workload.connections.to_string()])
+            .args(["-c", &connections.to_string()])
             .args(["-d", &format!("{}s", time.as_secs().max(1))])
             .args(["--timeout", &format!("{ANSWER_TIME_MAX_S}s")])
             .args(["-H", ACCEPT_PLAIN, "-H", "Connection: keep-alive"])
             .arg("-s")
-            .arg(self.script(workload))
-            .arg(format!("http://127.0.0.1:{port}{}", workload.kind.path()))
-            .args(["--", &workload.kind.depth().to_string()])
+            .arg(script)
+            .arg(url)
+            .args(["--", argument])
             .output()
             .context("running wrk")?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -100,11 +126,7 @@ impl Wrk {
             let errors = String::from_utf8_lossy(&output.stderr);
             bail!("wrk failed, {}: {text}{errors}", output.status);
         }
-        let mut load = parse(&text)?;
-        if workload.kind.depth() > 1 {
-            load.p99_us = None;
-        }
-        Ok(load)
+        parse(&text)
     }
 }
 

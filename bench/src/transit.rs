@@ -1,0 +1,211 @@
+//! The transit suite: Marmota's example and a plain program (axum, csv, serde,
+//! two hash maps) load the same feed and answer the same routes. Before
+//! anything is measured, every route's answer is compared, parsed.
+
+mod figures;
+
+use crate::http::build;
+use crate::http::roster::{Role, ServerSpec, Source, workspace};
+use crate::http::server::Server;
+use crate::http::usage::ProcessUsage;
+use crate::http::wrk::Wrk;
+use anyhow::{Context, Result, ensure};
+use figures::{Figures, Loaded};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long the server is left alone before its memory is looked at again.
+const REST: Duration = Duration::from_secs(10);
+const WARM_UP: Duration = Duration::from_secs(1);
+const SAMPLE_EVERY: Duration = Duration::from_millis(50);
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// Each thread of wrk goes through all routes, from a place of its own.
+const SCRIPT: &str = r#"
+local threads = 0
+setup = function(thread)
+  thread:set("place", threads * 37)
+  threads = threads + 1
+end
+request = function()
+  place = place % #routes + 1
+  return wrk.format("GET", "/schedules/" .. routes[place])
+end
+"#;
+
+/// What to measure.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// How many times as many rows as the real feed has
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+    /// A folder with `trips.txt` and `stop_times.txt`, instead of a made-up feed
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Rounds; the table shows medians
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+    /// Seconds of load in each measured run
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=600))]
+    seconds: u32,
+    /// Connections to load with
+    #[arg(long, value_delimiter = ',', default_values_t = [16, 50], value_name = "N,…")]
+    connections: Vec<u32>,
+}
+
+/// Runs the suite and prints its table.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let made = tempfile::tempdir().context("making a folder for the feed")?;
+    let folder = match &args.data {
+        Some(folder) => std::path::absolute(folder)?,
+        None => made.path().to_owned(),
+    };
+    let folder_text = folder.to_str().context("the feed's folder has no name in UTF-8")?;
+    let arguments = ["--data", folder_text, "--port", "{port}"];
+    let peer = Source::Peer { set: "transit", package: "peer-transit" };
+    let ours = Source::Package("transit");
+    let built = build::all(
+        vec![
+            ServerSpec::new("marmota", Role::Ours, ours, &arguments, "examples/transit"),
+            ServerSpec::new("plain", Role::Peer, peer, &arguments, "axum, csv, serde, two maps"),
+        ],
+        false,
+    )?;
+    ensure!(built.len() == 2, "both programs are needed");
+    if args.data.is_none() {
+        eprintln!("making a feed of scale {}", args.scale);
+        let made = Command::new(&built[0].1)
+            .args(["generate", "--scale", &args.scale.to_string(), "--dir"])
+            .arg(&folder)
+            .current_dir(workspace())
+            .status()?;
+        ensure!(made.success(), "the feed could not be made");
+    }
+    let routes = routes(&folder)?;
+    let answer_bytes = compare(&built, &routes)?;
+
+    let wrk = Wrk::find_or_install(2)?;
+    let list: Vec<String> = routes.iter().map(|route| format!("{route:?}")).collect();
+    let script = format!("routes = {{{}}}\n{SCRIPT}", list.join(","));
+    let script = wrk.add_script("routes.lua", &script)?;
+    let mut figures: Vec<Figures> = built.iter().map(|_| Figures::default()).collect();
+    for round in 1..=args.rounds {
+        for ((spec, binary), figures) in built.iter().zip(&mut figures) {
+            eprintln!("  round {round} of {}: {}", args.rounds, spec.name);
+            measure(args, &wrk, &script, spec, binary, figures)
+                .with_context(|| format!("measuring {}", spec.name))?;
+        }
+    }
+    let [ours, plain] = &figures[..] else { unreachable!("two were built") };
+    println!(
+        "{} routes, {:.0} kB a mean answer, medians of {} rounds\n{}",
+        routes.len(),
+        answer_bytes / 1e3,
+        args.rounds,
+        figures::table(ours, plain, &args.connections)
+    );
+    Ok(())
+}
+
+/// The routes of a feed, percent-encoded, in the order of the file.
+fn routes(folder: &Path) -> Result<Vec<String>> {
+    let text = fs::read_to_string(folder.join("trips.txt")).context("reading trips.txt")?;
+    let mut lines = text.lines();
+    let header = lines.next().unwrap_or_default().trim_start_matches('\u{feff}');
+    let place = header.split(',').position(|name| name.trim_matches('"') == "route_id");
+    // Those before it have no commas of their own in any feed we know.
+    let place = place.context("trips.txt has no column route_id")?;
+    let mut routes: Vec<String> = Vec::new();
+    for line in lines {
+        let route = line.split(',').nth(place).unwrap_or_default().trim_matches('"');
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+        let code =
+            |byte| if plain(byte) { char::from(byte).into() } else { format!("%{byte:02X}") };
+        let route: String = route.bytes().map(code).collect();
+        if routes.last() != Some(&route) && !routes.contains(&route) {
+            routes.push(route);
+        }
+    }
+    ensure!(!routes.is_empty(), "trips.txt names no route");
+    Ok(routes)
+}
+
+/// Both programs' answers to every route, and to one that is not there, have to
+/// say the same; the mean of their bytes.
+fn compare(built: &[(ServerSpec, PathBuf)], routes: &[String]) -> Result<f64> {
+    eprintln!("comparing the answers to {} routes", routes.len());
+    let servers: Vec<Server> =
+        built.iter().map(|(spec, binary)| Server::start(spec, binary)).collect::<Result<_>>()?;
+    let mut bytes = 0;
+    for route in routes.iter().map(String::as_str).chain(["no-such-route"]) {
+        let mut answers = Vec::new();
+        for server in &servers {
+            let url = format!("http://127.0.0.1:{}/schedules/{route}", server.port());
+            let answer = ureq::get(url).call().with_context(|| format!("route {route}"))?;
+            let body = answer.into_body().into_with_config().limit(ANSWER_BYTES_MAX);
+            let text = body.read_to_string().with_context(|| format!("route {route}"))?;
+            bytes += text.len();
+            answers.push(serde_json::from_str::<serde_json::Value>(&text)?);
+        }
+        ensure!(answers[0] == answers[1], "the answers to route {route} differ");
+    }
+    servers.into_iter().for_each(Server::stop);
+    Ok(bytes as f64 / (2 * routes.len()) as f64)
+}
+
+fn measure(
+    args: &Args,
+    wrk: &Wrk,
+    script: &Path,
+    spec: &ServerSpec,
+    binary: &Path,
+    figures: &mut Figures,
+) -> Result<()> {
+    let begun = Instant::now();
+    let mut server = Server::start(spec, binary)?;
+    let load_s = begun.elapsed().as_secs_f64();
+    let loaded = server.usage()?;
+    figures.load_s.push(load_s);
+    figures.load_cpu_s.push(loaded.cpu_s);
+    figures.loaded_mb.push(mb(loaded));
+    let url = format!("http://127.0.0.1:{}", server.port());
+    for &connections in &args.connections {
+        wrk.run(script, connections, &url, "", WARM_UP)?;
+        let before = server.usage()?;
+        let is_over = AtomicBool::new(false);
+        let (load, most_mb) = std::thread::scope(|scope| {
+            let watch = scope.spawn(|| {
+                let mut most = 0.0_f64;
+                while !is_over.load(Ordering::Relaxed) {
+                    most = most.max(server.usage().map_or(0.0, mb));
+                    std::thread::sleep(SAMPLE_EVERY);
+                }
+                most
+            });
+            let time = Duration::from_secs(u64::from(args.seconds));
+            let load = wrk.run(script, connections, &url, "", time);
+            is_over.store(true, Ordering::Relaxed);
+            (load, watch.join().unwrap_or_default())
+        });
+        let (load, after) = (load?, server.usage()?);
+        ensure!(load.requests > 0, "no request was answered");
+        let bad = load.bad_statuses + load.socket_errors;
+        ensure!(bad == 0, "{bad} requests failed at {connections} connections");
+        figures.under_load.entry(connections).or_default().push(Loaded {
+            requests_per_s: load.requests as f64 / load.seconds,
+            cpu_us: (after.cpu_s - before.cpu_s) * 1e6 / load.requests as f64,
+            most_mb,
+        });
+    }
+    std::thread::sleep(REST);
+    figures.rested_mb.push(mb(server.usage()?));
+    server.stop();
+    Ok(())
+}
+
+fn mb(usage: ProcessUsage) -> f64 {
+    usage.resident_kib as f64 * 1024.0 / 1e6
+}
