@@ -19,7 +19,7 @@ use crate::ffi::{Connection, Failure};
 use crate::options::{Location, Options, parse};
 use crate::vault::{Vault, at_place};
 
-/// 1 MiB of pages of the usual size: some 2 ms between two calls of `progress`.
+/// 1 MiB of pages of the usual size, and `progress` hears of each.
 const PAGES_A_STEP: u32 = 256;
 /// What the database is called while it is copied to its place.
 const NEW: &str = ".restored";

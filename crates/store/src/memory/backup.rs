@@ -2,7 +2,7 @@
 //!
 //! The rows are written to the copy under their tables' locks, between two
 //! transactions: they are of one moment, and writers wait as long as it takes
-//! to write them (some 150 ns a row). Reads go on.
+//! to write them. Reads go on.
 
 use std::collections::BTreeMap;
 use std::path::Path;
