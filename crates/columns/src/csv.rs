@@ -41,6 +41,8 @@ use source::Source;
 
 /// A record of more bytes is refused: most likely a quote was left open.
 const RECORD_BYTES_MAX: usize = 16 << 20;
+/// Places in a window have four bytes, and a window is up to twice a record.
+const RECORD_BYTES_END: usize = 1 << 30;
 /// What a thread of its own is worth.
 const PART_BYTES_MIN: u64 = 2 << 20;
 /// More threads would mostly merge dictionaries.
@@ -131,10 +133,10 @@ impl<'p> Loader<'p> {
         self
     }
 
-    /// The most bytes of one record; 16 MB unless told.
+    /// The most bytes of one record; 16 MB unless told, 1 GB at most.
     #[must_use]
     pub fn record_bytes_max(mut self, bytes: usize) -> Self {
-        self.record_bytes_max = bytes;
+        self.record_bytes_max = bytes.min(RECORD_BYTES_END);
         self
     }
 

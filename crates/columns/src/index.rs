@@ -37,6 +37,13 @@ impl Iterator for Rows<'_> {
         }
     }
 
+    fn nth(&mut self, skipped: usize) -> Option<u32> {
+        match &mut self.0 {
+            Numbered::Together(rows) => rows.nth(skipped),
+            Numbered::Apart(rows) => rows.nth(skipped).copied(),
+        }
+    }
+
     fn size_hint(&self) -> (usize, Option<usize>) {
         let left = match &self.0 {
             Numbered::Together(rows) => rows.len(),
@@ -124,9 +131,9 @@ impl<T> Index<T> {
     /// The values, each with its rows.
     pub fn iter(&self) -> impl Iterator<Item = (ValueRef<'_>, Rows<'_>)> {
         (0..self.len() as u32).map(|group| {
-            let mut rows = self.keyed.group(group);
+            let rows = self.keyed.group(group);
             let value = rows.clone().next().map(|row| self.keyed.value(row));
-            (value.unwrap_or_default(), std::mem::replace(&mut rows, Rows::NONE))
+            (value.unwrap_or_default(), rows)
         })
     }
 

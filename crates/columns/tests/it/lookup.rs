@@ -90,6 +90,7 @@ fn joins_by_text_and_by_number() {
     let by_trip = calls.index(Call::TRIP).join(&trips, Call::TRIP);
     let rows = |row| by_trip.rows(row).collect::<Vec<_>>();
     assert_eq!([rows(0), rows(1), rows(2), rows(3)], [vec![1], vec![], vec![0, 2], vec![]]);
+    assert_eq!([by_trip.rows(2).nth(1), by_trip.rows(2).nth(2)], [Some(2), None]);
     let by_platform = calls.index(Call::PLATFORM).join(&trips, Call::PLATFORM);
     let rows = |row| by_platform.rows(row).collect::<Vec<_>>();
     assert_eq!([rows(0), rows(1), rows(2)], [vec![0, 3], vec![2], vec![]]);
