@@ -29,6 +29,7 @@ pub mod durability;
 pub mod fields;
 pub mod filters;
 pub mod groups;
+pub mod history;
 pub mod idempotency;
 pub mod json_paths;
 pub mod keys;
@@ -158,6 +159,17 @@ macro_rules! conformance {
                 futures_of_one_thread_hear_their_own_results,
                 a_reader_sees_what_was_acknowledged,
                 writes_that_are_given_up_are_whole,
+            );
+            $crate::promises!(history:
+                every_write_leaves_an_entry,
+                many_rows_leave_an_entry_each,
+                a_failed_write_leaves_none,
+                a_transaction_enters_what_it_commits,
+                a_batch_enters_what_it_did,
+                history_outlives_the_fields,
+                nobody_rewrites_history,
+                entries_grow_too_old,
+                an_audited_write_that_waits_is_entered,
             );
             $crate::promises!(json_paths:
                 paths_select_by_what_is_inside,
@@ -308,6 +320,7 @@ mod tests {
             include_str!("durability.rs"),
             include_str!("fields.rs"),
             include_str!("filters.rs"),
+            include_str!("history.rs"),
             include_str!("json_paths.rs"),
             include_str!("idempotency.rs"),
             include_str!("keys.rs"),

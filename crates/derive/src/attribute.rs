@@ -31,6 +31,7 @@ pub(crate) const MODEL: Place = Place {
         ("was", "was = \"customer\""),
         ("index", "index(last_name, first_name)"),
         ("unique", "unique(email, tenant)"),
+        ("audit", "audit"),
         ("crate", "crate = \"marmota::model\""),
     ],
     repeated: &["index", "unique"],

@@ -29,6 +29,7 @@ struct Model {
     fields: Vec<Field>,
     key: usize,
     indexes: Vec<Index>,
+    audit: bool,
 }
 
 struct Index {
@@ -93,12 +94,17 @@ impl Model {
             fields,
             key: 0,
             indexes: Vec::new(),
+            audit: false,
         };
         model.name_table(&items, problems);
         model.find_key(problems);
         model.check_roles(problems);
         model.check_names(problems);
         model.read_indexes(&items, problems);
+        for item in items.iter().filter(|item| item.name == "audit") {
+            item.bare(problems);
+            model.audit = true;
+        }
         Some(model)
     }
 
@@ -298,7 +304,7 @@ impl Model {
 
     /// Two statics, because a constant could not borrow what has a destructor.
     fn schema(&self) -> TokenStream {
-        let Self { path, table, key, .. } = self;
+        let Self { path, table, key, audit, .. } = self;
         let was = former(self.was.as_deref());
         let count = self.fields.len();
         let fields = self.fields.iter().map(|field| field.code(path));
@@ -317,6 +323,7 @@ impl Model {
                     indexes: ::std::borrow::Cow::Borrowed(&[#(#indexes),*]),
                     key: #key,
                     was: #was,
+                    audit: #audit,
                 };
                 &SCHEMA
             }

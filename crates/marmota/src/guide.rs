@@ -18,6 +18,10 @@ pub mod filters {}
 #[doc = include_str!("../../../docs/guide/durability.md")]
 pub mod durability {}
 
+#[cfg(feature = "sqlite")]
+#[doc = include_str!("../../../docs/guide/history.md")]
+pub mod history {}
+
 #[cfg(feature = "server")]
 #[doc = include_str!("../../../docs/guide/rest.md")]
 pub mod rest {}

@@ -22,6 +22,8 @@ pub struct Schema {
     /// The name that the table had before: one that is still there under it is
     /// renamed, with its rows.
     pub was: Option<Cow<'static, str>>,
+    /// True if every write to its rows leaves an entry in the store's history.
+    pub audit: bool,
 }
 
 /// One field of a model.
@@ -382,7 +384,15 @@ impl Schema {
             indexes: Cow::Borrowed(&[]),
             key,
             was: None,
+            audit: false,
         }
+    }
+
+    /// Whether every write to its rows leaves an entry in the store's history.
+    #[must_use]
+    pub const fn audit(mut self, audit: bool) -> Self {
+        self.audit = audit;
+        self
     }
 
     /// The same schema with these indexes.

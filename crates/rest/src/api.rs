@@ -1,5 +1,6 @@
 //! The API as a set of routes, and its limits.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use marmota_http::{Endpoint, Flow, Method, Request, ResponseWriter, Router, Status};
@@ -13,6 +14,7 @@ use crate::blob::{BlobGet, BlobPut};
 use crate::call::{On, Verb, carry_out};
 use crate::delete::{Delete, DeleteWhere};
 use crate::get::Get;
+use crate::history;
 use crate::increment::Increment;
 use crate::insert_lines;
 use crate::list::List;
@@ -62,6 +64,26 @@ pub(crate) struct Shared {
     pub(crate) page_rows_max: u64,
     pub(crate) batch_operations_max: usize,
     pub(crate) line_bytes_max: usize,
+    actor: Option<ActorOf>,
+}
+
+/// Says who makes a request.
+struct ActorOf(Box<dyn Fn(&Request) -> Option<String> + Send + Sync>);
+
+impl std::fmt::Debug for ActorOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ActorOf")
+    }
+}
+
+impl Shared {
+    /// The store, on behalf of who makes the request.
+    pub(crate) fn store_for(&self, request: &Request) -> Cow<'_, Store> {
+        match self.actor.as_ref().and_then(|actor| actor.0(request)) {
+            Some(actor) => Cow::Owned(self.store.acting_as(actor)),
+            None => Cow::Borrowed(&self.store),
+        }
+    }
 }
 
 impl Api {
@@ -78,6 +100,7 @@ impl Api {
                 page_rows_max: 1_000,
                 batch_operations_max: 1_000,
                 line_bytes_max: 1 << 20,
+                actor: None,
             },
         }
     }
@@ -124,6 +147,16 @@ impl Api {
         self
     }
 
+    /// Who makes a request, for the history of audited models; none for
+    /// nobody in particular. Called for each request that reads or writes.
+    pub fn actor(
+        mut self,
+        actor: impl Fn(&Request) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.shared.actor = Some(ActorOf(Box::new(actor)));
+        self
+    }
+
     /// The routes.
     #[must_use]
     pub fn router(self) -> Router {
@@ -146,7 +179,7 @@ impl Api {
             .on(Method::Patch, &at("/{table}/{id}"), routes.table(Update::patch))
             .on(Method::Delete, &at("/{table}/{id}"), routes.table(Delete::of))
             .any(&at("/{table}/{id}"), routes.others("GET, HEAD, PUT, PATCH, DELETE, OPTIONS"))
-            .on(Method::Get, &at("/{table}/{id}/{field}"), routes.table(BlobGet::of))
+            .on(Method::Get, &at("/{table}/{id}/{field}"), routes.part())
             .on(Method::Put, &at("/{table}/{id}/{field}"), routes.table(BlobPut::of))
             .any(&at("/{table}/{id}/{field}"), routes.others("GET, HEAD, PUT, OPTIONS"))
             .on(Method::Post, &at("/{table}/{id}/{field}/increment"), routes.table(Increment::of))
@@ -184,6 +217,26 @@ impl Routes {
             with_table(api, request, out, |on, out| match make(on) {
                 Ok(verb) => carry_out(verb, on, out),
                 Err(error) => refused(error, out),
+            })
+        })
+    }
+
+    /// A row's blob, or the history of a row that has no field of that name.
+    fn part(&self) -> Endpoint {
+        self.endpoint(|api, request, out| {
+            with_table(api, request, out, |on, out| {
+                if history::is_asked_for(on) {
+                    return match history::list(on) {
+                        Ok((list, table)) => {
+                            carry_out(list, On { api, request, subject: table }, out)
+                        }
+                        Err(error) => refused(error, out),
+                    };
+                }
+                match BlobGet::of(on) {
+                    Ok(verb) => carry_out(verb, on, out),
+                    Err(error) => refused(error, out),
+                }
             })
         })
     }

@@ -110,7 +110,7 @@ pub(crate) fn carry_out<V: Verb>(
     let mut pending = None;
     let mut submit = |operation: &mut Operation<'_>, sink: &mut dyn RowSink| {
         let mut outcome = Outcome::default();
-        match on.api.store.submit(durability, operation, sink, &mut outcome)? {
+        match on.api.store_for(on.request).submit(durability, operation, sink, &mut outcome)? {
             Progress::Done => Ok(outcome),
             Progress::Pending(waiting) => {
                 pending = Some(waiting);
@@ -135,7 +135,7 @@ pub(crate) fn carry_out<V: Verb>(
         request: on.request.clone(),
         subject: Arc::clone(on.subject),
         answer: Some(answer.into_later()),
-        submission: Submission::new(on.api.store.clone(), durability, pending),
+        submission: Submission::new(on.api.store_for(on.request).into_owned(), durability, pending),
     }))
 }
 

@@ -37,7 +37,11 @@ const CHUNK_BYTES: usize = 256 * 1024;
 pub(crate) fn begin(on: On<'_>) -> Result<Flow> {
     params::none(on.request)?;
     let insert = InsertLines {
-        submission: Submission::new(on.api.store.clone(), body::durability(on.request)?, None),
+        submission: Submission::new(
+            on.api.store_for(on.request).into_owned(),
+            body::durability(on.request)?,
+            None,
+        ),
         table: Arc::clone(on.subject),
         inserted: 0,
     };

@@ -27,6 +27,7 @@ mod cursor;
 mod delete;
 mod etag;
 mod get;
+mod history;
 mod increment;
 mod insert;
 mod insert_lines;

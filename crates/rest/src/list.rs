@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use marmota_http::{QueryParams, Request, Status};
-use marmota_model::{NoRows, Order, Query, Table, ValueRef, json};
+use marmota_model::{Filter, NoRows, Order, Query, Table, ValueRef, json};
 use marmota_store::operation::Operation;
 
 use crate::answer::{Answer, Head, JSON};
@@ -44,6 +44,11 @@ pub(crate) struct Reading {
 
 impl List {
     pub(crate) fn of(on: On<'_>) -> Result<Self> {
+        Self::among(on, None)
+    }
+
+    /// A list of the rows that `only` selects.
+    pub(crate) fn among(on: On<'_>, only: Option<Filter>) -> Result<Self> {
         let pages = &on.api.pages;
         let name = pages.name(&on.api.store, on.table(), on.request);
         if let Some(name) = name {
@@ -54,13 +59,19 @@ impl List {
                 return Ok(Self::Known { etag: name.etag, page: Some(page) });
             }
         }
-        Ok(Self::Read(Box::new(Reading::new(on, name)?)))
+        Ok(Self::Read(Box::new(Reading::new(on, name, only)?)))
     }
 }
 
 impl Reading {
-    fn new(on: On<'_>, name: Option<PageName>) -> Result<Self> {
+    fn new(on: On<'_>, name: Option<PageName>, only: Option<Filter>) -> Result<Self> {
         let mut params = params::list(on.request, on.table(), on.api)?;
+        if let Some(only) = only {
+            params.query.filter = Some(match params.query.filter.take() {
+                Some(filter) => only.and(filter),
+                None => only,
+            });
+        }
         // One more tells whether there is a next page.
         params.query.limit = Some(params.rows_max + 1);
         let order = params.query.order_with_key(on.table());

@@ -59,7 +59,7 @@ impl RowLines {
         let order = params.query.order_with_key(on.table());
         let limits = if order.len() == 1 { BY_KEY } else { SORTED };
         Ok(Self {
-            submission: Submission::new(on.api.store.clone(), None, None),
+            submission: Submission::new(on.api.store_for(on.request).into_owned(), None, None),
             table: Arc::clone(on.subject),
             query: params.query,
             order,

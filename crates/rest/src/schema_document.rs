@@ -37,7 +37,7 @@ fn of_table(table: &Table, base: &str) -> Value {
         .collect();
     let fields: Vec<Value> =
         table.fields().iter().enumerate().map(|(at, field)| of_field(table, at, field)).collect();
-    json!({
+    let mut out = json!({
         "name": table.name(),
         "href": format!("{base}/{}", table.name()),
         "key": name(table.key()),
@@ -47,7 +47,11 @@ fn of_table(table: &Table, base: &str) -> Value {
         },
         "fields": fields,
         "indexes": indexes,
-    })
+    });
+    if table.schema().audit {
+        out["history"] = json!(format!("{base}/{}/{{key}}/history", table.name()));
+    }
+    out
 }
 
 fn of_field(table: &Table, position: usize, field: &Field) -> Value {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use marmota_model::{Error, ErrorKind, FieldSet, NoRows, Result, RowSink, Table, ValueRef};
+use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSink, Table, ValueRef};
 use marmota_store::Durability;
 use marmota_store::operation::{BatchFailure, OnConflict, Operation, Outcome, Write, run_batch};
 
@@ -377,9 +377,9 @@ impl Work for Lane {
     }
 
     fn run(&mut self, job: &Write) -> Result<Outcome> {
-        job.with_operation(|operation| {
+        job.with_operation(|operation, sink| {
             let mut outcome = Outcome::default();
-            Self::run(self, operation, &mut NoRows, &mut outcome).map(|()| outcome)
+            Self::run(self, operation, sink, &mut outcome).map(|()| outcome)
         })
     }
 

@@ -274,6 +274,11 @@ impl<'s> Batch<'s> {
                     print.add(format!("delete {version:?}").as_bytes());
                     print.add_value(key.as_ref());
                 }
+                Write::DeleteWhere { filter, .. } => {
+                    print.add(format!("delete where {filter:?}").as_bytes());
+                }
+                // Made behind a batch, never added to one.
+                Write::Audited { .. } => {}
             }
         }
         print

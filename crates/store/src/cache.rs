@@ -37,7 +37,7 @@ use quick_cache::sync::Cache as Kept;
 use serde::Serialize;
 use smallvec::SmallVec;
 
-use crate::operation::{Operation, Write};
+use crate::operation::Operation;
 use crate::registry::Registry;
 
 /// Rows of at most this many fields need no allocation to be lent.
@@ -440,32 +440,5 @@ impl RowSink for Copying<'_> {
     fn row(&mut self, row: &[ValueRef<'_>]) -> ControlFlow<()> {
         self.copy = Some(row.iter().map(ValueRef::to_value).collect());
         self.sink.row(row)
-    }
-}
-
-impl Operation<'_> {
-    /// Calls `with` for the table of each row-changing part.
-    fn each_table_written(&self, mut with: impl FnMut(&Table)) {
-        match self {
-            Self::Insert { table, .. }
-            | Self::InsertMany { table, .. }
-            | Self::Update { table, .. }
-            | Self::UpdateMany { table, .. }
-            | Self::Increment { table, .. }
-            | Self::Delete { table, .. }
-            | Self::DeleteWhere { table, .. } => with(table),
-            Self::Batch { writes, .. } => writes.iter().map(Write::table).for_each(|t| with(t)),
-            // Named, so that no new write is left out by mistake.
-            Self::Sql { .. }
-            | Self::Get { .. }
-            | Self::List { .. }
-            | Self::Count { .. }
-            | Self::Begin
-            | Self::Commit
-            | Self::Rollback
-            | Self::Savepoint(_)
-            | Self::Release(_)
-            | Self::RollbackTo(_) => {}
-        }
     }
 }

@@ -12,12 +12,14 @@
 #![forbid(unsafe_code)]
 
 pub mod action;
+mod audit;
 pub mod background;
 pub mod backup;
 pub mod batch;
 mod cache;
 mod durability;
 pub mod engine;
+pub mod history;
 pub mod memory;
 pub mod operation;
 pub mod plan;
@@ -33,6 +35,7 @@ pub mod write;
 
 pub use cache::CacheStats;
 pub use durability::Durability;
+pub use history::{History, HistoryAction};
 pub use operation::Idempotency;
 pub use scope::{Pending, Progress, Scope};
 pub use statistics::{EngineStatistics, Statistics};

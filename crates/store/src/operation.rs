@@ -11,6 +11,7 @@ mod once;
 
 use std::sync::Arc;
 
+use crate::audit::Audit;
 use marmota_model::{
     Error, FieldSet, Filter, NoRows, Query, Result, RowSink, RowSource, Table, Value, ValueRef,
 };
@@ -166,7 +167,18 @@ impl<'a> Operation<'a> {
         Self::InsertMany { table, rows, on_conflict: OnConflict::Refuse }
     }
 
-    /// The table it is about, if it is one.
+    /// True for what changes rows or opens a transaction.
+    #[must_use]
+    pub const fn is_write(&self) -> bool {
+        match self {
+            Self::Get { .. } | Self::List { .. } | Self::Count { .. } => false,
+            Self::Sql { statement } => statement.writes,
+            _ => true,
+        }
+    }
+
+    /// The table whose rows it is about; none for a batch and for the steps of
+    /// a transaction.
     #[must_use]
     pub const fn table(&self) -> Option<&'a Table> {
         match self {
@@ -179,18 +191,30 @@ impl<'a> Operation<'a> {
             | Self::UpdateMany { table, .. }
             | Self::Increment { table, .. }
             | Self::Delete { table, .. }
-            | Self::DeleteWhere { table, .. } => Some(table),
-            _ => None,
+            | Self::DeleteWhere { table, .. } => Some(*table),
+            Self::Batch { .. }
+            | Self::Sql { .. }
+            | Self::Begin
+            | Self::Commit
+            | Self::Rollback
+            | Self::Savepoint(_)
+            | Self::Release(_)
+            | Self::RollbackTo(_) => None,
         }
     }
 
-    /// True for what changes rows or opens a transaction.
-    #[must_use]
-    pub const fn is_write(&self) -> bool {
+    /// Calls `with` with each table that it writes to, perhaps more than once.
+    pub(crate) fn each_table_written(&self, mut with: impl FnMut(&Table)) {
         match self {
-            Self::Get { .. } | Self::List { .. } | Self::Count { .. } => false,
-            Self::Sql { statement } => statement.writes,
-            _ => true,
+            Self::Batch { writes, .. } => {
+                writes.iter().for_each(|write| write.tables().for_each(|table| with(table)));
+            }
+            operation if operation.is_write() => {
+                if let Some(table) = operation.table() {
+                    with(table);
+                }
+            }
+            _ => {}
         }
     }
 }
@@ -241,6 +265,21 @@ pub enum Write {
         /// The version expected.
         version: Option<i64>,
     },
+    /// See [`Operation::DeleteWhere`].
+    DeleteWhere {
+        /// The table.
+        table: Arc<Table>,
+        /// Which rows; none for all.
+        filter: Option<Filter>,
+    },
+    /// A write to an audited table, with the entry that tells of it; made by
+    /// the store.
+    Audited {
+        /// The write.
+        write: Box<Write>,
+        /// Who writes, and where that is entered.
+        audit: Audit,
+    },
 }
 
 impl Write {
@@ -250,36 +289,40 @@ impl Write {
         Self::Insert { table, row, on_conflict: OnConflict::Refuse }
     }
 
-    /// Calls `run` with the write as an operation of its own.
+    /// Calls `run` with the write as an operation of its own; more than once
+    /// for one that is audited.
     ///
     /// # Errors
     /// Whatever `run` returns.
     pub fn with_operation(
         &self,
-        run: impl FnOnce(&mut Operation<'_>) -> Result<Outcome>,
+        mut run: impl FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome>,
     ) -> Result<Outcome> {
-        match self {
+        let mut operation = match self {
             Self::Insert { table, row, on_conflict } => {
-                let on_conflict = *on_conflict;
-                run(&mut Operation::Insert { table, row: &borrow_row(row), on_conflict })
+                let (row, on_conflict) = (&borrow_row(row)[..], *on_conflict);
+                return run(&mut Operation::Insert { table, row, on_conflict }, &mut NoRows);
             }
-            Self::Update { table, key, row, version } => run(&mut Operation::Update {
-                table,
-                key: key.as_ref(),
-                row: &borrow_row(row),
-                version: *version,
-            }),
-            Self::Increment { table, key, field, by, stamp } => run(&mut Operation::Increment {
+            Self::Update { table, key, row, version } => {
+                let (key, row, version) = (key.as_ref(), &borrow_row(row)[..], *version);
+                return run(&mut Operation::Update { table, key, row, version }, &mut NoRows);
+            }
+            Self::Increment { table, key, field, by, stamp } => Operation::Increment {
                 table,
                 key: key.as_ref(),
                 field: *field,
                 by: by.as_ref(),
                 stamp: stamp.as_ref(),
-            }),
+            },
             Self::Delete { table, key, version } => {
-                run(&mut Operation::Delete { table, key: key.as_ref(), version: *version })
+                Operation::Delete { table, key: key.as_ref(), version: *version }
             }
-        }
+            Self::DeleteWhere { table, filter } => {
+                Operation::DeleteWhere { table, filter: filter.as_ref() }
+            }
+            Self::Audited { write, audit } => return audit.carry_out(write, &mut run),
+        };
+        run(&mut operation, &mut NoRows)
     }
 
     /// The table written.
@@ -289,8 +332,29 @@ impl Write {
             Self::Insert { table, .. }
             | Self::Update { table, .. }
             | Self::Increment { table, .. }
-            | Self::Delete { table, .. } => table,
+            | Self::Delete { table, .. }
+            | Self::DeleteWhere { table, .. } => table,
+            Self::Audited { write, .. } => write.table(),
         }
+    }
+
+    /// The key that an insert's row holds, unless the engine is to give one.
+    pub(crate) fn key(&self) -> Option<Value> {
+        match self {
+            Self::Insert { table, row, .. } => row.get(table.key()).cloned(),
+            Self::Audited { write, .. } => write.key(),
+            _ => None,
+        }
+        .filter(|key| *key != Value::Absent)
+    }
+
+    /// Every table written: its own and, where it is audited, the history's.
+    pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        let history = match self {
+            Self::Audited { audit, .. } => Some(audit.table()),
+            _ => None,
+        };
+        std::iter::once(self.table()).chain(history)
     }
 }
 
@@ -355,9 +419,8 @@ pub enum Keys {
 /// Runs a batch over anything that can run one operation at a time inside a
 /// transaction: the shared part of engines that are called directly.
 ///
-/// `run` carries out a write, [`Operation::Savepoint`] and its kin or, for a
-/// batch that takes place once, [`Operation::List`]; the transaction itself is
-/// the caller's.
+/// `run` carries out a write or a read, or [`Operation::Savepoint`] and its kin;
+/// the transaction itself is the caller's.
 ///
 /// # Errors
 /// The first failed write's, in [`BatchMode::AllOrNothing`]: the caller rolls
@@ -370,17 +433,19 @@ pub fn run_batch(
     results: &mut Vec<Result<Outcome>>,
     mut run: impl FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome>,
 ) -> Result<(), BatchFailure> {
+    let step = |run: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome>,
+                mut step: Operation<'_>| {
+        run(&mut step, &mut NoRows).map(|_| ()).map_err(BatchFailure::Engine)
+    };
     results.clear();
     if let Some(once) = &mut once
         && once.recall(&mut run).map_err(BatchFailure::Engine)?
     {
         return Ok(());
     }
-    let answers = &mut run;
-    let mut run = |operation: &mut Operation<'_>| answers(operation, &mut NoRows);
     for (place, write) in writes.iter().enumerate() {
         if mode == BatchMode::Each {
-            run(&mut Operation::Savepoint(u32::MAX)).map_err(BatchFailure::Engine)?;
+            step(&mut run, Operation::Savepoint(u32::MAX))?;
         }
         let (taken, rest) = links.split_at(links.partition_point(|link| link.write <= place));
         links = rest;
@@ -396,14 +461,14 @@ pub fn run_batch(
             (BatchMode::AllOrNothing, false) => {}
             (BatchMode::Each, failed) => {
                 if failed {
-                    run(&mut Operation::RollbackTo(u32::MAX)).map_err(BatchFailure::Engine)?;
+                    step(&mut run, Operation::RollbackTo(u32::MAX))?;
                 }
-                run(&mut Operation::Release(u32::MAX)).map_err(BatchFailure::Engine)?;
+                step(&mut run, Operation::Release(u32::MAX))?;
             }
         }
     }
     if let Some(once) = once {
-        once.keep(results, answers).map_err(BatchFailure::Engine)?;
+        once.keep(results, &mut run).map_err(BatchFailure::Engine)?;
     }
     Ok(())
 }

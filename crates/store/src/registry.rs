@@ -74,6 +74,11 @@ impl Registry {
         })
     }
 
+    /// True if writes to one of the tables are entered in the history.
+    pub(crate) fn is_audited(&self) -> bool {
+        self.tables.iter().any(|table| table.schema().audit)
+    }
+
     /// Adds a table, for the model `of` if it is typed.
     pub(crate) fn add(&mut self, table: Arc<Table>, of: Option<TypeId>) -> Result<()> {
         if self.by_name.contains_key(table.name()) {

@@ -6,6 +6,7 @@
 //! a session is found by a thread-local number and an uncontended lock, and
 //! a scope is `Send + Sync`: any thread, any executor.
 
+mod audited;
 mod cached;
 
 use std::cell::Cell;
@@ -13,9 +14,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 
-use marmota_model::{Error, ErrorKind, Result, RowSink, Table, Timestamp};
+use marmota_model::{Error, ErrorKind, NoRows, Result, RowSink, Table, Timestamp};
 use parking_lot::Mutex;
 
+use self::audited::Job;
+use crate::audit::Ledger;
 use crate::cache::{Cache, Writing};
 use crate::durability::Durability;
 use crate::engine::{Engine, Session, Submitted, Ticket, park_until};
@@ -33,7 +36,8 @@ type Slot = Mutex<Option<Box<dyn Session>>>;
 pub(crate) struct Shared {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) cache: Option<Cache>,
+    /// None where operations go straight to a session.
+    around: Option<Around>,
     /// Where answers are kept, if they are.
     answers: Option<(Arc<Table>, Idempotency)>,
     slots: Box<[Slot]>,
@@ -48,16 +52,26 @@ pub(crate) trait Background: Send + Sync {
     fn flush(&self);
 }
 
+/// What stands between operations and sessions.
+struct Around {
+    cache: Option<Cache>,
+    /// Where writes to audited tables are entered.
+    ledger: Option<Arc<Ledger>>,
+}
+
 impl Shared {
     pub(crate) fn new(
         engine: Box<dyn Engine>,
         registry: Registry,
         cache_bytes_max: Option<u64>,
         answers: Option<(Arc<Table>, Idempotency)>,
+        ledger: Option<Ledger>,
     ) -> Self {
         let cache = cache_bytes_max.map(|bytes_max| Cache::new(&registry, bytes_max, SLOTS));
+        let is_plain = cache.is_none() && ledger.is_none();
+        let around = (!is_plain).then(|| Around { cache, ledger: ledger.map(Arc::new) });
         Self {
-            cache,
+            around,
             answers,
             engine,
             registry: Arc::new(registry),
@@ -78,6 +92,10 @@ impl Shared {
     pub(crate) fn flush(&self) {
         let watched = std::mem::take(&mut *self.background.lock());
         watched.iter().filter_map(Weak::upgrade).for_each(|background| background.flush());
+    }
+
+    pub(crate) fn cache(&self) -> Option<&Cache> {
+        self.around.as_ref()?.cache.as_ref()
     }
 
     pub(crate) fn close(&self) -> Result<()> {
@@ -156,6 +174,8 @@ pub struct Scope {
     // engine is closed.
     place: Place,
     pub(crate) shared: Arc<Shared>,
+    /// Who is said to write, where that is entered.
+    pub(crate) actor: Option<Arc<str>>,
 }
 
 enum Place {
@@ -180,6 +200,8 @@ pub struct Pending {
     ticket: Ticket,
     /// Writes that end with it, where there is a cache to be told.
     writing: Writing,
+    /// What it became, where it writes to an audited table.
+    job: Option<Box<Job>>,
 }
 
 /// How far [`Scope::submit`] came.
@@ -199,7 +221,7 @@ impl Progress {
             Submitted::Done => Self::Done,
             Submitted::Waiting(ticket) => {
                 let (slot, writing) = (slot_number(), Writing::default());
-                Self::Pending(Pending { slot, ticket, writing })
+                Self::Pending(Pending { slot, ticket, writing, job: None })
             }
         }
     }
@@ -207,7 +229,7 @@ impl Progress {
 
 impl Scope {
     pub(crate) const fn of_store(shared: Arc<Shared>) -> Self {
-        Self { place: Place::Threads, shared }
+        Self { place: Place::Threads, shared, actor: None }
     }
 
     pub(crate) fn of_session(shared: Arc<Shared>, session: Box<dyn Session>) -> Self {
@@ -217,7 +239,12 @@ impl Scope {
             time: OnceLock::new(),
             written: Mutex::default(),
         };
-        Self { place, shared }
+        Self { place, shared, actor: None }
+    }
+
+    /// The same scope with another actor.
+    pub(crate) fn acting_as(&self, actor: Option<Arc<str>>) -> Self {
+        Self { place: Place::Threads, shared: Arc::clone(&self.shared), actor }
     }
 
     /// The tables.
@@ -258,9 +285,13 @@ impl Scope {
     /// now, or in a transaction that of its first write, as in SQL.
     #[must_use]
     pub fn stamp(&self, table: &Table) -> Stamp {
+        Stamp::by(table, || self.time())
+    }
+
+    fn time(&self) -> Timestamp {
         match &self.place {
-            Place::Threads => Stamp::now(table),
-            Place::Held { time, .. } => Stamp::by(table, || *time.get_or_init(Timestamp::now)),
+            Place::Threads => Timestamp::now(),
+            Place::Held { time, .. } => *time.get_or_init(Timestamp::now),
         }
     }
 
@@ -323,12 +354,41 @@ impl Scope {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<Progress> {
-        match &self.shared.cache {
+        match &self.shared.around {
             None => {
                 let submitted = self.submit_to_session(durability, operation, sink, outcome)?;
                 Ok(Progress::of(submitted))
             }
+            Some(around) => self.submit_around(around, durability, operation, sink, outcome),
+        }
+    }
+
+    /// [`Scope::submit`] where there is more to it than the session.
+    fn submit_around(
+        &self,
+        around: &Around,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Progress> {
+        match &around.ledger {
+            Some(ledger) => self.submit_audited(ledger, durability, operation, sink, outcome),
+            None => self.submit_beneath(durability, operation, sink, outcome),
+        }
+    }
+
+    /// By way of the cache, if there is one.
+    fn submit_beneath(
+        &self,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Progress> {
+        match self.shared.cache() {
             Some(cache) => self.submit_cached(cache, durability, operation, sink, outcome),
+            None => self.submit_to_session(durability, operation, sink, outcome).map(Progress::of),
         }
     }
 
@@ -358,6 +418,29 @@ impl Scope {
         outcome: &mut Outcome,
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
+        let Some(mut job) = pending.job.take() else {
+            return self.poll_session(pending, operation, sink, outcome, context);
+        };
+        let polled = job.with(operation, |batch| {
+            self.poll_session(pending, batch, &mut NoRows, &mut Outcome::default(), context)
+        });
+        match polled {
+            Poll::Ready(called) => Poll::Ready(job.finish(called, operation, outcome)),
+            Poll::Pending => {
+                pending.job = Some(job);
+                Poll::Pending
+            }
+        }
+    }
+
+    fn poll_session(
+        &self,
+        pending: &mut Pending,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<()>> {
         let polled = self.with_session(pending.slot, false, |session| {
             let polled = session.poll(pending.ticket, operation, sink, outcome, context);
             if polled.is_ready() {
@@ -366,7 +449,7 @@ impl Scope {
             Ok(polled)
         });
         let polled = polled.unwrap_or_else(|error| Poll::Ready(Err(error)));
-        if let (Some(cache), Poll::Ready(_)) = (&self.shared.cache, &polled) {
+        if let (Some(cache), Poll::Ready(_)) = (self.shared.cache(), &polled) {
             cache.wrote(std::mem::take(&mut pending.writing));
         }
         polled
@@ -391,13 +474,13 @@ impl Scope {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<()> {
-        let progress = match &self.shared.cache {
+        let progress = match &self.shared.around {
             None => match self.submit_to_session(durability, operation, sink, outcome)? {
                 // Nearly always. (A `Progress` takes longer to look at.)
                 Submitted::Done => return Ok(()),
                 waiting => Progress::of(waiting),
             },
-            Some(cache) => self.submit_cached(cache, durability, operation, sink, outcome)?,
+            Some(around) => self.submit_around(around, durability, operation, sink, outcome)?,
         };
         match progress {
             Progress::Done => Ok(()),
@@ -414,7 +497,7 @@ impl Scope {
             session.cancel(pending.ticket);
             Ok(())
         });
-        if let Some(cache) = &self.shared.cache {
+        if let Some(cache) = self.shared.cache() {
             cache.abandon(pending.writing);
         }
     }

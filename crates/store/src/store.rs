@@ -3,11 +3,14 @@
 use std::any::TypeId;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Model, Result, Schema, Table};
 
+use crate::audit::Ledger;
 use crate::cache::{Cache, CacheStats};
 use crate::engine::{Capability, Engine};
+use crate::history::{HISTORY_TABLE, History};
 use crate::operation::{self, Idempotency};
 use crate::plan::{Losses, Plan};
 use crate::registry::Registry;
@@ -39,6 +42,7 @@ impl Store {
             cache_bytes_max: None,
             idempotency: None,
             losses: Losses::default(),
+            history_age_max: None,
         }
     }
 
@@ -52,7 +56,7 @@ impl Store {
     /// one.
     #[must_use]
     pub fn cache_stats(&self) -> Option<CacheStats> {
-        self.shared.cache.as_ref().map(Cache::stats)
+        self.shared.cache().map(Cache::stats)
     }
 
     /// What it has done since it was opened: commits, groups, waits for the
@@ -70,7 +74,15 @@ impl Store {
     /// table has at that version.
     #[must_use]
     pub fn table_version(&self, table: &Table) -> Option<u64> {
-        Some(self.shared.cache.as_ref()?.version(table)?.number())
+        Some(self.shared.cache()?.version(table)?.number())
+    }
+
+    /// The same store, whose writes are said to be by `actor`: entered in the
+    /// history of audited models ([`Scope::history`]), by its transactions as
+    /// well. Cheap, so that a server does it for each request.
+    #[must_use]
+    pub fn acting_as(&self, actor: impl Into<Arc<str>>) -> Self {
+        Self(Arc::new(self.0.acting_as(Some(actor.into()))))
     }
 
     pub(crate) fn watch(&self, background: &Arc<dyn Background>) {
@@ -97,6 +109,7 @@ pub struct StoreBuilder {
     cache_bytes_max: Option<u64>,
     idempotency: Option<Idempotency>,
     losses: Losses,
+    history_age_max: Option<Duration>,
 }
 
 impl StoreBuilder {
@@ -132,6 +145,15 @@ impl StoreBuilder {
     #[must_use]
     pub const fn cache(mut self, bytes_max: u64) -> Self {
         self.cache_bytes_max = Some(bytes_max);
+        self
+    }
+
+    /// Lets go of entries in the history of audited models that are older:
+    /// not at once, but in the course of later writes. They are kept for ever
+    /// if this is never set.
+    #[must_use]
+    pub const fn history_age_max(mut self, age: Duration) -> Self {
+        self.history_age_max = Some(age);
         self
     }
 
@@ -183,6 +205,10 @@ impl StoreBuilder {
         for (schema, of) in std::mem::take(&mut self.tables) {
             registry.add(Arc::new(Table::new(schema)?), of)?;
         }
+        if registry.is_audited() {
+            let table = Arc::new(Table::new(History::schema().clone())?);
+            registry.add(table, Some(TypeId::of::<History>()))?;
+        }
         Ok(registry)
     }
 
@@ -207,8 +233,15 @@ impl StoreBuilder {
         let registry = self.registry()?;
         let answers = self.answers(&registry)?;
         let tables = with_answers(&registry, answers.as_ref())?;
+        let history = registry.table(HISTORY_TABLE).ok().cloned();
+        let ledger = history.filter(|_| registry.is_audited()).map(|table| {
+            let age_max = self.history_age_max;
+            let age_max_us = age_max.map(|age| i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
+            Ledger::new(table, age_max_us)
+        });
         self.engine.migrate(&tables, self.version, &self.losses)?;
-        let shared = Arc::new(Shared::new(self.engine, registry, self.cache_bytes_max, answers));
+        let cache = self.cache_bytes_max;
+        let shared = Arc::new(Shared::new(self.engine, registry, cache, answers, ledger));
         Ok(Store(Arc::new(Scope::of_store(shared))))
     }
 }

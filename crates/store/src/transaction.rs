@@ -89,7 +89,14 @@ impl Transaction {
     fn open(store: &Store) -> Result<Self> {
         store.shared.check_open()?;
         let session = store.shared.engine.session()?;
-        Ok(Self { scope: Scope::of_session(Arc::clone(&store.shared), session), savepoints: 0 })
+        let mut scope = Scope::of_session(Arc::clone(&store.shared), session);
+        scope.actor.clone_from(&store.actor);
+        Ok(Self { scope, savepoints: 0 })
+    }
+
+    /// Says who makes the writes from here on; see [`Store::acting_as`].
+    pub fn act_as(&mut self, actor: impl Into<Arc<str>>) {
+        self.scope.actor = Some(actor.into());
     }
 
     fn step(&self, step: Step) -> Action<'_, Control> {

@@ -7,6 +7,7 @@ mod client;
 mod failing;
 mod faulty;
 mod guide;
+mod history;
 mod lines;
 mod list;
 mod once;

@@ -40,6 +40,8 @@ fn bytes_of(write: &Write) -> usize {
             row.iter().map(|value| size_of::<Value>() + of(value)).sum()
         }
         Write::Increment { key, .. } | Write::Delete { key, .. } => of(key),
+        Write::DeleteWhere { .. } => 0,
+        Write::Audited { write, .. } => bytes_of(write),
     };
     WRITE_BYTES + values
 }

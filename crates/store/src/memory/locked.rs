@@ -77,21 +77,31 @@ impl Needs {
                     needs.tables.push((catalog.find(once.table)?, true));
                 }
                 for write in *writes {
-                    let number = catalog.find(write.table())?;
-                    match write {
-                        Write::Insert { on_conflict, .. } => {
-                            needs.put(catalog, number, *on_conflict);
-                        }
-                        Write::Update { .. } => needs.insert(catalog, number),
-                        Write::Increment { .. } => needs.tables.push((number, true)),
-                        Write::Delete { .. } => needs.delete(catalog, number),
-                    }
+                    needs.write(catalog, write)?;
                 }
             }
             _ => {}
         }
         needs.settle();
         Ok(needs)
+    }
+
+    /// What one write of a batch needs.
+    fn write(&mut self, catalog: &Catalog, write: &Write) -> Result<()> {
+        let number = catalog.find(write.table())?;
+        match write {
+            Write::Insert { on_conflict, .. } => self.put(catalog, number, *on_conflict),
+            Write::Update { .. } => self.insert(catalog, number),
+            Write::Increment { .. } => self.tables.push((number, true)),
+            Write::Delete { .. } | Write::DeleteWhere { .. } => self.delete(catalog, number),
+            Write::Audited { write: inner, .. } => {
+                self.write(catalog, inner)?;
+                for table in write.tables() {
+                    self.tables.push((catalog.find(table)?, true));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn insert(&mut self, catalog: &Catalog, number: u32) {

@@ -71,6 +71,7 @@ pub(crate) fn key_made<'o>(write: &'o Write, outcome: &'o Outcome) -> Option<&'o
     match (&outcome.keys, write) {
         (Keys::One(key), _) => Some(key),
         (Keys::Known, Write::Insert { table, row, .. }) => row.get(table.key()),
+        (_, Write::Audited { write, .. }) => key_made(write, outcome),
         _ => None,
     }
 }
@@ -104,6 +105,7 @@ pub(super) fn resolve(
 impl Write {
     fn put(&mut self, at: LinkAt, value: Value) {
         match (at, self) {
+            (at, Self::Audited { write, .. }) => write.put(at, value),
             (
                 LinkAt::Key,
                 Self::Update { key, .. } | Self::Increment { key, .. } | Self::Delete { key, .. },

@@ -153,6 +153,12 @@ pub struct Once<'a> {
 pub(super) type Run<'r> = dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome> + 'r;
 
 impl Once<'_> {
+    /// The same, lent for less long.
+    pub(crate) fn lend(&mut self) -> Once<'_> {
+        let Self { table, limits, key, answer, answered } = self;
+        Once { table, limits: *limits, key, answer: &mut **answer, answered }
+    }
+
     /// Looks for the answer; false if there is none yet.
     pub(super) fn recall(&mut self, run: &mut Run<'_>) -> Result<bool> {
         let table = self.table;

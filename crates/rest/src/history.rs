@@ -1,0 +1,33 @@
+//! `GET /api/{table}/{id}/history`: what was done to a row of an audited model,
+//! a page of it; to rows that are gone as well.
+
+use std::sync::Arc;
+
+use marmota_model::Table;
+use marmota_store::history::{HISTORY_TABLE, of_row};
+
+use crate::call::On;
+use crate::key;
+use crate::list::List;
+use crate::problem::Result;
+
+const HISTORY: &str = "history";
+
+/// Whether the part of a row that the path names is its history.
+pub(crate) fn is_asked_for(on: On<'_>) -> bool {
+    on.table().schema().audit
+        && on.request.param("field").is_some_and(|field| field == HISTORY)
+        && on.table().find(HISTORY).is_none()
+}
+
+/// The list, and the table that it is of.
+///
+/// # Errors
+/// 400 for what cannot be a key, and as lists have.
+pub(crate) fn list(on: On<'_>) -> Result<(List, &Arc<Table>)> {
+    let key = key::of_path(on.request, on.table())?;
+    let table = on.api.store.registry().table(HISTORY_TABLE)?;
+    let only = of_row(on.table().schema(), key.as_ref());
+    let on = On { subject: table, ..on };
+    Ok((List::among(on, Some(only))?, table))
+}
