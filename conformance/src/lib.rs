@@ -37,6 +37,7 @@ pub mod pages;
 pub mod references;
 pub mod schema_change;
 pub mod schema_plan;
+pub mod search;
 pub mod transactions;
 pub mod unique;
 pub mod versions;
@@ -237,6 +238,16 @@ macro_rules! conformance {
                 a_rename_keeps_values,
                 a_column_is_dropped_when_told,
             );
+            $crate::promises!(search:
+                words_are_searched_for,
+                every_write_keeps_the_words,
+                keys_of_any_kind_are_found,
+                random_texts_are_searched_alike,
+                a_search_comes_and_goes,
+                a_bad_search_is_refused,
+                what_is_undone_is_not_found,
+                writers_at_once_keep_the_words,
+            );
             $crate::promises!(transactions:
                 a_commit_keeps_all,
                 what_is_not_committed_never_was,
@@ -328,6 +339,7 @@ mod tests {
             include_str!("references.rs"),
             include_str!("schema_change.rs"),
             include_str!("schema_plan.rs"),
+            include_str!("search.rs"),
             include_str!("transactions.rs"),
             include_str!("unique.rs"),
             include_str!("versions.rs"),

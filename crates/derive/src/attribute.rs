@@ -46,6 +46,7 @@ pub(crate) const FIELD: Place = Place {
         ("was", "was = \"old_column\""),
         ("max", "max = 40"),
         ("collate", "collate = \"nocase\""),
+        ("search", "search"),
         ("unique", "unique"),
         ("index", "index"),
         ("default", "default = 7"),

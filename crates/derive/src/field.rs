@@ -43,6 +43,7 @@ pub(crate) struct Field {
     pub(crate) role_span: Option<Span>,
     pub(crate) unique: bool,
     pub(crate) index: bool,
+    search: bool,
     /// Its type without `Option`, in which rules check it.
     inside: TokenStream,
     shape: Shape,
@@ -86,6 +87,7 @@ impl Field {
             role_span: None,
             unique: false,
             index: false,
+            search: false,
             inside: without_self(inner.to_token_stream(), owner),
             shape: Shape::of(inner),
             optional: inside.is_some(),
@@ -116,6 +118,10 @@ impl Field {
             "index" => {
                 item.bare(problems);
                 self.index = true;
+            }
+            "search" => {
+                item.bare(problems);
+                self.search = self.suits(self.shape.may_be_text(), item, "texts", problems);
             }
             "rename" => {
                 if let Some(text) = item.text(problems) {
@@ -320,7 +326,7 @@ impl Field {
 
     /// The field's entry in the schema; every part of it is constant.
     pub(crate) fn code(&self, model: &TokenStream) -> TokenStream {
-        let Self { of, name, unique, rules, .. } = self;
+        let Self { of, name, unique, search, rules, .. } = self;
         let role = match self.role {
             Role::Plain => quote!(Plain),
             Role::Key => quote!(Key),
@@ -345,6 +351,7 @@ impl Field {
             kind: #kind,
             nullable: #value::NULLABLE,
             unique: #unique,
+            search: #search,
             role: #model::Role::#role,
             default: #default,
             rules: ::std::borrow::Cow::Borrowed(&[#(#rules),*]),

@@ -80,6 +80,7 @@
 //! | `was = "customer"` | the name the table had before: it is renamed, with its rows |
 //! | `index(a, b)` | an index over these fields, in this order; may be repeated |
 //! | `unique(a, b)` | the same, and no two rows agree in all of them |
+//! | `audit` | each write leaves an entry in the store's history |
 //! | `crate = "path"` | the module with the traits, where it is not found by itself |
 //!
 //! # On a field
@@ -94,6 +95,7 @@
 //! | `default = 7` | all but blobs | the value of rows made without one: a number, a text in quotes (dates, times, UUIDs, names of enums and JSON too), `true` or `false` |
 //! | `max = 40` | texts | the most characters |
 //! | `collate = "nocase"` | texts | compares without regard to the case of A to Z; `"binary"` is how texts compare without it |
+//! | `search` | texts | its words can be searched for |
 //! | `not_empty` | texts, blobs | not empty, and not of white space alone |
 //! | `length(min = 2, max = 9)` | texts, blobs | the number of characters, or of bytes; either end may be left out |
 //! | `range(min = 0, max = 1)` | numbers, dates, times | between the two, both included; either end may be left out |

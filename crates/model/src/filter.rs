@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 
 use crate::json::JsonCondition;
-use crate::{Error, ErrorKind, FieldSet, Result, Table, Value, ValueRef};
+use crate::{Error, ErrorKind, FieldSet, Result, Search, Table, Value, ValueRef};
 
 /// A condition on a row. Fields are named by position.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +49,14 @@ pub enum Filter {
         field: usize,
         /// Where, and what is asked of it.
         condition: Box<JsonCondition>,
+    },
+    /// A field that can be searched, or all of them taken together, has words.
+    /// A NULL has none: the answer is never neither true nor false.
+    Search {
+        /// The field; none for all.
+        field: Option<usize>,
+        /// The words.
+        search: Box<Search>,
     },
     /// The filter is false.
     Not(Box<Filter>),
@@ -154,6 +162,13 @@ pub struct Query {
 }
 
 impl Filter {
+    /// Rows whose searchable fields, taken together, have what is looked for:
+    /// `marmot -dog "alpine mead*"` ([`Search`]).
+    #[must_use]
+    pub fn search(text: &str) -> Self {
+        Self::Search { field: None, search: Box::new(Search::new(text)) }
+    }
+
     /// Both filters.
     ///
     /// ```
@@ -198,6 +213,7 @@ impl Filter {
         *terms += match self {
             Self::In { values, .. } => 1 + values.len(),
             Self::Inside { condition, .. } => 1 + condition.values().len(),
+            Self::Search { search, .. } => 1 + search.terms().map_or(0, <[_]>::len),
             _ => 1,
         };
         if depth > FILTER_DEPTH_MAX || *terms > FILTER_TERMS_MAX {
@@ -217,6 +233,7 @@ impl Filter {
             Self::Match { field, text, .. } => check_value(table, *field, ValueRef::Text(text)),
             Self::IsNull { field } => check_field(table, *field),
             Self::Inside { field, condition } => check_inside(table, *field, condition),
+            Self::Search { field, search } => check_search(table, *field, search),
             Self::Not(inner) => inner.check_node(table, depth + 1, terms),
             Self::And(all) | Self::Or(all) => {
                 all.iter().try_for_each(|one| one.check_node(table, depth + 1, terms))
@@ -249,6 +266,30 @@ fn check_value(table: &Table, position: usize, value: ValueRef<'_>) -> Result<()
         _ => return Ok(()),
     };
     Err(Error::invalid(vec![crate::rule::violation(field, value, rule, message)]))
+}
+
+fn check_search(table: &Table, field: Option<usize>, search: &Search) -> Result<()> {
+    if let Some(position) = field {
+        check_field(table, position)?;
+        let what = &table.fields()[position];
+        if !what.search {
+            let message = "cannot be searched; give it #[model(search)]".to_owned();
+            let text = ValueRef::Text(search.text());
+            return Err(Error::invalid(vec![crate::rule::violation(
+                what, text, "search", message,
+            )]));
+        }
+    } else if table.search_fields().next().is_none() {
+        let message = format!(
+            "`{}` has no field that can be searched; give one #[model(search)]",
+            table.name()
+        );
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    search.terms().map(|_| ()).map_err(|why| {
+        let text = crate::text::excerpt(search.text());
+        Error::new(ErrorKind::Invalid, format!("the search {text:?} {why}"))
+    })
 }
 
 fn check_inside(table: &Table, position: usize, condition: &JsonCondition) -> Result<()> {

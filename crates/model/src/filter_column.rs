@@ -2,7 +2,9 @@
 //! `Place::OPTIONS.at("address.city").eq("Bourges")`.
 
 use crate::json::{JsonCondition, JsonPath, JsonTest};
-use crate::{Column, Comparable, Comparison, FieldValue, Filter, Json, Model, Order, Place, Value};
+use crate::{
+    Column, Comparable, Comparison, FieldValue, Filter, Json, Model, Order, Place, Search, Value,
+};
 
 impl<M: Model, T: FieldValue> Column<M, T> {
     fn compare(self, comparison: Comparison, value: impl Comparable<T>) -> Filter {
@@ -73,6 +75,13 @@ impl<M: Model, T: FieldValue> Column<M, T> {
     #[must_use]
     pub fn starts_with(self, text: impl Into<String>) -> Filter {
         Filter::Match { field: self.position(), place: Place::Start, text: text.into() }
+    }
+
+    /// Rows where the field, which can be searched, has what is looked for:
+    /// `marmot -dog "alpine mead*"` ([`Search`]).
+    #[must_use]
+    pub fn search(self, text: &str) -> Filter {
+        Filter::Search { field: Some(self.position()), search: Box::new(Search::new(text)) }
     }
 
     /// From the first to the last; NULL first.

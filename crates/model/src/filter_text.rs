@@ -4,11 +4,13 @@
 //! filter  = and { ("or" | "||") and }
 //! and     = not { ("and" | "&&") not }
 //! not     = ("not" | "!") not | "(" filter ")" | field test
+//!         | "@" string                     any field has these words
 //! field   = name | name path                a path inside a JSON field
 //! path    = ("." (name | string) | "[" number "]") …
 //! test    = ("=" | "!=" | "<" | "<=" | ">" | ">=") value
 //!         | "~" string                     has the text in it
 //!         | "^" string                     begins with the text
+//!         | "@" string                     has these words
 //!         | ["not"] "in" "(" value {"," value} ")"
 //!         | "exists"                       behind a path: it is there, be it null
 //! value   = number | 'string' | "string" | true | false | null
@@ -20,7 +22,7 @@ use crate::json::{JsonCondition, JsonPath, JsonTest};
 use crate::rule::violation;
 use crate::{
     Comparison, Error, ErrorKind, FILTER_DEPTH_MAX, Filter, Kind, Order, Place, Result, Scratch,
-    Table, Value, ValueRef,
+    Search, Table, Value, ValueRef,
 };
 
 /// Reads a filter on the rows of `table`.
@@ -93,8 +95,8 @@ enum Token<'a> {
 }
 
 /// Longest first, so that `<=` is not read as `<`.
-const SYMBOLS: [&str; 14] =
-    ["&&", "||", "!=", "<=", ">=", "==", "=", "<", ">", "~", "^", "(", ")", ","];
+const SYMBOLS: [&str; 15] =
+    ["&&", "||", "!=", "<=", ">=", "==", "=", "<", ">", "~", "^", "@", "(", ")", ","];
 
 struct Parser<'a, 't> {
     table: &'t Table,
@@ -132,6 +134,7 @@ impl<'a> Parser<'a, '_> {
             return Ok(filter);
         }
         match self.token()? {
+            Token::Symbol("@") => self.search(None),
             Token::Word(name) => {
                 let field = self.table.position(name)?;
                 let rest = self.rest();
@@ -149,12 +152,13 @@ impl<'a> Parser<'a, '_> {
         let comparison = match &token {
             Token::Symbol("~") => return self.matches(field, Place::Anywhere),
             Token::Symbol("^") => return self.matches(field, Place::Start),
+            Token::Symbol("@") => return self.search(Some(field)),
             Token::Word(word) if word.eq_ignore_ascii_case("in") => return self.list(field),
             Token::Word(word) if word.eq_ignore_ascii_case("not") && self.take_word("in") => {
                 return Ok(Filter::Not(Box::new(self.list(field)?)));
             }
             token => comparison(token)
-                .ok_or_else(|| self.expected("one of = != < <= > >= ~ ^ in", token))?,
+                .ok_or_else(|| self.expected("one of = != < <= > >= ~ ^ @ in", token))?,
         };
         let value = self.value(field)?;
         match (comparison, value) {
@@ -173,6 +177,13 @@ impl<'a> Parser<'a, '_> {
         }
         match self.token()? {
             Token::Text(text) => Ok(Filter::Match { field, place, text }),
+            other => Err(self.expected("a quoted text", &other)),
+        }
+    }
+
+    fn search(&mut self, field: Option<usize>) -> Result<Filter> {
+        match self.token()? {
+            Token::Text(text) => Ok(Filter::Search { field, search: Box::new(Search::new(&text)) }),
             other => Err(self.expected("a quoted text", &other)),
         }
     }
@@ -400,7 +411,7 @@ mod tests {
     fn table() -> Table {
         let fields = vec![
             Field::new("id", Kind::I64).role(Role::Key),
-            Field::new("name", Kind::TEXT),
+            Field::new("name", Kind::TEXT).search(true),
             Field::new("died", Kind::I64).nullable(true),
             Field::new("born", Kind::Date),
             Field::new("options", Kind::Json).nullable(true),
@@ -478,6 +489,9 @@ mod tests {
             ("options.a < null", "null has no order"),
             ("options.a in (null)", "null is in no list"),
             ("options.a", "exists"),
+            ("id @ 'x'", "cannot be searched"),
+            ("name @ x", "a quoted text"),
+            ("@ '-x'", "no word to look for"),
             ("id = 1; drop table person", "';'"),
         ] {
             let error = parse_filter(&table(), text).unwrap_err();

@@ -23,6 +23,7 @@ mod row;
 pub mod rule;
 mod schema;
 mod scratch;
+mod search;
 mod stored;
 mod table;
 pub mod text;
@@ -43,6 +44,7 @@ pub use schema::{
     Collation, EnumStored, Field, Index, KeyKind, Kind, Literal, Role, Rule, Schema, Variant,
 };
 pub use scratch::Scratch;
+pub use search::{SEARCH_BYTES_MAX, SEARCH_TERMS_MAX, Search, SearchTerm, Words};
 pub use table::Table;
 pub use time::{Date, Time, TimeError, Timestamp};
 pub use uuid::Uuid;

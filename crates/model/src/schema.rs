@@ -37,6 +37,8 @@ pub struct Field {
     pub nullable: bool,
     /// True if no two rows may hold the same value (NULLs excepted).
     pub unique: bool,
+    /// True if its words can be searched for; for texts.
+    pub search: bool,
     /// The part the store itself plays in it.
     pub role: Role,
     /// The value of a row that is made without one.
@@ -313,6 +315,7 @@ impl Field {
             kind,
             nullable: false,
             unique: false,
+            search: false,
             role: Role::Plain,
             default: None,
             rules: Cow::Borrowed(&[]),
@@ -331,6 +334,13 @@ impl Field {
     #[must_use]
     pub const fn unique(mut self, unique: bool) -> Self {
         self.unique = unique;
+        self
+    }
+
+    /// Whether its words can be searched for.
+    #[must_use]
+    pub const fn search(mut self, search: bool) -> Self {
+        self.search = search;
         self
     }
 

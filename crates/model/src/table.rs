@@ -63,6 +63,11 @@ impl Table {
             json_key.push(b':');
             self.json_keys.push(json_key.into());
             check_role(&self.schema, field)?;
+            if field.search && !matches!(field.kind, Kind::Text { .. }) {
+                let kind = field.kind.name();
+                let why = format!("only texts have words to search for, and it is {kind}");
+                return Err(refuse(&self.schema, Some(field), &why));
+            }
             if field.kind != Kind::Blob {
                 self.read_by_default = self.read_by_default.with(position);
             }
@@ -197,6 +202,12 @@ impl Table {
     #[must_use]
     pub fn default(&self, position: usize) -> Option<ValueRef<'_>> {
         self.defaults[position].as_ref().map(Value::as_ref)
+    }
+
+    /// The fields whose words can be searched for.
+    pub fn search_fields(&self) -> impl Iterator<Item = usize> {
+        let fields = self.fields().iter().enumerate();
+        fields.filter(|(_, field)| field.search).map(|(position, _)| position)
     }
 
     /// The rules, with the field of each.

@@ -67,8 +67,11 @@ pub(crate) struct Shared {
     actor: Option<ActorOf>,
 }
 
+/// Finds out who makes a request.
+type FindActor = dyn Fn(&Request) -> Option<String> + Send + Sync;
+
 /// Says who makes a request.
-struct ActorOf(Box<dyn Fn(&Request) -> Option<String> + Send + Sync>);
+struct ActorOf(Box<FindActor>);
 
 impl std::fmt::Debug for ActorOf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

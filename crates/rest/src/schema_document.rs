@@ -63,6 +63,9 @@ fn of_field(table: &Table, position: usize, field: &Field) -> Value {
     put("kind", json!(field.kind.name()));
     put("nullable", json!(field.nullable));
     put("unique", json!(field.unique || position == table.key()));
+    if field.search {
+        put("search", json!(true));
+    }
     match &field.kind {
         Kind::Text { chars_max, collation } => {
             if *chars_max > 0 {

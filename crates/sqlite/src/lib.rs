@@ -44,6 +44,7 @@ mod prepare;
 mod read;
 #[cfg(feature = "encryption")]
 mod rekey;
+mod search_index;
 mod session;
 mod shape;
 mod sql;

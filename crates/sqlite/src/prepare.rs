@@ -18,6 +18,7 @@ use marmota_store::plan::{Change, Losses, Plan, Step};
 use crate::fault;
 use crate::ffi::{Connection, Failure, code};
 use crate::lane::Lane;
+use crate::search_index;
 
 /// Says what the tables miss; changes nothing.
 pub(crate) fn plan(
@@ -73,6 +74,10 @@ fn in_transaction(
         for step in plan.to_do(losses) {
             carry_out(&mut lane.connection, step)?;
         }
+        for table in tables {
+            search_index::prepare(&mut lane.connection, table)
+                .map_err(|failure| fault::of(&failure))?;
+        }
         if rebuilds {
             check_references(&mut lane.connection)?;
         }
@@ -103,6 +108,8 @@ fn make_plan(
     check_version(connection, version, place)?;
     let mut steps = Vec::new();
     for table in tables {
+        // Triggers that name other columns would be in the way of the steps.
+        search_index::drop_unwanted(connection, table).map_err(|failure| fault::of(&failure))?;
         let names = |name: &str| tables.iter().any(|other| other.name().eq_ignore_ascii_case(name));
         comparison::compare(connection, table, &names, counts, &mut steps).map_err(|failure| {
             let error = fault::of(&failure);

@@ -61,7 +61,7 @@ impl Lane {
         let with_after = query.after.as_ref().and_then(|_| with_after(table, query));
         let filter = with_after.as_ref().or(query.filter.as_ref());
         if let Some(filter) = filter {
-            self.shape.filter(filter)?;
+            self.shape.filter(table, filter)?;
         }
         self.shape.order(table, &query.order);
         let fields = query.fields.unwrap_or_else(|| table.read_by_default());
@@ -91,7 +91,7 @@ impl Lane {
     pub(crate) fn count(&mut self, table: &Table, filter: Option<&Filter>) -> Result<u64> {
         let number = self.number(table)?;
         if let Some(filter) = filter {
-            self.shape.filter(filter)?;
+            self.shape.filter(table, filter)?;
         }
         let fields = FieldSet::EMPTY;
         let head = Head { verb: Verb::Count, table: number, fields, variant: 0 };

@@ -4,10 +4,13 @@
 
 use std::fmt::Write as _;
 
-use marmota_model::{Comparison, Error, ErrorKind, Filter, Order, Place, Query, Result, Table};
+use marmota_model::{
+    Comparison, Error, ErrorKind, Filter, KeyKind, Order, Place, Query, Result, Table,
+};
 
 use crate::column::bound_value;
 use crate::ffi::{Bound, Run};
+use crate::search_index::{index_name, keys_name, match_text};
 
 /// SQLite's own limit, which keeps a pattern from taking for ever.
 const PATTERN_BYTES_MAX: usize = 50_000;
@@ -30,7 +33,7 @@ impl Shape {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a text to match that is too long.
-    pub(crate) fn filter(&mut self, filter: &Filter) -> Result<()> {
+    pub(crate) fn filter(&mut self, table: &Table, filter: &Filter) -> Result<()> {
         match filter {
             Filter::Compare { field, comparison, .. } => {
                 self.bytes.extend([1, *field as u8, *comparison as u8]);
@@ -45,20 +48,24 @@ impl Shape {
             }
             Filter::IsNull { field } => self.bytes.extend([4, *field as u8]),
             Filter::Inside { field, .. } => self.bytes.extend([9, *field as u8]),
+            Filter::Search { field, search } => {
+                self.bytes.extend([10, field.map_or(u8::MAX, |field| field as u8)]);
+                self.patterns.push(match_text(table, *field, search)?);
+            }
             Filter::Not(inner) => {
                 self.bytes.push(5);
-                self.filter(inner)?;
+                self.filter(table, inner)?;
             }
-            Filter::And(all) => self.list(6, all)?,
-            Filter::Or(any) => self.list(7, any)?,
+            Filter::And(all) => self.list(table, 6, all)?,
+            Filter::Or(any) => self.list(table, 7, any)?,
         }
         Ok(())
     }
 
-    fn list(&mut self, tag: u8, filters: &[Filter]) -> Result<()> {
+    fn list(&mut self, table: &Table, tag: u8, filters: &[Filter]) -> Result<()> {
         self.bytes.push(tag);
         self.count(filters.len());
-        filters.iter().try_for_each(|filter| self.filter(filter))
+        filters.iter().try_for_each(|filter| self.filter(table, filter))
     }
 
     fn count(&mut self, count: usize) {
@@ -162,6 +169,20 @@ pub(crate) fn filter_sql(out: &mut String, table: &Table, filter: &Filter) {
         Filter::Inside { field, .. } => {
             let _ = write!(out, "marmota_json({},?)", name(field));
         }
+        Filter::Search { .. } => {
+            let (key, index) = (name(&table.key()), quoted(&index_name(table)));
+            let _ = match table.key_kind() {
+                KeyKind::Auto => {
+                    write!(out, "{key} IN (SELECT rowid FROM {index} WHERE {index} MATCH ?)")
+                }
+                KeyKind::Uuid | KeyKind::Text => write!(
+                    out,
+                    "{key} IN (SELECT key FROM {} WHERE number IN \
+                     (SELECT rowid FROM {index} WHERE {index} MATCH ?))",
+                    quoted(&keys_name(table))
+                ),
+            };
+        }
         Filter::Not(inner) => {
             out.push_str("NOT (");
             filter_sql(out, table, inner);
@@ -204,7 +225,7 @@ pub(crate) fn bind_filter<'v>(
     match filter {
         Filter::Compare { value, .. } => run.bind(bound_value(value)),
         Filter::In { values, .. } => values.iter().for_each(|value| run.bind(bound_value(value))),
-        Filter::Match { .. } => match patterns.next() {
+        Filter::Match { .. } | Filter::Search { .. } => match patterns.next() {
             Some(pattern) => run.bind(Bound::text(pattern)),
             None => run.bind(Bound::NULL),
         },
@@ -241,7 +262,7 @@ mod tests {
     fn values_are_no_part_of_a_shape() {
         let shape = |filter: &Filter| {
             let mut shape = Shape::default();
-            shape.filter(filter).unwrap();
+            shape.filter(&table(), filter).unwrap();
             shape.bytes
         };
         let is = |field, value: i64| Filter::Compare {

@@ -249,7 +249,7 @@ impl Lane {
     ) -> Result<Outcome> {
         let number = self.number(table)?;
         if let Some(filter) = filter {
-            self.shape.filter(filter)?;
+            self.shape.filter(table, filter)?;
         }
         let fields = FieldSet::EMPTY;
         let head = Head { verb: Verb::DeleteWhere, table: number, fields, variant: 0 };

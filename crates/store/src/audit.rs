@@ -143,7 +143,7 @@ impl Audit {
         let Ok(oldest) = Timestamp::from_micros(self.at.micros().saturating_sub(age_max_us)) else {
             return Ok(());
         };
-        if write % WRITES_BETWEEN_CUTS != 0 {
+        if !write.is_multiple_of(WRITES_BETWEEN_CUTS) {
             return Ok(());
         }
         let filter = History::AT.lt(oldest);

@@ -1,8 +1,13 @@
 //! A filter made ready to be asked of rows where they lie, in SQL's logic of
 //! three values.
 
+use std::cell::RefCell;
+
 use marmota_model::json::JsonCondition;
-use marmota_model::{Comparison, Error, ErrorKind, Filter, Place, Result, Table, Value, ValueRef};
+use marmota_model::{
+    Comparison, Error, ErrorKind, Filter, Place, Result, Search, Table, Value, ValueRef, Words,
+};
+use smallvec::SmallVec;
 
 use super::compare;
 use super::layout::{Column, Layout, ordinal};
@@ -38,6 +43,12 @@ pub(super) enum Predicate<'f> {
     Inside {
         column: Column,
         condition: &'f JsonCondition,
+    },
+    Search {
+        columns: SmallVec<[Column; 4]>,
+        search: &'f Search,
+        /// The words of the row that was asked last, kept for their memory.
+        words: RefCell<Vec<Words>>,
     },
     Not(Box<Predicate<'f>>),
     And(Vec<Predicate<'f>>),
@@ -82,6 +93,14 @@ impl<'f> Predicate<'f> {
             Filter::Inside { field, condition } => {
                 Self::Inside { column: column(*field)?, condition }
             }
+            Filter::Search { field, search } => {
+                let columns: SmallVec<[Column; 4]> = match field {
+                    Some(field) => std::iter::once(column(*field)).collect::<Result<_>>()?,
+                    None => table.search_fields().map(column).collect::<Result<_>>()?,
+                };
+                let words = columns.iter().map(|_| Words::default()).collect();
+                Self::Search { columns, search, words: RefCell::new(words) }
+            }
             Filter::Not(inner) => Self::Not(Box::new(Self::new(inner, table, layout)?)),
             Filter::And(filters) => Self::And(all(filters)?),
             Filter::Or(filters) => Self::Or(all(filters)?),
@@ -123,6 +142,13 @@ impl<'f> Predicate<'f> {
                 ValueRef::Json(json) => Some(json),
                 _ => None,
             }),
+            Self::Search { columns, search, words } => {
+                let mut words = words.borrow_mut();
+                for (column, words) in columns.iter().zip(&mut *words) {
+                    words.take(row.value(column).as_text().unwrap_or_default());
+                }
+                Some(search.finds(&words))
+            }
             Self::Not(inner) => inner.ask(row).map(|answer| !answer),
             Self::And(all) => until(all, row, false),
             Self::Or(any) => until(any, row, true),

@@ -1,0 +1,227 @@
+//! Searches for words in text fields: `marmot -dog "alpine mead*"`, as a tree
+//! that every engine carries out alike.
+
+mod words;
+
+pub use words::Words;
+
+use crate::text::excerpt;
+
+/// The most bytes of a search.
+pub const SEARCH_BYTES_MAX: usize = 1_000;
+/// The most words and phrases of a search.
+pub const SEARCH_TERMS_MAX: usize = 32;
+
+/// What to look for: every term but the excluded ones must be there, none of
+/// those may.
+///
+/// Words stand between spaces, a phrase in double quotes; a `*` at the end of
+/// either asks for words that begin so, a `-` in front excludes. Upper and
+/// lower case are the same, and so are letters with and without accents. What
+/// is no letter or digit parts words, so that `jean-paul` is a phrase.
+///
+/// A text that is no search is kept with what is wrong with it, which a
+/// filter's check reports.
+///
+/// ```
+/// use marmota_model::Search;
+/// let search = Search::new("marmot -dog \"Alpine mead*\"");
+/// let terms = search.terms().unwrap();
+/// assert!(terms[1].excluded);
+/// assert_eq!(terms[2].words, ["alpine", "mead"]);
+/// assert!(terms[2].prefix);
+/// assert!(Search::new("-dog").terms().is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Search {
+    text: Box<str>,
+    terms: Result<Box<[SearchTerm]>, String>,
+}
+
+/// A word or phrase of a search.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SearchTerm {
+    /// The words, one behind the other, folded.
+    pub words: Vec<String>,
+    /// True if the last word may go on.
+    pub prefix: bool,
+    /// True if it must not be there.
+    pub excluded: bool,
+    /// The words as they were written, without quotes and star.
+    pub written: String,
+}
+
+impl Search {
+    /// The search that a text says.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self { text: text.into(), terms: read(text).map(Into::into) }
+    }
+
+    /// The text it was made from.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Its terms, at least one of which is not excluded.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn terms(&self) -> Result<&[SearchTerm], &str> {
+        match &self.terms {
+            Ok(terms) => Ok(terms),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Whether texts, taken together, have what is looked for: a phrase in one
+    /// of them, each term in any.
+    #[must_use]
+    pub fn finds(&self, texts: &[Words]) -> bool {
+        let Ok(terms) = &self.terms else { return false };
+        terms.iter().all(|term| texts.iter().any(|words| term.is_in(words)) != term.excluded)
+    }
+}
+
+impl SearchTerm {
+    /// Whether it is somewhere in a text.
+    fn is_in(&self, text: &Words) -> bool {
+        let Some(starts) = (text.len() + 1).checked_sub(self.words.len()) else { return false };
+        let last = self.words.len() - 1;
+        (0..starts).any(|start| {
+            self.words.iter().enumerate().all(|(place, word)| {
+                let found = text.at(start + place);
+                if self.prefix && place == last {
+                    found.starts_with(&**word)
+                } else {
+                    found == word
+                }
+            })
+        })
+    }
+}
+
+fn read(text: &str) -> Result<Vec<SearchTerm>, String> {
+    if text.len() > SEARCH_BYTES_MAX {
+        return Err(format!("has {} bytes; {SEARCH_BYTES_MAX} is the most", text.len()));
+    }
+    if text.contains('\0') {
+        return Err("has the character U+0000 in it".to_owned());
+    }
+    let mut terms = Vec::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let excluded = rest.starts_with('-');
+        rest = &rest[usize::from(excluded)..];
+        let (written, behind) = match rest.strip_prefix('"') {
+            Some(inside) => {
+                let end = inside.find('"').ok_or("has a phrase without its closing quote")?;
+                (&inside[..end], &inside[end + 1..])
+            }
+            None => rest.split_at(rest.find([' ', '\t', '\n', '\r', '"']).unwrap_or(rest.len())),
+        };
+        // A star behind the quotes is as good as one inside.
+        let (mut prefix, mut behind, mut written) = (false, behind, written);
+        if let (Some(after), true) = (behind.strip_prefix('*'), rest.starts_with('"')) {
+            (prefix, behind) = (true, after);
+        }
+        if let Some(before) = written.strip_suffix('*') {
+            (prefix, written) = (true, before);
+        }
+        terms.push(term(written, prefix, excluded)?);
+        if terms.len() > SEARCH_TERMS_MAX {
+            return Err(format!("has more than {SEARCH_TERMS_MAX} words and phrases"));
+        }
+        rest = behind.trim_start();
+    }
+    if terms.iter().all(|term| term.excluded) {
+        return Err("names no word to look for; rows are only excluded from those found".to_owned());
+    }
+    Ok(terms)
+}
+
+fn term(written: &str, prefix: bool, excluded: bool) -> Result<SearchTerm, String> {
+    if written.contains('*') {
+        return Err(format!(
+            "has a `*` inside {:?}; it stands at the end of a word or phrase",
+            excerpt(written)
+        ));
+    }
+    let mut words = Words::default();
+    words.take(written);
+    if words.is_empty() {
+        return Err(format!("has {:?}, which has no letter and no digit", excerpt(written)));
+    }
+    let words = words.iter().map(str::to_owned).collect();
+    Ok(SearchTerm { words, prefix, excluded, written: written.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn finds(search: &str, texts: &[&str]) -> bool {
+        let texts: Vec<Words> = texts
+            .iter()
+            .map(|text| {
+                let mut words = Words::default();
+                words.take(text);
+                words
+            })
+            .collect();
+        let search = Search::new(search);
+        search.terms().unwrap();
+        search.finds(&texts)
+    }
+
+    #[test]
+    fn terms_are_found() {
+        let texts = &["The Alpine marmot", "sleeps in a meadow; l'été"][..];
+        for (search, found) in [
+            ("MARMOT", true),
+            ("marmot meadow", true),
+            ("marmot dog", false),
+            ("marmot -dog", true),
+            ("marmot -sleeps", false),
+            ("\"alpine marmot\"", true),
+            ("\"marmot alpine\"", false),
+            ("\"marmot sleeps\"", false),
+            ("alp*", true),
+            ("\"the alp*\"", true),
+            ("\"the alp\"*", true),
+            ("lpine*", false),
+            ("ete", true),
+            ("l'ÉTÉ", true),
+            ("a-meadow", true),
+        ] {
+            assert_eq!(finds(search, texts), found, "{search}");
+        }
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        for (text, part) in [
+            ("", "no word"),
+            ("-a", "no word to look for"),
+            ("a \"b", "closing quote"),
+            ("a *", "no letter"),
+            ("a b*c", "at the end"),
+            ("a --", "no letter"),
+            ("\"\"", "no letter"),
+        ] {
+            let why = Search::new(text).terms().unwrap_err().to_owned();
+            assert!(why.contains(part), "{text}: {why}");
+        }
+        assert!(Search::new(&"a ".repeat(33)).terms().is_err());
+        assert!(Search::new(&"a".repeat(1001)).terms().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(text in "[a é\"*\\-\u{301}]{0,12}") {
+            let _ = Search::new(&text);
+        }
+    }
+}

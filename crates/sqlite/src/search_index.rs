@@ -1,0 +1,269 @@
+//! The words of a table's searchable fields: an FTS5 table that triggers keep,
+//! and a search as what FTS5 takes.
+//!
+//! The FTS5 table holds words only (`content=''`) and lets go of a row by its
+//! number alone (`contentless_delete`). One over the rows themselves would have
+//! to be told the old texts to let go of them; a row that goes without its
+//! trigger, as REPLACE has it, would leave it broken. Here it leaves an entry
+//! that no row answers to. Where keys are no integers, a second table numbers
+//! them.
+
+use std::fmt::Write as _;
+
+use marmota_model::{Error, ErrorKind, KeyKind, Result, Search, Table};
+
+use crate::column::{sql_literal, sql_type};
+use crate::ffi::{Connection, Failure};
+use crate::shape::quoted;
+
+/// What `marmota_model::Words` does as well.
+const TOKENIZER: &str = "unicode61 remove_diacritics 2";
+
+/// The FTS5 table of a table. The colon keeps it from being a model's.
+pub(crate) fn index_name(table: &Table) -> String {
+    format!("search:{}", table.name())
+}
+
+/// The table that numbers its keys.
+pub(crate) fn keys_name(table: &Table) -> String {
+    format!("search_keys:{}", table.name())
+}
+
+/// A field's column: no name that FTS5 has taken, and none that needs quotes.
+fn column(table: &Table, field: usize) -> String {
+    format!("_{}", table.fields()[field].name)
+}
+
+/// What FTS5 is asked for. Only words stand in it, each in quotes: the operators
+/// are ours.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for a text that is no search.
+pub(crate) fn match_text(table: &Table, field: Option<usize>, search: &Search) -> Result<String> {
+    let terms = search.terms().map_err(|why| {
+        Error::new(ErrorKind::Invalid, format!("the search {:?} {why}", search.text()))
+    })?;
+    let mut text = match field {
+        Some(field) => format!("{{{}}} : ((", column(table, field)),
+        None => "((".to_owned(),
+    };
+    let mut first = true;
+    for term in terms.iter().filter(|term| !term.excluded) {
+        if !std::mem::take(&mut first) {
+            text.push_str(" AND ");
+        }
+        push_phrase(&mut text, &term.written, term.prefix);
+    }
+    text.push(')');
+    for term in terms.iter().filter(|term| term.excluded) {
+        text.push_str(" NOT ");
+        push_phrase(&mut text, &term.written, term.prefix);
+    }
+    text.push(')');
+    Ok(text)
+}
+
+fn push_phrase(text: &mut String, written: &str, prefix: bool) {
+    let star = if prefix { "*" } else { "" };
+    let _ = write!(text, "\"{}\"{star}", written.replace('"', "\"\""));
+}
+
+/// Everything of a table's index that the file should have: name and text of
+/// each table and trigger, in the order in which they are made.
+fn wanted(table: &Table) -> Vec<(String, String)> {
+    let fields: Vec<usize> = table.search_fields().collect();
+    if fields.is_empty() {
+        return Vec::new();
+    }
+    let (index, on) = (quoted(&index_name(table)), quoted(table.name()));
+    let key = quoted(&table.fields()[table.key()].name);
+    let columns: Vec<String> = fields.iter().map(|&field| column(table, field)).collect();
+    let values: Vec<String> = fields
+        .iter()
+        .map(|&field| format!("new.{}", quoted(&table.fields()[field].name)))
+        .collect();
+    let (columns, values) = (columns.join(", "), values.join(", "));
+    let mut made = vec![(
+        index_name(table),
+        format!(
+            "CREATE VIRTUAL TABLE {index} USING fts5({columns}, content='', \
+             contentless_delete=1, tokenize='{TOKENIZER}')"
+        ),
+    )];
+    let keys = quoted(&keys_name(table));
+    let numbered = |row: &str| match table.key_kind() {
+        KeyKind::Auto => format!("{row}.{key}"),
+        _ => format!("(SELECT number FROM {keys} WHERE key={row}.{key})"),
+    };
+    let (mut enter, mut leave) = (String::new(), String::new());
+    if table.key_kind() != KeyKind::Auto {
+        let kind = sql_type(&table.fields()[table.key()].kind);
+        let collation = crate::column::sql_collation(&table.fields()[table.key()]);
+        let sql = format!(
+            "CREATE TABLE {keys} (number INTEGER PRIMARY KEY, key {kind} NOT NULL UNIQUE{collation}) \
+             STRICT"
+        );
+        made.push((keys_name(table), sql));
+        enter = format!("INSERT OR IGNORE INTO {keys} (key) VALUES (new.{key}); ");
+        leave = format!(" DELETE FROM {keys} WHERE key=old.{key};");
+    }
+    let remove = |row: &str| format!("DELETE FROM {index} WHERE rowid={};", numbered(row));
+    let add =
+        format!("INSERT INTO {index} (rowid, {columns}) VALUES ({}, {values});", numbered("new"));
+    let names: Vec<String> = fields
+        .iter()
+        .chain([&table.key()])
+        .map(|&field| quoted(&table.fields()[field].name))
+        .collect();
+    for (event, when, body) in [
+        // A row that was replaced has left its words behind.
+        ("insert", "AFTER INSERT".to_owned(), format!("{enter}{} {add}", remove("new"))),
+        (
+            "update",
+            format!("AFTER UPDATE OF {}", names.join(", ")),
+            format!("{}{leave} {enter}{} {add}", remove("old"), remove("new")),
+        ),
+        ("delete", "AFTER DELETE".to_owned(), format!("{}{leave}", remove("old"))),
+    ] {
+        let name = format!("search_{event}:{}", table.name());
+        let sql = format!("CREATE TRIGGER {} {when} ON {on} BEGIN {body} END", quoted(&name));
+        made.push((name, sql));
+    }
+    made
+}
+
+/// Makes the index of a table as it should be: anew, from the rows, if
+/// something of it is missing or was made for other fields.
+pub(crate) fn prepare(connection: &mut Connection, table: &Table) -> Result<(), Failure> {
+    drop_renamed(connection, table)?;
+    if drop_unwanted(connection, table)? {
+        return Ok(());
+    }
+    let wanted = wanted(table);
+    for (_, sql) in &wanted {
+        connection.execute(sql)?;
+    }
+    if wanted.is_empty() { Ok(()) } else { fill(connection, table) }
+}
+
+/// True if the index is as it should be; otherwise drops what there is of it.
+pub(crate) fn drop_unwanted(connection: &mut Connection, table: &Table) -> Result<bool, Failure> {
+    let wanted = wanted(table);
+    let mut there: Vec<(String, String)> = Vec::new();
+    let mut kinds: Vec<String> = Vec::new();
+    let list = ["search:", "search_keys:", "search_insert:", "search_update:", "search_delete:"]
+        .map(|start| {
+            sql_literal(marmota_model::ValueRef::Text(&format!("{start}{}", table.name())))
+        })
+        .join(",");
+    let sql = format!("SELECT name, sql, type FROM sqlite_schema WHERE name IN ({list})");
+    connection.query(&sql, |row| {
+        let text = |at| String::from_utf8_lossy(row.at(at).bytes()).into_owned();
+        there.push((text(0), text(1)));
+        kinds.push(text(2));
+    })?;
+    if there.len() == wanted.len() && wanted.iter().all(|one| there.contains(one)) {
+        return Ok(true);
+    }
+    // Triggers first: what they write to goes next.
+    for of_triggers in [true, false] {
+        for ((name, _), kind) in there.iter().zip(&kinds) {
+            if (kind == "trigger") == of_triggers {
+                let what = if of_triggers { "TRIGGER" } else { "TABLE" };
+                connection.execute(&format!("DROP {what} {}", quoted(name)))?;
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Drops the index that the table had under another name: its triggers went
+/// along when it was renamed.
+fn drop_renamed(connection: &mut Connection, table: &Table) -> Result<(), Failure> {
+    let name = sql_literal(marmota_model::ValueRef::Text(table.name()));
+    let mut triggers: Vec<String> = Vec::new();
+    let sql = format!(
+        "SELECT name FROM sqlite_schema WHERE type='trigger' AND name GLOB 'search_*:*' \
+         AND tbl_name={name} COLLATE NOCASE"
+    );
+    connection.query(&sql, |row| {
+        triggers.push(String::from_utf8_lossy(row.at(0).bytes()).into_owned());
+    })?;
+    for trigger in &triggers {
+        let Some((_, of)) = trigger.split_once(':').filter(|(_, of)| *of != table.name()) else {
+            continue;
+        };
+        connection.execute(&format!("DROP TRIGGER {}", quoted(trigger)))?;
+        for kind in ["search", "search_keys"] {
+            let name = quoted(&format!("{kind}:{of}"));
+            connection.execute(&format!("DROP TABLE IF EXISTS {name}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Enters the rows that are there.
+fn fill(connection: &mut Connection, table: &Table) -> Result<(), Failure> {
+    let (index, on) = (quoted(&index_name(table)), quoted(table.name()));
+    let key = quoted(&table.fields()[table.key()].name);
+    let fields = || table.search_fields();
+    let columns: Vec<String> = fields().map(|field| column(table, field)).collect();
+    let values: Vec<String> =
+        fields().map(|field| format!("{on}.{}", quoted(&table.fields()[field].name))).collect();
+    let (columns, values) = (columns.join(", "), values.join(", "));
+    if table.key_kind() == KeyKind::Auto {
+        return connection.execute(&format!(
+            "INSERT INTO {index} (rowid, {columns}) SELECT {on}.{key}, {values} FROM {on}"
+        ));
+    }
+    let keys = quoted(&keys_name(table));
+    connection.execute(&format!("INSERT INTO {keys} (key) SELECT {key} FROM {on}"))?;
+    connection.execute(&format!(
+        "INSERT INTO {index} (rowid, {columns}) SELECT {keys}.number, {values} \
+         FROM {keys} JOIN {on} ON {on}.{key}={keys}.key"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use marmota_model::Words;
+
+    /// Asks SQLite about every character there is, between letters and before
+    /// them: the memory engine goes by `Words`, and must find the same.
+    #[test]
+    fn words_are_those_of_sqlite() {
+        let mut connection = Connection::open_memory().unwrap();
+        let all: Vec<char> = ('\u{1}'..=char::MAX).collect();
+        let text = |chunk: &[char]| -> String {
+            chunk.iter().flat_map(|&c| ['q', c, 'q', ' ', c, 'q', ' ']).collect()
+        };
+        connection
+            .execute(&format!(
+                "CREATE VIRTUAL TABLE t USING fts5(x, tokenize='{TOKENIZER}'); \
+                 CREATE VIRTUAL TABLE v USING fts5vocab(t, instance)"
+            ))
+            .unwrap();
+        for (number, chunk) in all.chunks(1 << 16).enumerate() {
+            let literal = sql_literal(marmota_model::ValueRef::Text(&text(chunk)));
+            let sql = format!("INSERT INTO t(rowid, x) VALUES ({number}, {literal})");
+            connection.execute(&sql).unwrap();
+            let mut found = Vec::new();
+            let sql = format!("SELECT \"offset\", term FROM v WHERE doc={number}");
+            connection
+                .query(&sql, |row| {
+                    let term = String::from_utf8_lossy(row.at(1).bytes()).into_owned();
+                    found.push((row.at(0).int(), term));
+                })
+                .unwrap();
+            found.sort_unstable();
+            let mut words = Words::default();
+            words.take(&text(chunk));
+            let found: Vec<&str> = found.iter().map(|(_, term)| &**term).collect();
+            let ours: Vec<&str> = words.iter().collect();
+            let first = found.iter().zip(&ours).position(|(theirs, ours)| theirs != ours);
+            assert_eq!(first, None, "{number}: {:?}", first.map(|at| (found[at], ours[at])));
+            assert_eq!(found.len(), ours.len(), "{number}");
+        }
+    }
+}
