@@ -33,6 +33,7 @@ pub mod history;
 pub mod idempotency;
 pub mod json_paths;
 pub mod keys;
+pub mod migrations;
 pub mod pages;
 pub mod references;
 pub mod schema_change;
@@ -200,6 +201,16 @@ macro_rules! conformance {
                 what_is_missing_is_not_found,
                 a_key_of_another_kind_is_refused,
                 records_are_given_keys,
+            );
+            $crate::promises!(migrations:
+                migrations_are_done_once_in_order,
+                a_failed_migration_leaves_nothing,
+                an_empty_database_skips_what_is_for_rows,
+                a_database_goes_back,
+                what_cannot_be_undone_is_refused,
+                numbers_and_names_are_settled,
+                a_database_of_a_newer_program_is_refused,
+                a_plan_that_is_refused_does_no_migration,
             );
             $crate::promises!(pages:
                 pages_walk_every_row_once,

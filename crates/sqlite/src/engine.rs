@@ -175,6 +175,16 @@ impl Engine for Sqlite {
         Ok(plan)
     }
 
+    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
+        let mut turn = self.0.writer.turn_within(self.0.busy_timeout()).ok_or_else(busy)?;
+        let lane = turn.lane().ok_or_else(closed)?;
+        let is_there = crate::prepare::has(lane, table)?;
+        if is_there {
+            self.0.tables.add(std::slice::from_ref(table));
+        }
+        Ok(is_there)
+    }
+
     fn copy_to(&self, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
         self.0.copy_to(path, progress)
     }

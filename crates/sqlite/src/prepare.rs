@@ -15,6 +15,7 @@ use std::sync::Arc;
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::plan::{Change, Losses, Plan, Step};
 
+use self::layout::Layout;
 use crate::fault;
 use crate::ffi::{Connection, Failure, code};
 use crate::lane::Lane;
@@ -31,6 +32,12 @@ pub(crate) fn plan(
     let plan = make_plan(&mut lane.connection, tables, version, place, true);
     lane.roll_back();
     plan
+}
+
+/// True if there is a table of this name.
+pub(crate) fn has(lane: &mut Lane, table: &Table) -> Result<bool> {
+    let layout = Layout::of(&mut lane.connection, table.name());
+    layout.map(|layout| layout.is_some()).map_err(|failure| fault::of(&failure))
 }
 
 /// Makes what the tables miss. `place` names the database in errors.

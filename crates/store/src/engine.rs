@@ -55,6 +55,15 @@ pub trait Engine: Send + Sync {
         self.migrate(tables, version, &Losses::default()).map(drop)
     }
 
+    /// Lets sessions use a table as it is in the database, whose version is
+    /// not looked at; changes nothing. False if there is no such table.
+    ///
+    /// For a table of the store's own, that is read before [`Engine::migrate`].
+    ///
+    /// # Errors
+    /// What keeps the engine from finding it.
+    fn admit(&self, table: &Arc<Table>) -> Result<bool>;
+
     /// Opens a session.
     ///
     /// # Errors

@@ -21,6 +21,7 @@ mod durability;
 pub mod engine;
 pub mod history;
 pub mod memory;
+pub mod migration;
 pub mod operation;
 pub mod plan;
 pub mod prepare;

@@ -342,6 +342,18 @@ impl Shared {
         Ok(plan)
     }
 
+    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
+        self.load()?;
+        let mut loaded = self.loaded.lock();
+        let Some(loaded) = &mut *loaded else { return Ok(false) };
+        let tables = std::slice::from_ref(table);
+        let is_there = self.catalog.load().number(table.name()).is_some();
+        if !is_there && loaded.section(table, tables).is_none() {
+            return Ok(false);
+        }
+        self.install(tables, loaded, &Losses::default(), |_| Ok(())).map(|_| true)
+    }
+
     fn close(&self) -> Result<()> {
         let journal = self.journal.get();
         if self.closed.swap(true, Ordering::SeqCst) {
@@ -393,6 +405,13 @@ impl Engine for Memory {
         self.shared.between_transactions(|| {
             self.shared.check_open()?;
             self.shared.migrate(tables, version, losses)
+        })
+    }
+
+    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
+        self.shared.between_transactions(|| {
+            self.shared.check_open()?;
+            self.shared.admit(table)
         })
     }
 

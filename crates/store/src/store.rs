@@ -11,6 +11,7 @@ use crate::audit::Ledger;
 use crate::cache::{Cache, CacheStats};
 use crate::engine::{Capability, Engine};
 use crate::history::{HISTORY_TABLE, History};
+use crate::migration::{Migration, MigrationStatus, Sequence};
 use crate::operation::{self, Idempotency};
 use crate::plan::{Losses, Plan};
 use crate::registry::Registry;
@@ -43,6 +44,7 @@ impl Store {
             idempotency: None,
             losses: Losses::default(),
             history_age_max: None,
+            migrations: Vec::new(),
         }
     }
 
@@ -110,6 +112,7 @@ pub struct StoreBuilder {
     idempotency: Option<Idempotency>,
     losses: Losses,
     history_age_max: Option<Duration>,
+    migrations: Vec<Migration>,
 }
 
 impl StoreBuilder {
@@ -182,11 +185,72 @@ impl StoreBuilder {
     pub fn plan(mut self) -> Result<Plan> {
         let registry = self.registry()?;
         let answers = self.answers(&registry)?;
-        let tables = with_answers(&registry, answers.as_ref())?;
-        let plan = self.engine.plan(&tables, self.version);
+        let migrations = self.sequence(&registry)?;
+        let tables = with_own(&registry, answers.as_ref(), &migrations)?;
+        let done = migrations.read(&*self.engine);
+        let done = done.and_then(|done| migrations.check(&done, None));
+        let plan = done.and_then(|()| self.engine.plan(&tables, self.version));
         let closed = self.engine.close();
         let plan = plan?;
         closed.map(|()| plan)
+    }
+
+    /// Adds a migration behind those that were given: a change to rows, done
+    /// once in every database. [`StoreBuilder::open`] does those that are
+    /// pending, each in a transaction with its record, which lies in the table
+    /// `marmota_migration`.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Record, Role, Schema};
+    /// use marmota_store::{Store, memory::Memory, migration::Migration};
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let city = Schema::new("city", vec![id, Field::new("name", Kind::TEXT)]);
+    /// let store = Store::builder(Memory::new())
+    ///     .schema(city)
+    ///     .migration(Migration::new(1, "first cities").up(|transaction| {
+    ///         let mut city = Record::new(transaction.table("city")?);
+    ///         city.set("name", "Bourges")?;
+    ///         transaction.insert_record(&city).run().map(drop)
+    ///     }))
+    ///     .open()?;
+    /// let city = store.table("city")?;
+    /// assert_eq!(store.get_record(&city, 1).run()?.value("name")?, &"Bourges".into());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn migration(mut self, migration: Migration) -> Self {
+        self.migrations.push(migration);
+        self
+    }
+
+    /// Says which migrations the program has, and which of them the database;
+    /// changes nothing, and closes the engine.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Invalid`] for migrations that make no sense;
+    /// not for a database of a newer program.
+    pub fn migration_status(mut self) -> Result<Vec<MigrationStatus>> {
+        let registry = self.registry()?;
+        let migrations = self.sequence(&registry)?;
+        let status = migrations.read(&*self.engine).map(|done| migrations.status(&done));
+        let closed = self.engine.close();
+        let status = status?;
+        closed.map(|()| status)
+    }
+
+    /// Carries out the plan, as [`StoreBuilder::open`] does, then does or undoes
+    /// migrations until the one of this number is the last that is done (0: none
+    /// is), and closes the store: for the program before, which opens it next.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Unsupported`] for a migration that cannot be
+    /// undone, before anything is changed; otherwise as [`StoreBuilder::open`].
+    pub fn migrate_to(self, number: u32) -> Result<()> {
+        self.open_at(Some(number))?.close()
+    }
+
+    fn sequence(&mut self, registry: &Registry) -> Result<Sequence> {
+        Sequence::new(std::mem::take(&mut self.migrations), registry)
     }
 
     /// The table that answers are kept in, if they are.
@@ -224,34 +288,48 @@ impl StoreBuilder {
 
     /// Opens the store: carries out the steps of the plan that lose nothing
     /// (tables, columns and indexes that are missing are made), and those that
-    /// lose what [`StoreBuilder::losses`] allows.
+    /// lose what [`StoreBuilder::losses`] allows; then does the migrations that
+    /// are pending.
     ///
     /// # Errors
-    /// [`marmota_model::ErrorKind::Invalid`] for a schema that makes no sense,
-    /// or a database that would lose data, with the way out.
-    pub fn open(mut self) -> Result<Store> {
+    /// [`marmota_model::ErrorKind::Invalid`] for a schema that makes no sense, a
+    /// database that would lose data, or one that does not belong to the
+    /// program's migrations, with the way out; a migration's own.
+    pub fn open(self) -> Result<Store> {
+        self.open_at(None)
+    }
+
+    fn open_at(mut self, to: Option<u32>) -> Result<Store> {
         let registry = self.registry()?;
         let answers = self.answers(&registry)?;
-        let tables = with_answers(&registry, answers.as_ref())?;
+        let migrations = self.sequence(&registry)?;
+        let tables = with_own(&registry, answers.as_ref(), &migrations)?;
         let history = registry.table(HISTORY_TABLE).ok().cloned();
         let ledger = history.filter(|_| registry.is_audited()).map(|table| {
             let age_max = self.history_age_max;
             let age_max_us = age_max.map(|age| i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
             Ledger::new(table, age_max_us)
         });
+        // Looked at first: what is refused is left as it was.
+        let done = migrations.read(&*self.engine)?;
+        migrations.check(&done, to)?;
         self.engine.migrate(&tables, self.version, &self.losses)?;
         let cache = self.cache_bytes_max;
         let shared = Arc::new(Shared::new(self.engine, registry, cache, answers, ledger));
-        Ok(Store(Arc::new(Scope::of_store(shared))))
+        let store = Store(Arc::new(Scope::of_store(shared)));
+        migrations.carry_out(&store, &done, to)?;
+        Ok(store)
     }
 }
 
-/// The tables that the engine keeps.
-fn with_answers(
+/// The tables that the engine keeps: the models', and the store's own.
+fn with_own(
     registry: &Registry,
     answers: Option<&(Arc<Table>, Idempotency)>,
+    migrations: &Sequence,
 ) -> Result<Vec<Arc<Table>>> {
     let mut tables = registry.by_dependency()?;
     tables.extend(answers.map(|(table, _)| Arc::clone(table)));
+    tables.extend(migrations.table().cloned());
     Ok(tables)
 }

@@ -1,9 +1,10 @@
-//! `migrate`: makes the database what the program's models need, or shows what
-//! that would change.
+//! `migrate`: makes the database what the program's models need and carries out
+//! its migrations, or shows what that would change.
 
 use std::process::ExitCode;
 
 use clap::Args;
+use marmota_store::migration::MigrationStatus;
 use marmota_store::plan::{Effect, Losses, Plan, Step};
 
 use super::{Command, Database, Done};
@@ -11,7 +12,8 @@ use super::{Command, Database, Done};
 /// Makes the database what the models need
 ///
 /// Tables, columns and indexes that are missing are made; what would lose
-/// data is refused unless it is allowed.
+/// data is refused unless it is allowed. Behind that the program's migrations
+/// are done that the database has not.
 #[derive(Args)]
 pub(super) struct Migrate {
     #[command(flatten)]
@@ -26,23 +28,37 @@ pub(super) struct Migrate {
     /// Drop or convert this column, whose values are lost; may come more than once
     #[arg(long, value_name = "TABLE.COLUMN")]
     drop: Vec<String>,
+    /// Do or undo migrations until this one is the last that is done; 0: none is
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["dry_run", "status"])]
+    to: Option<u32>,
+    /// List the migrations, and do nothing
+    #[arg(long, conflicts_with_all = ["dry_run", "allow_loss", "drop"])]
+    status: bool,
 }
 
 impl Migrate {
     pub(super) fn run(&self, command: &Command) -> Done {
         let url = command.url(&self.database);
+        let migrations = command.builder(seen(url))?.migration_status()?;
+        if self.status {
+            print_status(&migrations);
+            return Ok(ExitCode::SUCCESS);
+        }
+        let changes = || migrations.iter().filter_map(|status| mark(status, self.to));
         let losses = Losses { needed: self.allow_loss, columns: self.drop.clone() };
         let plan = command.builder(seen(url))?.plan()?;
         let refusal = plan.check(&losses).err();
         if self.dry_run {
             print(&plan, &losses);
-            return Ok(match (refusal, plan.to_do(&losses).next()) {
-                (Some(refusal), _) => {
+            changes().for_each(|change| println!("{change}"));
+            let is_done = plan.to_do(&losses).next().is_none() && changes().next().is_none();
+            return Ok(match refusal {
+                Some(refusal) => {
                     println!("It would be refused: {refusal}");
                     ExitCode::from(4)
                 }
-                (None, Some(_)) => ExitCode::from(3),
-                (None, None) => {
+                None if !is_done => ExitCode::from(3),
+                None => {
                     println!("The database fits the models.");
                     ExitCode::SUCCESS
                 }
@@ -51,8 +67,13 @@ impl Migrate {
         if let Some(refusal) = refusal {
             return Err(refusal.into());
         }
-        command.builder(url)?.losses(losses.clone()).open()?.close()?;
+        let builder = command.builder(url)?.losses(losses.clone());
+        match self.to {
+            Some(number) => builder.migrate_to(number)?,
+            None => builder.open()?.close()?,
+        }
         print(&plan, &losses);
+        changes().for_each(|change| println!("{change}"));
         println!("The database fits the models.");
         Ok(ExitCode::SUCCESS)
     }
@@ -65,6 +86,35 @@ fn seen(url: &str) -> &str {
         Some(("sqlite", _)) if !super::is_there(url) => "sqlite::memory:",
         Some(("memory", _)) if !super::is_there(url) => "memory:",
         _ => url,
+    }
+}
+
+/// What is done with a migration, if anything: `+` before what is done, `-`
+/// before what is undone.
+fn mark(status: &MigrationStatus, to: Option<u32>) -> Option<String> {
+    let is_wanted = to.is_none_or(|to| status.number <= to);
+    match (status.done, is_wanted) {
+        (None, true) => Some(format!("+ {status}")),
+        (Some(_), false) => Some(format!("- {status}")),
+        _ => None,
+    }
+}
+
+fn print_status(migrations: &[MigrationStatus]) {
+    if migrations.is_empty() {
+        println!("The program has no migrations.");
+    }
+    for status in migrations {
+        let done = match status.done {
+            Some(at) => format!("done {at}"),
+            None => "pending".to_owned(),
+        };
+        let note = match (status.is_known, status.has_down) {
+            (false, _) => ", not in this program",
+            (true, false) => ", cannot be undone",
+            (true, true) => "",
+        };
+        println!("{status}: {done}{note}");
     }
 }
 

@@ -46,6 +46,10 @@ impl Engine for Faulty {
         Ok(Plan::default())
     }
 
+    fn admit(&self, _: &Arc<Table>) -> Result<bool> {
+        Ok(false)
+    }
+
     fn session(&self) -> Result<Box<dyn Session>> {
         Ok(Box::new(FaultySession(Arc::clone(&self.1))))
     }

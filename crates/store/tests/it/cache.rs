@@ -84,6 +84,10 @@ impl Engine for Stopping {
         self.inner.migrate(tables, version, losses)
     }
 
+    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
+        self.inner.admit(table)
+    }
+
     fn session(&self) -> Result<Box<dyn Session>> {
         let inner = self.inner.session()?;
         Ok(Box::new(StoppingSession { inner, stops: Arc::clone(&self.stops) }))

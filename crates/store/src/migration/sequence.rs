@@ -1,0 +1,294 @@
+//! A program's migrations beside those that a database has: what is to be done
+//! or undone, and what is refused because the two do not belong together.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use marmota_model::{
+    Error, ErrorKind, Field, Kind, NoRows, Order, Query, Result, Role, RowSink, Schema, Table,
+    Timestamp, Value, ValueRef,
+};
+
+use super::{MIGRATIONS, Migration, MigrationStatus, Named, failed};
+use crate::engine::{self, Engine};
+use crate::operation::{Operation, Outcome};
+use crate::registry::Registry;
+use crate::store::Store;
+use crate::transaction::Transaction;
+
+const KEY: usize = 0;
+const NUMBER: usize = 1;
+const NAME: usize = 2;
+const DONE: usize = 3;
+
+/// A program's migrations, and the table of records.
+pub(crate) struct Sequence {
+    table: Arc<Table>,
+    migrations: Vec<Migration>,
+}
+
+/// The record of a migration that was done.
+pub(crate) struct Done {
+    key: Value,
+    number: u32,
+    name: String,
+    at: Timestamp,
+}
+
+/// Carries out an operation.
+type Run<'r> = dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome> + 'r;
+
+impl Sequence {
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for numbers that do not follow each other, or
+    /// a migration that does nothing; [`ErrorKind::Conflict`] for a model whose
+    /// table has the name of that of records.
+    pub(crate) fn new(migrations: Vec<Migration>, registry: &Registry) -> Result<Self> {
+        if registry.table(MIGRATIONS).is_ok() {
+            let message = format!("the table `{MIGRATIONS}` is the store's; rename yours");
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        for (due, migration) in (1..).zip(&migrations) {
+            if migration.number != due {
+                return refuse(format!(
+                    "{migration} stands where number {due} is due: a program's migrations are \
+                     numbered 1, 2, 3 and so on, and given in this order"
+                ));
+            }
+            if migration.up.is_none() {
+                return refuse(format!("{migration} does nothing: say what by `up` or `up_sql`"));
+            }
+            if migration.name.is_empty() {
+                return refuse(format!("{migration} has no name: give it one"));
+            }
+        }
+        Ok(Self { table: Arc::new(Table::new(schema())?), migrations })
+    }
+
+    /// The table of records, where it is needed.
+    pub(crate) fn table(&self) -> Option<&Arc<Table>> {
+        (!self.migrations.is_empty()).then_some(&self.table)
+    }
+
+    /// What was done in a database, before anything is changed in it.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub(crate) fn read(&self, engine: &dyn Engine) -> Result<Vec<Done>> {
+        if !engine.admit(&self.table)? {
+            return Ok(Vec::new());
+        }
+        let mut session = engine.session()?;
+        self.done(&mut |operation, sink| engine::run(&mut *session, operation, sink))
+    }
+
+    /// What was done, in order.
+    fn done(&self, run: &mut Run<'_>) -> Result<Vec<Done>> {
+        let query = Query {
+            order: vec![Order { field: NUMBER, descending: false }],
+            fields: Some(self.table.all()),
+            ..Query::new()
+        };
+        let mut all = Vec::new();
+        let mut keep = |row: &[ValueRef<'_>]| {
+            all.push(Done::of(row));
+            ControlFlow::Continue(())
+        };
+        run(&mut Operation::List { table: &self.table, query: &query }, &mut keep)?;
+        all.into_iter().collect()
+    }
+
+    /// Refuses a database that does not belong to these migrations, and a way
+    /// to one of them that cannot be gone.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`], and [`ErrorKind::Unsupported`] for what cannot
+    /// be undone.
+    pub(crate) fn check(&self, done: &[Done], to: Option<u32>) -> Result<()> {
+        let last = self.migrations.len();
+        for (at, (due, record)) in (1..).zip(done).enumerate() {
+            let has = Named(record.number, &record.name);
+            if record.number != due {
+                return refuse(format!(
+                    "the database has {has}, but not number {due} before it: its table \
+                     `{MIGRATIONS}` was changed; restore a backup, or put the record back"
+                ));
+            }
+            match self.migrations.get(at) {
+                None => {
+                    let ends = match self.migrations.last() {
+                        None => "has none".to_owned(),
+                        Some(migration) => format!("ends with {migration}"),
+                    };
+                    let newest = done.last().unwrap_or(record);
+                    let has = Named(newest.number, &newest.name);
+                    return refuse(format!(
+                        "the database is of a newer program: it has {has}, and this one {ends}; \
+                         start the newer program, or go back with it first (`migrate --to {last}`)"
+                    ));
+                }
+                Some(migration) if migration.name != record.name => {
+                    return refuse(format!(
+                        "{migration} was done in this database as {has}: what was done keeps its \
+                         number and name; add yours behind the last"
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+        let to = match to.map(usize::try_from) {
+            None => return Ok(()),
+            Some(Ok(to)) if to <= last => to,
+            Some(_) => {
+                return refuse(format!(
+                    "there is no migration {} to go to: this program's numbers end with {last}, \
+                     and 0 is before all of them",
+                    to.unwrap_or_default()
+                ));
+            }
+        };
+        let undone = self.migrations.get(to..done.len()).unwrap_or_default();
+        match undone.iter().rev().find(|migration| migration.down.is_none()) {
+            None => Ok(()),
+            Some(migration) => {
+                let message = format!(
+                    "{migration} cannot be undone, as it has no `down`; nothing was changed: \
+                     give it one, or restore a backup from before it"
+                );
+                Err(Error::new(ErrorKind::Unsupported, message))
+            }
+        }
+    }
+
+    /// The program's migrations, and those that only the database has.
+    pub(crate) fn status(&self, done: &[Done]) -> Vec<MigrationStatus> {
+        let at = |number| done.iter().find(|done| done.number == number).map(|done| done.at);
+        let known = self.migrations.iter().map(|migration| MigrationStatus {
+            number: migration.number,
+            name: migration.name.to_string(),
+            done: at(migration.number),
+            has_down: migration.down.is_some(),
+            is_known: true,
+        });
+        let is_unknown = |done: &&Done| done.number as usize > self.migrations.len();
+        let unknown = done.iter().filter(is_unknown).map(|done| MigrationStatus {
+            number: done.number,
+            name: done.name.clone(),
+            done: Some(done.at),
+            has_down: false,
+            is_known: false,
+        });
+        known.chain(unknown).collect()
+    }
+
+    /// Does what is pending, or undoes what is behind `to`. The models' tables
+    /// are as the program needs them; `done` is what [`Sequence::read`] gave.
+    ///
+    /// # Errors
+    /// A migration's, with its name; those before it stay done.
+    pub(crate) fn carry_out(&self, store: &Store, done: &[Done], to: Option<u32>) -> Result<()> {
+        let to = to.map_or(self.migrations.len(), |to| to as usize);
+        if done.len() == to {
+            return Ok(());
+        }
+        // Each transaction looks again: another process may do the same.
+        let step = |transaction: &mut Transaction| {
+            let done = self.done(&mut |operation, sink| transaction.run(operation, sink))?;
+            self.check(&done, u32::try_from(to).ok())?;
+            match done.get(to..) {
+                Some([]) => Ok(false),
+                Some([.., last]) => self.undo(transaction, last).map(|()| true),
+                None => self.go_on(transaction, &self.migrations[done.len()..to]),
+            }
+        };
+        while store.transaction(step)? {}
+        Ok(())
+    }
+
+    /// Does the first that is pending; in an empty database all at once, so
+    /// that it is either empty or done with those that skip it.
+    fn go_on(&self, transaction: &mut Transaction, pending: &[Migration]) -> Result<bool> {
+        let skips = pending.iter().any(|migration| migration.skips_empty);
+        let is_empty = skips && is_empty(transaction)?;
+        let now = if is_empty { pending } else { &pending[..pending.len().min(1)] };
+        for migration in now {
+            self.record(transaction, migration)?;
+            if let Some(up) = &migration.up
+                && !(is_empty && migration.skips_empty)
+            {
+                up(transaction).map_err(|error| failed(migration, "done", error))?;
+            }
+        }
+        Ok(!is_empty)
+    }
+
+    fn record(&self, transaction: &Transaction, migration: &Migration) -> Result<()> {
+        let row = [
+            ValueRef::Absent,
+            ValueRef::Int(migration.number.into()),
+            ValueRef::Text(&migration.name),
+            ValueRef::Timestamp(Timestamp::now()),
+        ];
+        transaction.run(&mut Operation::insert(&self.table, &row), &mut NoRows).map(drop)
+    }
+
+    fn undo(&self, transaction: &mut Transaction, done: &Done) -> Result<()> {
+        let key = done.key.as_ref();
+        let mut forget = Operation::Delete { table: &self.table, key, version: None };
+        transaction.run(&mut forget, &mut NoRows)?;
+        let Some(migration) = self.migrations.get(done.number as usize - 1) else {
+            return Ok(());
+        };
+        match &migration.down {
+            Some(down) => down(transaction).map_err(|error| failed(migration, "undone", error)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Done {
+    fn of(row: &[ValueRef<'_>]) -> Result<Self> {
+        let number = match row[NUMBER] {
+            ValueRef::Int(number) => u32::try_from(number).ok().filter(|number| *number > 0),
+            _ => None,
+        };
+        match (number, row[NAME], row[DONE]) {
+            (Some(number), ValueRef::Text(name), ValueRef::Timestamp(at)) => {
+                Ok(Self { key: row[KEY].to_value(), number, name: name.to_owned(), at })
+            }
+            _ => refuse(format!("the table `{MIGRATIONS}` has a record of no number or time")),
+        }
+    }
+}
+
+fn schema() -> Schema {
+    let fields = vec![
+        Field::new("id", Kind::I64).role(Role::Key),
+        Field::new("number", Kind::I64).unique(true),
+        Field::new("name", Kind::TEXT),
+        Field::new("done", Kind::Timestamp),
+    ];
+    Schema::new(MIGRATIONS, fields)
+}
+
+/// True if none of the models has a row.
+fn is_empty(transaction: &Transaction) -> Result<bool> {
+    let query = Query { limit: Some(1), ..Query::new() };
+    for table in transaction.registry().tables() {
+        let mut found = false;
+        let mut see = |_: &[ValueRef<'_>]| {
+            found = true;
+            ControlFlow::Break(())
+        };
+        transaction.run(&mut Operation::List { table, query: &query }, &mut see)?;
+        if found {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[cold]
+fn refuse<T>(message: String) -> Result<T> {
+    Err(Error::new(ErrorKind::Invalid, message))
+}
