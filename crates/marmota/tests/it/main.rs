@@ -4,4 +4,5 @@
 mod backup;
 mod bench;
 mod command;
+mod migrations;
 mod program;

@@ -33,6 +33,10 @@ impl<E: Engine> Engine for Failing<E> {
         self.0.migrate(tables, version, losses)
     }
 
+    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
+        self.0.admit(table)
+    }
+
     fn session(&self) -> Result<Box<dyn Session>> {
         Ok(Box::new(FailingSession(self.0.session()?, Arc::clone(&self.1))))
     }

@@ -34,6 +34,10 @@ impl<E: Engine> Engine for Slow<E> {
         self.0.migrate(tables, version, losses)
     }
 
+    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
+        self.0.admit(table)
+    }
+
     fn session(&self) -> Result<Box<dyn Session>> {
         let inner = self.0.session()?;
         Ok(Box::new(SlowSession { inner, tickets: 0, waiting: HashMap::new() }))
