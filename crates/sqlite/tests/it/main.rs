@@ -8,6 +8,7 @@ mod disk;
 mod encryption;
 mod group;
 mod kill;
+mod migrations;
 mod operations;
 mod power;
 mod prepare;
