@@ -1,6 +1,7 @@
 //! Every engine of Marmota, held to its promises.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
+mod databases;
 mod sql;
 
 use marmota_conformance::{Subject, conformance};
@@ -74,6 +75,18 @@ conformance!(sqlite_behind_a_cache, || {
 conformance!(memory_behind_a_cache, || {
     // So small that rows are let go of all the time.
     Subject::new("memory behind a cache", || Store::builder(Memory::new()).cache(2048)).reads_wait()
+});
+conformance!(several_databases, || {
+    let folder = tempfile::tempdir().unwrap();
+    Subject::new("several databases", move || {
+        let location = Location::File(folder.path().join("database"));
+        Store::builder(Sqlite::open(location, relaxed()).unwrap()).database(
+            "live",
+            Memory::new(),
+            |live| live,
+        )
+    })
+    .keeps()
 });
 #[cfg(feature = "encryption")]
 conformance!(sqlite_encrypted, || {

@@ -11,6 +11,10 @@ pub mod store {}
 pub mod sql {}
 
 #[cfg(feature = "sqlite")]
+#[doc = include_str!("../../../docs/guide/databases.md")]
+pub mod databases {}
+
+#[cfg(feature = "sqlite")]
 #[doc = include_str!("../../../docs/guide/filters.md")]
 pub mod filters {}
 

@@ -1,5 +1,6 @@
 //! The engine: opening a file, its connections, and closing it.
 
+use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::backup::Copied;
-use marmota_store::engine::{Capability, Engine, Session};
+use marmota_store::engine::{Capability, Engine, Neighbour, Session, Shown};
 use marmota_store::plan::{Losses, Plan};
 use marmota_store::{Durability, EngineStatistics};
 use parking_lot::Mutex;
@@ -18,6 +19,7 @@ use crate::fault;
 use crate::ffi::{Connection, Failure, code};
 use crate::holder;
 use crate::lane::Lane;
+use crate::neighbours::Neighbours;
 use crate::options::{Location, Options, parse};
 use crate::session::{SqliteSession, busy, closed};
 use crate::tables::{KnownTables, Tables};
@@ -63,6 +65,8 @@ pub(crate) struct Shared {
     groups: AtomicBool,
     readers: Mutex<Vec<Weak<Reader>>>,
     tables: Arc<Tables>,
+    /// The other databases of the store, which SQL sees.
+    neighbours: Mutex<Vec<Neighbour>>,
     closed: AtomicBool,
     wakers: AtomicU64,
 }
@@ -104,6 +108,7 @@ impl Sqlite {
             groups: AtomicBool::new(false),
             readers: Mutex::default(),
             tables,
+            neighbours: Mutex::default(),
             closed: AtomicBool::new(false),
             wakers: AtomicU64::new(0),
         })))
@@ -200,6 +205,21 @@ impl Engine for Sqlite {
         self.0.counts.statistics(self.0.writer.waiting())
     }
 
+    fn shown(&self) -> Shown {
+        Shown::Own(Arc::clone(&self.0) as Arc<dyn Any + Send + Sync>)
+    }
+
+    fn see(&self, neighbour: Neighbour) -> Result<()> {
+        let mut turn = self.0.writer.turn_within(self.0.busy_timeout()).ok_or_else(busy)?;
+        let lane = turn.lane().ok_or_else(closed)?;
+        crate::neighbours::check_names(&mut lane.connection, &neighbour)?;
+        lane.neighbours
+            .add(&mut lane.connection, &neighbour, false)
+            .map_err(|failure| at_neighbour(&failure, &neighbour))?;
+        self.0.neighbours.lock().push(neighbour);
+        Ok(())
+    }
+
     fn close(&self) -> Result<()> {
         self.0.close()
     }
@@ -234,6 +254,14 @@ impl Shared {
     #[inline]
     pub(crate) fn groups(&self) -> bool {
         self.groups.load(Ordering::Relaxed)
+    }
+
+    /// The file, if another engine's connections may attach it.
+    pub(crate) fn attachable(&self) -> Option<&Path> {
+        match &self.location {
+            Location::File(path) if !self.options.exclusive && !self.vault.has_key() => Some(path),
+            _ => None,
+        }
     }
 
     /// A view of the tables.
@@ -293,12 +321,19 @@ impl Shared {
         let Location::File(path) = &self.location else { return Err(closed()) };
         let mut connection = self.vault.open(path)?;
         connection.busy_timeout_ms(self.options.busy_timeout_ms);
+        let mut neighbours = Neighbours::default();
+        for neighbour in &*self.neighbours.lock() {
+            neighbours
+                .add(&mut connection, neighbour, true)
+                .map_err(|failure| at_neighbour(&failure, neighbour))?;
+        }
         connection
             .execute(&cache_sql(&self.options))
             .and_then(|()| connection.execute("PRAGMA query_only=ON; PRAGMA trusted_schema=OFF"))
             .map_err(|failure| self.vault.at(&failure, path))?;
         let mut lane = Lane::new(connection, KnownTables::new(Arc::clone(&self.tables)))?;
         lane.file = file_of(&self.location, &self.options);
+        lane.neighbours = neighbours;
         let reader = Arc::new(Mutex::new(Some(lane)));
         let mut readers = self.readers.lock();
         readers.retain(|reader| reader.strong_count() > 0);
@@ -346,6 +381,13 @@ impl Shared {
             _ => Ok(()),
         }
     }
+}
+
+/// The error of what kept a neighbour from being seen.
+fn at_neighbour(failure: &Failure, neighbour: &Neighbour) -> Error {
+    let error = fault::of(failure);
+    let message = format!("database `{}` for SQL: {}", neighbour.name, error.message());
+    Error::new(error.kind(), message).with_source(error)
 }
 
 /// Opens the connection that writes and makes sure that it can.

@@ -17,6 +17,7 @@ mod describe;
 #[cfg(feature = "simulated-disk")]
 pub(crate) mod disk;
 mod json;
+pub(crate) mod lent;
 mod raw;
 mod value;
 
@@ -24,7 +25,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::marker::PhantomData;
 use std::path::Path;
 use std::ptr::{self, NonNull};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 pub(crate) use describe::{Described, Unfit, has_nul, is_misunderstood};
 use marmota_store::Durability;
@@ -116,6 +117,9 @@ pub(crate) struct Connection {
     free: Vec<u32>,
     /// Values of the current [`Run`] that wait to be bound.
     cells: Box<[Cell; CELLS]>,
+    /// What it shows of other databases. Kept until the connection is closed,
+    /// which knows where it lies.
+    stage: Option<Arc<lent::Stage>>,
 }
 
 /// A place of [`Connection::statements`].
@@ -137,7 +141,8 @@ pub(crate) struct StatementId(u32);
 // SAFETY: a connection opened with SQLITE_OPEN_NOMUTEX in a library built with
 // SQLITE_THREADSAFE=2 may be used by any thread, by one at a time. It is
 // neither `Sync` nor `Clone`, and everything that reaches its pointers borrows
-// it, so that one thread at a time has them.
+// it, so that one thread at a time has them. So does its stage, but for the
+// loans of a statement, which end on the thread that runs it.
 unsafe impl Send for Connection {}
 
 impl Connection {
@@ -170,6 +175,7 @@ impl Connection {
             statements: Vec::new(),
             free: Vec::new(),
             cells: Box::new([Cell::NULL; CELLS]),
+            stage: None,
         };
         if code != code::OK {
             return Err(connection.failure(code));

@@ -20,6 +20,7 @@ use crate::fault;
 use crate::ffi::{Connection, StatementId, thread_syncs};
 use crate::group::Work;
 use crate::holder;
+use crate::neighbours::Neighbours;
 use crate::shape::Shape;
 use crate::sql::Texts;
 use crate::statement::{Head, Statements, Verb};
@@ -38,6 +39,8 @@ pub(crate) struct Lane {
     pub(crate) connection: Connection,
     pub(crate) statements: Statements,
     pub(crate) texts: Texts,
+    /// The tables of other databases that SQL sees here.
+    pub(crate) neighbours: Neighbours,
     pub(crate) tables: KnownTables,
     /// Memory for the shape of a filter.
     pub(crate) shape: Shape,
@@ -66,6 +69,7 @@ impl Lane {
             connection,
             statements: Statements::default(),
             texts: Texts::default(),
+            neighbours: Neighbours::default(),
             tables,
             shape: Shape::default(),
             begin,
@@ -117,12 +121,14 @@ impl Lane {
             Operation::Count { table, filter } => {
                 self.count(table, *filter).map(|rows| outcome.rows = rows)
             }
-            Operation::Sql { statement } if statement.writes => {
+            Operation::Sql { statement, lender } if statement.writes => {
                 // All or nothing, whatever the statement says (`OR FAIL`).
-                self.atomically(|lane| lane.sql(statement, sink)).map(|rows| outcome.rows = rows)
+                let lender = lender.as_deref_mut();
+                self.atomically(|lane| lane.sql(statement, lender, sink))
+                    .map(|rows| outcome.rows = rows)
             }
-            Operation::Sql { statement } => {
-                self.sql(statement, sink).map(|rows| outcome.rows = rows)
+            Operation::Sql { statement, lender } => {
+                self.sql(statement, lender.as_deref_mut(), sink).map(|rows| outcome.rows = rows)
             }
             Operation::Batch { writes, links, mode, once, results } => {
                 let done = self.atomically(|lane| {

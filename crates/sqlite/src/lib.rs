@@ -39,6 +39,8 @@ mod holder;
 #[cfg(feature = "encryption")]
 mod key;
 mod lane;
+mod lent;
+mod neighbours;
 mod options;
 mod prepare;
 mod read;

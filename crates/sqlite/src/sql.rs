@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Kind, Result, RowSink, ValueRef};
-use marmota_store::sql::{SqlCall, SqlColumn, SqlColumns};
+use marmota_store::sql::{Lender, SqlCall, SqlColumn, SqlColumns};
 
 use crate::column::{Reading, bound_value};
 use crate::fault;
+use crate::ffi::lent::Loan;
 use crate::ffi::{
     Described, Row, Run, StatementId, Stored, Unfit, has_nul, is_misunderstood, utf8,
 };
@@ -39,6 +40,10 @@ struct Text {
     text: Box<str>,
     id: StatementId,
     writes: bool,
+    /// The databases it writes to, a bit each.
+    written: u32,
+    /// The tables in memory that it reads.
+    lent: Box<[usize]>,
     columns: Arc<SqlColumns>,
     /// How each column is read.
     readings: Box<[Option<Reading>]>,
@@ -75,7 +80,12 @@ impl Texts {
 
 impl Lane {
     /// Runs a statement; gives how many rows it has lent or changed.
-    pub(crate) fn sql(&mut self, call: &SqlCall<'_>, sink: &mut dyn RowSink) -> Result<u64> {
+    pub(crate) fn sql(
+        &mut self,
+        call: &SqlCall<'_>,
+        lender: Option<&mut (dyn Lender + '_)>,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64> {
         if let Some(name) = call.database {
             let message = format!(
                 "there is no database `{name}` to name here: the store has one, leave it out"
@@ -98,6 +108,8 @@ impl Lane {
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let columns = Arc::clone(&text.columns);
+        // Given back behind the run.
+        let _loan = self.borrow(&text.lent, lender)?;
         let count = columns.list().len();
         // Only the first call of a statement finds it empty.
         let _ = call.columns.set(columns);
@@ -106,6 +118,24 @@ impl Lane {
             9..=32 => self.run_text::<32>(place, call, sink),
             _ => self.run_text::<COLUMNS_MAX>(place, call, sink),
         }
+    }
+
+    /// Locks the tables in memory that a statement reads.
+    fn borrow(
+        &self,
+        numbers: &[usize],
+        lender: Option<&mut (dyn Lender + '_)>,
+    ) -> Result<Option<Loan>> {
+        if numbers.is_empty() {
+            return Ok(None);
+        }
+        let lender = lender.ok_or_else(|| {
+            let message = "the statement reads tables in memory, and nobody lends them here";
+            Error::new(ErrorKind::Unsupported, message)
+        })?;
+        let wanted = numbers.iter().filter_map(|&number| self.neighbours.lent(number)).cloned();
+        let lent = lender.lend(&wanted.collect::<Vec<_>>())?;
+        Ok(self.connection.lend(numbers.iter().copied().zip(lent)))
     }
 
     fn run_text<const N: usize>(
@@ -142,7 +172,9 @@ impl Lane {
             let message = "a NUL character ends a statement: bind what has one as a value";
             return Err(Error::new(ErrorKind::Invalid, message));
         }
+        self.connection.begin_use();
         let id = self.connection.prepare_one(text).map_err(|unfit| unfit_text(&unfit, text))?;
+        let lent = self.connection.used().into();
         let described = self.connection.describe(id);
         if described.len() > COLUMNS_MAX {
             self.connection.finalize(id);
@@ -153,6 +185,7 @@ impl Lane {
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let writes = !self.connection.only_reads(id);
+        let written = self.connection.databases_written(id);
         self.tables.learn();
         let columns: Vec<SqlColumn> = described
             .into_iter()
@@ -161,7 +194,8 @@ impl Lane {
         let reading = |column: &SqlColumn| column.kind.as_ref().map(Reading::of);
         let readings = columns.iter().map(reading).collect();
         let columns = Arc::new(SqlColumns::new(columns));
-        let kept = Text { text: text.into(), id, writes, columns, readings, used: 0 };
+        let kept =
+            Text { text: text.into(), id, writes, written, lent, columns, readings, used: 0 };
         let (place, dropped) = self.texts.add(kept);
         if let Some(dropped) = dropped {
             self.connection.finalize(dropped);
@@ -173,7 +207,7 @@ impl Lane {
     fn kind_of(&self, column: &Described) -> Option<Kind> {
         let [database, table, column] = column.origin.as_ref()?;
         if database != "main" {
-            return None;
+            return self.neighbours.kind_of(database, table, column);
         }
         let table = self.tables.named(table)?;
         let field = table.fields().iter().find(|f| f.name.eq_ignore_ascii_case(column))?;
@@ -223,6 +257,14 @@ fn check_use(text: &Text, call: &SqlCall<'_>) -> Result<()> {
     const WRITES: &[&str] = &["INSERT", "REPLACE", "UPDATE", "DELETE", "WITH"];
     let first = first_word(call.text);
     let is_one_of = |words: &[&str]| words.iter().any(|word| first.eq_ignore_ascii_case(word));
+    if text.written & !1 != 0 {
+        let message = format!(
+            "the statement writes to another database than its own: name that one with \
+             `.on(\"…\")` (in: {})",
+            excerpt(call.text)
+        );
+        return Err(Error::new(ErrorKind::Denied, message));
+    }
     match (call.writes, text.writes) {
         (false, true) if is_one_of(WRITES) => {
             let message = format!(
@@ -292,7 +334,13 @@ fn unfit_text(unfit: &Unfit, text: &str) -> Error {
                 }
                 None => String::new(),
             };
-            let message = format!("{}{place} (in: {})", failure.message(), excerpt(text));
+            let hint = match failure.message() {
+                words if words.ends_with("may not be modified") => {
+                    ": rows in memory are written by the verbs (`insert`, `update`, …)"
+                }
+                _ => "",
+            };
+            let message = format!("{}{hint}{place} (in: {})", failure.message(), excerpt(text));
             Error::new(ErrorKind::Invalid, message)
         }
     }
@@ -339,7 +387,9 @@ mod tests {
         let mut add = |texts: &mut Texts, text: &str| {
             let id = connection.prepare_one("SELECT 1").unwrap();
             let (columns, readings) = (Arc::default(), Box::default());
-            texts.add(Text { text: text.into(), id, writes: false, columns, readings, used: 0 }).1
+            let (text, lent) = (text.into(), Box::default());
+            let (writes, written, used) = (false, 0, 0);
+            texts.add(Text { text, id, writes, written, lent, columns, readings, used }).1
         };
         for number in 0..TEXTS_MAX {
             assert!(add(&mut texts, &number.to_string()).is_none());

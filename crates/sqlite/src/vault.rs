@@ -92,14 +92,15 @@ mod keyed {
             }
         }
 
+        /// True if its file is encrypted.
+        pub(crate) fn has_key(&self) -> bool {
+            self.source.is_some()
+        }
+
         /// True if it is worth to open the file again after this error: somebody
         /// else wrote its first page, with another salt, since it was seen empty.
         pub(crate) fn lost_race(&self, error: &Error) -> bool {
             error.kind() == ErrorKind::Denied && self.began.load(Ordering::Relaxed)
-        }
-
-        pub(crate) fn has_key(&self) -> bool {
-            self.source.is_some()
         }
 
         /// Opens a connection. That its key is right shows at the first read.

@@ -120,8 +120,9 @@ impl StoreBuilder {
         path: impl AsRef<Path>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Manifest> {
-        let manifest = make(&*self.engine, path.as_ref(), progress);
-        let closed = self.engine.close();
+        let engine = self.assemble()?.engine;
+        let manifest = make(&*engine, path.as_ref(), progress);
+        let closed = engine.close();
         let manifest = manifest?;
         closed.map(|()| manifest)
     }

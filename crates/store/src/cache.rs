@@ -342,7 +342,7 @@ impl Cache {
     pub(crate) fn note(&self, writing: &mut Writing, operation: &Operation<'_>) {
         match operation {
             // Nobody knows which: a statement has triggers and cascades behind it.
-            Operation::Sql { statement } if statement.writes => {
+            Operation::Sql { statement, .. } if statement.writes => {
                 writing.0 = (0..self.tables.len() as u32).collect();
             }
             _ => operation.each_table_written(|table| self.add(writing, table)),

@@ -12,6 +12,7 @@
 //! the layers it was copied five times, and each copy stalled on the bytes
 //! just written: a tenth of a read by key.
 
+use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -22,6 +23,7 @@ use marmota_model::{Error, ErrorKind, Result, RowSink, Table};
 
 use crate::backup::Copied;
 use crate::durability::Durability;
+use crate::memory::LentTable;
 use crate::operation::{Operation, Outcome};
 use crate::plan::{Losses, Plan};
 use crate::statistics::EngineStatistics;
@@ -88,12 +90,113 @@ pub trait Engine: Send + Sync {
         EngineStatistics::default()
     }
 
+    /// What the SQL of another engine in the same store can see of this one.
+    fn shown(&self) -> Shown {
+        Shown::Nothing
+    }
+
+    /// Has the SQL of this engine see another one's tables. Called behind
+    /// [`Engine::migrate`], before there is a session.
+    ///
+    /// # Errors
+    /// What keeps them from being seen; [`marmota_model::ErrorKind::Conflict`]
+    /// for a name that is taken.
+    fn see(&self, neighbour: Neighbour) -> Result<()> {
+        let _ = neighbour;
+        Ok(())
+    }
+
     /// Makes everything durable and lets go of files. Operations fail with
     /// [`marmota_model::ErrorKind::Closed`] afterwards.
     ///
     /// # Errors
     /// What could not be made durable.
     fn close(&self) -> Result<()>;
+}
+
+impl Engine for Box<dyn Engine> {
+    fn capability(&self) -> &Capability {
+        (**self).capability()
+    }
+
+    fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
+        (**self).plan(tables, version)
+    }
+
+    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
+        (**self).migrate(tables, version, losses)
+    }
+
+    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
+        (**self).admit(table)
+    }
+
+    fn session(&self) -> Result<Box<dyn Session>> {
+        (**self).session()
+    }
+
+    fn statistics(&self) -> EngineStatistics {
+        (**self).statistics()
+    }
+
+    fn copy_to(&self, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
+        (**self).copy_to(path, progress)
+    }
+
+    fn shown(&self) -> Shown {
+        (**self).shown()
+    }
+
+    fn see(&self, neighbour: Neighbour) -> Result<()> {
+        (**self).see(neighbour)
+    }
+
+    fn close(&self) -> Result<()> {
+        (**self).close()
+    }
+}
+
+/// What an engine shows to the SQL of others.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum Shown {
+    /// Nothing.
+    Nothing,
+    /// Rows in memory, which [`Session::lend`] lends.
+    Rows,
+    /// What only engines of its own kind understand, such as a file.
+    Own(Arc<dyn Any + Send + Sync>),
+}
+
+impl std::fmt::Debug for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "nothing",
+            Self::Rows => "rows in memory",
+            Self::Own(_) => "what its own kind understands",
+        })
+    }
+}
+
+impl Shown {
+    /// True for [`Shown::Rows`].
+    #[must_use]
+    pub const fn is_rows(&self) -> bool {
+        matches!(self, Self::Rows)
+    }
+}
+
+/// Another database of the same store, to be seen by an engine's SQL.
+#[derive(Debug)]
+pub struct Neighbour {
+    /// Its place in the store.
+    pub place: usize,
+    /// What it is called in front of its tables: `name.table`.
+    pub name: String,
+    /// Its tables.
+    pub tables: Vec<Arc<Table>>,
+    /// What it shows.
+    pub shown: Shown,
 }
 
 /// What an engine is and can do, as data: callers ask this instead of which
@@ -157,6 +260,17 @@ pub trait Session: Send {
         outcome: &mut Outcome,
         context: &mut Context<'_>,
     ) -> Poll<Result<()>>;
+
+    /// Lends tables to a statement of another engine: they do not change until
+    /// they are given back. None if a transaction of another session keeps one
+    /// of them; `waker` is woken when it is worth asking again.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Unsupported`] for an engine that lends none.
+    fn lend(&mut self, tables: &[&Table], waker: Option<&Waker>) -> Result<Option<Vec<LentTable>>> {
+        let _ = (tables, waker);
+        Err(Error::new(ErrorKind::Unsupported, "this engine lends no tables"))
+    }
 
     /// Gives up an operation that has to wait. It may take place or not, but
     /// if it does, then before any write that is submitted later, on whichever

@@ -7,6 +7,7 @@
 //!  gate     catalog   log        └─ row_index   (unique: hashed; all: ordered)
 //!                                plan ─ scan ─ predicate   (reads)
 //! file ─ snapshot ─ journal   (what is kept on the disk)
+//! lent                        (what the SQL of another engine reads)
 //! ```
 //! It is the oracle of the conformance suite: what it answers is what an
 //! operation means.
@@ -35,6 +36,7 @@ mod install;
 mod journal;
 mod key_index;
 mod layout;
+mod lent;
 mod locked;
 mod log;
 mod ordered;
@@ -60,14 +62,16 @@ use parking_lot::Mutex;
 
 use crate::backup::Copied;
 use crate::durability::Durability;
-use crate::engine::{Capability, Engine, Session};
+use crate::engine::{Capability, Engine, Session, Shown};
 use crate::plan::{Losses, Plan};
 use crate::statistics::EngineStatistics;
 use catalog::Catalog;
 pub use file::Format;
 use file::Loaded;
 use gate::Gate;
+pub(crate) use gate::{WAIT_MAX as LEND_WAIT_MAX, busy as kept};
 use journal::{Journal, Record};
+pub use lent::{LentTable, RangeEnd, RowNumbers};
 use session::MemorySession;
 use table_rows::TableRows;
 
@@ -426,6 +430,10 @@ impl Engine for Memory {
 
     fn statistics(&self) -> EngineStatistics {
         self.shared.journal.get().map(|journal| journal.statistics()).unwrap_or_default()
+    }
+
+    fn shown(&self) -> Shown {
+        Shown::Rows
     }
 
     fn close(&self) -> Result<()> {

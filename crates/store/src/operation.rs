@@ -16,7 +16,7 @@ use marmota_model::{
     Error, FieldSet, Filter, NoRows, Query, Result, RowSink, RowSource, Table, Value, ValueRef,
 };
 
-use crate::sql::SqlCall;
+use crate::sql::{Lender, SqlCall};
 pub use conflict::{Effect, OnConflict, Placed};
 pub(crate) use link::key_made;
 pub use link::{Link, LinkAt};
@@ -139,6 +139,8 @@ pub enum Operation<'a> {
     Sql {
         /// The statement.
         statement: SqlCall<'a>,
+        /// Who lends tables of other databases, if there are any.
+        lender: Option<&'a mut dyn Lender>,
     },
     /// Begins a transaction on this session.
     Begin,
@@ -172,7 +174,7 @@ impl<'a> Operation<'a> {
     pub const fn is_write(&self) -> bool {
         match self {
             Self::Get { .. } | Self::List { .. } | Self::Count { .. } => false,
-            Self::Sql { statement } => statement.writes,
+            Self::Sql { statement, .. } => statement.writes,
             _ => true,
         }
     }
@@ -192,6 +194,7 @@ impl<'a> Operation<'a> {
             | Self::Increment { table, .. }
             | Self::Delete { table, .. }
             | Self::DeleteWhere { table, .. } => Some(*table),
+            // Named, so that no table is left out by mistake.
             Self::Batch { .. }
             | Self::Sql { .. }
             | Self::Begin

@@ -11,7 +11,9 @@ pub mod query;
 
 use std::sync::{Arc, OnceLock};
 
-use marmota_model::{Error, ErrorKind, FieldValue, Kind, Result, Value, ValueRef, json};
+use marmota_model::{Error, ErrorKind, FieldValue, Kind, Result, Table, Value, ValueRef, json};
+
+use crate::memory::LentTable;
 
 /// A statement on its way to an engine.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +28,25 @@ pub struct SqlCall<'a> {
     pub database: Option<&'a str>,
     /// Takes the columns, before the first row is lent.
     pub columns: &'a OnceLock<Arc<SqlColumns>>,
+}
+
+/// Lends tables of other databases to a statement that reads them.
+pub trait Lender {
+    /// The tables, in the order asked for; they do not change until they are
+    /// given back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if a transaction keeps one of them.
+    fn lend(&mut self, wanted: &[Wanted]) -> Result<Vec<LentTable>>;
+}
+
+/// A table of another database.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The database's place in the store.
+    pub database: usize,
+    /// The table.
+    pub table: Arc<Table>,
 }
 
 /// The columns of a statement's rows.

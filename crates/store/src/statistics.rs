@@ -47,6 +47,20 @@ pub struct EngineStatistics {
 }
 
 impl EngineStatistics {
+    /// What two engines have done together.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            commits: self.commits + other.commits,
+            groups: self.groups + other.groups,
+            grouped_writes: self.grouped_writes + other.grouped_writes,
+            group_writes_max: self.group_writes_max.max(other.group_writes_max),
+            syncs: self.syncs + other.syncs,
+            checkpoints: self.checkpoints + other.checkpoints,
+            writes_waiting: self.writes_waiting + other.writes_waiting,
+            writes_refused: self.writes_refused + other.writes_refused,
+        }
+    }
+
     /// How many writes shared a wait for the disk, on average; 0 if none did.
     #[must_use]
     pub fn writes_per_group(&self) -> f64 {

@@ -5,13 +5,15 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Model, Result, Schema, Table};
 
 use crate::audit::Ledger;
 use crate::cache::{Cache, CacheStats};
+use crate::databases::{Databases, MAIN};
 use crate::engine::{Capability, Engine};
 use crate::history::{HISTORY_TABLE, History};
-use crate::migration::{Migration, MigrationStatus, Sequence};
+use crate::migration::{MIGRATIONS, Migration, MigrationStatus, Sequence};
 use crate::operation::{self, Idempotency};
 use crate::plan::{Losses, Plan};
 use crate::registry::Registry;
@@ -39,6 +41,7 @@ impl Store {
         StoreBuilder {
             engine,
             tables: Vec::new(),
+            databases: Vec::new(),
             version: 0,
             cache_bytes_max: None,
             idempotency: None,
@@ -91,6 +94,11 @@ impl Store {
         self.shared.watch(background);
     }
 
+    /// True if nobody else holds it, nor a transaction on it.
+    pub(crate) fn is_idle(&self) -> bool {
+        Arc::strong_count(&self.0) == 1 && Arc::strong_count(&self.0.shared) == 1
+    }
+
     /// Makes everything durable and lets go of files. Dropping the last clone
     /// does the same, but cannot say what went wrong. What a background batch
     /// has accepted is carried out first.
@@ -103,10 +111,33 @@ impl Store {
     }
 }
 
+/// Collects the models of one of a store's databases; see
+/// [`StoreBuilder::database`].
+#[derive(Default)]
+pub struct Models(Vec<(Schema, Option<TypeId>)>);
+
+impl Models {
+    /// Keeps the model `M`.
+    #[must_use]
+    pub fn model<M: Model>(mut self) -> Self {
+        self.0.push((M::schema().clone(), Some(TypeId::of::<M>())));
+        self
+    }
+
+    /// Keeps a model made at run time.
+    #[must_use]
+    pub fn schema(mut self, schema: Schema) -> Self {
+        self.0.push((schema, None));
+        self
+    }
+}
+
 /// Collects a store's models.
 pub struct StoreBuilder {
-    pub(crate) engine: Box<dyn Engine>,
+    engine: Box<dyn Engine>,
     tables: Vec<(Schema, Option<TypeId>)>,
+    /// Further databases, each with its name and models.
+    databases: Vec<(String, Box<dyn Engine>, Models)>,
     version: u32,
     cache_bytes_max: Option<u64>,
     idempotency: Option<Idempotency>,
@@ -127,6 +158,36 @@ impl StoreBuilder {
     #[must_use]
     pub fn schema(mut self, schema: Schema) -> Self {
         self.tables.push((schema, None));
+        self
+    }
+
+    /// Keeps further models in a database of their own, of any engine. Verbs
+    /// find each table where it is; a batch or transaction writes to one
+    /// database, and references stay in theirs. SQL of one's own sees all of
+    /// them: see the guide's page on databases. The first database is called
+    /// `main`; nine are the most.
+    ///
+    /// ```
+    /// use marmota_store::Store;
+    /// use marmota_store::memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # let schema = |name| Schema::new(name, vec![Field::new("id", Kind::I64).role(Role::Key)]);
+    /// # let (person, order) = (schema("person"), schema("order"));
+    /// let store = Store::builder(Memory::new())
+    ///     .schema(person)
+    ///     .database("shop", Memory::new(), |shop| shop.schema(order))
+    ///     .open()?;
+    /// assert_eq!(store.registry().tables().len(), 2);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn database(
+        mut self,
+        name: impl Into<String>,
+        engine: impl Engine + 'static,
+        models: impl FnOnce(Models) -> Models,
+    ) -> Self {
+        self.databases.push((name.into(), Box::new(engine), models(Models::default())));
         self
     }
 
@@ -182,15 +243,13 @@ impl StoreBuilder {
     /// # Errors
     /// [`marmota_model::ErrorKind::Invalid`] for a schema that makes no sense,
     /// or a database of a newer program.
-    pub fn plan(mut self) -> Result<Plan> {
-        let registry = self.registry()?;
-        let answers = self.answers(&registry)?;
-        let migrations = self.sequence(&registry)?;
-        let tables = with_own(&registry, answers.as_ref(), &migrations)?;
-        let done = migrations.read(&*self.engine);
+    pub fn plan(self) -> Result<Plan> {
+        let version = self.version;
+        let Assembled { engine, tables, migrations, .. } = self.assemble()?;
+        let done = migrations.read(&*engine);
         let done = done.and_then(|done| migrations.check(&done, None));
-        let plan = done.and_then(|()| self.engine.plan(&tables, self.version));
-        let closed = self.engine.close();
+        let plan = done.and_then(|()| engine.plan(&tables, version));
+        let closed = engine.close();
         let plan = plan?;
         closed.map(|()| plan)
     }
@@ -198,7 +257,7 @@ impl StoreBuilder {
     /// Adds a migration behind those that were given: a change to rows, done
     /// once in every database. [`StoreBuilder::open`] does those that are
     /// pending, each in a transaction with its record, which lies in the table
-    /// `marmota_migration`.
+    /// `marmota_migration` of the first database, to which alone it can write.
     ///
     /// ```
     /// # use marmota_model::{Field, Kind, Record, Role, Schema};
@@ -229,11 +288,10 @@ impl StoreBuilder {
     /// # Errors
     /// [`marmota_model::ErrorKind::Invalid`] for migrations that make no sense;
     /// not for a database of a newer program.
-    pub fn migration_status(mut self) -> Result<Vec<MigrationStatus>> {
-        let registry = self.registry()?;
-        let migrations = self.sequence(&registry)?;
-        let status = migrations.read(&*self.engine).map(|done| migrations.status(&done));
-        let closed = self.engine.close();
+    pub fn migration_status(self) -> Result<Vec<MigrationStatus>> {
+        let Assembled { engine, migrations, .. } = self.assemble()?;
+        let status = migrations.read(&*engine).map(|done| migrations.status(&done));
+        let closed = engine.close();
         let status = status?;
         closed.map(|()| status)
     }
@@ -249,37 +307,47 @@ impl StoreBuilder {
         self.open_at(Some(number))?.close()
     }
 
-    fn sequence(&mut self, registry: &Registry) -> Result<Sequence> {
-        Sequence::new(std::mem::take(&mut self.migrations), registry)
-    }
-
-    /// The table that answers are kept in, if they are.
-    fn answers(&self, registry: &Registry) -> Result<Option<(Arc<Table>, Idempotency)>> {
-        let Some(limits) = self.idempotency else { return Ok(None) };
-        if registry.table(operation::ANSWERS).is_ok() {
-            let message =
-                format!("the table `{}` is the store's; rename yours", operation::ANSWERS);
-            return Err(Error::new(ErrorKind::Conflict, message));
-        }
-        Ok(Some((Arc::new(Table::new(operation::answers_schema())?), limits)))
-    }
-
-    fn registry(&mut self) -> Result<Registry> {
+    /// The engine, made of several where there are more databases than one,
+    /// and all their tables.
+    pub(crate) fn assemble(self) -> Result<Assembled> {
         let mut registry = Registry::default();
-        for (schema, of) in std::mem::take(&mut self.tables) {
+        let mut engines = vec![(MAIN.to_owned(), self.engine)];
+        let mut homes = HashMap::new();
+        let mut models: Vec<_> = self.tables.into_iter().map(|table| (0, table)).collect();
+        for (name, engine, Models(tables)) in self.databases {
+            models.extend(tables.into_iter().map(|table| (engines.len(), table)));
+            engines.push((name, engine));
+        }
+        for (database, (schema, of)) in models {
+            homes.insert(schema.name.to_string(), database);
             registry.add(Arc::new(Table::new(schema)?), of)?;
         }
         if registry.is_audited() {
+            homes.insert(HISTORY_TABLE.to_owned(), home_of_history(&registry, &homes)?);
             let table = Arc::new(Table::new(History::schema().clone())?);
             registry.add(table, Some(TypeId::of::<History>()))?;
         }
-        Ok(registry)
+        let answers = match self.idempotency {
+            Some(limits) => Some((answers_table(&registry)?, limits)),
+            None => None,
+        };
+        let migrations = Sequence::new(self.migrations, &registry)?;
+        homes.insert(MIGRATIONS.to_owned(), 0);
+        let mut tables = registry.by_dependency()?;
+        tables.extend(answers.iter().map(|(table, _)| Arc::clone(table)));
+        tables.extend(migrations.table().cloned());
+        let engine: Box<dyn Engine> = match engines.len() {
+            1 => engines.remove(0).1,
+            _ => Box::new(Databases::new(engines, homes)?),
+        };
+        Ok(Assembled { engine, registry, tables, answers, migrations })
     }
 
     /// Keeps the answers to batches with a key of their own
     /// ([`crate::batch::Batch::idempotency_key`], `Idempotency-Key` in REST),
     /// so that a repeat is answered the same and writes nothing. They lie in
-    /// the table `marmota_answer`, which is no resource of REST.
+    /// the table `marmota_answer`, which is no resource of REST; of several
+    /// databases each has its own, so that a key is known where it was used.
     #[must_use]
     pub const fn idempotency(mut self, idempotency: Idempotency) -> Self {
         self.idempotency = Some(idempotency);
@@ -299,37 +367,62 @@ impl StoreBuilder {
         self.open_at(None)
     }
 
-    fn open_at(mut self, to: Option<u32>) -> Result<Store> {
-        let registry = self.registry()?;
-        let answers = self.answers(&registry)?;
-        let migrations = self.sequence(&registry)?;
-        let tables = with_own(&registry, answers.as_ref(), &migrations)?;
+    fn open_at(self, to: Option<u32>) -> Result<Store> {
+        let (version, cache, losses) = (self.version, self.cache_bytes_max, self.losses.clone());
+        let history_age_max = self.history_age_max;
+        let Assembled { engine, registry, tables, answers, migrations } = self.assemble()?;
         let history = registry.table(HISTORY_TABLE).ok().cloned();
         let ledger = history.filter(|_| registry.is_audited()).map(|table| {
-            let age_max = self.history_age_max;
-            let age_max_us = age_max.map(|age| i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
+            let age_max_us =
+                history_age_max.map(|age| i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
             Ledger::new(table, age_max_us)
         });
         // Looked at first: what is refused is left as it was.
-        let done = migrations.read(&*self.engine)?;
+        let done = migrations.read(&*engine)?;
         migrations.check(&done, to)?;
-        self.engine.migrate(&tables, self.version, &self.losses)?;
-        let cache = self.cache_bytes_max;
-        let shared = Arc::new(Shared::new(self.engine, registry, cache, answers, ledger));
+        engine.migrate(&tables, version, &losses)?;
+        let shared = Arc::new(Shared::new(engine, registry, cache, answers, ledger));
         let store = Store(Arc::new(Scope::of_store(shared)));
         migrations.carry_out(&store, &done, to)?;
         Ok(store)
     }
 }
 
-/// The tables that the engine keeps: the models', and the store's own.
-fn with_own(
-    registry: &Registry,
-    answers: Option<&(Arc<Table>, Idempotency)>,
-    migrations: &Sequence,
-) -> Result<Vec<Arc<Table>>> {
-    let mut tables = registry.by_dependency()?;
-    tables.extend(answers.map(|(table, _)| Arc::clone(table)));
-    tables.extend(migrations.table().cloned());
-    Ok(tables)
+/// What a builder makes of its models and databases.
+pub(crate) struct Assembled {
+    pub(crate) engine: Box<dyn Engine>,
+    registry: Registry,
+    /// All tables that the engine keeps: the models', and the store's own.
+    tables: Vec<Arc<Table>>,
+    answers: Option<(Arc<Table>, Idempotency)>,
+    migrations: Sequence,
+}
+
+/// The table that answers are kept in.
+fn answers_table(registry: &Registry) -> Result<Arc<Table>> {
+    if registry.table(operation::ANSWERS).is_ok() {
+        let message = format!("the table `{}` is the store's; rename yours", operation::ANSWERS);
+        return Err(Error::new(ErrorKind::Conflict, message));
+    }
+    Ok(Arc::new(Table::new(operation::answers_schema())?))
+}
+
+/// The place of the database whose models are audited: their history lies
+/// there too, since each entry is committed with the write that it tells of.
+fn home_of_history(registry: &Registry, homes: &HashMap<String, usize>) -> Result<usize> {
+    let mut audited = registry.tables().iter().filter(|table| table.schema().audit);
+    let home = |table: &Arc<Table>| homes.get(table.name()).copied().unwrap_or(0);
+    let first = audited.next().map_or(0, home);
+    match audited.find(|table| home(table) != first) {
+        None => Ok(first),
+        Some(other) => {
+            let message = format!(
+                "the model `{}` is audited in another database than the models before it, and a \
+                 store has one history: keep audited models in one database, or open a store on \
+                 each",
+                other.name()
+            );
+            Err(Error::new(ErrorKind::Invalid, message))
+        }
+    }
 }

@@ -69,6 +69,13 @@ impl Connection {
         unsafe { raw::marmota_sqlite3_stmt_readonly(self.statement_of(id)) != 0 }
     }
 
+    /// The databases that a statement writes to, one bit each: the first is
+    /// the main one, the second what is temporary, then those attached.
+    pub(crate) fn databases_written(&self, id: StatementId) -> u32 {
+        // SAFETY: the statement is this connection's, and not null.
+        unsafe { raw::marmota_written(self.statement_of(id)) }
+    }
+
     /// How many values a statement wants.
     pub(crate) fn parameters(&self, id: StatementId) -> usize {
         usize::try_from(self.statements[id.0 as usize].parameters).unwrap_or(0)

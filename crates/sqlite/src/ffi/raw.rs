@@ -66,12 +66,137 @@ pub(super) const DIRECTONLY: c_int = 0x8_0000;
 // `rows.c`.
 unsafe extern "C" {
     pub(super) fn marmota_row(statement: *mut Stmt, cells: *mut Cell, count: c_int);
+    pub(super) fn marmota_written(statement: *mut Stmt) -> u32;
     pub(super) fn marmota_bind(
         statement: *mut Stmt,
         first: c_int,
         cells: *const Cell,
         count: c_int,
     ) -> c_int;
+}
+
+/// `sqlite3_vtab`.
+#[repr(C)]
+pub(super) struct Vtab {
+    pub(super) module: *const Module,
+    pub(super) references: c_int,
+    pub(super) error: *mut c_char,
+}
+
+/// `sqlite3_vtab_cursor`.
+#[repr(C)]
+pub(super) struct VtabCursor {
+    pub(super) vtab: *mut Vtab,
+}
+
+type Connect = unsafe extern "C" fn(
+    *mut Db,
+    *mut c_void,
+    c_int,
+    *const *const c_char,
+    *mut *mut Vtab,
+    *mut *mut c_char,
+) -> c_int;
+type Filter =
+    unsafe extern "C" fn(*mut VtabCursor, c_int, *const c_char, c_int, *mut *mut Argument) -> c_int;
+
+/// `sqlite3_module`, of which this crate has the first part.
+#[repr(C)]
+pub(super) struct Module {
+    pub(super) version: c_int,
+    pub(super) create: Option<Connect>,
+    pub(super) connect: Option<Connect>,
+    pub(super) best_index: Option<unsafe extern "C" fn(*mut Vtab, *mut IndexInfo) -> c_int>,
+    pub(super) disconnect: Option<unsafe extern "C" fn(*mut Vtab) -> c_int>,
+    pub(super) destroy: Option<unsafe extern "C" fn(*mut Vtab) -> c_int>,
+    pub(super) open: Option<unsafe extern "C" fn(*mut Vtab, *mut *mut VtabCursor) -> c_int>,
+    pub(super) close: Option<unsafe extern "C" fn(*mut VtabCursor) -> c_int>,
+    pub(super) filter: Option<Filter>,
+    pub(super) next: Option<unsafe extern "C" fn(*mut VtabCursor) -> c_int>,
+    pub(super) eof: Option<unsafe extern "C" fn(*mut VtabCursor) -> c_int>,
+    pub(super) column: Option<unsafe extern "C" fn(*mut VtabCursor, *mut Context, c_int) -> c_int>,
+    pub(super) rowid: Option<unsafe extern "C" fn(*mut VtabCursor, *mut i64) -> c_int>,
+    /// Writing, transactions, functions, renaming, savepoints, shadows,
+    /// integrity: functions that are not there.
+    pub(super) rest: [*const c_void; 12],
+}
+
+// SAFETY: it has functions, and pointers that are null; nothing is written.
+unsafe impl Sync for Module {}
+
+/// `sqlite3_index_info`.
+#[repr(C)]
+pub(super) struct IndexInfo {
+    pub(super) constraint_count: c_int,
+    pub(super) constraints: *const Constraint,
+    pub(super) order_count: c_int,
+    pub(super) orders: *const OrderBy,
+    pub(super) usages: *mut Usage,
+    pub(super) number: c_int,
+    pub(super) text: *mut c_char,
+    pub(super) frees_text: c_int,
+    pub(super) is_sorted: c_int,
+    pub(super) cost: f64,
+    pub(super) rows: i64,
+    pub(super) flags: c_int,
+    pub(super) columns_used: u64,
+}
+
+#[repr(C)]
+pub(super) struct Constraint {
+    pub(super) column: c_int,
+    pub(super) operator: u8,
+    pub(super) usable: u8,
+    pub(super) term: c_int,
+}
+
+#[repr(C)]
+pub(super) struct OrderBy {
+    pub(super) column: c_int,
+    pub(super) descending: u8,
+}
+
+#[repr(C)]
+pub(super) struct Usage {
+    pub(super) argument: c_int,
+    pub(super) omit: u8,
+}
+
+/// What has to be called to free a value.
+pub(super) type Destructor = isize;
+/// Nothing: it lives as long as it is read.
+pub(super) const STATIC: Destructor = 0;
+/// Nothing: it is copied within the call.
+pub(super) const TRANSIENT: Destructor = -1;
+
+// `sqlite3.h`, for virtual tables.
+unsafe extern "C" {
+    pub(super) fn marmota_sqlite3_create_module_v2(
+        db: *mut Db,
+        name: *const c_char,
+        module: *const Module,
+        data: *mut c_void,
+        free: Option<unsafe extern "C" fn(*mut c_void)>,
+    ) -> c_int;
+    pub(super) fn marmota_sqlite3_declare_vtab(db: *mut Db, sql: *const c_char) -> c_int;
+    pub(super) fn marmota_sqlite3_vtab_collation(info: *mut IndexInfo, at: c_int) -> *const c_char;
+    pub(super) fn marmota_sqlite3_value_int64(value: *mut Argument) -> i64;
+    pub(super) fn marmota_sqlite3_value_double(value: *mut Argument) -> f64;
+    pub(super) fn marmota_sqlite3_value_blob(value: *mut Argument) -> *const c_void;
+    pub(super) fn marmota_sqlite3_result_int64(context: *mut Context, value: i64);
+    pub(super) fn marmota_sqlite3_result_double(context: *mut Context, value: f64);
+    pub(super) fn marmota_sqlite3_result_text(
+        context: *mut Context,
+        text: *const c_char,
+        bytes: c_int,
+        free: Destructor,
+    );
+    pub(super) fn marmota_sqlite3_result_blob(
+        context: *mut Context,
+        bytes: *const c_void,
+        count: c_int,
+        free: Destructor,
+    );
 }
 
 // `durability.c`.

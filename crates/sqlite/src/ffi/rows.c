@@ -130,3 +130,20 @@ int marmota_bind(sqlite3_stmt *statement, int first, const marmota_Cell *cells, 
   }
   return SQLITE_OK;
 }
+
+/*
+** The databases that a statement writes to, a bit each: what its transaction
+** opcodes say, those of its triggers among them.
+*/
+u32 marmota_written(sqlite3_stmt *statement){
+  Vdbe *v = (Vdbe*)statement;
+  u32 written = 0;
+  int i;
+  for(i=0; i<v->nOp; i++){
+    const VdbeOp *op = &v->aOp[i];
+    if( op->opcode==OP_Transaction && op->p2!=0 && op->p1>=0 && op->p1<32 ){
+      written |= (u32)1 << op->p1;
+    }
+  }
+  return written;
+}

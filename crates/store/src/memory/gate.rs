@@ -14,7 +14,7 @@ use marmota_model::{Error, ErrorKind};
 use parking_lot::{Condvar, Mutex};
 
 /// How long anybody waits for the end of a transaction.
-pub(super) const WAIT_MAX: Duration = Duration::from_secs(5);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Who takes the gate for the engine itself.
 pub(super) const ENGINE: u64 = u64::MAX;
@@ -126,7 +126,7 @@ impl Gate {
 }
 
 #[cold]
-pub(super) fn busy() -> Error {
+pub(crate) fn busy() -> Error {
     let message = format!(
         "a transaction of another session did not end within {} s; try again later, and keep \
          transactions short",

@@ -212,6 +212,35 @@ impl KeyIndex {
         }
     }
 
+    /// Takes up to `most` rows from the front of a range, or from its back.
+    pub(super) fn draw(
+        &self,
+        range: &mut KeyRange,
+        reverse: bool,
+        most: usize,
+        into: &mut Vec<u32>,
+    ) {
+        match (&self.rows, range) {
+            (Rows::Dense { places, .. }, KeyRange::Places(from, to)) => {
+                while into.len() < most && *from < *to {
+                    let place = if reverse {
+                        *to -= 1;
+                        *to
+                    } else {
+                        *from += 1;
+                        *from - 1
+                    };
+                    into.extend(places.get(place).copied().filter(|&row| row != NONE));
+                }
+            }
+            (Rows::Sparse { ordered, .. }, KeyRange::Positions(from, to)) => {
+                ordered.draw(from, to, reverse, most, into);
+            }
+            // A range is of the index as it is: both are read under one lock.
+            _ => {}
+        }
+    }
+
     /// Lends the rows of a range in the order of keys, or against it.
     #[inline]
     pub(super) fn walk(

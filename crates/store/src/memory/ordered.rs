@@ -121,6 +121,34 @@ impl Ordered {
         }
     }
 
+    /// Takes up to `most` rows from the front of what lies between two
+    /// positions, or from its back, and moves the position there.
+    pub(super) fn draw(
+        &self,
+        from: &mut Position,
+        to: &mut Position,
+        reverse: bool,
+        most: usize,
+        into: &mut Vec<u32>,
+    ) {
+        while into.len() < most && *from < *to {
+            if reverse {
+                if to.1 == 0 {
+                    let chunk = to.0 - 1;
+                    *to = Position(chunk, self.chunks[chunk].len());
+                    continue;
+                }
+                to.1 -= 1;
+                into.push(self.chunks[to.0][to.1].1);
+            } else if from.1 >= self.chunks[from.0].len() {
+                *from = Position(from.0 + 1, 0);
+            } else {
+                into.push(self.chunks[from.0][from.1].1);
+                from.1 += 1;
+            }
+        }
+    }
+
     /// Lends the rows between two positions, in order or against it.
     #[inline]
     pub(super) fn walk(
@@ -185,6 +213,21 @@ mod tests {
             prop_assert_eq!(ordered.last(), expected.last().copied());
             let from = ordered.partition(|(_, row)| row < 500);
             let to = ordered.partition(|(_, row)| row < 1500);
+            for reverse in [false, true] {
+                let (mut from, mut to, mut drawn) = (from, to, Vec::new());
+                loop {
+                    let mut some = Vec::new();
+                    ordered.draw(&mut from, &mut to, reverse, 7, &mut some);
+                    if some.is_empty() {
+                        break;
+                    }
+                    drawn.append(&mut some);
+                }
+                if reverse {
+                    drawn.reverse();
+                }
+                prop_assert_eq!(drawn, set.range(500..1500).copied().collect::<Vec<u32>>());
+            }
             prop_assert_eq!(ordered.count(from, to), set.range(500..1500).count());
             expected.reverse();
             prop_assert_eq!(all(&ordered, true), expected);

@@ -330,6 +330,21 @@ impl Search<'_> {
         self.index.ordered.partition(|entry| before(self.compare(entry, prefix, values)))
     }
 
+    /// The rows that have the values `fixed` in the first fields, and one
+    /// between two ends in the next if there is one.
+    pub(super) fn between(
+        &self,
+        fixed: &[ValueRef<'_>],
+        low: End<'_>,
+        high: End<'_>,
+    ) -> (Position, Position) {
+        let next = self.index.fields.get(fixed.len()).map(|&field| {
+            let (equal, start, any) = (None, None, None);
+            Condition { field, equal, low, high, start, any }
+        });
+        self.range(fixed, next.as_ref())
+    }
+
     /// The rows that have the values `fixed` in the first fields and suit the
     /// condition on the next.
     fn range(&self, fixed: &[ValueRef<'_>], next: Option<&Condition<'_>>) -> (Position, Position) {

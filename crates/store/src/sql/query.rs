@@ -69,7 +69,7 @@ impl Statement {
                 }
             }
         };
-        call(&mut Operation::Sql { statement }, &mut rows)?;
+        call(&mut Operation::Sql { statement, lender: None }, &mut rows)?;
         if let Some(columns) = columns.get() {
             sink.columns(columns);
         }

@@ -7,3 +7,4 @@ mod memory_log;
 mod memory_log_crash;
 mod memory_model;
 mod memory_session;
+mod tenants;

@@ -1,0 +1,271 @@
+//! Several databases behind one store: an engine made of engines, each of
+//! which keeps some of the tables.
+//!
+//! An operation goes where its table is. What would write to two databases is
+//! refused before anything is written, since no commit covers both; a
+//! transaction holds all of them, taken in their order, so that no two
+//! transactions can wait for each other. References reach into no other
+//! database: nobody would keep them true.
+
+mod session;
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use hashbrown::HashMap;
+use marmota_model::{Error, ErrorKind, Kind, Result, Table};
+
+use crate::backup::Copied;
+use crate::engine::{Capability, Engine, Neighbour, Session};
+use crate::operation::ANSWERS;
+use crate::plan::{Losses, Plan};
+use crate::statistics::EngineStatistics;
+use session::DatabasesSession;
+
+/// The name of a store's first database.
+pub(crate) const MAIN: &str = "main";
+/// The most databases of a store: SQLite takes ten beside the first.
+pub(crate) const DATABASES_MAX: usize = 9;
+
+/// One of a store's databases.
+struct Database {
+    name: String,
+    engine: Box<dyn Engine>,
+}
+
+/// Engines, and which table is whose.
+pub(crate) struct Databases {
+    capability: Capability,
+    homes: Arc<Homes>,
+    shared: Arc<[Database]>,
+}
+
+/// Where each table is kept: the place of its database.
+#[derive(Default)]
+struct Homes {
+    by_name: HashMap<String, usize>,
+    by_address: OnceLock<HashMap<usize, usize>>,
+}
+
+impl Homes {
+    /// The place of a table's database.
+    #[inline]
+    fn of(&self, table: &Table) -> Result<usize> {
+        let address = std::ptr::from_ref(table) as usize;
+        let known = self.by_address.get().and_then(|homes| homes.get(&address));
+        known.or_else(|| self.by_name.get(table.name())).copied().ok_or_else(|| {
+            let message = format!("the table `{}` is of no database of this store", table.name());
+            Error::new(ErrorKind::Invalid, message)
+        })
+    }
+}
+
+impl Databases {
+    /// These engines, the first of which is called `main`; `homes` has the
+    /// place of each table's.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a name that is none, or taken, and for too
+    /// many.
+    pub(crate) fn new(
+        engines: Vec<(String, Box<dyn Engine>)>,
+        homes: HashMap<String, usize>,
+    ) -> Result<Self> {
+        if engines.len() > DATABASES_MAX {
+            let message = format!(
+                "a store has {DATABASES_MAX} databases at most, not {}: open another store",
+                engines.len()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        for (at, (name, _)) in engines.iter().enumerate() {
+            check_name(name, at)?;
+            if engines[..at].iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
+                let message = format!("two databases are called `{name}`; rename one");
+                return Err(Error::new(ErrorKind::Conflict, message));
+            }
+        }
+        let is_durable = engines.iter().all(|(_, engine)| engine.capability().durable);
+        let has_sql = engines.iter().any(|(_, engine)| engine.capability().sql);
+        let capability = Capability::new("databases", is_durable);
+        let capability = if has_sql { capability.with_sql() } else { capability };
+        let databases = engines.into_iter().map(|(name, engine)| Database { name, engine });
+        let homes = Arc::new(Homes { by_name: homes, by_address: OnceLock::new() });
+        Ok(Self { capability, homes, shared: databases.collect() })
+    }
+
+    fn check_references(&self, tables: &[Arc<Table>]) -> Result<()> {
+        for table in tables {
+            for field in table.fields() {
+                let Kind::Reference { table: to, .. } = &field.kind else { continue };
+                let home = self.homes.of(table)?;
+                let Some(&other) = self.homes.by_name.get(&**to) else { continue };
+                if home != other {
+                    let message = format!(
+                        "field `{}` of `{}` refers to `{to}`, which is in another database \
+                         (`{}`, not `{}`): nobody would keep the reference true; keep both in one, \
+                         or make the field a plain key (`i64`, `Uuid`, `String`)",
+                        field.name,
+                        table.name(),
+                        self.shared[other].name,
+                        self.shared[home].name
+                    );
+                    return Err(Error::new(ErrorKind::Invalid, message));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The tables of the database at a place.
+    fn tables_of(&self, place: usize, tables: &[Arc<Table>]) -> Vec<Arc<Table>> {
+        let own = |table: &&Arc<Table>| {
+            // Answers are kept where the writes are that they tell of.
+            table.name() == ANSWERS || self.homes.of(table).ok() == Some(place)
+        };
+        tables.iter().filter(own).cloned().collect()
+    }
+
+    fn plan_of(
+        &self,
+        place: usize,
+        database: &Database,
+        tables: &[Arc<Table>],
+        version: u32,
+    ) -> Result<Plan> {
+        let plan = database.engine.plan(&self.tables_of(place, tables), version);
+        plan.map_err(|error| in_database(database, &error))
+    }
+
+    /// The losses that concern a database. What is of no table goes to the
+    /// first, which refuses it.
+    fn losses_of(&self, place: usize, losses: &Losses) -> Losses {
+        let home = |name: &String| {
+            let table = name.split('.').next().unwrap_or_default();
+            self.homes.by_name.get(table).copied().unwrap_or(0)
+        };
+        let columns = losses.columns.iter().filter(|name| home(name) == place).cloned();
+        Losses { needed: losses.needed, columns: columns.collect() }
+    }
+
+    /// Has the database whose SQL is used see the others.
+    fn introduce(&self, tables: &[Arc<Table>]) -> Result<()> {
+        let Some(hub) = hub(&self.shared) else { return Ok(()) };
+        for (place, database) in self.shared.iter().enumerate() {
+            for (other, neighbour) in self.shared.iter().enumerate() {
+                // Rows in memory are seen from everywhere, files from the first.
+                let shown = neighbour.engine.shown();
+                if other == place || place != hub && !shown.is_rows() {
+                    continue;
+                }
+                if !database.engine.capability().sql {
+                    continue;
+                }
+                let mut tables = self.tables_of(other, tables);
+                tables.retain(|table| table.name() != ANSWERS);
+                let name = neighbour.name.clone();
+                database.engine.see(Neighbour { place: other, name, tables, shown })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The place of the database whose SQL a store has.
+fn hub(databases: &[Database]) -> Option<usize> {
+    databases.iter().position(|database| database.engine.capability().sql)
+}
+
+fn check_name(name: &str, at: usize) -> Result<()> {
+    let is_word = name.len() <= 64
+        && name.starts_with(|first: char| first.is_ascii_lowercase())
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if is_word && (at == 0 || !matches!(name, MAIN | "temp")) {
+        return Ok(());
+    }
+    let name = marmota_model::text::excerpt(name);
+    let message = format!(
+        "{name:?} cannot be a database's name: it takes small letters, digits and _, a letter \
+         first, 64 characters at most, and neither `main` nor `temp`"
+    );
+    Err(Error::new(ErrorKind::Invalid, message))
+}
+
+impl Engine for Databases {
+    fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
+        self.check_references(tables)?;
+        let mut plan = Plan::default();
+        for (place, database) in self.shared.iter().enumerate() {
+            plan.steps.append(&mut self.plan_of(place, database, tables, version)?.steps);
+        }
+        Ok(plan)
+    }
+
+    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
+        self.check_references(tables)?;
+        // Before the first is changed, since no commit covers all of them.
+        for (place, database) in self.shared.iter().enumerate() {
+            let plan = self.plan_of(place, database, tables, version)?;
+            plan.check(&self.losses_of(place, losses)).map_err(|e| in_database(database, &e))?;
+        }
+        let mut plan = Plan::default();
+        for (place, database) in self.shared.iter().enumerate() {
+            let (own, losses) = (self.tables_of(place, tables), self.losses_of(place, losses));
+            let done = database.engine.migrate(&own, version, &losses);
+            plan.steps.append(&mut done.map_err(|error| in_database(database, &error))?.steps);
+        }
+        let address = |table: &Arc<Table>| Arc::as_ptr(table) as usize;
+        let placed = tables.iter().filter(|table| table.name() != ANSWERS);
+        let homes = placed.map(|table| Ok((address(table), self.homes.of(table)?)));
+        // Prepared again, it keeps what it knew; names tell the rest.
+        let _ = self.homes.by_address.set(homes.collect::<Result<_>>()?);
+        self.introduce(tables)?;
+        Ok(plan)
+    }
+
+    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
+        let database = &self.shared[self.homes.of(table)?];
+        database.engine.admit(table).map_err(|error| in_database(database, &error))
+    }
+
+    fn session(&self) -> Result<Box<dyn Session>> {
+        Ok(Box::new(DatabasesSession::new(Arc::clone(&self.shared), Arc::clone(&self.homes))))
+    }
+
+    fn copy_to(&self, _: &Path, _: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
+        let message = "a backup is of one database, and this store has several: nothing copies \
+                       them at the same moment; open a store on each, and back that up";
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
+    fn statistics(&self) -> EngineStatistics {
+        let all = self.shared.iter().map(|database| database.engine.statistics());
+        all.fold(EngineStatistics::default(), EngineStatistics::and)
+    }
+
+    fn close(&self) -> Result<()> {
+        // The one that sees the others first, since it has their files open.
+        let hub = hub(&self.shared);
+        let order = hub.into_iter().chain((0..self.shared.len()).filter(|&at| Some(at) != hub));
+        let mut first = Ok(());
+        for database in order.map(|at| &self.shared[at]) {
+            let closed = database.engine.close().map_err(|error| in_database(database, &error));
+            if first.is_ok() {
+                first = closed;
+            }
+        }
+        first
+    }
+}
+
+/// The same error, with the database that it is from.
+#[cold]
+fn in_database(database: &Database, error: &Error) -> Error {
+    let message = format!("database `{}`: {}", database.name, error.message());
+    let placed = Error::new(error.kind(), message);
+    error.violations().iter().cloned().fold(placed, Error::with_violation)
+}

@@ -1,0 +1,444 @@
+//! A session over several databases: one session on each, opened when it is
+//! needed, and which of them a transaction has written to.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use marmota_model::{Error, ErrorKind, NoRows, Result, RowSink, Table};
+use smallvec::SmallVec;
+
+use super::{Database, Homes, hub};
+use crate::durability::Durability;
+use crate::engine::{Session, Submitted, Ticket};
+use crate::memory::{LEND_WAIT_MAX, LentTable};
+use crate::operation::{Operation, Outcome};
+use crate::sql::{Lender, SqlCall, Wanted};
+
+/// A session on several databases.
+pub(super) struct DatabasesSession {
+    databases: Arc<[Database]>,
+    homes: Arc<Homes>,
+    sessions: Sessions,
+    transaction: Option<Transaction>,
+    tickets: u64,
+    waiting: SmallVec<[Waiting; 4]>,
+}
+
+type Sessions = SmallVec<[Option<Box<dyn Session>>; 4]>;
+
+/// A transaction that is open on every database.
+#[derive(Default)]
+struct Transaction {
+    /// The one it has written to.
+    written: Option<usize>,
+}
+
+/// What waits in one of the sessions.
+#[derive(Clone, Copy)]
+struct Waiting {
+    ticket: u64,
+    step: Step,
+    durability: Option<Durability>,
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    /// An operation on the database at a place.
+    At(usize, Ticket),
+    /// The begin of a transaction, which has come to the database at a place.
+    Begin(usize, Ticket),
+    /// A statement waits for the tables that it reads, until then.
+    Lend(Instant),
+}
+
+/// Lends what other databases of the session have.
+struct Others<'s> {
+    databases: &'s [Database],
+    sessions: &'s mut [Option<Box<dyn Session>>],
+    /// Whom to wake if a table cannot be had yet.
+    waker: Option<&'s Waker>,
+    must_wait: bool,
+}
+
+impl Lender for Others<'_> {
+    fn lend(&mut self, wanted: &[Wanted]) -> Result<Vec<LentTable>> {
+        let mut lent: Vec<Option<LentTable>> = wanted.iter().map(|_| None).collect();
+        let mut places: SmallVec<[usize; 4]> = wanted.iter().map(|one| one.database).collect();
+        // In their order, so that no two statements wait for each other.
+        places.sort_unstable();
+        places.dedup();
+        for place in places {
+            let of_place = |at: &usize| wanted[*at].database == place;
+            let at: SmallVec<[usize; 8]> = (0..wanted.len()).filter(of_place).collect();
+            let tables: Vec<&Table> = at.iter().map(|&at| &*wanted[at].table).collect();
+            let Some(session) = self.sessions.get_mut(place) else { continue };
+            let session = match session {
+                Some(session) => session,
+                none => none.insert(self.databases[place].engine.session()?),
+            };
+            let Some(tables) = session.lend(&tables, self.waker)? else {
+                self.must_wait = true;
+                return Err(crate::memory::kept());
+            };
+            for (at, table) in at.into_iter().zip(tables) {
+                lent[at] = Some(table);
+            }
+        }
+        Ok(lent.into_iter().flatten().collect())
+    }
+}
+
+impl DatabasesSession {
+    pub(super) fn new(databases: Arc<[Database]>, homes: Arc<Homes>) -> Self {
+        let sessions = databases.iter().map(|_| None).collect();
+        Self { databases, homes, sessions, transaction: None, tickets: 0, waiting: SmallVec::new() }
+    }
+
+    #[inline]
+    fn session(&mut self, place: usize) -> Result<&mut dyn Session> {
+        let session = &mut self.sessions[place];
+        Ok(&mut **match session {
+            Some(session) => session,
+            none => none.insert(self.databases[place].engine.session()?),
+        })
+    }
+
+    /// The place of the database that an operation is for.
+    fn place_of(&self, operation: &Operation<'_>) -> Result<usize> {
+        match operation {
+            Operation::Batch { writes, .. } => {
+                let Some(first) = writes.first() else { return Ok(0) };
+                let home = self.homes.of(first.table())?;
+                for write in &writes[1..] {
+                    let other = self.homes.of(write.table())?;
+                    if other != home {
+                        return Err(self.two_databases("a batch", home, other));
+                    }
+                }
+                Ok(home)
+            }
+            Operation::Sql { statement, .. } => self.place_of_sql(statement),
+            operation => match operation.table() {
+                Some(table) => self.homes.of(table),
+                None => Err(Error::new(
+                    ErrorKind::Unsupported,
+                    "a store of several databases does not know this operation",
+                )),
+            },
+        }
+    }
+
+    fn place_of_sql(&self, statement: &SqlCall<'_>) -> Result<usize> {
+        let Some(name) = statement.database else {
+            return hub(&self.databases).ok_or_else(|| crate::sql::no_sql("databases"));
+        };
+        let place = self.databases.iter().position(|database| database.name == name);
+        let place = place.ok_or_else(|| {
+            let names: Vec<&str> = self.databases.iter().map(|one| &*one.name).collect();
+            let name = marmota_model::text::excerpt(name);
+            let message = format!("there is no database `{name}`; there are: {}", names.join(", "));
+            Error::new(ErrorKind::Invalid, message)
+        })?;
+        let capability = self.databases[place].engine.capability();
+        if capability.sql { Ok(place) } else { Err(crate::sql::no_sql(capability.name)) }
+    }
+
+    #[cold]
+    fn two_databases(&self, what: &str, home: usize, other: usize) -> Error {
+        let (home, other) = (&self.databases[home].name, &self.databases[other].name);
+        let message = format!(
+            "{what} cannot write to two databases (`{home}` and `{other}`): no commit covers \
+             both; write to one and then to the other, or keep the tables in one database"
+        );
+        Error::new(ErrorKind::Unsupported, message)
+    }
+
+    /// Notes that a transaction writes to a database.
+    fn note_write(&mut self, place: usize) -> Result<()> {
+        let written = self.transaction.as_ref().and_then(|open| open.written);
+        match (written, &mut self.transaction) {
+            (Some(written), _) if written != place => {
+                Err(self.two_databases("a transaction", written, place))
+            }
+            (_, Some(open)) => {
+                open.written = Some(place);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn wait(&mut self, step: Step, durability: Option<Durability>) -> Submitted {
+        self.tickets += 1;
+        self.waiting.push(Waiting { ticket: self.tickets, step, durability });
+        Submitted::Waiting(Ticket(self.tickets))
+    }
+
+    /// Begins on the databases from `place` on; gives where it has to wait.
+    fn begin_from(&mut self, place: usize) -> Result<Option<(usize, Ticket)>> {
+        for place in place..self.databases.len() {
+            let begun = self.session(place).and_then(|session| {
+                session.submit(None, &mut Operation::Begin, &mut NoRows, &mut Outcome::default())
+            });
+            match begun {
+                Ok(Submitted::Done) => {}
+                Ok(Submitted::Waiting(ticket)) => return Ok(Some((place, ticket))),
+                Err(error) => {
+                    self.roll_back(place);
+                    return Err(error);
+                }
+            }
+        }
+        self.transaction = Some(Transaction::default());
+        Ok(None)
+    }
+
+    /// Undoes what was begun on the first databases.
+    fn roll_back(&mut self, count: usize) {
+        for session in self.sessions[..count].iter_mut().flatten() {
+            // It was begun there and nothing was done; and dropping the session
+            // would do the same.
+            let outcome = &mut Outcome::default();
+            let _ = session.submit(None, &mut Operation::Rollback, &mut NoRows, outcome);
+        }
+    }
+
+    fn submit_begin(&mut self) -> Result<Submitted> {
+        if self.transaction.is_some() {
+            let message = "a transaction is open already; set a savepoint in it";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        Ok(match self.begin_from(0)? {
+            None => Submitted::Done,
+            Some((place, ticket)) => self.wait(Step::Begin(place, ticket), None),
+        })
+    }
+
+    /// A step of the open transaction, which every database takes.
+    fn submit_to_all(
+        &mut self,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        outcome: &mut Outcome,
+    ) -> Result<Submitted> {
+        let ends = matches!(operation, Operation::Commit | Operation::Rollback);
+        let written = match &self.transaction {
+            Some(open) => open.written,
+            None => {
+                let message = "no transaction is open; begin one first";
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+        };
+        if ends {
+            self.transaction = None;
+        }
+        // The one that was written to last: what it says is the answer.
+        let last = written.unwrap_or(0);
+        let others = (0..self.databases.len()).filter(|&place| place != last);
+        let mut failed = Ok(());
+        for place in others.collect::<SmallVec<[usize; 8]>>() {
+            let ignored = &mut Outcome::default();
+            let done = self.session(place)?.submit(durability, operation, &mut NoRows, ignored);
+            match done {
+                // Nothing was written there, so that there is nothing to wait for.
+                Ok(Submitted::Waiting(ticket)) => self.session(place)?.cancel(ticket),
+                Ok(Submitted::Done) => {}
+                Err(error) => failed = Err(error),
+            }
+        }
+        let done = self.session(last)?.submit(durability, operation, &mut NoRows, outcome)?;
+        failed?;
+        Ok(match done {
+            Submitted::Done => Submitted::Done,
+            Submitted::Waiting(ticket) => self.wait(Step::At(last, ticket), durability),
+        })
+    }
+
+    /// A statement, with what other databases lend it.
+    fn submit_sql(
+        &mut self,
+        durability: Option<Durability>,
+        statement: SqlCall<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        waker: Option<&Waker>,
+    ) -> Result<Option<Step>> {
+        let place = self.place_of_sql(&statement)?;
+        if statement.writes {
+            self.note_write(place)?;
+        }
+        // The others' sessions are used while this one runs.
+        let mut own = match self.sessions[place].take() {
+            Some(own) => own,
+            None => self.databases[place].engine.session()?,
+        };
+        let databases = &*self.databases;
+        let mut others =
+            Others { databases, sessions: &mut self.sessions, waker, must_wait: false };
+        let statement = SqlCall { database: None, ..statement };
+        let mut operation = Operation::Sql { statement, lender: Some(&mut others) };
+        let submitted = own.submit(durability, &mut operation, sink, outcome);
+        let must_wait = others.must_wait;
+        self.sessions[place] = Some(own);
+        match submitted {
+            Err(_) if must_wait => Ok(Some(Step::Lend(Instant::now() + LEND_WAIT_MAX))),
+            Err(error) => Err(error),
+            Ok(Submitted::Done) => Ok(None),
+            Ok(Submitted::Waiting(ticket)) => Ok(Some(Step::At(place, ticket))),
+        }
+    }
+
+    /// A statement that waits for its turn in its own database.
+    fn poll_sql(
+        &mut self,
+        (place, ticket): (usize, Ticket),
+        statement: SqlCall<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Step>>> {
+        let Some(mut own) = self.sessions[place].take() else { return Poll::Ready(Ok(None)) };
+        let databases = &*self.databases;
+        let mut others =
+            Others { databases, sessions: &mut self.sessions, waker: None, must_wait: false };
+        let statement = SqlCall { database: None, ..statement };
+        let mut operation = Operation::Sql { statement, lender: Some(&mut others) };
+        let polled = own.poll(ticket, &mut operation, sink, outcome, context);
+        let must_wait = others.must_wait;
+        self.sessions[place] = Some(own);
+        match polled {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(_)) if must_wait => {
+                Poll::Ready(Ok(Some(Step::Lend(Instant::now() + LEND_WAIT_MAX))))
+            }
+            Poll::Ready(done) => Poll::Ready(done.map(|()| None)),
+        }
+    }
+
+    fn forget(&mut self, ticket: Ticket) {
+        self.waiting.retain(|waiting| waiting.ticket != ticket.0);
+    }
+}
+
+impl Session for DatabasesSession {
+    fn submit(
+        &mut self,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Submitted> {
+        match operation {
+            Operation::Begin => return self.submit_begin(),
+            Operation::Commit
+            | Operation::Rollback
+            | Operation::Savepoint(_)
+            | Operation::Release(_)
+            | Operation::RollbackTo(_) => {
+                return self.submit_to_all(durability, operation, outcome);
+            }
+            Operation::Sql { statement, .. } => {
+                let step = self.submit_sql(durability, *statement, sink, outcome, None)?;
+                return Ok(step.map_or(Submitted::Done, |step| self.wait(step, durability)));
+            }
+            _ => {}
+        }
+        let place = self.place_of(operation)?;
+        if operation.is_write() && self.transaction.is_some() {
+            self.note_write(place)?;
+        }
+        match self.session(place)?.submit(durability, operation, sink, outcome)? {
+            Submitted::Done => Ok(Submitted::Done),
+            Submitted::Waiting(ticket) => Ok(self.wait(Step::At(place, ticket), durability)),
+        }
+    }
+
+    fn poll(
+        &mut self,
+        ticket: Ticket,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<()>> {
+        loop {
+            let Some(at) = self.waiting.iter().position(|waiting| waiting.ticket == ticket.0)
+            else {
+                return Poll::Ready(Err(Error::new(
+                    ErrorKind::Bug,
+                    "an operation goes on that does not wait in this session",
+                )));
+            };
+            let Waiting { step, durability, .. } = self.waiting[at];
+            let next = match (step, &mut *operation) {
+                (Step::At(place, inner), Operation::Sql { statement, .. }) => {
+                    match self.poll_sql((place, inner), *statement, sink, outcome, context) {
+                        Poll::Pending => return Poll::Pending,
+                        Poll::Ready(next) => next,
+                    }
+                }
+                (Step::Lend(until), Operation::Sql { statement, .. }) => {
+                    let statement = *statement;
+                    let waker = Some(context.waker());
+                    match self.submit_sql(durability, statement, sink, outcome, waker) {
+                        Ok(Some(Step::Lend(_))) if Instant::now() < until => return Poll::Pending,
+                        Ok(Some(Step::Lend(_))) => Err(crate::memory::kept()),
+                        next => next,
+                    }
+                }
+                (Step::Begin(place, inner), _) => {
+                    let begun = self.session(place).map(|session| {
+                        session.poll(inner, &mut Operation::Begin, &mut NoRows, outcome, context)
+                    });
+                    match begun {
+                        Ok(Poll::Pending) => return Poll::Pending,
+                        Ok(Poll::Ready(Ok(()))) => self
+                            .begin_from(place + 1)
+                            .map(|next| next.map(|(at, ticket)| Step::Begin(at, ticket))),
+                        Ok(Poll::Ready(Err(error))) | Err(error) => {
+                            self.roll_back(place);
+                            Err(error)
+                        }
+                    }
+                }
+                (Step::At(place, inner), operation) => match self.session(place) {
+                    Ok(session) => match session.poll(inner, operation, sink, outcome, context) {
+                        Poll::Pending => return Poll::Pending,
+                        Poll::Ready(done) => done.map(|()| None),
+                    },
+                    Err(error) => Err(error),
+                },
+                (Step::Lend(_), _) => Ok(None),
+            };
+            match next {
+                // Polled at once, so that it knows whom to wake.
+                Ok(Some(step)) => self.waiting[at].step = step,
+                done => {
+                    self.forget(ticket);
+                    return Poll::Ready(done.map(drop));
+                }
+            }
+        }
+    }
+
+    fn cancel(&mut self, ticket: Ticket) {
+        let Some(at) = self.waiting.iter().position(|waiting| waiting.ticket == ticket.0) else {
+            return;
+        };
+        match self.waiting.swap_remove(at).step {
+            Step::At(place, inner) => {
+                if let Some(session) = &mut self.sessions[place] {
+                    session.cancel(inner);
+                }
+            }
+            Step::Begin(place, inner) => {
+                if let Some(session) = &mut self.sessions[place] {
+                    session.cancel(inner);
+                }
+                self.roll_back(place);
+            }
+            Step::Lend(_) => {}
+        }
+    }
+}

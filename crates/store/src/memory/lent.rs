@@ -1,0 +1,182 @@
+//! Tables lent to the SQL of another engine: locked for one statement, found
+//! by key and index, read field by field where they lie.
+//!
+//! All tables of a statement are locked before its first step and given back
+//! behind its last, in the order of their numbers as every operation does it:
+//! so a statement sees one moment of all of them, waits for nobody while it
+//! runs, and writers wait for its end.
+
+use std::sync::Arc;
+
+use marmota_model::{Table, ValueRef};
+use parking_lot::{ArcRwLockReadGuard, RawRwLock};
+
+use super::compare;
+use super::key_index::KeyRange;
+use super::ordered::Position;
+use super::plan::Search;
+use super::table_rows::TableRows;
+
+/// How many row numbers are looked up at once.
+const BLOCK_ROWS: usize = 256;
+
+/// A table that does not change as long as this lives.
+pub struct LentTable {
+    rows: ArcRwLockReadGuard<RawRwLock, TableRows>,
+}
+
+/// One end of a range of values, and whether the value is in it.
+pub type RangeEnd<'v> = Option<(ValueRef<'v>, bool)>;
+
+/// Row numbers of a lent table, to be drawn one by one.
+#[derive(Debug)]
+pub struct RowNumbers {
+    left: Left,
+    reverse: bool,
+    /// Those drawn from the table and not yet given, the next one last.
+    block: Vec<u32>,
+}
+
+#[derive(Debug)]
+enum Left {
+    Nothing,
+    Keys(KeyRange),
+    Index(usize, Position, Position),
+}
+
+impl RowNumbers {
+    /// No row.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { left: Left::Nothing, reverse: false, block: Vec::new() }
+    }
+
+    fn one(row: Option<u32>) -> Self {
+        Self { block: row.into_iter().collect(), ..Self::none() }
+    }
+}
+
+impl LentTable {
+    pub(super) const fn new(rows: ArcRwLockReadGuard<RawRwLock, TableRows>) -> Self {
+        Self { rows }
+    }
+
+    /// The table.
+    #[must_use]
+    pub fn table(&self) -> &Arc<Table> {
+        &self.rows.table
+    }
+
+    /// The row with this key.
+    #[must_use]
+    pub fn by_key(&self, key: ValueRef<'_>) -> RowNumbers {
+        RowNumbers::one(self.rows.keys.find(&self.rows.pages, key))
+    }
+
+    /// The rows whose keys lie between two ends, in the order of keys or
+    /// against it.
+    #[must_use]
+    pub fn by_keys(&self, low: RangeEnd<'_>, high: RangeEnd<'_>, reverse: bool) -> RowNumbers {
+        let range = self.rows.keys.range(&self.rows.pages, low, high);
+        RowNumbers { left: Left::Keys(range), reverse, block: Vec::new() }
+    }
+
+    /// The row that has these values in the fields of a unique index
+    /// ([`Table::indexes`]); none if the index is not unique.
+    #[must_use]
+    pub fn by_unique(&self, index: usize, values: &[ValueRef<'_>]) -> RowNumbers {
+        let unique = self.rows.indexes.get(index).and_then(|index| index.unique.as_ref());
+        let found = unique.and_then(|unique| {
+            let value = |field: usize| {
+                let place = unique.fields().iter().position(|&other| other == field);
+                place.and_then(|place| values.get(place)).copied().unwrap_or(ValueRef::Null)
+            };
+            unique.find(&self.rows.pages, value)
+        });
+        RowNumbers::one(found)
+    }
+
+    /// The rows that have these values in the first fields of an index, and
+    /// one between two ends in the next, in the order of the index or against
+    /// it. Each value is of its field's kind.
+    #[must_use]
+    pub fn by_index(
+        &self,
+        index: usize,
+        values: &[ValueRef<'_>],
+        low: RangeEnd<'_>,
+        high: RangeEnd<'_>,
+        reverse: bool,
+    ) -> RowNumbers {
+        let Some(of_rows) = self.rows.indexes.get(index) else { return RowNumbers::none() };
+        let search = Search { rows: &self.rows, index: of_rows };
+        let (from, to) = search.between(values, low, high);
+        RowNumbers { left: Left::Index(index, from, to), reverse, block: Vec::new() }
+    }
+
+    /// All rows, in the order of some fields and then the key: for what no
+    /// index gives. They are sorted here and now.
+    #[must_use]
+    pub fn sorted(&self, fields: &[usize], reverse: bool) -> RowNumbers {
+        let mut all = self.by_keys(None, None, false);
+        let mut block = Vec::new();
+        while let Some(row) = self.next(&mut all) {
+            block.push(row);
+        }
+        let pages = &self.rows.pages;
+        let columns = &pages.layout.columns;
+        // Stable, so that the key decides where the fields do not.
+        block.sort_by(|&a, &b| {
+            let (a, b) = (pages.row(a), pages.row(b));
+            let by_field = fields.iter().map(|&field| {
+                let column = &columns[field];
+                compare::order(column.collation, a.value(column), b.value(column))
+            });
+            by_field.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
+        });
+        // The next one is drawn from the end.
+        if !reverse {
+            block.reverse();
+        }
+        RowNumbers { left: Left::Nothing, reverse, block }
+    }
+
+    /// The next row.
+    #[inline]
+    pub fn next(&self, numbers: &mut RowNumbers) -> Option<u32> {
+        match numbers.block.pop() {
+            Some(row) => Some(row),
+            None => self.draw(numbers),
+        }
+    }
+
+    fn draw(&self, numbers: &mut RowNumbers) -> Option<u32> {
+        let RowNumbers { left, reverse, block } = numbers;
+        match left {
+            Left::Nothing => return None,
+            Left::Keys(range) => self.rows.keys.draw(range, *reverse, BLOCK_ROWS, block),
+            Left::Index(index, from, to) => {
+                self.rows.indexes[*index].ordered.draw(from, to, *reverse, BLOCK_ROWS, block);
+            }
+        }
+        block.reverse();
+        block.pop()
+    }
+
+    /// The value of a field of a row that was drawn from this table.
+    #[inline(always)]
+    #[must_use]
+    pub fn value(&self, row: u32, field: usize) -> ValueRef<'_> {
+        let pages = &self.rows.pages;
+        match pages.layout.columns.get(field) {
+            Some(column) => pages.row(row).value_in_place(column),
+            None => ValueRef::Null,
+        }
+    }
+}
+
+impl std::fmt::Debug for LentTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "lent table `{}`", self.rows.table.name())
+    }
+}

@@ -1,0 +1,282 @@
+//! One database for each tenant, opened when it is asked for: a bounded
+//! number at once, of which the one used least recently is closed for the
+//! next. One that somebody holds is never closed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+use marmota_model::{Error, ErrorKind, Result};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::store::Store;
+
+/// How long one waits for a tenant that another thread opens or closes.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+/// The most characters of a tenant's name.
+const NAME_CHARS_MAX: usize = 64;
+
+type Open = dyn Fn(&str) -> Result<Store> + Send + Sync;
+
+/// Stores by the name of their tenant. Cheap to clone.
+///
+/// ```
+/// use marmota_store::memory::Memory;
+/// use marmota_store::{Store, Tenants};
+/// let tenants = Tenants::new(|tenant| {
+///     assert_eq!(tenant, "ana");
+///     Store::builder(Memory::new()).open()
+/// })
+/// .open_max(100);
+/// let store = tenants.get("ana")?;
+/// assert!(tenants.get("../etc/passwd").is_err());
+/// assert_eq!((tenants.statistics().open, tenants.statistics().opened), (1, 1));
+/// drop(store);
+/// tenants.close()?;
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Tenants {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    open: Box<Open>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    tenants: HashMap<Box<str>, Slot>,
+    open_max: usize,
+    closed: bool,
+    uses: u64,
+    statistics: TenantStatistics,
+}
+
+enum Slot {
+    /// A thread opens or closes it.
+    Busy,
+    Open {
+        store: Store,
+        used: u64,
+    },
+}
+
+/// What has become of tenants so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct TenantStatistics {
+    /// How many are open.
+    pub open: u64,
+    /// How often one that was asked for was open.
+    pub hits: u64,
+    /// How often one had to be opened.
+    pub opened: u64,
+    /// How often one was closed to make room.
+    pub evicted: u64,
+    /// How often one could not be opened.
+    pub failed: u64,
+}
+
+impl Tenants {
+    /// Tenants whose stores `open` opens; it gets names that are good as
+    /// names of files. 64 are open at once unless told otherwise.
+    pub fn new(open: impl Fn(&str) -> Result<Store> + Send + Sync + 'static) -> Self {
+        let state = State {
+            tenants: HashMap::new(),
+            open_max: 64,
+            closed: false,
+            uses: 0,
+            statistics: TenantStatistics::default(),
+        };
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        Self { shared: Arc::new(Shared { open: Box::new(open), state, changed }) }
+    }
+
+    /// How many stores may be open at once; one at least.
+    #[must_use]
+    pub fn open_max(self, stores: usize) -> Self {
+        self.shared.state.lock().open_max = stores.max(1);
+        self
+    }
+
+    /// The store of a tenant. It stays open as long as it, a clone of it or a
+    /// transaction on it is held. Blocks while it is opened, once for all who
+    /// ask meanwhile.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a name that is none (small letters, digits,
+    /// `-` and `_`, a letter or digit first), [`ErrorKind::Busy`] if all that
+    /// may be open are in use, [`ErrorKind::Closed`] behind
+    /// [`Tenants::close`]; else what the opening fails with, which is tried
+    /// again the next time.
+    pub fn get(&self, tenant: &str) -> Result<Store> {
+        check_name(tenant)?;
+        let deadline = Instant::now() + WAIT_MAX;
+        let mut state = self.shared.state.lock();
+        loop {
+            if state.closed {
+                return Err(Error::new(ErrorKind::Closed, "the tenants' stores are closed"));
+            }
+            state.uses += 1;
+            let now = state.uses;
+            let has_room = state.tenants.len() < state.open_max;
+            match state.tenants.get_mut(tenant) {
+                Some(Slot::Open { store, used }) => {
+                    *used = now;
+                    let store = store.clone();
+                    state.statistics.hits += 1;
+                    return Ok(store);
+                }
+                Some(Slot::Busy) => self.shared.wait(&mut state, deadline)?,
+                None if has_room => break,
+                None => self.shared.make_room(&mut state, deadline)?,
+            }
+        }
+        self.shared.open(state, tenant)
+    }
+
+    /// What has become of tenants so far.
+    #[must_use]
+    pub fn statistics(&self) -> TenantStatistics {
+        let state = self.shared.state.lock();
+        let open = state.tenants.values().filter(|slot| matches!(slot, Slot::Open { .. })).count();
+        TenantStatistics { open: open as u64, ..state.statistics }
+    }
+
+    /// Closes all stores, those in use as well; none is opened any more.
+    ///
+    /// # Errors
+    /// The first that could not be closed; the others are all the same.
+    pub fn close(&self) -> Result<()> {
+        let deadline = Instant::now() + WAIT_MAX;
+        let mut state = self.shared.state.lock();
+        state.closed = true;
+        while state.tenants.values().any(|slot| matches!(slot, Slot::Busy)) {
+            self.shared.wait(&mut state, deadline)?;
+        }
+        let tenants = std::mem::take(&mut state.tenants);
+        drop(state);
+        let mut closed = Ok(());
+        for (name, slot) in tenants {
+            if let Slot::Open { store, .. } = slot
+                && let Err(error) = store.close()
+                && closed.is_ok()
+            {
+                closed = Err(of_tenant(&name, &error));
+            }
+        }
+        closed
+    }
+}
+
+impl Shared {
+    /// Waits until something has changed.
+    fn wait(&self, state: &mut MutexGuard<'_, State>, deadline: Instant) -> Result<()> {
+        if self.changed.wait_until(state, deadline).timed_out() {
+            let message = "a tenant's database is still being opened or closed; try again";
+            return Err(Error::new(ErrorKind::Busy, message));
+        }
+        Ok(())
+    }
+
+    /// Closes the store that was used least recently and that nobody holds.
+    fn make_room(&self, state: &mut MutexGuard<'_, State>, deadline: Instant) -> Result<()> {
+        let idle = state.tenants.iter().filter_map(|(name, slot)| match slot {
+            Slot::Open { store, used } if store.is_idle() => Some((*used, name)),
+            _ => None,
+        });
+        let Some(name) = idle.min().map(|(_, name)| name.clone()) else {
+            if state.tenants.values().any(|slot| matches!(slot, Slot::Busy)) {
+                return self.wait(state, deadline);
+            }
+            let message = format!(
+                "all {} databases that may be open at once are in use; try again later, or allow \
+                 more (`open_max`)",
+                state.open_max
+            );
+            return Err(Error::new(ErrorKind::Busy, message));
+        };
+        let Some(Slot::Open { store, .. }) = state.tenants.insert(name.clone(), Slot::Busy) else {
+            return Ok(());
+        };
+        state.statistics.evicted += 1;
+        let done = MutexGuard::unlocked(state, || store.close());
+        state.tenants.remove(&name);
+        self.changed.notify_all();
+        // Its own next opening would fail as well if it stays as it is; whoever
+        // needs the room should not.
+        if let Err(error) = done {
+            log::warn!("the database of tenant {name} was not closed well: {error}");
+        }
+        Ok(())
+    }
+
+    /// Opens a store while others go on.
+    fn open(&self, mut state: MutexGuard<'_, State>, tenant: &str) -> Result<Store> {
+        /// Takes the slot away, also when the opening panics.
+        struct Opening<'s>(&'s Shared, &'s str);
+        impl Drop for Opening<'_> {
+            fn drop(&mut self) {
+                self.0.state.lock().tenants.remove(self.1);
+                self.0.changed.notify_all();
+            }
+        }
+        state.tenants.insert(tenant.into(), Slot::Busy);
+        drop(state);
+        let opening = Opening(self, tenant);
+        let opened = (self.open)(tenant);
+        let mut state = self.state.lock();
+        match opened {
+            Err(error) => {
+                state.statistics.failed += 1;
+                drop(state);
+                drop(opening);
+                Err(of_tenant(tenant, &error))
+            }
+            Ok(store) => {
+                std::mem::forget(opening);
+                state.statistics.opened += 1;
+                state.uses += 1;
+                let used = state.uses;
+                let kept = store.clone();
+                state.tenants.insert(tenant.into(), Slot::Open { store: kept, used });
+                self.changed.notify_all();
+                Ok(store)
+            }
+        }
+    }
+}
+
+fn check_name(tenant: &str) -> Result<()> {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_name = tenant.len() <= NAME_CHARS_MAX
+        && tenant.starts_with(is_plain)
+        && tenant.chars().all(|c| is_plain(c) || matches!(c, '-' | '_'));
+    if is_name {
+        return Ok(());
+    }
+    let tenant = marmota_model::text::excerpt(tenant);
+    let message = format!(
+        "{tenant:?} cannot be a tenant's name: it takes small letters, digits, - and _, a letter \
+         or digit first, {NAME_CHARS_MAX} characters at most"
+    );
+    Err(Error::new(ErrorKind::Invalid, message))
+}
+
+#[cold]
+fn of_tenant(tenant: &str, error: &Error) -> Error {
+    let message = format!("tenant `{tenant}`: {}", error.message());
+    error
+        .violations()
+        .iter()
+        .cloned()
+        .fold(Error::new(error.kind(), message), Error::with_violation)
+}
+
+impl std::fmt::Debug for Tenants {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Tenants").field(&self.statistics()).finish()
+    }
+}
