@@ -219,13 +219,24 @@ pub fn a_plan_that_is_refused_does_no_migration(subject: &Subject) {
     let store = log(subject.builder()).open().unwrap();
     write(&store, "0").unwrap();
     store.close().unwrap();
-    let fields = vec![
-        Field::new("id", Kind::I64).role(Role::Key),
-        Field::new("line", Kind::TEXT),
-        Field::new("must", Kind::I64),
-    ];
-    let strict = subject.builder().schema(Schema::new("log", fields)).migration(first());
-    says(&refused(strict.open(), ErrorKind::Invalid), &["must"]);
+    let strict = |migrations: Vec<Migration>| {
+        let fields = vec![
+            Field::new("id", Kind::I64).role(Role::Key),
+            Field::new("line", Kind::TEXT),
+            Field::new("must", Kind::I64),
+        ];
+        let builder = subject.builder().schema(Schema::new("log", fields));
+        refused(
+            migrations.into_iter().fold(builder, StoreBuilder::migration).open(),
+            ErrorKind::Invalid,
+        )
+    };
+    says(&strict(vec![first()]), &["must"]);
     let store = with(subject, [first()]).open().unwrap();
     assert_eq!(lines(&store), wanted(&["0", "1"]));
+    store.close().unwrap();
+    // With records that were looked at before it was refused.
+    says(&strict(vec![first(), second()]), &["must"]);
+    let store = with(subject, [first(), second()]).open().unwrap();
+    assert_eq!(lines(&store), wanted(&["0", "1", "2"]));
 }

@@ -348,6 +348,7 @@ impl Shared {
 
     fn admit(&self, table: &Arc<Table>) -> Result<bool> {
         self.load()?;
+        let _one = self.journal.get().map(|journal| journal.snapshots.lock());
         let mut loaded = self.loaded.lock();
         let Some(loaded) = &mut *loaded else { return Ok(false) };
         let tables = std::slice::from_ref(table);
