@@ -76,16 +76,20 @@ fn units() -> Result<(), Failure> {
 }
 
 /// The feature `encryption` is off by default, and SQLite is another one with
-/// it: all of the engine's own tests, and of the suite what a file is for.
+/// it: all of the engines' own tests, and of the suite what a file is for.
 fn encrypted() -> Result<(), Failure> {
     let feature = ["--features", "encryption", "--locked"];
-    let lints = ["clippy", "--package", "marmota-sqlite", "--all-targets"];
-    run(cargo().args(lints).args(feature).args(["--", "-D", "warnings"]))?;
-    run(cargo().args(["test", "--package", "marmota-sqlite"]).args(feature))?;
+    for engine in ["marmota-store", "marmota-sqlite"] {
+        let lints = ["clippy", "--package", engine, "--all-targets"];
+        run(cargo().args(lints).args(feature).args(["--", "-D", "warnings"]))?;
+        run(cargo().args(["test", "--package", engine]).args(feature))?;
+    }
     let suite = ["test", "--package", "marmota-conformance", "--test", "it"];
-    let promises = ["concurrency", "differential", "durability", "transactions"]
-        .map(|module| format!("sqlite_encrypted::{module}"));
-    run(cargo().args(suite).args(feature).arg("--").args(promises))?;
+    for subject in ["sqlite_encrypted", "memory_encrypted_log"] {
+        let promises = ["concurrency", "differential", "durability", "transactions"]
+            .map(|module| format!("{subject}::{module}"));
+        run(cargo().args(suite).args(feature).arg("--").args(promises))?;
+    }
     let guide = ["test", "--package", "marmota", "--doc"];
     run(cargo().args(guide).args(feature).args(["--", "guide::encryption"]))
 }

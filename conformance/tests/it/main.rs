@@ -89,6 +89,17 @@ conformance!(several_databases, || {
     .keeps()
 });
 #[cfg(feature = "encryption")]
+conformance!(memory_encrypted_log, || {
+    let folder = tempfile::tempdir().unwrap();
+    Subject::new("memory with an encrypted log", move || {
+        let url = format!("memory:{}?durability=full", folder.path().join("app.mem").display());
+        let engine = Memory::from_url(&url).unwrap();
+        Store::builder(engine.key(|| Ok(marmota_store::key::Key::raw([7; 32]))).unwrap())
+    })
+    .reads_wait()
+    .settles()
+});
+#[cfg(feature = "encryption")]
 conformance!(sqlite_encrypted, || {
     let options = relaxed().key(|| Ok(marmota_sqlite::Key::raw([7; 32])));
     sqlite_file("SQLite encrypted", options)

@@ -77,8 +77,9 @@ pub mod prelude {
 /// | `memory:data/app.mem` | the memory engine, loaded at the start and saved at the end |
 /// | `memory:data/app.mem?durability=full` | the memory engine with a log: durable as SQLite is |
 ///
-/// With the feature `encryption` a SQLite file is encrypted if the environment
-/// has `MARMOTA_KEY`, or the variable that `?key_env=NAME` names.
+/// With the feature `encryption` a file is encrypted (SQLite's, or a binary one
+/// of the memory engine) if the environment has `MARMOTA_KEY`, or the variable
+/// that `?key_env=NAME` names.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for a URL of no engine, naming those there are.

@@ -36,8 +36,6 @@ mod ffi;
 pub mod floor;
 mod group;
 mod holder;
-#[cfg(feature = "encryption")]
-mod key;
 mod lane;
 mod lent;
 mod neighbours;
@@ -60,7 +58,7 @@ mod write_many;
 mod writer;
 
 pub use engine::Sqlite;
-#[cfg(feature = "encryption")]
-pub use key::{Key, KeySource};
 pub use marmota_store::Durability;
+#[cfg(feature = "encryption")]
+pub use marmota_store::key::{Key, KeySource};
 pub use options::{Location, Options};

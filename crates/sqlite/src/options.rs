@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::Durability;
-
 #[cfg(feature = "encryption")]
-use crate::key::{KEY_ENV, Key, KeySource};
+use marmota_store::key::Key;
+use marmota_store::key::{KeySource, refuse_secrets};
 
 /// Where a database lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,8 +85,8 @@ impl Options {
     /// Where a URL names no variable, the usual one has the key, if it is set.
     pub(crate) fn take_key_from_environment(&mut self, location: &Location) -> Result<()> {
         let is_file = matches!(location, Location::File(_));
-        if self.key.is_none() && is_file && std::env::var_os(KEY_ENV).is_some() {
-            self.key = Some(KeySource::env(KEY_ENV));
+        if self.key.is_none() && is_file {
+            self.key = KeySource::usual();
         }
         Ok(())
     }
@@ -109,7 +109,7 @@ impl Options {
     #[allow(clippy::unused_self, clippy::needless_pass_by_ref_mut, reason = "with keys it is used")]
     pub(crate) fn take_key_from_environment(&mut self, location: &Location) -> Result<()> {
         let is_file = matches!(location, Location::File(_));
-        if is_file && std::env::var_os("MARMOTA_KEY").is_some() {
+        if is_file && KeySource::usual().is_some() {
             let message = "MARMOTA_KEY is set, but this build cannot encrypt: build with the \
                            feature `encryption`, or unset the variable";
             return Err(Error::new(ErrorKind::Unsupported, message));
@@ -120,26 +120,6 @@ impl Options {
     #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "with keys it is used")]
     pub(crate) fn refuse_key_of_memory(&self) -> Result<()> {
         Ok(())
-    }
-}
-
-/// Refuses a URL that holds a secret, without repeating it.
-fn refuse_secrets(url: &str) -> Result<()> {
-    const SECRETS: [&str; 8] =
-        ["key", "hexkey", "textkey", "password", "passphrase", "passwd", "pass", "secret"];
-    let query = url.split_once('?').map_or("", |(_, query)| query);
-    let names = query.split('&').filter_map(|option| option.split('=').next());
-    let mut secrets = names.filter(|name| SECRETS.iter().any(|it| name.eq_ignore_ascii_case(it)));
-    match secrets.next() {
-        None => Ok(()),
-        Some(name) => Err(Error::new(
-            ErrorKind::Invalid,
-            format!(
-                "the URL has the option `{name}`, but URLs end up in logs: put the key into the \
-                 environment variable MARMOTA_KEY (or another one, named by `key_env=NAME`), or \
-                 give it by `Options::key`"
-            ),
-        )),
     }
 }
 
@@ -173,25 +153,16 @@ pub(crate) fn parse(url: &str) -> Result<(Location, Options)> {
     Ok((location, options))
 }
 
-/// Names the variable that has the key. What is no name is not repeated: it
-/// may be the key itself.
 fn set_key_env(options: &mut Options, name: &str) -> Result<()> {
-    let is_name = (1..=50).contains(&name.len())
-        && !name.starts_with(|first: char| first.is_ascii_digit())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    if !is_name {
-        let message = "the option `key_env` is the name of an environment variable (letters, \
-                       digits and `_`, 50 at most), never the key itself";
-        return Err(Error::new(ErrorKind::Invalid, message));
-    }
+    let source = KeySource::named(name)?;
     #[cfg(feature = "encryption")]
     {
-        options.key = Some(KeySource::env(name));
+        options.key = Some(source);
         Ok(())
     }
     #[cfg(not(feature = "encryption"))]
     {
-        let _ = options;
+        let _ = (options, source);
         let message = "the option `key_env` needs a build with the feature `encryption`";
         Err(Error::new(ErrorKind::Unsupported, message))
     }

@@ -8,12 +8,12 @@ use std::fs::File;
 use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::key::{Key, KeySource};
 
 use crate::alone::{Beside, check, have_alone, sync_folder_of};
 use crate::engine::{Sqlite, place_of, text_of};
 use crate::ffi::cipher::new_salt;
 use crate::ffi::{Connection, Failure};
-use crate::key::{Key, KeySource, Secret};
 use crate::options::Options;
 use crate::vault::{Vault, bytes_of};
 
@@ -78,16 +78,7 @@ impl Sqlite {
 }
 
 fn open(path: &Path, key: Option<&Key>) -> Result<Connection> {
-    let mut options = Options::default();
-    if let Some(key) = key {
-        let again = match key.secret() {
-            Secret::Raw(bytes) => Key::raw(**bytes),
-            Secret::Passphrase(text) => Key::passphrase(text.to_string())?,
-        };
-        let given = parking_lot::Mutex::new(Some(again));
-        let missing = || Error::new(ErrorKind::Bug, "a key was asked for twice");
-        options.key = Some(KeySource::new(move || given.lock().take().ok_or_else(missing)));
-    }
+    let options = Options { key: key.map(KeySource::of), ..Options::default() };
     let vault = Vault::new(&options);
     let mut connection = vault.open(path)?;
     connection.execute("PRAGMA trusted_schema=OFF").map_err(|failure| vault.at(&failure, path))?;

@@ -67,12 +67,12 @@ mod keyed {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use marmota_model::ErrorKind;
+    use marmota_store::key::{Key, KeyBytes, KeySource, Secret};
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::ffi::cipher::{FileStart, KeyBytes, Salt, derive, new_salt};
+    use crate::ffi::cipher::{FileStart, Salt, derive, new_salt};
     use crate::ffi::code;
-    use crate::key::{Key, KeySource, Secret};
 
     /// What opens the connections of one engine.
     pub(crate) struct Vault {

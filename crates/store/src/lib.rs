@@ -21,6 +21,7 @@ mod databases;
 mod durability;
 pub mod engine;
 pub mod history;
+pub mod key;
 pub mod memory;
 pub mod migration;
 pub mod operation;

@@ -7,6 +7,7 @@
 //!  gate     catalog   log        └─ row_index   (unique: hashed; all: ordered)
 //!                                plan ─ scan ─ predicate   (reads)
 //! file ─ snapshot ─ journal   (what is kept on the disk)
+//!        vault    ─ cipher    (encrypted, if there is a key)
 //! lent                        (what the SQL of another engine reads)
 //! ```
 //! It is the oracle of the conformance suite: what it answers is what an
@@ -24,12 +25,15 @@
 
 mod backup;
 mod catalog;
+#[cfg(feature = "encryption")]
+mod cipher;
 mod compare;
 mod comparison;
 mod conflict;
 mod file;
 mod file_binary;
 mod file_json;
+mod file_sealed;
 mod gate;
 mod hashed;
 mod install;
@@ -43,12 +47,15 @@ mod ordered;
 mod page;
 mod plan;
 mod predicate;
+#[cfg(feature = "encryption")]
+mod rekey;
 mod row_codec;
 mod row_index;
 mod scan;
 mod session;
 mod snapshot;
 mod table_rows;
+mod vault;
 mod write;
 
 use std::collections::BTreeMap;
@@ -63,6 +70,9 @@ use parking_lot::Mutex;
 use crate::backup::Copied;
 use crate::durability::Durability;
 use crate::engine::{Capability, Engine, Session, Shown};
+#[cfg(feature = "encryption")]
+use crate::key::Key;
+use crate::key::{KeySource, refuse_secrets};
 use crate::plan::{Losses, Plan};
 use crate::statistics::EngineStatistics;
 use catalog::Catalog;
@@ -74,6 +84,7 @@ use journal::{Journal, Record};
 pub use lent::{LentTable, RangeEnd, RowNumbers};
 use session::MemorySession;
 use table_rows::TableRows;
+use vault::Vault;
 
 /// The memory engine.
 pub struct Memory {
@@ -93,6 +104,8 @@ struct Shared {
     file: Option<(PathBuf, Format)>,
     /// Of a file that has a log.
     durability: Option<Durability>,
+    /// What its files are encrypted with.
+    vault: Arc<Vault>,
     /// The log, once the file was read.
     journal: OnceLock<Arc<Journal>>,
     /// What a file had, once one was read; tables leave it as models ask for them.
@@ -131,13 +144,14 @@ impl Memory {
     /// An empty engine.
     #[must_use]
     pub fn new() -> Self {
-        Self::with(None, None, None)
+        Self::with(None, None, None, Vault::none())
     }
 
     fn with(
         file: Option<(PathBuf, Format)>,
         durability: Option<Durability>,
         loaded: Option<Loaded>,
+        vault: Vault,
     ) -> Self {
         let shared = Shared {
             catalog: Arc::default(),
@@ -146,6 +160,7 @@ impl Memory {
             sessions: AtomicU64::new(0),
             file,
             durability,
+            vault: Arc::new(vault),
             journal: OnceLock::new(),
             loaded: Mutex::new(loaded),
         };
@@ -164,8 +179,13 @@ impl Memory {
     /// itself is written anew when the log has become longer than 64 MiB and
     /// twice the file, and at the close.
     ///
+    /// With the feature `encryption` the (binary) file and its log are encrypted
+    /// if the environment has `MARMOTA_KEY`, or the variable that
+    /// `?key_env=NAME` names; see [`Key`](crate::key::Key).
+    ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for any other URL.
+    /// [`ErrorKind::Invalid`] for any other URL, [`ErrorKind::Unsupported`] for
+    /// a key without the feature `encryption`.
     ///
     /// ```
     /// use marmota_store::memory::Memory;
@@ -174,16 +194,17 @@ impl Memory {
     /// assert!(Memory::from_url("memory:data/app.mem?format=xml").is_err());
     /// ```
     pub fn from_url(url: &str) -> Result<Self> {
+        refuse_secrets(url)?;
         let refuse = |why: &str| {
             let message = format!(
                 "{url:?} is no URL of the memory engine: {why}; use memory: or \
-                 memory:FILE?format=json or binary&durability=full, relaxed or none"
+                 memory:FILE?format=json or binary&durability=full, relaxed or none&key_env=NAME"
             );
             Error::new(ErrorKind::Invalid, message)
         };
         let rest = url.strip_prefix("memory:").ok_or_else(|| refuse("it begins otherwise"))?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (mut format, mut durability) = (None, None);
+        let (mut format, mut durability, mut source) = (None, None, None);
         for option in query.split('&').filter(|option| !option.is_empty()) {
             match option.split_once('=') {
                 Some(("format", "json")) => format = Some(Format::Json),
@@ -191,6 +212,7 @@ impl Memory {
                 Some(("durability", "full")) => durability = Some(Durability::Full),
                 Some(("durability", "relaxed")) => durability = Some(Durability::Relaxed),
                 Some(("durability", "none")) => durability = Some(Durability::None),
+                Some(("key_env", name)) => source = Some(KeySource::named(name)?),
                 _ => return Err(refuse(&format!("there is no option `{option}`"))),
             }
         }
@@ -205,21 +227,53 @@ impl Memory {
         if format == Format::Json && durability.is_some() {
             return Err(refuse("a JSON file has no log"));
         }
-        Ok(Self::with(Some((path.into(), format)), durability, None))
+        let vault = Vault::from(source.or_else(KeySource::usual))?;
+        Ok(Self::with(Some((path.into(), format)), durability, None, vault))
+    }
+
+    /// Encrypts the engine's files with the key that `ask` gives: at each file
+    /// if it is a raw one, once if it is a passphrase. A file that is not
+    /// encrypted is refused; [`Memory::rekey`] makes an encrypted one of it.
+    /// JSON is refused as well.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the engine was used already.
+    ///
+    /// ```
+    /// use marmota_store::key::Key;
+    /// use marmota_store::memory::Memory;
+    /// let engine = Memory::from_url("memory:data/app.mem?durability=full")?
+    ///     .key(|| Key::passphrase("correct horse".to_owned()))?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[cfg(feature = "encryption")]
+    pub fn key(mut self, ask: impl Fn() -> Result<Key> + Send + Sync + 'static) -> Result<Self> {
+        let vault = Vault::from(Some(KeySource::new(ask)))?;
+        match Arc::get_mut(&mut self.shared).filter(|shared| shared.journal.get().is_none()) {
+            Some(shared) => shared.vault = Arc::new(vault),
+            None => {
+                let message = "the engine was used already: give its key before all else";
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+        }
+        Ok(self)
     }
 
     /// An engine with what [`Memory::save`] has put into a file of either
-    /// format. Rows take their place when their models are registered.
+    /// format that is not encrypted (one that is opens by [`Memory::from_url`]
+    /// with its key). Rows take their place when their models are registered.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Invalid`] if
     /// it is damaged or none of ours.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
-        Ok(Self::with(None, None, Some(file::load(path.as_ref())?)))
+        let vault = Vault::none();
+        let loaded = file::load(path.as_ref(), &vault)?;
+        Ok(Self::with(None, None, Some(loaded), vault))
     }
 
-    /// Saves everything that is committed. A crash leaves the old file or the
-    /// new one, whole.
+    /// Saves everything that is committed, encrypted if the engine has a key. A
+    /// crash leaves the old file or the new one, whole.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if it cannot be written; [`ErrorKind::Busy`] if a
@@ -272,7 +326,7 @@ impl Shared {
         for (name, section) in sections {
             rows.insert(name.clone(), section.shape()?.rows);
         }
-        file::save(path, format, &file::Contents { schema, tables, sections })?;
+        file::save(path, &self.vault, format, &file::Contents { schema, tables, sections })?;
         Ok(rows)
     }
 
@@ -282,14 +336,17 @@ impl Shared {
         if loaded.is_some() {
             return Ok(());
         }
+        if let Some((path, Format::Json)) = &self.file {
+            self.vault.check_json(path)?;
+        }
         *loaded = Some(match (&self.file, self.durability) {
             (Some((path, _)), Some(durability)) => {
-                let opened = journal::open(path, durability, &self.closed)?;
+                let opened = journal::open(path, &self.vault, durability, &self.closed)?;
                 // Nobody else can have set it: this happens once.
                 let _ = self.journal.set(opened.journal);
                 opened.loaded
             }
-            (Some((path, _)), None) if path.exists() => file::load(path)?,
+            (Some((path, _)), None) if path.exists() => file::load(path, &self.vault)?,
             (Some((path, _)), None) => file::check_without_log(path).map(|()| Loaded::default())?,
             (None, _) => Loaded::default(),
         });

@@ -1,21 +1,19 @@
 //! Keys of connections: the calls of SQLite3 Multiple Ciphers that this crate
 //! makes, in safe types. What a key is, and where it comes from, is in
-//! `key.rs`; this file only hands it over.
+//! `marmota_store::key`; this file only hands it over.
 
 use std::ffi::{c_char, c_int};
 
+use marmota_store::key::{KEY_BYTES, KeyBytes};
 use zeroize::Zeroizing;
 
 use super::raw::Db;
 use super::{Connection, Failure, code};
 
-pub(crate) const KEY_BYTES: usize = 32;
 pub(crate) const SALT_BYTES: usize = 16;
 /// What a key that needs no derivation begins with.
 const RAW: &[u8; 4] = b"raw:";
 
-/// A key, wiped when it is dropped.
-pub(crate) type KeyBytes = Zeroizing<[u8; KEY_BYTES]>;
 /// What a file of its own mixes into a passphrase: its first bytes.
 pub(crate) type Salt = [u8; SALT_BYTES];
 

@@ -14,6 +14,7 @@ use super::file::{self, Format, Loaded};
 use super::gate::Gate;
 use super::journal;
 use super::snapshot::Snapshot;
+use super::vault::Vault;
 use super::{Memory, Shared, file_binary};
 use crate::backup::{Copied, Manifest};
 
@@ -35,7 +36,7 @@ impl Shared {
         let tables = self.between_transactions(|| self.save(path, format))?;
         let rows = tables.values().sum();
         progress(rows / 2, rows);
-        let copy = file::load(path)?;
+        let copy = file::load(path, &self.vault)?;
         if counted(&copy)? != tables {
             let message = format!("{}: it does not hold what was copied", path.display());
             return Err(Error::new(ErrorKind::Engine, message));
@@ -45,7 +46,7 @@ impl Shared {
             engine: "memory",
             engine_version: env!("CARGO_PKG_VERSION").to_owned(),
             schema_version: copy.schema,
-            encrypted: false,
+            encrypted: self.vault.has_key(),
             tables,
         })
     }
@@ -72,6 +73,7 @@ impl Memory {
     ///   log is held by nobody).
     /// - [`ErrorKind::Invalid`] for a URL that names no file, or a backup that
     ///   is none of this engine.
+    /// - [`ErrorKind::Denied`] if it is encrypted with another key.
     /// - [`ErrorKind::Io`] if the disk fails or is full.
     pub fn restore(url: &str, from: &Path, manifest: &Manifest, replaces: bool) -> Result<()> {
         let memory = Self::from_url(url)?;
@@ -87,24 +89,30 @@ impl Memory {
             );
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        let loaded = file::load(from)?;
+        let vault = &*memory.shared.vault;
+        let loaded = file::load(from, vault)?;
         if counted(&loaded)? != manifest.tables {
             let message = format!("{}: it does not hold what its manifest says", from.display());
             return Err(Error::new(ErrorKind::Engine, message));
         }
         if memory.shared.durability.is_some() {
-            return restore_with_log(path, &loaded);
+            return replace_alone(&journal::Alone::with(path)?, path, vault, &loaded);
         }
         file::check_without_log(path)?;
         let bytes = std::fs::read(from).map_err(|error| file::failed("read", from, error))?;
-        file::replace(path, |out| Ok(std::io::Write::write_all(out, &bytes)))
+        // If there is a key, they are encrypted with it.
+        file::replace(path, &Vault::none(), |out| Ok(out.write_all(&bytes)))
     }
 }
 
-/// Makes the backup the snapshot of a log that is still to begin: all logs
-/// that are there are older then.
-fn restore_with_log(path: &Path, loaded: &Loaded) -> Result<()> {
-    let alone = journal::Alone::with(path)?;
+/// Makes what was loaded the snapshot of a log that is still to begin: all
+/// logs that are there are older then.
+pub(super) fn replace_alone(
+    alone: &journal::Alone<'_>,
+    path: &Path,
+    vault: &Vault,
+    loaded: &Loaded,
+) -> Result<()> {
     let snapshot = Snapshot {
         schema: loaded.schema,
         lineage: Uuid::now_v7(),
@@ -114,7 +122,7 @@ fn restore_with_log(path: &Path, loaded: &Loaded) -> Result<()> {
         gate: &Gate::default(),
         log: None,
     };
-    file::replace(path, |out| file_binary::write_snapshot(out, &snapshot))?;
+    file::replace(path, vault, |mut out| file_binary::write_snapshot(&mut out, &snapshot))?;
     alone.remove_logs_before(snapshot.generation);
     Ok(())
 }

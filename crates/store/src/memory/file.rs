@@ -13,7 +13,8 @@ use marmota_model::{Error, ErrorKind, Result, Table};
 use super::comparison::Shape;
 use super::file_binary::Link;
 use super::table_rows::TableRows;
-use super::{file_binary, file_json, journal};
+use super::vault::{Use, Vault};
+use super::{file_binary, file_json, file_sealed, journal};
 use crate::plan::Losses;
 
 /// How a file is written. Reading tells by itself.
@@ -108,10 +109,11 @@ pub(super) struct Contents<'c> {
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if it cannot be read, [`ErrorKind::Invalid`] if it is
-/// damaged or none of ours, or if a log has what is not in it; all name it.
-pub(super) fn load(path: &Path) -> Result<Loaded> {
+/// damaged or none of ours, or if a log has what is not in it,
+/// [`ErrorKind::Denied`] without its key; all name it.
+pub(super) fn load(path: &Path, vault: &Vault) -> Result<Loaded> {
     check_without_log(path)?;
-    let read = read(path)?;
+    let read = read(path, vault)?;
     Ok(Loaded { path: path.to_owned(), schema: read.schema, tables: read.tables })
 }
 
@@ -133,11 +135,17 @@ pub(super) fn check_without_log(path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// As [`load`], without a look at logs.
-pub(super) fn read(path: &Path) -> Result<Read> {
-    let bytes = std::fs::read(path).map_err(|error| failed("read", path, error))?;
+pub(super) fn read(path: &Path, vault: &Vault) -> Result<Read> {
+    let mut bytes = std::fs::read(path).map_err(|error| failed("read", path, error))?;
     let read = if bytes.trim_ascii_start().first() == Some(&b'{') {
+        vault.check_json(path)?;
         file_json::load(&bytes)
     } else {
+        if file_sealed::is_sealed(&bytes) {
+            bytes = file_sealed::open(bytes, path, vault)?;
+        } else {
+            vault.check_plain(path)?;
+        }
         file_binary::load(&bytes)
     };
     read.map_err(|why| Error::new(ErrorKind::Invalid, format!("{} {why}", path.display())))
@@ -146,28 +154,46 @@ pub(super) fn read(path: &Path) -> Result<Read> {
 /// Writes a file: first beside it, then in its place.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] naming it, with the old one untouched.
-pub(super) fn save(path: &Path, format: Format, contents: &Contents<'_>) -> Result<()> {
-    replace(path, |out| match format {
-        Format::Json => file_json::write(out, contents),
-        Format::Binary => file_binary::write(out, contents),
+/// [`ErrorKind::Io`] naming it, with the old one untouched;
+/// [`ErrorKind::Invalid`] for JSON with a key.
+pub(super) fn save(
+    path: &Path,
+    vault: &Vault,
+    format: Format,
+    contents: &Contents<'_>,
+) -> Result<()> {
+    if format == Format::Json {
+        vault.check_json(path)?;
+    }
+    replace(path, vault, |mut out| match format {
+        Format::Json => file_json::write(&mut out, contents),
+        Format::Binary => file_binary::write(&mut out, contents),
     })
 }
 
-/// Has a file written beside another one, and puts it in its place.
+/// Has a file written beside another one, encrypted if there is a key, and
+/// puts it in its place.
 ///
 /// # Errors
 /// As [`save`], or what `write` fails with.
 pub(super) fn replace(
     path: &Path,
-    write: impl FnOnce(&mut BufWriter<File>) -> Result<io::Result<()>>,
+    vault: &Vault,
+    write: impl FnOnce(&mut dyn Write) -> Result<io::Result<()>>,
 ) -> Result<()> {
+    let cipher = vault.begin(Use::Snapshot)?;
     let folder = folder_of(path);
     std::fs::create_dir_all(folder).map_err(|error| failed("make the folder of", path, error))?;
     let beside = Beside(folder.join(format!("{}{}.tmp", beside(path)?, std::process::id())));
     let file = File::create(&beside.0).map_err(|error| failed("write", path, error))?;
     let mut out = BufWriter::with_capacity(1 << 16, file);
-    write(&mut out)?
+    let written = match cipher {
+        None => write(&mut out)?,
+        Some(cipher) => file_sealed::Writer::new(&mut out, cipher)
+            .map_err(|error| failed("write", path, error))
+            .and_then(|mut out| Ok(write(&mut out)?.and_then(|()| out.finish())))?,
+    };
+    written
         .and_then(|()| out.flush())
         .and_then(|()| out.get_ref().sync_all())
         .and_then(|()| std::fs::rename(&beside.0, path))

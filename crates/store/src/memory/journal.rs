@@ -19,11 +19,12 @@
 //! answers nothing any more, because rows that were refused must not be seen.
 
 mod changes;
+mod log_file;
 mod record;
 mod recovery;
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,8 +38,11 @@ use parking_lot::{Condvar, Mutex};
 use crate::durability::Durability;
 use crate::statistics::EngineStatistics;
 pub(super) use changes::{write_changes, write_tables};
+use log_file::LogFile;
 use record::{Identity, RECORD_BYTES};
 pub(super) use recovery::{Alone, first_log, open};
+
+use super::vault::Vault;
 
 /// How long what is relaxed waits for the disk at most.
 const RELAXED_MAX: Duration = Duration::from_millis(800);
@@ -56,6 +60,7 @@ pub(super) struct Journal {
     path: PathBuf,
     durability: Durability,
     lineage: Uuid,
+    vault: Arc<Vault>,
     tail: Mutex<Tail>,
     /// Held while the disk is waited for: an error is told to one who waits only.
     syncing: Mutex<()>,
@@ -85,10 +90,7 @@ struct Counts {
 
 /// Where the log is written to. Positions count all that was ever written.
 struct Tail {
-    file: Arc<File>,
-    generation: u64,
-    /// How long the file is.
-    bytes: u64,
+    log: LogFile,
     position: u64,
     /// The last list of tables, with which each log begins.
     tables: Vec<u8>,
@@ -176,23 +178,24 @@ impl Journal {
         payload: &crc32fast::Hasher,
     ) -> Result<u64> {
         let unsynced = tail.position - self.synced.load(Ordering::Acquire);
+        let log = &mut tail.log;
         let settled = match self.durability {
             // Nobody will ever wait, and a loss of power may take what it likes.
-            Durability::None => tail.bytes,
-            _ => tail.bytes.saturating_sub(unsynced),
+            Durability::None => log.bytes,
+            _ => log.bytes.saturating_sub(unsynced),
         };
-        let identity = Identity { lineage: self.lineage, generation: tail.generation };
-        record::seal(record, payload, identity, tail.bytes, settled);
-        if let Err(error) = (&*tail.file).write_all(record) {
-            // Half a record must not stay, or what comes next is lost behind it.
-            if let Err(error) = tail.file.set_len(tail.bytes) {
-                return Err(self.fail(&error));
+        let bytes = match log.write(record, payload, settled) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                // Half a record must not stay, or what comes next is lost behind it.
+                if let Err(error) = log.file.set_len(log.bytes) {
+                    return Err(self.fail(&error));
+                }
+                return Err(fault(error));
             }
-            return Err(fault(error));
-        }
-        tail.bytes += record.len() as u64;
-        tail.position += record.len() as u64;
-        tail.since_snapshot += record.len() as u64;
+        };
+        tail.position += bytes;
+        tail.since_snapshot += bytes;
         Ok(tail.position)
     }
 
@@ -273,7 +276,7 @@ impl Journal {
         let members = std::mem::take(&mut self.waiting.lock().asked);
         let (file, position) = {
             let tail = self.tail.lock();
-            (Arc::clone(&tail.file), tail.position)
+            (Arc::clone(&tail.log.file), tail.position)
         };
         if self.synced.load(Ordering::Acquire) < position {
             self.sync_file(&file)?;
@@ -398,7 +401,7 @@ impl Journal {
     /// Where the log ends: its generation, and how long its file is.
     pub(super) fn end(&self) -> (u64, u64) {
         let tail = self.tail.lock();
-        (tail.generation, tail.bytes)
+        (tail.log.identity.generation, tail.log.bytes)
     }
 
     /// What all logs of this database have in common.
@@ -413,50 +416,47 @@ impl Journal {
     pub(super) fn rotate(&self) -> Result<u64> {
         // Most of the wait, while others go on writing.
         self.sync()?;
-        let (generation, tables) = {
+        let (identity, tables) = {
             let tail = self.tail.lock();
-            (tail.generation + 1, tail.tables.clone())
+            let Identity { lineage, generation } = tail.log.identity;
+            (Identity { lineage, generation: generation + 1 }, tail.tables.clone())
         };
-        let path = recovery::log_path(&self.path, generation);
-        let identity = Identity { lineage: self.lineage, generation };
-        let made = recovery::create(&path, identity).and_then(|file| {
-            let mut record = vec![0; RECORD_BYTES];
-            if !tables.is_empty() {
-                record.extend_from_slice(&tables);
-                let mut sum = crc32fast::Hasher::new();
-                sum.update(&tables);
-                let at = record::HEAD_BYTES as u64;
-                record::seal(&mut record, &sum, identity, at, at);
-                (&file).write_all(&record)?;
-                file.sync_data()?;
-            }
-            let bytes = file.metadata()?.len();
-            Ok((file, bytes))
-        });
-        let (file, bytes) = made.map_err(|error| {
+        let path = recovery::log_path(&self.path, identity.generation);
+        let log = self.begin_log(&path, identity, &tables).inspect_err(|_| {
             let _ = std::fs::remove_file(&path);
-            fault(error)
         })?;
         let _one = self.syncing.lock();
         let mut tail = self.tail.lock();
         self.check()?;
         if self.synced.load(Ordering::Acquire) < tail.position {
-            self.sync_file(&tail.file)?;
+            self.sync_file(&tail.log.file)?;
         }
-        tail.file = Arc::new(file);
-        tail.generation = generation;
-        tail.bytes = bytes;
+        tail.log = log;
         let position = tail.position;
         drop(tail);
         self.reached(position);
-        Ok(generation)
+        Ok(identity.generation)
+    }
+
+    fn begin_log(&self, path: &Path, identity: Identity, tables: &[u8]) -> Result<LogFile> {
+        let mut log = LogFile::begin(path, identity, &self.vault)?;
+        if !tables.is_empty() {
+            let mut record = vec![0; RECORD_BYTES];
+            record.extend_from_slice(tables);
+            let mut sum = crc32fast::Hasher::new();
+            sum.update(tables);
+            let settled = log.bytes;
+            let written = log.write(&mut record, &sum, settled);
+            written.and_then(|_| log.file.sync_data()).map_err(fault)?;
+        }
+        Ok(log)
     }
 
     /// Notes that there is a snapshot of so many bytes, to which the logs from
     /// a generation on belong: those before it go.
     pub(super) fn began(&self, generation: u64, snapshot_bytes: u64) {
         let mut tail = self.tail.lock();
-        tail.since_snapshot = tail.bytes;
+        tail.since_snapshot = tail.log.bytes;
         tail.whole = None;
         tail.bytes_max = bytes_max(snapshot_bytes);
         drop(tail);
@@ -487,8 +487,8 @@ impl Journal {
     /// True if all is in the snapshot that was there at the start.
     pub(super) fn says_nothing(&self, schema: u32) -> bool {
         let tail = self.tail.lock();
-        let tables = record::HEAD_BYTES + RECORD_BYTES + tail.tables.len();
-        tail.whole == Some(schema) && tail.since_snapshot <= tables as u64
+        let tables = tail.log.bytes_with(tail.tables.len());
+        tail.whole == Some(schema) && tail.since_snapshot <= tables
     }
 
     /// Ends the log: a snapshot of this generation has all that is in it.

@@ -197,7 +197,7 @@ impl Shared {
             gate: &self.gate,
             log: has_log.then_some(journal),
         };
-        file::replace(path, |out| file_binary::write_snapshot(out, &snapshot))
+        file::replace(path, &self.vault, |mut out| file_binary::write_snapshot(&mut out, &snapshot))
     }
 
     /// Makes the last snapshot; all that is written is in it, and nothing is

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod cache;
+#[cfg(feature = "encryption")]
+mod memory_encryption;
 mod memory_file;
 mod memory_log;
 mod memory_log_crash;

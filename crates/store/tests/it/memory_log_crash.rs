@@ -184,15 +184,20 @@ const ROUNDS: u64 = 20;
 
 #[test]
 fn every_acknowledged_row_survives_a_kill() {
+    survives_kills(&[], |path| open(path, &[note()]));
+}
+
+/// Rounds of a process that writes in such an environment until it is killed.
+pub(crate) fn survives_kills(environment: &[(&str, &str)], open: impl Fn(&Path) -> Memory) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("app.mem");
     let note = note();
     let mut acknowledged = HashSet::new();
     for round in 0..ROUNDS {
-        let told = written_until_killed(&path, round);
+        let told = written_until_killed(&path, round, environment);
         assert!(!told.is_empty(), "round {round} wrote nothing");
         acknowledged.extend(told);
-        let engine = open(&path, std::slice::from_ref(&note));
+        let engine = open(&path);
         let there: HashSet<String> = bodies(&engine, &note).into_iter().collect();
         let lost: Vec<_> = acknowledged.difference(&there).collect();
         assert!(lost.is_empty(), "round {round} lost {lost:?}");
@@ -209,11 +214,12 @@ fn every_acknowledged_row_survives_a_kill() {
 }
 
 /// Has a process write, kills it after some time, and gives what it told.
-fn written_until_killed(path: &Path, round: u64) -> Vec<String> {
+fn written_until_killed(path: &Path, round: u64, environment: &[(&str, &str)]) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "memory_log_crash::writes_until_killed", "--nocapture"])
         .env("MARMOTA_LOG", path)
         .env("MARMOTA_ROUND", round.to_string())
+        .envs(environment.iter().copied())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

@@ -4,6 +4,9 @@
 //! head    magic (8 bytes), version u32, lineage (16 bytes), generation u64, crc32 u32
 //! record  mark u32, length u32, crc32 u32, settled u64, payload
 //! ```
+//! The head of a log that is encrypted has another magic, and a seal before its
+//! checksum (`vault.rs`); its records' payloads are sealed (`log_file.rs`).
+//!
 //! All integers are little-endian. A record's checksum covers its length, its
 //! payload, where it lies and of which log it is, so that bytes which only
 //! look like a record (an older log's, or a log kept in a blob) are none.
@@ -19,9 +22,17 @@ use std::ops::Range;
 
 use marmota_model::Uuid;
 
+use crate::memory::vault::SEAL_BYTES;
+
 const MAGIC: &[u8; 8] = b"MARMLOG\0";
+/// Differs from the other by so much that no damage makes one of the other.
+const MAGIC_SEALED: &[u8; 8] = b"\x9ESEALEDL";
 const VERSION: u32 = 1;
-pub(super) const HEAD_BYTES: usize = 40;
+/// What of a head says which log it is.
+const START_BYTES: usize = 36;
+pub(super) const HEAD_BYTES: usize = START_BYTES + 4;
+/// The head of a log that is encrypted.
+pub(super) const SEALED_HEAD_BYTES: usize = HEAD_BYTES + SEAL_BYTES;
 const MARK: [u8; 4] = [0xA7, b'm', b'r', 0x1C];
 /// What lies in front of a payload.
 pub(super) const RECORD_BYTES: usize = 20;
@@ -38,13 +49,46 @@ pub(super) struct Identity {
 /// The head of a log.
 pub(super) fn head(identity: Identity) -> [u8; HEAD_BYTES] {
     let mut head = [0; HEAD_BYTES];
-    head[..8].copy_from_slice(MAGIC);
-    head[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    head[12..28].copy_from_slice(identity.lineage.as_bytes());
-    head[28..36].copy_from_slice(&identity.generation.to_le_bytes());
-    let sum = crc32fast::hash(&head[..36]);
-    head[36..].copy_from_slice(&sum.to_le_bytes());
+    head[..START_BYTES].copy_from_slice(&start(MAGIC, identity));
+    let sum = crc32fast::hash(&head[..START_BYTES]);
+    head[START_BYTES..].copy_from_slice(&sum.to_le_bytes());
     head
+}
+
+/// The head of a log that is encrypted, with the seal that `seal` gives.
+pub(super) fn sealed_head(
+    identity: Identity,
+    seal: impl FnOnce(&[u8]) -> [u8; SEAL_BYTES],
+) -> Vec<u8> {
+    let mut head = start(MAGIC_SEALED, identity).to_vec();
+    head.extend_from_slice(&seal(&head));
+    head.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
+    head
+}
+
+fn start(magic: &[u8; 8], identity: Identity) -> [u8; START_BYTES] {
+    let mut start = [0; START_BYTES];
+    start[..8].copy_from_slice(magic);
+    start[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    start[12..28].copy_from_slice(identity.lineage.as_bytes());
+    start[28..].copy_from_slice(&identity.generation.to_le_bytes());
+    start
+}
+
+/// What a head says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) identity: Identity,
+    pub(super) is_sealed: bool,
+    /// Where the first record lies.
+    pub(super) bytes: usize,
+}
+
+impl Head {
+    /// What the seal is over, and the seal.
+    pub(super) const fn sealed_bytes(&self) -> usize {
+        self.bytes - 4
+    }
 }
 
 /// What is wrong with a head.
@@ -59,15 +103,17 @@ pub(super) enum HeadFault {
 }
 
 /// Reads the head of a log.
-pub(super) fn read_head(file: &[u8]) -> Result<Identity, HeadFault> {
-    let Some(head) = file.get(..HEAD_BYTES) else { return Err(HeadFault::Torn) };
+pub(super) fn read_head(file: &[u8]) -> Result<Head, HeadFault> {
+    let is_sealed = file.starts_with(MAGIC_SEALED);
+    let bytes = if is_sealed { SEALED_HEAD_BYTES } else { HEAD_BYTES };
+    let Some(head) = file.get(..bytes) else { return Err(HeadFault::Torn) };
     let u32_at =
         |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    if crc32fast::hash(&head[..36]) != u32_at(36) {
-        let is_torn = file.len() == HEAD_BYTES;
+    if crc32fast::hash(&head[..bytes - 4]) != u32_at(bytes - 4) {
+        let is_torn = file.len() == bytes;
         return Err(if is_torn { HeadFault::Torn } else { HeadFault::Foreign });
     }
-    if &head[..8] != MAGIC {
+    if !is_sealed && &head[..8] != MAGIC {
         return Err(HeadFault::Foreign);
     }
     if u32_at(8) != VERSION {
@@ -76,7 +122,8 @@ pub(super) fn read_head(file: &[u8]) -> Result<Identity, HeadFault> {
     let mut generation = [0; 8];
     generation.copy_from_slice(&head[28..36]);
     let lineage = Uuid::from_slice(&head[12..28]).map_err(|_| HeadFault::Foreign)?;
-    Ok(Identity { lineage, generation: u64::from_le_bytes(generation) })
+    let identity = Identity { lineage, generation: u64::from_le_bytes(generation) };
+    Ok(Head { identity, is_sealed, bytes })
 }
 
 /// The checksum of a record but for its payload.
@@ -108,6 +155,11 @@ pub(super) fn seal(
     record[12..20].copy_from_slice(&settled.to_le_bytes());
 }
 
+/// Up to where the file was settled, as what lies in front of a payload says.
+pub(super) fn settled_of(record: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(*record.get(12..)?.first_chunk()?))
+}
+
 /// A record that is whole.
 struct Found {
     payload: Range<usize>,
@@ -121,9 +173,7 @@ fn record_at(file: &[u8], at: usize, identity: Identity) -> Option<Found> {
     }
     let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
     let sum = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
-    let mut settled = [0; 8];
-    settled.copy_from_slice(&head[12..20]);
-    let settled = u64::from_le_bytes(settled);
+    let settled = settled_of(head)?;
     let start = at + RECORD_BYTES;
     let payload = start..start.checked_add(length as usize)?;
     let mut found = sum_of(identity, at as u64, length, settled);
@@ -154,8 +204,9 @@ pub(super) enum Rest {
 }
 
 /// Reads a log behind its head.
-pub(super) fn scan(file: &[u8], identity: Identity) -> Scan {
-    let (mut payloads, mut end) = (Vec::new(), HEAD_BYTES);
+pub(super) fn scan(file: &[u8], head: Head) -> Scan {
+    let identity = head.identity;
+    let (mut payloads, mut end) = (Vec::new(), head.bytes);
     while let Some(found) = record_at(file, end, identity) {
         end = found.payload.end;
         payloads.push(found.payload);
@@ -185,6 +236,7 @@ mod tests {
     use super::*;
 
     const IDENTITY: Identity = Identity { lineage: Uuid::from_u128(7), generation: 3 };
+    const HEAD: Head = Head { identity: IDENTITY, is_sealed: false, bytes: HEAD_BYTES };
 
     /// A log with these payloads, each settled up to `settled` of its place.
     fn log(payloads: &[&[u8]], settled: impl Fn(u64) -> u64) -> Vec<u8> {
@@ -208,8 +260,8 @@ mod tests {
     #[test]
     fn records_come_back() {
         let file = log(&[b"one", b"", &[0xA7; 5000]], |at| at);
-        assert_eq!(read_head(&file), Ok(IDENTITY));
-        let scan = scan(&file, IDENTITY);
+        assert_eq!(read_head(&file), Ok(HEAD));
+        let scan = scan(&file, HEAD);
         assert_eq!(payloads(&file, &scan), [&b"one"[..], b"", &[0xA7; 5000]]);
         assert_eq!((scan.end, scan.rest), (file.len(), Rest::Nothing));
     }
@@ -217,9 +269,9 @@ mod tests {
     #[test]
     fn a_cut_anywhere_leaves_the_records_before_it() {
         let whole = log(&[b"one", b"two", b"three"], |at| at);
-        let ends: Vec<usize> = scan(&whole, IDENTITY).payloads.iter().map(|all| all.end).collect();
+        let ends: Vec<usize> = scan(&whole, HEAD).payloads.iter().map(|all| all.end).collect();
         for length in HEAD_BYTES..whole.len() {
-            let scan = scan(&whole[..length], IDENTITY);
+            let scan = scan(&whole[..length], HEAD);
             assert_eq!(scan.payloads.len(), ends.iter().filter(|&&end| end <= length).count());
             let rest = if scan.end == length { Rest::Nothing } else { Rest::Torn };
             assert_eq!(scan.rest, rest, "{length}");
@@ -230,7 +282,7 @@ mod tests {
     fn damage_before_what_was_settled_is_told_from_a_torn_end() {
         let whole = log(&[b"one", b"two", b"three"], |at| at);
         let starts: Vec<usize> =
-            scan(&whole, IDENTITY).payloads.iter().map(|all| all.start - RECORD_BYTES).collect();
+            scan(&whole, HEAD).payloads.iter().map(|all| all.start - RECORD_BYTES).collect();
         for at in HEAD_BYTES..whole.len() {
             let mut file = whole.clone();
             file[at] ^= 1 << (at % 8);
@@ -239,32 +291,48 @@ mod tests {
                 Some(&next) => Rest::Damaged(next),
                 None => Rest::Torn,
             };
-            let scan = scan(&file, IDENTITY);
+            let scan = scan(&file, HEAD);
             assert_eq!((scan.payloads.len(), scan.end, scan.rest), (hit, starts[hit], rest));
         }
         // Nothing had been waited for: the disk may have written what is behind first.
         let mut file = log(&[b"one", b"two", b"three"], |_| HEAD_BYTES as u64);
         file[starts[1] + 3] ^= 1;
-        let scan = scan(&file, IDENTITY);
+        let scan = scan(&file, HEAD);
         assert_eq!((scan.payloads.len(), scan.rest), (1, Rest::Torn));
     }
 
     #[test]
     fn records_of_other_logs_and_places_are_none() {
         let file = log(&[b"one", b"two"], |at| at);
-        let other = Identity { generation: 4, ..IDENTITY };
+        let other = Head { identity: Identity { generation: 4, ..IDENTITY }, ..HEAD };
         assert_eq!(scan(&file, other).payloads.len(), 0);
-        let other = Identity { lineage: Uuid::from_u128(8), ..IDENTITY };
+        let other = Head { identity: Identity { lineage: Uuid::from_u128(8), ..IDENTITY }, ..HEAD };
         assert_eq!(scan(&file, other).payloads.len(), 0);
         let mut moved = file.clone();
         let record = file[HEAD_BYTES..].to_vec();
         moved.extend_from_slice(&record);
-        assert_eq!(scan(&moved, IDENTITY).payloads.len(), 2);
+        assert_eq!(scan(&moved, HEAD).payloads.len(), 2);
         // A log kept as a value in a log.
         let nested = log(&[&file, b"x"], |at| at);
         let mut torn = nested.clone();
         torn[HEAD_BYTES] ^= 1;
-        assert!(matches!(scan(&torn, IDENTITY).rest, Rest::Damaged(at) if at > file.len()));
+        assert!(matches!(scan(&torn, HEAD).rest, Rest::Damaged(at) if at > file.len()));
+    }
+
+    #[test]
+    fn sealed_heads_are_told_from_others() {
+        let whole = sealed_head(IDENTITY, |_| [9; SEAL_BYTES]);
+        let head = Head { identity: IDENTITY, is_sealed: true, bytes: SEALED_HEAD_BYTES };
+        assert_eq!(read_head(&whole), Ok(head));
+        for length in 0..SEALED_HEAD_BYTES {
+            let torn = read_head(&whole[..length]).unwrap_err();
+            assert_eq!(torn, HeadFault::Torn);
+        }
+        for (at, flip) in (0..SEALED_HEAD_BYTES).flat_map(|at| [(at, 1), (at, 0x80)]) {
+            let mut file = [&whole[..], b"behind"].concat();
+            file[at] ^= flip;
+            assert_eq!(read_head(&file), Err(HeadFault::Foreign));
+        }
     }
 
     #[test]

@@ -24,10 +24,15 @@ use super::super::file::{self, Loaded, Section as AnySection, failed, folder_of}
 use super::super::file_binary::{self, Link, Part, Section};
 use super::super::gate::Gate;
 use super::super::snapshot::Snapshot;
+use super::super::vault::{Use, Vault};
 use super::changes::{self, Definition, Payload};
-use super::record::{self, HEAD_BYTES, HeadFault, Identity, Rest};
+use super::log_file::{self, LogFile};
+use super::record::{self, HeadFault, Identity, Rest};
 use super::{Counts, Journal, Lock, Tail, Waiting, bytes_max, fault, with_suffix};
 use crate::durability::Durability;
+
+/// So many logs, of processes that were killed, and a snapshot is due.
+const LOGS_MAX: usize = 16;
 
 /// A database that was opened.
 pub(in super::super) struct Opened {
@@ -80,11 +85,11 @@ pub(super) fn remove_logs(path: &Path, goes: impl Fn(u64) -> bool) {
     }
 }
 
-/// Makes an empty log, with its name on the disk.
-pub(super) fn create(path: &Path, identity: Identity) -> io::Result<File> {
+/// Makes a log of a head, with its name on the disk.
+pub(super) fn create(path: &Path, head: &[u8]) -> io::Result<File> {
     let file = OpenOptions::new().append(true).create(true).open(path)?;
     file.set_len(0)?;
-    (&file).write_all(&record::head(identity))?;
+    (&file).write_all(head)?;
     file.sync_all()?;
     file::sync_folder(folder_of(path))?;
     Ok(file)
@@ -139,6 +144,15 @@ impl<'p> Alone<'p> {
         Ok(Self { path, _lock: lock(path)? })
     }
 
+    /// What it has, with its logs.
+    ///
+    /// # Errors
+    /// As [`open`].
+    #[cfg(feature = "encryption")]
+    pub(in super::super) fn recover(&self, vault: &Vault) -> Result<Loaded> {
+        recover(self.path, vault).map(|found| found.loaded)
+    }
+
     /// A generation behind those of all logs that are there.
     pub(in super::super) fn generation_after_all(&self) -> Result<u64> {
         Ok(logs(self.path)?.last().map_or(1, |last| last + 1))
@@ -150,20 +164,25 @@ impl<'p> Alone<'p> {
     }
 }
 
-/// Opens a database, or begins one.
-///
-/// # Errors
-/// [`ErrorKind::Busy`] if another process has it, [`ErrorKind::Io`] if it
-/// cannot be read or written, [`ErrorKind::Invalid`] if it is damaged or parts
-/// of it belong to another one; all say where and what to do.
-pub(in super::super) fn open(
-    path: &Path,
-    durability: Durability,
-    closed: &Arc<AtomicBool>,
-) -> Result<Opened> {
-    let folder = folder_of(path);
-    std::fs::create_dir_all(folder).map_err(|error| failed("make the folder of", path, error))?;
-    let lock = lock(path)?;
+/// What was found of a database.
+struct Recovered {
+    loaded: Loaded,
+    link: Option<Link>,
+    /// Of the last log, or of the first that is to begin.
+    identity: Identity,
+    /// How long the last log is, if there is one that has a head.
+    end: Option<u64>,
+    logs: usize,
+    log_bytes: u64,
+    snapshot_bytes: u64,
+    is_there: bool,
+    /// The schema version that the snapshot has.
+    schema: u32,
+}
+
+/// Reads the snapshot and its logs, and cuts off what was never acknowledged
+/// as being on the disk. Only for who has the database alone.
+fn recover(path: &Path, vault: &Vault) -> Result<Recovered> {
     file::remove_leftovers(path)?;
     let mut state = State::default();
     let mut link = None;
@@ -171,7 +190,7 @@ pub(in super::super) fn open(
     let is_there = path.exists();
     if is_there {
         snapshot_bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let read = file::read(path)?;
+        let read = file::read(path, vault)?;
         (state.schema, state.tables, link) = (read.schema, read.tables, read.link);
     }
     let schema = state.schema;
@@ -181,44 +200,64 @@ pub(in super::super) fn open(
         generation: link.map_or(1, |link| link.generation),
     };
     let mut end = None;
-    let mut since_snapshot = 0;
+    let mut log_bytes = 0;
     for (at, &generation) in logs.iter().enumerate() {
         let is_known = link.is_some() || at > 0;
         identity.generation = generation;
         let position =
             link.filter(|link| link.generation == generation).map_or(0, |link| link.position);
         let is_last = at + 1 == logs.len();
-        let read = Reading { path: log_path(path, generation), is_last, position };
+        let read = Reading { path: log_path(path, generation), is_last, position, vault };
         let bytes = read.replay(&mut identity, is_known, &mut state)?;
-        since_snapshot += bytes;
-        end = Some(bytes);
+        log_bytes += bytes;
+        end = Some(bytes).filter(|&bytes| bytes > 0);
     }
-    let loaded = state.finish(path)?;
-    if is_there && link.is_none() {
-        adopt(path, &loaded, identity)?;
+    let (loaded, logs) = (state.finish(path)?, logs.len());
+    Ok(Recovered { loaded, link, identity, end, logs, log_bytes, snapshot_bytes, is_there, schema })
+}
+
+/// Opens a database, or begins one.
+///
+/// # Errors
+/// [`ErrorKind::Busy`] if another process has it, [`ErrorKind::Io`] if it
+/// cannot be read or written, [`ErrorKind::Denied`] if the key is not its own,
+/// [`ErrorKind::Invalid`] if it is damaged or parts of it belong to another
+/// one; all say where and what to do.
+pub(in super::super) fn open(
+    path: &Path,
+    vault: &Arc<Vault>,
+    durability: Durability,
+    closed: &Arc<AtomicBool>,
+) -> Result<Opened> {
+    let folder = folder_of(path);
+    std::fs::create_dir_all(folder).map_err(|error| failed("make the folder of", path, error))?;
+    let lock = lock(path)?;
+    let found = recover(path, vault)?;
+    if found.is_there && found.link.is_none() {
+        adopt(path, vault, &found.loaded, found.identity)?;
     }
-    let (file, bytes) = match end {
-        Some(bytes) if bytes > 0 => (append_to(&log_path(path, identity.generation)), bytes),
-        _ => (create(&log_path(path, identity.generation), identity), HEAD_BYTES as u64),
-    };
-    let file = file.map_err(fault)?;
+    let log = found.log(path, vault)?;
+    let bytes_max = bytes_max(found.snapshot_bytes);
     let tail = Tail {
-        file: Arc::new(file),
-        generation: identity.generation,
-        bytes,
-        position: bytes,
+        position: log.bytes,
         tables: Vec::new(),
-        since_snapshot: since_snapshot.max(bytes),
-        bytes_max: bytes_max(snapshot_bytes),
-        whole: link.filter(|link| link.position == 0).map(|_| schema),
+        since_snapshot: match found.logs {
+            0..LOGS_MAX => (found.log_bytes + found.bytes_begun(&log)).max(log.bytes),
+            // The next commit has one made.
+            _ => bytes_max,
+        },
+        bytes_max,
+        whole: found.link.filter(|link| link.position == 0).map(|_| found.schema),
+        log,
     };
     let journal = Arc::new(Journal {
         path: path.to_owned(),
         durability,
-        lineage: identity.lineage,
+        lineage: found.identity.lineage,
+        vault: Arc::clone(vault),
+        synced: AtomicU64::new(tail.position),
         tail: Mutex::new(tail),
         syncing: Mutex::default(),
-        synced: AtomicU64::new(bytes),
         waiting: Mutex::new(Waiting::default()),
         work: Condvar::new(),
         thread: Mutex::default(),
@@ -232,11 +271,32 @@ pub(in super::super) fn open(
     if durability != Durability::None {
         journal.start()?;
     }
-    Ok(Opened { journal, loaded })
+    Ok(Opened { journal, loaded: found.loaded })
+}
+
+impl Recovered {
+    /// The log to write to. One that is sealed is never gone on with: what was
+    /// cut off its end had numbers that would be used again.
+    fn log(&self, path: &Path, vault: &Vault) -> Result<LogFile> {
+        let Identity { lineage, generation } = self.identity;
+        let own = log_path(path, generation);
+        let Some(bytes) = self.end else { return LogFile::begin(&own, self.identity, vault) };
+        let file = append_to(&own).map_err(fault)?;
+        if !vault.has_key() {
+            return Ok(LogFile::go_on(file, self.identity, bytes));
+        }
+        let next = Identity { lineage, generation: generation + 1 };
+        LogFile::begin(&log_path(path, next.generation), next, vault)
+    }
+
+    /// What a log has of its own that was not among those that were read.
+    fn bytes_begun(&self, log: &LogFile) -> u64 {
+        if log.identity == self.identity { 0 } else { log.bytes }
+    }
 }
 
 /// Makes a file without a log the snapshot of one that is still to begin.
-fn adopt(path: &Path, loaded: &Loaded, identity: Identity) -> Result<()> {
+fn adopt(path: &Path, vault: &Vault, loaded: &Loaded, identity: Identity) -> Result<()> {
     if loaded.tables.values().any(|section| matches!(section, AnySection::Json(_))) {
         let message = format!(
             "{} is JSON, which has no log: open it without a durability, or load it and save it as \
@@ -254,7 +314,7 @@ fn adopt(path: &Path, loaded: &Loaded, identity: Identity) -> Result<()> {
         gate: &Gate::default(),
         log: None,
     };
-    file::replace(path, |out| file_binary::write_snapshot(out, &snapshot))
+    file::replace(path, vault, |mut out| file_binary::write_snapshot(&mut out, &snapshot))
 }
 
 /// Opens a log to go on with it. What was read of it is on the disk then: a
@@ -312,14 +372,15 @@ fn consecutive(path: &Path, logs: Vec<u64>) -> Result<Vec<u64>> {
 }
 
 /// A log that is read.
-struct Reading {
+struct Reading<'v> {
+    vault: &'v Vault,
     path: PathBuf,
     is_last: bool,
     /// How long it has to be.
     position: u64,
 }
 
-impl Reading {
+impl Reading<'_> {
     fn refuse(&self, what: &str) -> Error {
         Error::new(ErrorKind::Invalid, format!("{} {what}", self.path.display()))
     }
@@ -327,9 +388,10 @@ impl Reading {
     /// Takes what the log says, and cuts off what was never acknowledged as
     /// being on the disk. Gives its length, or 0 if even its head is missing.
     fn replay(&self, identity: &mut Identity, is_known: bool, state: &mut State) -> Result<u64> {
-        let log = std::fs::read(&self.path).map_err(|error| failed("read", &self.path, error))?;
-        let found = match record::read_head(&log) {
-            Ok(found) => found,
+        let mut log =
+            std::fs::read(&self.path).map_err(|error| failed("read", &self.path, error))?;
+        let head = match record::read_head(&log) {
+            Ok(head) => head,
             Err(HeadFault::Torn) if self.is_last && self.position == 0 => return Ok(0),
             Err(HeadFault::Torn | HeadFault::Foreign) => {
                 return Err(self.refuse(
@@ -343,16 +405,27 @@ impl Reading {
                 )));
             }
         };
+        let cipher = match head.is_sealed {
+            true => Some(self.vault.open(&self.path, Use::Log, &log[..head.sealed_bytes()])?),
+            false => self.vault.check_plain(&self.path).map(|()| None)?,
+        };
         if !is_known {
-            identity.lineage = found.lineage;
+            identity.lineage = head.identity.lineage;
         }
-        if found != *identity {
+        if head.identity != *identity {
             return Err(self.refuse(
                 "belongs to another snapshot than the one beside it: move the one away that is \
                  not wanted",
             ));
         }
-        let scan = record::scan(&log, found);
+        let mut scan = record::scan(&log, head);
+        for payload in scan.payloads.iter_mut().filter(|_| cipher.is_some()) {
+            let opened = cipher.as_ref().and_then(|own| log_file::unseal(&mut log, payload, own));
+            *payload = opened.ok_or_else(|| {
+                let at = payload.start;
+                self.refuse(&format!("has a record at byte {at} that was changed: restore a copy"))
+            })?;
+        }
         self.check_rest(&scan, log.len())?;
         let log = Arc::new(log);
         for payload in scan.payloads {

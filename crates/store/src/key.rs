@@ -1,7 +1,7 @@
 //! Keys of encrypted files, and where they come from. What is done with them
-//! is in `vault.rs`.
+//! is each engine's, which needs its feature `encryption` for that.
 //!
-//! A key never appears in what this crate prints: neither its own `Debug`, nor
+//! A key never appears in what is printed: neither its own `Debug`, nor
 //! errors, nor SQL. The memory it lay in is wiped when it is dropped.
 
 use std::fmt;
@@ -10,10 +10,14 @@ use std::sync::Arc;
 use marmota_model::{Error, ErrorKind, Result};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::ffi::cipher::{KEY_BYTES, KeyBytes};
+/// How long a key is.
+pub const KEY_BYTES: usize = 32;
+
+/// A key, wiped when it is dropped.
+pub type KeyBytes = Zeroizing<[u8; KEY_BYTES]>;
 
 /// The variable that a key is taken from, where a URL names no other.
-pub(crate) const KEY_ENV: &str = "MARMOTA_KEY";
+const KEY_ENV: &str = "MARMOTA_KEY";
 
 /// Longer ones are taken for a mistake, such as a file's content.
 const PASSPHRASE_BYTES_MAX: usize = 1024;
@@ -21,15 +25,20 @@ const PASSPHRASE_BYTES_MAX: usize = 1024;
 /// What encrypts a file: 32 random bytes, or a passphrase.
 ///
 /// ```
-/// use marmota_sqlite::Key;
+/// use marmota_store::key::Key;
 /// let key = Key::parse(&"0f".repeat(32))?;
 /// assert_eq!(format!("{key:?}"), "Key(..)");
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
+#[derive(Clone)]
 pub struct Key(Secret);
 
-pub(crate) enum Secret {
+/// What a key is made of, for an engine that encrypts with it.
+#[derive(Clone)]
+pub enum Secret {
+    /// The key itself.
     Raw(KeyBytes),
+    /// What a key is to be derived from.
     Passphrase(Zeroizing<String>),
 }
 
@@ -72,7 +81,9 @@ impl Key {
         }
     }
 
-    pub(crate) fn secret(&self) -> &Secret {
+    /// What an engine encrypts with.
+    #[must_use]
+    pub const fn secret(&self) -> &Secret {
         &self.0
     }
 }
@@ -98,7 +109,7 @@ fn from_hex(digits: &[u8]) -> Option<KeyBytes> {
 /// Where a key is asked for: a function of the program's, or the environment.
 ///
 /// ```
-/// use marmota_sqlite::{Key, KeySource};
+/// use marmota_store::key::{Key, KeySource};
 /// let source = KeySource::new(|| Key::passphrase("correct horse".to_owned()));
 /// assert_eq!(format!("{source:?}"), "KeySource(..)");
 /// ```
@@ -132,7 +143,42 @@ impl KeySource {
         })
     }
 
-    pub(crate) fn ask(&self) -> Result<Key> {
+    /// The variable that the option `key_env` of a URL names. What is no name
+    /// is not repeated: it may be the key itself.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for what is no name of a variable.
+    pub fn named(name: &str) -> Result<Self> {
+        let is_name = (1..=50).contains(&name.len())
+            && !name.starts_with(|first: char| first.is_ascii_digit())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if !is_name {
+            let message = "the option `key_env` is the name of an environment variable (letters, \
+                           digits and `_`, 50 at most), never the key itself";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        Ok(Self::env(name))
+    }
+
+    /// The variable `MARMOTA_KEY`, if it is set.
+    #[must_use]
+    pub fn usual() -> Option<Self> {
+        std::env::var_os(KEY_ENV).map(|_| Self::env(KEY_ENV))
+    }
+
+    /// A key that is at hand.
+    #[must_use]
+    pub fn of(key: &Key) -> Self {
+        let key = key.clone();
+        Self::new(move || Ok(key.clone()))
+    }
+
+    /// Asks for the key.
+    ///
+    /// # Errors
+    /// What the function fails with; [`ErrorKind::Invalid`] if the variable
+    /// has none.
+    pub fn ask(&self) -> Result<Key> {
         (self.0)()
     }
 }
@@ -151,6 +197,29 @@ impl PartialEq for KeySource {
 }
 
 impl Eq for KeySource {}
+
+/// Refuses a URL that holds a secret, without repeating it.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`], with where to put the key instead.
+pub fn refuse_secrets(url: &str) -> Result<()> {
+    const SECRETS: [&str; 8] =
+        ["key", "hexkey", "textkey", "password", "passphrase", "passwd", "pass", "secret"];
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let names = query.split('&').filter_map(|option| option.split('=').next());
+    let mut secrets = names.filter(|name| SECRETS.iter().any(|it| name.eq_ignore_ascii_case(it)));
+    match secrets.next() {
+        None => Ok(()),
+        Some(name) => Err(Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "the URL has the option `{name}`, but URLs end up in logs: put the key into the \
+                 environment variable MARMOTA_KEY (or another one, named by `key_env=NAME`), or \
+                 give it by a callback (`key`)"
+            ),
+        )),
+    }
+}
 
 #[cfg(test)]
 mod tests {
