@@ -7,6 +7,7 @@ use marmota_derive::Model;
 use marmota_model::{Blob, Currency, Date, ErrorKind, Ref, Timestamp, Uuid};
 use marmota_sqlite::Sqlite;
 use marmota_store::memory::Memory;
+use marmota_store::migration::Migration;
 use marmota_store::{Idempotency, Store, StoreBuilder};
 
 /// In SQLite.
@@ -150,6 +151,39 @@ fn writes_stay_in_their_database() {
     assert_eq!(store.get::<Person>(1).run().unwrap(), Person { id: 1, ..person("t", 4) });
     let error = store.execute("DELETE FROM geo.city").run().unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Denied | ErrorKind::Invalid), "{error}");
+}
+
+#[test]
+fn migrations_are_the_first_databases() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |migration: Migration| {
+        Store::builder(file(&folder, "a.db"))
+            .model::<Person>()
+            .database("geo", file(&folder, "geo.db"), |geo| geo.model::<City>())
+            .migration(migration)
+            .open()
+    };
+    let first = || {
+        Migration::new(1, "ana").up(|tx| {
+            let cities = i64::try_from(tx.count::<City>().run()?).unwrap_or_default();
+            tx.insert(&person("ana", cities)).run().map(drop)
+        })
+    };
+    for _ in 0..2 {
+        let store = open(first()).unwrap();
+        store.insert(&City { id: 0, name: "Bourges".to_owned() }).run().unwrap();
+        let sql = "SELECT count(*) FROM person, geo.city";
+        let pairs: i64 = store.sql(sql).value().run().unwrap().unwrap();
+        assert_eq!(u64::try_from(pairs).unwrap(), store.count::<City>().run().unwrap());
+        store.close().unwrap();
+    }
+    let elsewhere = Migration::new(1, "ana")
+        .up(|tx| tx.insert(&City { id: 0, name: "Sceaux".to_owned() }).run().map(drop));
+    let refused = Store::builder(Sqlite::from_url("sqlite::memory:").unwrap())
+        .database("geo", Memory::new(), |geo| geo.model::<City>())
+        .migration(elsewhere)
+        .open();
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unsupported);
 }
 
 #[test]
