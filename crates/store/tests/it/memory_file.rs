@@ -333,8 +333,8 @@ fn a_changed_schema_keeps_the_rows_or_is_refused() {
     }
     let changed = |fields: Vec<Field>| engine.prepare(&[table_of("a", fields)], 2);
     for (fields, part) in [
-        (vec![id()], "keep it, or delete the rows"),
-        (vec![id(), Field::new("n", Kind::TEXT)], "from integer to text"),
+        (vec![id()], "keep the field, or drop it"),
+        (vec![id(), Field::new("n", Kind::TEXT)], "add a field of another name"),
         (vec![id(), Field::new("n", Kind::I64), Field::new("m", Kind::TEXT)], "give it a default"),
         (vec![id(), Field::new("n", Kind::I64).unique(true)], "same n"),
     ] {
