@@ -227,7 +227,9 @@ impl<'p> Planner<'p> {
         }
         let search = Search { rows: self.rows, index };
         let (mut from, mut to) = search.range(&fixed, next);
-        if let (Some(reverse), Some(after)) = (serves, self.wanted.after) {
+        if let (Some(reverse), Some(after)) = (serves, self.wanted.after)
+            && self.is_within(after)
+        {
             let values: Values<'_> =
                 self.order.iter().filter_map(|by| self.after(by, after)).collect();
             let start: Values<'_> = fixed.iter().chain(&values).copied().collect();
@@ -245,6 +247,17 @@ impl<'p> Planner<'p> {
                 reverse: serves.unwrap_or(false),
                 sorted,
             },
+        })
+    }
+
+    /// Whether the row behind which to begin has the values that the filter
+    /// demands. One that has not lies before all rows found or behind them,
+    /// whatever its key.
+    fn is_within(&self, after: &[Value]) -> bool {
+        self.wanted.order.iter().zip(after).all(|(by, value)| {
+            let column = &self.rows.pages.layout.columns[by.field];
+            equal(&self.conditions, by.field)
+                .is_none_or(|fixed| compare::order(column.collation, fixed, value.as_ref()).is_eq())
         })
     }
 

@@ -582,6 +582,35 @@ proptest! {
     }
 }
 
+/// A page may begin behind a row that the filter does not let through: all
+/// rows found lie behind it then, or none, whatever their keys.
+#[test]
+fn a_page_begins_behind_a_row_that_the_filter_leaves_out() {
+    let mut twins = Twins::new(false);
+    let table = Arc::clone(&twins.table);
+    for _ in 0..40 {
+        let mut row = vec![Value::Null; FIELDS];
+        (row[ID], row[NAME], row[RATIO]) = (Value::Absent, Value::from("x"), Value::Float(0.0));
+        (row[PRICE], row[VERSION]) = (Value::Currency(0.into()), Value::Int(1));
+        let key = twins.naive.insert(row.clone()).unwrap();
+        let row = borrow(&row);
+        let inserted = twins.run(&mut Operation::insert(&table, &row)).unwrap().0;
+        assert_eq!(inserted.keys, Keys::One(key));
+    }
+    for (ratio, descending) in
+        [(-1.0, false), (-0.0, false), (1.0, false), (1.0, true), (-1.0, true)]
+    {
+        let value = Value::Float(-0.0);
+        let query = Query {
+            filter: Some(Filter::Compare { field: RATIO, comparison: Comparison::Equal, value }),
+            order: vec![Order { field: RATIO, descending }],
+            after: Some(vec![Value::Float(ratio), Value::Int(20)]),
+            ..Query::new()
+        };
+        twins.step(&Step::List(query, None)).unwrap();
+    }
+}
+
 /// Many rows, so that plans differ from scans and chunks split.
 #[test]
 fn many_rows_answer_as_few() {
