@@ -234,7 +234,9 @@ mod tests {
     #[test]
     fn words_are_those_of_sqlite() {
         let mut connection = Connection::open_memory().unwrap();
-        let all: Vec<char> = ('\u{1}'..=char::MAX).collect();
+        // Releases of SQLite differ on these two, which no text should have.
+        let is_settled = |c: &char| !matches!(c, '\u{fffe}' | '\u{ffff}');
+        let all: Vec<char> = ('\u{1}'..=char::MAX).filter(is_settled).collect();
         let text = |chunk: &[char]| -> String {
             chunk.iter().flat_map(|&c| ['q', c, 'q', ' ', c, 'q', ' ']).collect()
         };
