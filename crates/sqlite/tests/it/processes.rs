@@ -11,7 +11,7 @@ use marmota_sqlite::{Location, Options, Sqlite};
 use marmota_store::engine::Engine;
 use marmota_store::operation::Operation;
 
-use crate::database::{Calls, file, id, table, text};
+use crate::database::{Calls, file, id, options, table, text};
 
 fn note() -> std::sync::Arc<marmota_model::Table> {
     table("note", vec![id(), text("body")])
@@ -35,7 +35,7 @@ fn start(part: &str, variable: &str, path: &Path) -> (Child, impl Iterator<Item 
 fn writers_of_other_processes_fail_nobody() {
     let (folder, note) = (tempfile::tempdir().unwrap(), note());
     let path = folder.path().join("a.db");
-    let options = Options { busy_timeout_ms: 60_000, ..Options::default() };
+    let options = Options { busy_timeout_ms: 60_000, ..options() };
     let engine = Sqlite::open(Location::File(path.clone()), options).unwrap();
     engine.prepare(std::slice::from_ref(&note), 0).unwrap();
     let mut others: Vec<_> = (0..2)
@@ -92,7 +92,7 @@ fn writers_of_other_processes_fail_nobody() {
 fn writes_and_takes_its_time() {
     let Some(path) = std::env::var_os("MARMOTA_WRITE") else { return };
     let note = note();
-    let options = Options { busy_timeout_ms: 60_000, ..Options::default() };
+    let options = Options { busy_timeout_ms: 60_000, ..options() };
     let engine = Sqlite::open(Location::File(path.into()), options).unwrap();
     engine.prepare(std::slice::from_ref(&note), 0).unwrap();
     println!("\nat work");
@@ -120,7 +120,7 @@ fn writes_and_takes_its_time() {
 fn all_that_wait_are_told_at_once_who_has_the_file() {
     let (folder, note) = (tempfile::tempdir().unwrap(), note());
     let path = folder.path().join("a.db");
-    let options = Options { busy_timeout_ms: 300, ..Options::default() };
+    let options = Options { busy_timeout_ms: 300, ..options() };
     let engine = Sqlite::open(Location::File(path.clone()), options).unwrap();
     engine.prepare(std::slice::from_ref(&note), 0).unwrap();
     let (mut child, _said) = start("processes::holds_a_write", "MARMOTA_HOLD_WRITE", &path);
@@ -162,10 +162,12 @@ fn who_has_an_exclusive_file_is_named_until_it_is_killed() {
     let (folder, note) = (tempfile::tempdir().unwrap(), note());
     let path = folder.path().join("a.db");
     let (mut child, _said) = start("processes::has_it_to_itself", "MARMOTA_EXCLUSIVE", &path);
-    let url = format!("sqlite:{}?exclusive=true&busy_timeout_ms=50", path.display());
-    let shared = format!("sqlite:{}?busy_timeout_ms=50", path.display());
-    for url in [&url, &shared] {
-        let error = Sqlite::from_url(url).unwrap_err();
+    let open = |exclusive| {
+        let options = Options { exclusive, busy_timeout_ms: 50, ..options() };
+        Sqlite::open(Location::File(path.clone()), options)
+    };
+    for exclusive in [true, false] {
+        let error = open(exclusive).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
         let comm = std::fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap();
         let who = format!("process {} ({}) has it to itself", child.id(), comm.trim_end());
@@ -173,13 +175,13 @@ fn who_has_an_exclusive_file_is_named_until_it_is_killed() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    let engine = Sqlite::from_url(&url).unwrap();
+    let engine = open(true).unwrap();
     engine.prepare(std::slice::from_ref(&note), 0).unwrap();
     assert_eq!(engine.session().unwrap().count(&note, None), 1);
     // The other way round: somebody has it open who wants it shared.
     drop(engine);
     let _other = file(&path, std::slice::from_ref(&note));
-    let error = Sqlite::from_url(&url).unwrap_err();
+    let error = open(true).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
     assert!(error.to_string().contains("this process has it open"), "{error}");
 }
@@ -188,7 +190,7 @@ fn who_has_an_exclusive_file_is_named_until_it_is_killed() {
 fn has_it_to_itself() {
     let Some(path) = std::env::var_os("MARMOTA_EXCLUSIVE") else { return };
     let note = note();
-    let options = Options { exclusive: true, ..Options::default() };
+    let options = Options { exclusive: true, ..options() };
     let engine = Sqlite::open(Location::File(path.into()), options).unwrap();
     engine.prepare(std::slice::from_ref(&note), 0).unwrap();
     let mut session = engine.session().unwrap();
