@@ -83,12 +83,18 @@ impl BatchCall {
     pub(crate) fn of(on: On<'_, Registry>) -> Result<Self> {
         params::none(on.request)?;
         body::check_json(on.request)?;
-        let body: Body<'_> = serde_json::from_slice(on.request.body()).map_err(|error| {
+        let no_batch = |why: &dyn std::fmt::Display| {
             ApiError::bad_request(format!(
                 "the body must be such as {{\"operations\":[{{\"delete\":\"person\",\"key\":7}}]}}: \
-                 {error}"
+                 {why}"
             ))
-        })?;
+        };
+        // serde reads the members out of an array too, and complains of those.
+        if on.request.body().trim_ascii_start().first() == Some(&b'[') {
+            return Err(no_batch(&"the operations stand in an object, not in an array alone"));
+        }
+        let body: Body<'_> =
+            serde_json::from_slice(on.request.body()).map_err(|error| no_batch(&error))?;
         let most = on.api.batch_operations_max;
         if body.operations.len() > most {
             let count = body.operations.len();
