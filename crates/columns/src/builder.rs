@@ -42,6 +42,8 @@ struct Check<'t> {
     position: usize,
     /// An integer between these ends needs no further look.
     plain_int: Option<(i64, i64)>,
+    /// A text without NUL needs no further look.
+    is_plain_text: bool,
 }
 
 impl<'t> Check<'t> {
@@ -51,7 +53,9 @@ impl<'t> Check<'t> {
             Kind::Int { min, max } if field.rules.is_empty() => Some((min, max)),
             _ => None,
         };
-        Self { table, position, plain_int }
+        let is_plain_text =
+            matches!(field.kind, Kind::Text { chars_max: 0, .. }) && field.rules.is_empty();
+        Self { table, position, plain_int, is_plain_text }
     }
 
     fn field(&self) -> &'t Field {
@@ -207,8 +211,10 @@ impl<'t> Builder<'t> {
     /// # Errors
     /// The texts of both are too many for one dictionary.
     pub(crate) fn append(&mut self, part: Self) -> Result<()> {
-        for row in (0..part.rows).filter(|&row| part.nulls.has(row)) {
-            self.nulls.set(self.rows + row);
+        if !part.nulls.words().is_empty() {
+            for row in (0..part.rows).filter(|&row| part.nulls.has(row)) {
+                self.nulls.set(self.rows + row);
+            }
         }
         self.rows += part.rows;
         match (&mut self.growing, part.growing) {
@@ -225,17 +231,12 @@ impl<'t> Builder<'t> {
                     let message = format!("field `{name}` {FULL}");
                     return Err(Error::new(ErrorKind::Unsupported, message));
                 };
-                for start in (0..more.len()).step_by(BATCH_ROWS) {
-                    self.ids.clear();
-                    let end = more.len().min(start + BATCH_ROWS);
-                    self.ids.extend((start..end).map(|row| renumbered[more.at(row) as usize]));
-                    ids.extend(&self.ids);
-                }
+                ids.extend_renumbered(&more, &renumbered);
             }
             (Growing::Int(ints), Growing::Int(more)) => {
-                for start in (0..more.len()).step_by(BATCH_ROWS) {
+                for start in (0..part.rows).step_by(BATCH_ROWS) {
                     self.ints.clear();
-                    let end = more.len().min(start + BATCH_ROWS);
+                    let end = part.rows.min(start + BATCH_ROWS);
                     self.ints.extend((start..end).map(|row| more.at(row)));
                     ints.extend(&self.ints);
                 }
@@ -294,7 +295,10 @@ fn number_texts(
     ids: &mut Vec<u32>,
 ) -> Result<(), Fault> {
     let nullable = check.field().nullable;
-    let is_new = |text: &str| check.parse(text).map(|_| ());
+    let is_new = |text: &str| match check.is_plain_text && !text.as_bytes().contains(&0) {
+        true => Ok(()),
+        false => check.parse(text).map(|_| ()),
+    };
     let (mut last, mut last_id) = (Short::NONE, 0);
     for (start, end) in run.ranges(column) {
         if let Some(short) = run.short(start, end)

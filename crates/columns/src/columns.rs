@@ -146,7 +146,7 @@ impl<M> Columns<M> {
         for (field, cells) in self.inner.table.fields().iter().zip(&self.inner.cells) {
             hash.update(field.name.as_bytes());
             hash.update(&[0]);
-            cells.hash(self.len(), &mut hash);
+            cells.hash(&mut hash);
         }
         hash.digest()
     }
@@ -199,27 +199,31 @@ impl Columns<Record> {
 
 impl Cells {
     /// Adds what the rows hold, in whatever form it is kept.
-    fn hash(&self, rows: usize, hash: &mut Xxh3) {
+    fn hash(&self, hash: &mut Xxh3) {
         for word in self.nulls.words() {
             hash.update(&word.to_le_bytes());
         }
+        // How wide numbers are depends on them alone, so their bytes may be hashed as they lie.
+        match &self.values {
+            Values::Text(ids, _) => ids.each_bytes(|bytes| hash.update(bytes)),
+            Values::Int(ints) => ints.each_bytes(|bytes| hash.update(bytes)),
+            _ => {}
+        }
         let mut words = Words { hash, bytes: [0; 4096], filled: 0 };
         match &self.values {
-            Values::Text(ids, dictionary) => {
-                (0..rows).for_each(|row| words.add(&ids.at(row).to_le_bytes()));
+            Values::Text(_, dictionary) => {
                 let (json, ends) = dictionary.parts();
                 ends.iter().for_each(|&end| words.add(&end.to_le_bytes()));
                 words.flush();
                 words.hash.update(json.as_bytes());
             }
-            Values::Int(ints) => (0..rows).for_each(|row| words.add(&ints.at(row).to_le_bytes())),
             Values::Float(floats) => {
                 floats.iter().for_each(|float| words.add(&float.to_bits().to_le_bytes()));
             }
             Values::Uuid(uuids) => {
                 uuids.iter().for_each(|uuid| words.add(uuid.as_bytes()));
             }
-            Values::RowNumber => {}
+            Values::Int(_) | Values::RowNumber => {}
         }
         words.flush();
     }

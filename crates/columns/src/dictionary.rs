@@ -23,6 +23,8 @@ pub(crate) struct Dictionary {
     null: Option<u32>,
     /// Whether the texts are JSON by themselves.
     is_json: bool,
+    /// Where a text is quoted before it is added.
+    quoted: Vec<u8>,
 }
 
 impl Dictionary {
@@ -95,12 +97,17 @@ impl Dictionary {
             }
             Some(text) if self.is_json => self.json.push_str(text),
             Some(text) => {
-                let mut quoted = Vec::with_capacity(text.len() + 2);
-                json::write_string(&mut quoted, text);
-                if quoted.len() > text.len() + 2 {
+                self.quoted.clear();
+                json::write_string(&mut self.quoted, text);
+                if self.quoted.len() > text.len() + 2 {
                     self.escaped.push((id, text.into()));
+                    self.json.push_str(&String::from_utf8_lossy(&self.quoted));
+                } else {
+                    // Nearly all, and known to be UTF-8.
+                    self.json.push('"');
+                    self.json.push_str(text);
+                    self.json.push('"');
                 }
-                self.json.push_str(&String::from_utf8_lossy(&quoted));
             }
         }
         self.ends.push(u32::try_from(self.json.len()).ok()?);
@@ -108,6 +115,7 @@ impl Dictionary {
     }
 
     fn finish(&mut self) {
+        self.quoted = Vec::new();
         self.json.push_str(&" ".repeat(SPARE_BYTES));
         self.json.shrink_to_fit();
         self.ends.shrink_to_fit();

@@ -4,9 +4,12 @@
 //! They start at one byte and are copied to a wider form when a number asks for
 //! it: at most three times, whatever the length.
 
+/// Bytes that are lent at once: a hash likes them by the thousand.
+const HASHED_BYTES: usize = 4096;
+
 /// One column form of several widths.
 macro_rules! narrow {
-    ($(#[$doc:meta])* $name:ident of $number:ty; $($variant:ident: $type:ty),+) => {
+    ($(#[$doc:meta])* $name:ident of $number:ty, $bits:expr; $($variant:ident: $type:ty),+) => {
         $(#[$doc])*
         #[derive(Clone, Debug)]
         pub(crate) enum $name {
@@ -17,6 +20,7 @@ macro_rules! narrow {
         }
 
         impl $name {
+            #[cfg(test)]
             pub(crate) fn len(&self) -> usize {
                 match self {
                     $(Self::$variant(numbers) => numbers.len(),)+
@@ -51,15 +55,36 @@ macro_rules! narrow {
 
             /// Appends numbers, made wider if need be.
             pub(crate) fn extend(&mut self, more: &[$number]) {
-                let (least, most) = (more.iter().min(), more.iter().max());
-                let (Some(&least), Some(&most)) = (least, most) else { return };
-                while !self.fits(least) || !self.fits(most) {
-                    self.widen();
-                }
+                // What bits any of them needs: one pass of vectors, which
+                // neither of least and most would be.
+                let bits: fn($number) -> $number = $bits;
+                self.widen_for(more.iter().fold(0, |all, &number| all | bits(number)));
                 match self {
                     // All fit: nothing is cut off.
                     $(Self::$variant(numbers) => {
                         numbers.extend(more.iter().map(|&number| number as $type));
+                    })+
+                }
+            }
+
+            fn widen_for(&mut self, number: $number) {
+                while !self.fits(number) {
+                    self.widen();
+                }
+            }
+
+            /// Lends all numbers as bytes, the lowest first, some thousand at a time.
+            pub(crate) fn each_bytes(&self, mut with: impl FnMut(&[u8])) {
+                let mut bytes = [0; HASHED_BYTES];
+                match self {
+                    $(Self::$variant(numbers) => {
+                        for some in numbers.chunks(HASHED_BYTES / size_of::<$type>()) {
+                            let places = bytes.as_chunks_mut::<{ size_of::<$type>() }>().0;
+                            for (place, number) in places.iter_mut().zip(some) {
+                                *place = number.to_le_bytes();
+                            }
+                            with(&bytes[..size_of_val(some)]);
+                        }
                     })+
                 }
             }
@@ -75,12 +100,23 @@ macro_rules! narrow {
 
 narrow! {
     /// Numbers of texts in a dictionary.
-    Ids of u32; One: u8, Two: u16, Four: u32
+    Ids of u32, |id| id; One: u8, Two: u16, Four: u32
 }
 
 narrow! {
     /// Integers.
-    Ints of i64; One: i8, Two: i16, Four: i32, Eight: i64
+    Ints of i64, |int| int ^ (int >> 63); One: i8, Two: i16, Four: i32, Eight: i64
+}
+
+fn gather<A: Copy + Into<u32>, B>(
+    ids: &[A],
+    numbers: &[u32],
+    into: &mut Vec<B>,
+    narrow: impl Fn(u32) -> B,
+) {
+    // There is seldom a third part: no room for more than these.
+    into.reserve_exact(ids.len());
+    into.extend(ids.iter().map(|&id| narrow(numbers[id.into() as usize])));
 }
 
 fn widened<A: Copy + Into<B>, B>(numbers: &Vec<A>) -> Vec<B> {
@@ -92,6 +128,25 @@ fn widened<A: Copy + Into<B>, B>(numbers: &Vec<A>) -> Vec<B> {
 impl Ids {
     pub(crate) const fn new() -> Self {
         Self::One(Vec::new())
+    }
+
+    /// Appends what `numbers` has at each of `more`'s.
+    pub(crate) fn extend_renumbered(&mut self, more: &Self, numbers: &[u32]) {
+        self.widen_for(numbers.iter().fold(0, |all, &number| all | number));
+        // All fit: nothing is cut off.
+        match self {
+            Self::One(ids) => more.gather(numbers, ids, |id| id as u8),
+            Self::Two(ids) => more.gather(numbers, ids, |id| id as u16),
+            Self::Four(ids) => more.gather(numbers, ids, |id| id),
+        }
+    }
+
+    fn gather<T>(&self, numbers: &[u32], into: &mut Vec<T>, narrow: impl Fn(u32) -> T) {
+        match self {
+            Self::One(ids) => gather(ids, numbers, into, narrow),
+            Self::Two(ids) => gather(ids, numbers, into, narrow),
+            Self::Four(ids) => gather(ids, numbers, into, narrow),
+        }
     }
 
     fn widen(&mut self) {
@@ -138,6 +193,36 @@ mod tests {
             ints.extend(second);
             let back: Vec<i64> = (0..ints.len()).map(|row| ints.at(row)).collect();
             prop_assert_eq!(back, numbers);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn renumbered_ids_are_what_the_numbers_say(
+            numbers in prop::collection::vec((any::<u32>(), 0_u32..32).prop_map(|(n, shift)| n >> shift), 1..300),
+            first in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
+            before in any::<u16>(),
+        ) {
+            let places: Vec<u32> = first.iter().map(|at| at.index(numbers.len()) as u32).collect();
+            let (mut ids, mut more) = (Ids::new(), Ids::new());
+            ids.extend(&[before.into()]);
+            more.extend(&places);
+            ids.extend_renumbered(&more, &numbers);
+            let back: Vec<u32> = (0..ids.len()).map(|row| ids.at(row)).collect();
+            let wanted = places.iter().map(|&place| numbers[place as usize]);
+            prop_assert_eq!(back, [u32::from(before)].into_iter().chain(wanted).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn bytes_are_those_of_the_numbers(numbers in prop::collection::vec(any::<u16>(), 0..5000)) {
+            let mut ids = Ids::new();
+            ids.extend(&[256]);
+            ids.extend(&numbers.iter().copied().map(u32::from).collect::<Vec<_>>());
+            let mut bytes = Vec::new();
+            ids.each_bytes(|some| bytes.extend_from_slice(some));
+            let wanted: Vec<u8> =
+                [256].into_iter().chain(numbers).flat_map(u16::to_le_bytes).collect();
+            prop_assert_eq!(bytes, wanted);
         }
     }
 

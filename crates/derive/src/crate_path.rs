@@ -30,6 +30,20 @@ pub(crate) fn find(items: &[Item], problems: &mut Problems) -> TokenStream {
     }
 }
 
+/// The path of the module with what services need, unless it is `written`.
+pub(crate) fn of_services(written: Option<&Path>) -> TokenStream {
+    if let Some(path) = written {
+        return quote!(#path);
+    }
+    if let Some(facade) = dependency("marmota") {
+        return quote!(::#facade::service);
+    }
+    match dependency("marmota-service") {
+        Some(service) => quote!(::#service),
+        None => quote!(::marmota::service),
+    }
+}
+
 /// The name under which the crate being compiled knows a package. A crate
 /// knows itself by its own name (`extern crate self as …`), which its
 /// examples and doc tests share.

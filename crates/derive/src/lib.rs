@@ -1,5 +1,6 @@
-//! The derives of Marmota: [`Model`] makes a struct a table's row,
-//! [`ModelEnum`] makes an enum the type of a field.
+//! The macros of Marmota: [`Model`] makes a struct a table's row, [`ModelEnum`]
+//! makes an enum the type of a field, [`macro@service`] makes a trait what can be
+//! called from elsewhere.
 //!
 //! ```
 //! use marmota_derive::{Model, ModelEnum};
@@ -144,10 +145,12 @@ mod model;
 mod model_enum;
 mod name;
 mod problem;
+mod service;
+mod service_method;
 mod shape;
 
 use proc_macro::TokenStream;
-use syn::{DeriveInput, parse_macro_input};
+use syn::{DeriveInput, ItemFn, ItemTrait, parse_macro_input};
 
 /// Makes a struct with named fields a model: the rows of one table.
 ///
@@ -208,4 +211,73 @@ pub fn derive_model(input: TokenStream) -> TokenStream {
 pub fn derive_model_enum(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     model_enum::derive(&input).into()
+}
+
+/// Makes a trait a service: what implements it can be served, and called by a
+/// stub, which implements the trait as well.
+///
+/// Its methods are `async`, take `&self` and parameters that own their data
+/// (any type that serde can write and read), and give Marmota's `Result`. For
+/// `trait Calculator` there are then `CalculatorService`, which hosts whatever
+/// implements the trait, and `CalculatorClient`, which calls it from elsewhere.
+///
+/// `#[service(name = "calc")]` gives it another name than the trait's in snake
+/// case; `#[service(crate = "my_base::service")]` says where the types are.
+///
+/// ```
+/// use marmota_derive::service;
+/// use marmota_model::Result;
+/// use marmota_service::{Client, Services};
+///
+/// #[service]
+/// trait Calculator {
+///     async fn add(&self, a: i32, b: i32) -> Result<i32>;
+/// }
+///
+/// struct Abacus;
+///
+/// impl Calculator for Abacus {
+///     async fn add(&self, a: i32, b: i32) -> Result<i32> {
+///         Ok(a + b)
+///     }
+/// }
+///
+/// # futures_lite::future::block_on(async {
+/// let services = Services::new().service(CalculatorService::shared(Abacus))?;
+/// let calculator = CalculatorClient::new(&Client::in_process(&services)).await?;
+/// assert_eq!(calculator.add(1, 2).await?, 3);
+/// # Ok::<(), marmota_model::Error>(())
+/// # })?;
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+#[proc_macro_attribute]
+pub fn service(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    let item = parse_macro_input!(item as ItemTrait);
+    service::expand(attribute.into(), &item).into()
+}
+
+/// Makes a function a service of its own, at `/api/NAME`: it stays the function
+/// it is, and there is a type of the same name to add it by.
+///
+/// ```
+/// use marmota_derive::method;
+/// use marmota_model::Result;
+/// use marmota_service::{Client, Services};
+///
+/// #[method]
+/// fn sum(a: i32, b: i32) -> Result<i32> {
+///     Ok(a + b)
+/// }
+///
+/// # futures_lite::future::block_on(async {
+/// let services = Services::new().method::<sum>()?;
+/// assert_eq!(sum::at(&Client::in_process(&services), 1, 2).await?, 3);
+/// # Ok::<(), marmota_model::Error>(())
+/// # })?;
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+#[proc_macro_attribute]
+pub fn method(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    let item = parse_macro_input!(item as ItemFn);
+    service_method::expand(attribute.into(), &item).into()
 }

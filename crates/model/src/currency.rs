@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::digits::{Room, eight, put_unsigned, put_word, without_zeros};
+
 /// An exact amount with four decimals, from -922 337 203 685 477.5808 to
 /// 922 337 203 685 477.5807: no binary fraction ever rounds it.
 ///
@@ -63,20 +65,25 @@ impl Currency {
 
     /// Writes the shortest exact decimal form: `12.5`, `-0.0001`, `7`.
     pub fn write(self, out: &mut Vec<u8>) {
-        let magnitude = self.0.unsigned_abs();
+        let mut room = [0; 32];
+        let length = self.put(&mut room);
+        out.extend_from_slice(&room[..length]);
+    }
+
+    /// Writes what [`Currency::write`] appends; gives how many bytes that took.
+    #[inline(always)]
+    pub(crate) fn put(self, to: &mut Room) -> usize {
         let scale = Self::SCALE.unsigned_abs();
-        if self.0 < 0 {
-            out.push(b'-');
+        let magnitude = self.0.unsigned_abs();
+        to[0] = b'-';
+        let end = put_unsigned(to, usize::from(self.0 < 0), magnitude / scale);
+        let fraction = (magnitude % scale) as u32;
+        if fraction == 0 {
+            return end;
         }
-        out.extend_from_slice(itoa::Buffer::new().format(magnitude / scale).as_bytes());
-        let fraction = magnitude % scale;
-        if fraction != 0 {
-            let digits = [fraction / 1000, fraction / 100 % 10, fraction / 10 % 10, fraction % 10]
-                .map(|digit| b'0' + digit as u8);
-            let used = digits.iter().rposition(|&digit| digit != b'0').map_or(0, |last| last + 1);
-            out.push(b'.');
-            out.extend_from_slice(&digits[..used]);
-        }
+        let digits = eight(fraction);
+        put_word(to, end, digits >> 24 & !0xff | u64::from(b'.'));
+        end + 1 + without_zeros(digits, 4)
     }
 }
 

@@ -25,10 +25,14 @@ pub enum ErrorKind {
     Invalid,
     /// The caller may not do this.
     Denied,
+    /// Who calls has to be known for this, and is not.
+    Unauthenticated,
     /// Too much is waiting; try again later.
     Busy,
     /// It took longer than allowed.
     Timeout,
+    /// Nobody takes connections at the address; nothing was done.
+    Refused,
     /// The other side went away; whether the operation took place is unknown.
     Lost,
     /// This engine or build cannot do it.
@@ -47,14 +51,16 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind.
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 16] = [
         Self::NotFound,
         Self::Conflict,
         Self::Stale,
         Self::Invalid,
         Self::Denied,
+        Self::Unauthenticated,
         Self::Busy,
         Self::Timeout,
+        Self::Refused,
         Self::Lost,
         Self::Unsupported,
         Self::Io,
@@ -79,8 +85,10 @@ impl ErrorKind {
             Self::Stale => "stale",
             Self::Invalid => "invalid",
             Self::Denied => "denied",
+            Self::Unauthenticated => "unauthenticated",
             Self::Busy => "busy",
             Self::Timeout => "timeout",
+            Self::Refused => "refused",
             Self::Lost => "lost",
             Self::Unsupported => "unsupported",
             Self::Io => "io",
@@ -125,6 +133,7 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     violations: Vec<Violation>,
+    is_repeatable: bool,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -137,6 +146,7 @@ impl Error {
             kind,
             message: message.into(),
             violations: Vec::new(),
+            is_repeatable: false,
             source: None,
         }))
     }
@@ -149,7 +159,13 @@ impl Error {
             [one] => one.to_string(),
             many => format!("{} fields are not valid", many.len()),
         };
-        Self(Box::new(Inner { kind: ErrorKind::Invalid, message, violations, source: None }))
+        Self(Box::new(Inner {
+            kind: ErrorKind::Invalid,
+            message,
+            violations,
+            is_repeatable: false,
+            source: None,
+        }))
     }
 
     /// Adds the cause, for the log; callers over a network do not see it.
@@ -167,6 +183,20 @@ impl Error {
     pub fn with_violation(mut self, violation: Violation) -> Self {
         self.0.violations.push(violation);
         self
+    }
+
+    /// Says that the same may succeed when it is run again from its beginning:
+    /// another transaction was in the way.
+    #[must_use]
+    pub fn repeatable(mut self) -> Self {
+        self.0.is_repeatable = true;
+        self
+    }
+
+    /// True if the same may succeed when it is run again from its beginning.
+    #[must_use]
+    pub fn is_repeatable(&self) -> bool {
+        self.0.is_repeatable
     }
 
     /// What went wrong, in one word.

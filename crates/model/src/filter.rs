@@ -199,6 +199,26 @@ impl Filter {
         }
     }
 
+    /// The fields that it looks at.
+    #[must_use]
+    pub fn fields(&self, table: &Table) -> FieldSet {
+        match self {
+            Self::Compare { field, .. }
+            | Self::In { field, .. }
+            | Self::Match { field, .. }
+            | Self::IsNull { field }
+            | Self::Inside { field, .. }
+            | Self::Search { field: Some(field), .. } => FieldSet::EMPTY.with(*field),
+            Self::Search { field: None, .. } => {
+                table.search_fields().fold(FieldSet::EMPTY, FieldSet::with)
+            }
+            Self::Not(inner) => inner.fields(table),
+            Self::And(all) | Self::Or(all) => {
+                all.iter().fold(FieldSet::EMPTY, |fields, one| fields.union(one.fields(table)))
+            }
+        }
+    }
+
     /// Checks that a filter suits a table: fields that exist, values of the
     /// field's kind, and a size within bounds.
     ///

@@ -17,6 +17,12 @@
 //! order   = ["-"] field {"," ["-"] field}
 //! ```
 //! A quote in a string is written twice or behind a backslash.
+//!
+//! A rule is a filter whose values may be taken from whoever calls:
+//! ```text
+//! value   = … | "@user.id" | "@user.name"
+//! in      = … "in" "@user.groups"
+//! ```
 
 use crate::json::{JsonCondition, JsonPath, JsonTest};
 use crate::rule::violation;
@@ -43,14 +49,52 @@ use crate::{
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
 pub fn parse_filter(table: &Table, text: &str) -> Result<Filter> {
-    let mut parser = Parser { table, text, at: 0 };
-    let filter = parser.either(0)?;
-    match parser.token()? {
-        Token::End => {
-            filter.check(table)?;
-            Ok(filter)
-        }
-        other => Err(parser.expected("the end, `and` or `or`", &other)),
+    Parser { table, text, at: 0, caller: None }.whole()
+}
+
+/// Who calls, for the values of a rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// `@user.id`, as text; compared as the field's kind.
+    pub id: String,
+    /// `@user.name`.
+    pub name: String,
+    /// `@user.groups`, by name.
+    pub groups: Vec<String>,
+}
+
+/// True if a rule takes values from whoever calls.
+#[must_use]
+pub fn asks_for_caller(table: &Table, text: &str) -> bool {
+    parse_filter(table, text).is_err() && parse_rule(table, text, &Caller::sample()).is_ok()
+}
+
+/// Reads a rule on the rows of `table`: a filter that may compare with
+/// `@user.id`, `@user.name` and, by `in`, `@user.groups`.
+///
+/// # Errors
+/// As [`parse_filter`].
+///
+/// ```
+/// # use marmota_model::{parse_filter, parse_rule, Caller, Field, Kind, Role, Schema, Table};
+/// # let table = Table::new(Schema::new("note", vec![
+/// #     Field::new("id", Kind::I64).role(Role::Key),
+/// #     Field::new("owner", Kind::I64),
+/// #     Field::new("team", Kind::TEXT)]))?;
+/// let ann = Caller { id: "7".into(), name: "ann".into(), groups: vec!["staff".into()] };
+/// let rule = parse_rule(&table, "owner = @user.id or team in @user.groups", &ann)?;
+/// assert_eq!(rule, parse_filter(&table, "owner = 7 or team in ('staff')")?);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+pub fn parse_rule(table: &Table, text: &str, caller: &Caller) -> Result<Filter> {
+    Parser { table, text, at: 0, caller: Some(caller) }.whole()
+}
+
+impl Caller {
+    /// One that every rule can be read with, to see whether it makes sense.
+    #[must_use]
+    pub fn sample() -> Self {
+        Self { id: "1".to_owned(), name: "x".to_owned(), groups: Vec::new() }
     }
 }
 
@@ -102,9 +146,22 @@ struct Parser<'a, 't> {
     table: &'t Table,
     text: &'a str,
     at: usize,
+    /// None where values of a caller have no place.
+    caller: Option<&'t Caller>,
 }
 
 impl<'a> Parser<'a, '_> {
+    fn whole(&mut self) -> Result<Filter> {
+        let filter = self.either(0)?;
+        match self.token()? {
+            Token::End => {
+                filter.check(self.table)?;
+                Ok(filter)
+            }
+            other => Err(self.expected("the end, `and` or `or`", &other)),
+        }
+    }
+
     fn either(&mut self, depth: usize) -> Result<Filter> {
         let mut filter = self.both(depth)?;
         while self.take_word("or") || self.take("||") {
@@ -189,8 +246,32 @@ impl<'a> Parser<'a, '_> {
     }
 
     fn list(&mut self, field: usize) -> Result<Filter> {
-        let values = self.values(|parser| parser.value(field))?;
+        let values = match self.groups() {
+            Some(groups) => {
+                let value = |group: &String| self.value_of(field, &Token::Text(group.clone()));
+                groups.iter().map(value).collect::<Result<_>>()?
+            }
+            None => self.values(|parser| parser.value(field))?,
+        };
         Ok(Filter::In { field, values })
+    }
+
+    /// The caller's groups, where they stand next.
+    fn groups(&mut self) -> Option<Vec<String>> {
+        let caller = self.caller?;
+        self.take("@user.groups").then(|| caller.groups.clone())
+    }
+
+    /// The next token, or what the caller has in its place.
+    fn value_token(&mut self) -> Result<Token<'a>> {
+        if let Some(caller) = self.caller {
+            for (name, value) in [("@user.id", &caller.id), ("@user.name", &caller.name)] {
+                if self.take(name) {
+                    return Ok(Token::Text(value.clone()));
+                }
+            }
+        }
+        self.token()
     }
 
     fn values(&mut self, mut value: impl FnMut(&mut Self) -> Result<Value>) -> Result<Vec<Value>> {
@@ -259,11 +340,14 @@ impl<'a> Parser<'a, '_> {
     }
 
     fn inside_list(&mut self) -> Result<JsonTest> {
-        self.values(Self::inside_value).map(JsonTest::In)
+        match self.groups() {
+            Some(groups) => Ok(JsonTest::In(groups.into_iter().map(Value::Text).collect())),
+            None => self.values(Self::inside_value).map(JsonTest::In),
+        }
     }
 
     fn inside_value(&mut self) -> Result<Value> {
-        let token = self.token()?;
+        let token = self.value_token()?;
         let value = match &token {
             Token::Word("null") => Some(Value::Null),
             Token::Word("true") => Some(Value::Bool(true)),
@@ -280,9 +364,13 @@ impl<'a> Parser<'a, '_> {
     }
 
     fn value(&mut self, position: usize) -> Result<Value> {
+        let token = self.value_token()?;
+        self.value_of(position, &token)
+    }
+
+    fn value_of(&self, position: usize, token: &Token<'a>) -> Result<Value> {
         let field = &self.table.fields()[position];
-        let token = self.token()?;
-        let text = match &token {
+        let text = match token {
             Token::Word("null") => return Ok(Value::Null),
             Token::Word(word @ ("true" | "false")) if field.kind == Kind::Bool => word,
             Token::Number(number) if !matches!(field.kind, Kind::Text { .. }) => number,
@@ -293,7 +381,7 @@ impl<'a> Parser<'a, '_> {
             }
             Token::Text(text) => text.as_str(),
             Token::Word(word) | Token::Number(word) => word,
-            other => return Err(self.expected("a value", other)),
+            Token::End | Token::Symbol(_) => return Err(self.expected("a value", token)),
         };
         // A bare word or number is no text: `name = 7` is more often a slip.
         let bare = !matches!(token, Token::Text(_));
@@ -500,6 +588,33 @@ mod tests {
         }
         let deep = format!("{}id=1{}", "(".repeat(5000), ")".repeat(5000));
         assert!(parse_filter(&table(), &deep).is_err());
+    }
+
+    #[test]
+    fn rules_take_values_of_who_calls() {
+        let caller = Caller {
+            id: "7".to_owned(),
+            name: "o' or 1=1 or name='".to_owned(),
+            groups: vec!["a".to_owned(), "b".to_owned()],
+        };
+        let equal = |field, value| Filter::Compare { field, comparison: Comparison::Equal, value };
+        for (rule, filter) in [
+            ("id = @user.id", equal(0, Value::Int(7))),
+            ("name = @user.id", equal(1, Value::from("7"))),
+            ("name = @user.name", equal(1, Value::Text(caller.name.clone()))),
+            (
+                "name in @user.groups",
+                Filter::In { field: 1, values: vec![Value::from("a"), Value::from("b")] },
+            ),
+        ] {
+            assert_eq!(parse_rule(&table(), rule, &caller).unwrap(), filter);
+            assert!(parse_filter(&table(), rule).is_err(), "{rule}");
+            assert!(asks_for_caller(&table(), rule), "{rule}");
+        }
+        let inside = parse_rule(&table(), "options.team in @user.groups", &caller).unwrap();
+        assert!(matches!(inside, Filter::Inside { .. }));
+        assert!(parse_rule(&table(), "id = @user.shoe", &caller).is_err());
+        assert!(!asks_for_caller(&table(), "name @ 'user'"));
     }
 
     proptest! {

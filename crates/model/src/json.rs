@@ -7,11 +7,13 @@
 //! JSON field is asked for by path ([`JsonCondition`]), skipping the rest.
 
 mod condition;
+mod line;
 mod path;
 mod read;
 mod write;
 
 pub use condition::{JsonCondition, JsonTest};
+pub use line::RowWriter;
 pub use path::{JSON_PATH_BYTES_MAX, JSON_PATH_STEPS_MAX, JsonPath, JsonStep};
 pub use read::{read_object, read_value};
 pub use write::{JsonRows, write_row, write_string, write_value, write_value_as};

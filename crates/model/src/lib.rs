@@ -10,12 +10,14 @@
 #![forbid(unsafe_code)]
 
 mod currency;
+mod digits;
 mod error;
 mod field_set;
 mod field_value;
 mod filter;
 mod filter_column;
 mod filter_text;
+mod form;
 pub mod json;
 mod model;
 mod record;
@@ -36,7 +38,8 @@ pub use field_set::FieldSet;
 pub use field_value::{Blob, Json, Ref};
 pub use filter::{Comparison, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, Filter, Order, Place, Query};
 pub use filter_column::Member;
-pub use filter_text::{parse_filter, parse_order};
+pub use filter_text::{Caller, asks_for_caller, parse_filter, parse_order, parse_rule};
+pub use form::Form;
 pub use model::{Column, Comparable, FieldValue, Key, Model, misfit, read_field};
 pub use record::{Record, Records};
 pub use row::{NoRows, RowSink, RowSource};

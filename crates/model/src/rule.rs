@@ -235,8 +235,12 @@ fn has_nul(text: &str) -> bool {
     if text.len() > TEXT_BYTES_FEW {
         return memchr::memchr(0, text.as_bytes()).is_some();
     }
-    let (words, rest) = text.as_bytes().as_chunks::<8>();
-    words.iter().any(|&word| has_zero_byte(u64::from_ne_bytes(word))) || rest.contains(&0)
+    let bytes = text.as_bytes();
+    let Some(last) = bytes.last_chunk::<8>() else { return bytes.contains(&0) };
+    // The last word overlaps the one before it, instead of a loop over the rest.
+    let (words, _) = bytes.as_chunks::<8>();
+    has_zero_byte(u64::from_ne_bytes(*last))
+        || words.iter().any(|&word| has_zero_byte(u64::from_ne_bytes(word)))
 }
 
 /// Whether one of the eight bytes is zero: only there a borrow goes through

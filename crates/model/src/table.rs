@@ -14,7 +14,7 @@ use crate::{
 pub struct Table {
     schema: Schema,
     positions: HashMap<String, usize>,
-    json_keys: Vec<Box<[u8]>>,
+    json_members: Vec<JsonMember>,
     rules: Vec<(usize, CompiledRule)>,
     typed_rules: Vec<usize>,
     defaults: Vec<Option<Value>>,
@@ -24,6 +24,52 @@ pub struct Table {
     created_at: Option<usize>,
     updated_at: Option<usize>,
     version: Option<usize>,
+}
+
+/// What stands before a field's value in a row's JSON: `,"name":`.
+#[derive(Debug)]
+pub(crate) struct JsonMember {
+    /// Filled up with zeros if it is short.
+    bytes: Box<[u8]>,
+    length: usize,
+    has_names: bool,
+}
+
+impl JsonMember {
+    /// As many bytes are copied at once.
+    pub(crate) const SHORT: usize = 32;
+
+    fn of(field: &Field) -> Self {
+        let mut bytes = vec![b','];
+        bytes.extend_from_slice(&serde_json::to_vec(&field.name).unwrap_or_default());
+        bytes.push(b':');
+        let length = bytes.len();
+        bytes.resize(length.max(Self::SHORT), 0);
+        let has_names = matches!(field.kind, Kind::Enum { .. });
+        Self { bytes: bytes.into(), length, has_names }
+    }
+
+    fn key(&self) -> &[u8] {
+        &self.bytes[1..self.length]
+    }
+
+    /// How many bytes it has.
+    #[inline(always)]
+    pub(crate) const fn length(&self) -> usize {
+        self.length
+    }
+
+    /// It, and zeros behind it, if it is short.
+    #[inline(always)]
+    pub(crate) fn short(&self) -> Option<&[u8; Self::SHORT]> {
+        self.bytes.first_chunk().filter(|_| self.length <= Self::SHORT)
+    }
+
+    /// True if integers of the field may stand for names.
+    #[inline(always)]
+    pub(crate) const fn has_names(&self) -> bool {
+        self.has_names
+    }
 }
 
 impl Table {
@@ -39,7 +85,7 @@ impl Table {
             (role(Role::CreatedAt), role(Role::UpdatedAt), role(Role::Version));
         let mut table = Self {
             positions: HashMap::new(),
-            json_keys: Vec::with_capacity(schema.fields.len()),
+            json_members: Vec::with_capacity(schema.fields.len()),
             rules: Vec::new(),
             typed_rules: Vec::new(),
             defaults: Vec::with_capacity(schema.fields.len()),
@@ -59,9 +105,7 @@ impl Table {
     fn prepare_fields(&mut self) -> Result<()> {
         for (position, field) in self.schema.fields.iter().enumerate() {
             self.positions.insert(field.name.to_string(), position);
-            let mut json_key = serde_json::to_vec(&field.name).unwrap_or_default();
-            json_key.push(b':');
-            self.json_keys.push(json_key.into());
+            self.json_members.push(JsonMember::of(field));
             check_role(&self.schema, field)?;
             if field.search && !matches!(field.kind, Kind::Text { .. }) {
                 let kind = field.kind.name();
@@ -153,7 +197,13 @@ impl Table {
     /// `"name":` for the field at `position`, escaped and quoted.
     #[must_use]
     pub fn json_key(&self, position: usize) -> &[u8] {
-        &self.json_keys[position]
+        self.json_members[position].key()
+    }
+
+    /// The members of its rows in JSON.
+    #[inline]
+    pub(crate) fn json_members(&self) -> &[JsonMember] {
+        &self.json_members
     }
 
     /// The position of the key.

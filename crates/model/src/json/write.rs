@@ -2,7 +2,15 @@
 
 use std::ops::ControlFlow;
 
+use super::RowWriter;
+use crate::digits::put_signed;
 use crate::{EnumStored, FieldSet, Kind, RowSink, Table, ValueRef};
+
+/// True for what stands in a string only behind a backslash.
+#[inline(always)]
+pub(super) const fn is_escaped(byte: u8) -> bool {
+    (byte < b' ') | (byte == b'"') | (byte == b'\\')
+}
 
 /// Appends `"…"`, escaped as RFC 8259 asks.
 pub fn write_string(out: &mut Vec<u8>, text: &str) {
@@ -10,14 +18,13 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
     out.reserve(bytes.len() + 2);
     out.push(b'"');
     // Most texts have nothing to escape; this loop is one of vectors.
-    let is_escaped = |byte: &u8| (*byte < b' ') | (*byte == b'"') | (*byte == b'\\');
-    if !bytes.iter().fold(false, |any, byte| any | is_escaped(byte)) {
+    if !bytes.iter().fold(false, |any, &byte| any | is_escaped(byte)) {
         out.extend_from_slice(bytes);
         return out.push(b'"');
     }
     let mut written = 0;
     for (at, &byte) in bytes.iter().enumerate() {
-        if !is_escaped(&byte) {
+        if !is_escaped(byte) {
             continue;
         }
         out.extend_from_slice(&bytes[written..at]);
@@ -54,7 +61,9 @@ pub fn write_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
         ValueRef::Bool(true) => out.extend_from_slice(b"true"),
         ValueRef::Bool(false) => out.extend_from_slice(b"false"),
         ValueRef::Int(number) => {
-            out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+            let mut room = [0; 32];
+            let length = put_signed(&mut room, number);
+            out.extend_from_slice(&room[..length]);
         }
         ValueRef::Float(number) if number.is_finite() => {
             out.extend_from_slice(zmij::Buffer::new().format_finite(number).as_bytes());
@@ -95,23 +104,10 @@ pub fn write_value_as(out: &mut Vec<u8>, kind: &Kind, value: ValueRef<'_>) {
     write_value(out, value);
 }
 
-/// Appends `fields` of a row as an object; those absent are left out.
+/// Appends `fields` of a row as an object; those absent are left out. For many
+/// rows keep a [`RowWriter`].
 pub fn write_row(out: &mut Vec<u8>, table: &Table, fields: FieldSet, row: &[ValueRef<'_>]) {
-    out.push(b'{');
-    let mut first = true;
-    for position in fields.iter() {
-        let value = row[position];
-        if value.is_absent() {
-            continue;
-        }
-        if !first {
-            out.push(b',');
-        }
-        first = false;
-        out.extend_from_slice(table.json_key(position));
-        write_value_as(out, &table.fields()[position].kind, value);
-    }
-    out.push(b'}');
+    RowWriter::new().write(out, table, fields, row);
 }
 
 /// Appends each row that comes as an object, with commas between.
@@ -120,6 +116,7 @@ pub struct JsonRows<'a> {
     out: &'a mut Vec<u8>,
     table: &'a Table,
     fields: FieldSet,
+    writer: RowWriter,
     /// How many rows have come.
     pub count: u64,
 }
@@ -128,7 +125,7 @@ impl<'a> JsonRows<'a> {
     /// Rows of `table`, their `fields` only, behind what `out` has.
     #[must_use]
     pub const fn new(out: &'a mut Vec<u8>, table: &'a Table, fields: FieldSet) -> Self {
-        Self { out, table, fields, count: 0 }
+        Self { out, table, fields, writer: RowWriter::new(), count: 0 }
     }
 }
 
@@ -138,7 +135,7 @@ impl RowSink for JsonRows<'_> {
             self.out.push(b',');
         }
         self.count += 1;
-        write_row(self.out, self.table, self.fields, row);
+        self.writer.write(self.out, self.table, self.fields, row);
         ControlFlow::Continue(())
     }
 }

@@ -3,6 +3,7 @@
 //! finds what SQLite finds. `unicode61.txt` was made by asking that tokenizer
 //! about every character; a test of the SQLite engine asks again.
 
+use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
 /// The most bytes of a word; what is behind them is left out.
@@ -132,6 +133,22 @@ impl Words {
             self.text.truncate(end);
         }
         self.ends.push(self.text.len());
+    }
+
+    /// Ranges of the characters that part words.
+    pub fn separators() -> impl Iterator<Item = RangeInclusive<u32>> {
+        CHARACTERS.separators.iter().map(|&(first, last)| first..=last)
+    }
+
+    /// Ranges of the characters that are left out of words and part none.
+    pub fn marks() -> impl Iterator<Item = RangeInclusive<u32>> {
+        CHARACTERS.marks.iter().map(|&(first, last)| first..=last)
+    }
+
+    /// The characters for which another stands in words, with that one.
+    pub fn folds() -> impl Iterator<Item = (char, char)> {
+        let folds = CHARACTERS.folds.iter();
+        folds.filter_map(|&(from, to)| Some((char::from_u32(from)?, to)))
     }
 
     /// How many words there are.

@@ -1,5 +1,5 @@
 //! How long loading takes, beside the `csv` crate and beside reading the file
-//! alone: `cargo run --release -p marmota-columns --example rates -- stop_times.txt`
+//! alone: `cargo run --release -p marmota-columns --example column_rates -- stop_times.txt`
 //! (any file with the columns of `StopTime`). In CPU time of the main thread
 //! and in time, the best of some rounds.
 

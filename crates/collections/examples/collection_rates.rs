@@ -1,5 +1,5 @@
 //! Operations a second, on one thread and on two, beside what one would take
-//! otherwise: `cargo run --release -p marmota-collections --example rates`.
+//! otherwise: `cargo run --release -p marmota-collections --example collection_rates`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;

@@ -1,0 +1,336 @@
+//! `#[service]`: a trait read as a contract, and the code of both of its sides.
+//!
+//! The trait itself is kept, with futures that are `Send`. What decodes and
+//! encodes is in the crate `service`; here is only what has to know the types.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote};
+use syn::ext::IdentExt;
+use syn::parse::Parser;
+use syn::punctuated::Punctuated;
+use syn::{
+    Attribute, FnArg, GenericArgument, ItemTrait, LitStr, Pat, Path, PathArguments, ReceiverKind,
+    ReturnType, Signature, Token, TraitItem, Type,
+};
+
+use crate::attribute::Item;
+use crate::crate_path;
+use crate::name;
+use crate::problem::Problems;
+
+/// A method as both sides have to know it.
+pub(crate) struct Method {
+    pub(crate) ident: Ident,
+    pub(crate) parameters: Vec<(Ident, Type)>,
+    /// The whole `Result<T>`.
+    output: Type,
+    /// What comes of it when all is well.
+    pub(crate) result: Type,
+}
+
+/// What stands in the attribute's parentheses.
+#[derive(Default)]
+pub(crate) struct Given {
+    pub(crate) name: Option<LitStr>,
+    path: Option<Path>,
+}
+
+impl Given {
+    pub(crate) fn read(attribute: TokenStream, problems: &mut Problems) -> Self {
+        let mut given = Self::default();
+        let items = Punctuated::<Item, Token![,]>::parse_terminated.parse2(attribute);
+        for item in problems.keep(items).unwrap_or_default() {
+            match item.name.to_string().as_str() {
+                "name" => given.name = item.text(problems),
+                "crate" => {
+                    given.path = item
+                        .text(problems)
+                        .and_then(|text| problems.keep(text.parse_with(Path::parse_mod_style)));
+                }
+                other => problems.at(
+                    &item.name,
+                    format!("no attribute `{other}`; there are `name = \"…\"` and `crate = \"…\"`"),
+                ),
+            }
+        }
+        if let Some(text) = &given.name
+            && let Some(fault) = name::fault(&text.value())
+        {
+            problems.at(text, fault);
+        }
+        given
+    }
+
+    pub(crate) fn path(&self) -> TokenStream {
+        crate_path::of_services(self.path.as_ref())
+    }
+
+    pub(crate) fn name_or(&self, name: String) -> String {
+        self.name.as_ref().map_or(name, LitStr::value)
+    }
+}
+
+/// The code for a trait, or what is wrong with it.
+pub(crate) fn expand(attribute: TokenStream, item: &ItemTrait) -> TokenStream {
+    let mut problems = Problems::default();
+    let given = Given::read(attribute, &mut problems);
+    if !item.generics.params.is_empty() {
+        let message = "a service has one contract, so its trait has no generic parameters";
+        problems.at(&item.generics, message);
+    }
+    let mut methods = Vec::new();
+    for one in &item.items {
+        match one {
+            TraitItem::Fn(function) => {
+                if let Some(body) = &function.default {
+                    problems.at(body, "a service's methods are implemented where it is served");
+                }
+                check_receiver(&function.sig, &mut problems);
+                let attributes = function.attrs.clone();
+                let method = Method::read(&function.sig, &mut problems);
+                methods.extend(method.map(|method| (attributes, method)));
+            }
+            other => problems.at(other, "a service has methods and nothing else"),
+        }
+    }
+    if methods.is_empty() {
+        problems.at(&item.ident, "a service has at least one method");
+    }
+    problems.or_code(|| code(&given, item, &methods))
+}
+
+fn check_receiver(signature: &Signature, problems: &mut Problems) {
+    let takes_self = signature
+        .receiver()
+        .is_some_and(|receiver| matches!(receiver.kind, ReceiverKind::Reference(_, _, None)));
+    if !takes_self {
+        let message = "a service's method takes `&self`: several calls may be under way at once";
+        problems.at(signature, message);
+    }
+    if signature.asyncness.is_none() {
+        problems.at(signature, "a service's method is `async`: it may be called from elsewhere");
+    }
+}
+
+impl Method {
+    pub(crate) fn read(signature: &Signature, problems: &mut Problems) -> Option<Self> {
+        if !signature.generics.params.is_empty() {
+            let message = "a method that is called from elsewhere has no generic parameters";
+            problems.at(&signature.generics, message);
+        }
+        let mut parameters = Vec::new();
+        for input in &signature.inputs {
+            let FnArg::Typed(typed) = input else { continue };
+            if let Type::Reference(reference) = &*typed.ty {
+                let message = "a parameter owns its data: `String` for `&str`, `Vec` for slices";
+                problems.at(reference, message);
+            }
+            match &*typed.pat {
+                Pat::Ident(pat) if pat.by_ref.is_none() && pat.subpat.is_none() => {
+                    parameters.push((pat.ident.clone(), (*typed.ty).clone()));
+                }
+                other => problems.at(other, "a parameter has a name, by which it is called"),
+            }
+        }
+        let output = match &signature.output {
+            ReturnType::Type(_, output) => (**output).clone(),
+            ReturnType::Default => {
+                problems.at(&signature.ident, "it may fail on its way: give it `-> Result<()>`");
+                return None;
+            }
+        };
+        let Some(result) = inside_result(&output) else {
+            problems.at(&output, "give Marmota's `Result<T>`: any call may fail on its way");
+            return None;
+        };
+        Some(Self { ident: signature.ident.clone(), parameters, output, result })
+    }
+
+    /// Its entry in a contract.
+    pub(crate) fn described(&self, path: &TokenStream) -> TokenStream {
+        let name = self.name();
+        let parameters = self.parameters.iter().map(|(ident, ty)| {
+            let (name, ty) = (ident.unraw().to_string(), type_text(ty));
+            quote!(#path::Parameter { name: #name, type_name: #ty })
+        });
+        let result = type_text(&self.result);
+        quote!(#path::Method { name: #name, parameters: &[#(#parameters),*], result: #result })
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.ident.unraw().to_string()
+    }
+
+    /// Reads its arguments from `source` into variables of their names.
+    pub(crate) fn decoded(&self, source: &Ident) -> TokenStream {
+        let idents: Vec<&Ident> = self.parameters.iter().map(|(ident, _)| ident).collect();
+        let types = self.parameters.iter().map(|(_, ty)| ty);
+        if idents.is_empty() {
+            return quote!(#source.end()?;);
+        }
+        quote! {
+            let (#(#idents,)*) = (#(#source.read::<#types>(),)*);
+            #source.end()?;
+            let (#(::core::option::Option::Some(#idents),)*) = (#(#idents,)*) else {
+                return ::core::result::Result::Err(#source.fault());
+            };
+        }
+    }
+
+    /// Its arguments, as written for the other side.
+    pub(crate) fn encoded(&self, path: &TokenStream) -> TokenStream {
+        let puts = self.parameters.iter().map(|(ident, _)| {
+            let name = ident.unraw().to_string();
+            quote!(.put(#name, &#ident))
+        });
+        quote!(#path::generated::Written::new()#(#puts)*)
+    }
+}
+
+/// `T` of a type that is some `Result<T>`.
+fn inside_result(output: &Type) -> Option<Type> {
+    let Type::Path(path) = output else { return None };
+    let last = path.path.segments.last()?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    match (last.ident == "Result", arguments.args.first()) {
+        (true, Some(GenericArgument::Type(inside))) => Some(inside.clone()),
+        _ => None,
+    }
+}
+
+/// A type as it is written, with blanks between words alone.
+fn type_text(ty: &Type) -> String {
+    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let mut text = String::new();
+    for part in quote!(#ty).to_string().split_whitespace() {
+        if text.ends_with(is_word) && part.starts_with(is_word) {
+            text.push(' ');
+        }
+        text.push_str(part);
+    }
+    text
+}
+
+fn docs(attributes: &[Attribute]) -> impl Iterator<Item = &Attribute> {
+    attributes.iter().filter(|attribute| attribute.path().is_ident("doc"))
+}
+
+fn code(given: &Given, item: &ItemTrait, methods: &[(Vec<Attribute>, Method)]) -> TokenStream {
+    let path = given.path();
+    let ItemTrait { attrs, vis, ident, supertraits, .. } = item;
+    let supertraits = supertraits.iter();
+    let called = given.name_or(name::snake_case(&ident.unraw().to_string()));
+    let (service, client) = (format_ident!("{ident}Service"), format_ident!("{ident}Client"));
+    let signatures = methods.iter().map(|(attributes, method)| {
+        let Method { ident, parameters, output, .. } = method;
+        let parameters = parameters.iter().map(|(ident, ty)| quote!(#ident: #ty));
+        quote! {
+            #(#attributes)*
+            fn #ident(
+                &self #(, #parameters)*
+            ) -> impl ::core::future::Future<Output = #output> + ::core::marker::Send;
+        }
+    });
+    let described = methods.iter().map(|(_, method)| method.described(&path));
+    let source = Ident::new("arguments", Span::mixed_site());
+    let instance = Ident::new("instance", Span::mixed_site());
+    let arms = methods.iter().enumerate().map(|(number, (_, method))| {
+        let decoded = method.decoded(&source);
+        let called = &method.ident;
+        let idents = method.parameters.iter().map(|(ident, _)| ident);
+        quote! {
+            #number => {
+                #decoded
+                ::core::result::Result::Ok(#path::generated::prepared(
+                    move |#instance: ::std::sync::Arc<T>| async move {
+                        <T as #ident>::#called(&#instance #(, #idents)*).await
+                    },
+                ))
+            }
+        }
+    });
+    let calls = methods.iter().enumerate().map(|(number, (_, method))| {
+        let Method { ident, parameters, output, .. } = method;
+        let parameters = parameters.iter().map(|(ident, ty)| quote!(#ident: #ty));
+        let encoded = method.encoded(&path);
+        quote! {
+            async fn #ident(&self #(, #parameters)*) -> #output {
+                self.0.call(#number, #encoded).await
+            }
+        }
+    });
+    let trait_docs: Vec<_> = docs(attrs).collect();
+    let has_docs = !trait_docs.is_empty();
+    let fallback = format!("The service `{called}`.");
+    let extra_docs = if has_docs { quote!() } else { quote!(#[doc = #fallback]) };
+    let hosts = format!("Hosts whatever implements [`{ident}`].");
+    let calls_from = format!("A [`{ident}`] that is somewhere else.");
+    quote! {
+        #extra_docs
+        #(#attrs)*
+        #vis trait #ident: #(#supertraits +)* ::core::marker::Send + ::core::marker::Sync + 'static {
+            #(#signatures)*
+        }
+
+        #[doc = #hosts]
+        #[derive(Clone, Copy, Debug)]
+        #vis struct #service;
+
+        #[allow(dead_code, reason = "a program may have one side only, and one lifetime")]
+        impl #service {
+            /// One instance for all calls.
+            #vis fn shared<T: #ident>(instance: T) -> #path::Hosted {
+                #path::generated::shared::<Self, T>(instance)
+            }
+
+            /// An instance for each call, session, user or whatever the lifetime
+            /// says, made when it is first called.
+            #vis fn each<T: #ident>(
+                lifetime: #path::Lifetime,
+                make: impl Fn(&#path::Call) -> ::core::result::Result<T, #path::generated::Error>
+                    + ::core::marker::Send + ::core::marker::Sync + 'static,
+            ) -> #path::Hosted {
+                #path::generated::each::<Self, T>(lifetime, make)
+            }
+        }
+
+        impl #path::generated::Described for #service {
+            const CONTRACT: &'static #path::Contract =
+                &#path::Contract { name: #called, methods: &[#(#described),*] };
+        }
+
+        impl<T: #ident> #path::generated::Dispatch<T> for #service {
+            fn prepare(
+                method: usize,
+                mut #source: #path::generated::Arguments<'_>,
+            ) -> ::core::result::Result<#path::generated::Prepared<T>, #path::generated::Error> {
+                match method {
+                    #(#arms)*
+                    _ => ::core::result::Result::Err(#source.no_such_method()),
+                }
+            }
+        }
+
+        #[doc = #calls_from]
+        #[derive(Clone, Debug)]
+        #vis struct #client(#path::generated::Stub);
+
+        #[allow(dead_code, reason = "a program may have one side only")]
+        impl #client {
+            /// Finds the service by a client, and checks that both mean the same
+            /// by it.
+            ///
+            /// # Errors
+            /// If there is none of its name, or its contract is another.
+            #vis async fn new(
+                client: &#path::Client,
+            ) -> ::core::result::Result<Self, #path::generated::Error> {
+                #path::generated::Stub::new::<#service>(client).await.map(Self)
+            }
+        }
+
+        impl #ident for #client {
+            #(#calls)*
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What a field's values are, whatever their rules: engines decide by it how
+//! they lie. How they do is each engine's own.
+
+use crate::{EnumStored, KeyKind, Kind};
+
+/// What the values of a field are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// [`crate::ValueRef::Bool`].
+    Bool,
+    /// [`crate::ValueRef::Int`].
+    Int,
+    /// [`crate::ValueRef::Float`].
+    Float,
+    /// [`crate::ValueRef::Currency`].
+    Currency,
+    /// [`crate::ValueRef::Text`].
+    Text,
+    /// [`crate::ValueRef::Json`].
+    Json,
+    /// [`crate::ValueRef::Blob`].
+    Blob,
+    /// [`crate::ValueRef::Date`].
+    Date,
+    /// [`crate::ValueRef::Time`].
+    Time,
+    /// [`crate::ValueRef::Timestamp`].
+    Timestamp,
+    /// [`crate::ValueRef::Uuid`].
+    Uuid,
+}
+
+impl Kind {
+    /// What values of this kind are: a reference's are its target's keys, an
+    /// enum's its numbers or its names.
+    ///
+    /// ```
+    /// use marmota_model::{Form, KeyKind, Kind};
+    /// let author = Kind::Reference { table: "author".into(), key: KeyKind::Uuid };
+    /// assert_eq!(author.form(), Form::Uuid);
+    /// ```
+    #[must_use]
+    pub const fn form(&self) -> Form {
+        match self {
+            Self::Bool => Form::Bool,
+            Self::Int { .. }
+            | Self::Enum { stored: EnumStored::Integer, .. }
+            | Self::Reference { key: KeyKind::Auto, .. } => Form::Int,
+            Self::Float => Form::Float,
+            Self::Currency => Form::Currency,
+            Self::Text { .. }
+            | Self::Enum { stored: EnumStored::Text, .. }
+            | Self::Reference { key: KeyKind::Text, .. } => Form::Text,
+            Self::Blob => Form::Blob,
+            Self::Json => Form::Json,
+            Self::Date => Form::Date,
+            Self::Time => Form::Time,
+            Self::Timestamp => Form::Timestamp,
+            Self::Uuid | Self::Reference { key: KeyKind::Uuid, .. } => Form::Uuid,
+        }
+    }
+}
