@@ -1,6 +1,6 @@
 //! The two routes that servers are compared by: a text and an object serialised per request.
 //!
-//! `cargo run --release -p marmota-http --example hello -- [address] [servers]`
+//! `cargo run --release -p marmota-http --example hello -- [address] [servers] [tls]`
 
 use marmota_http::{Flow, Method, Request, Response, Router, Server, ServerError};
 use serde::Serialize;
@@ -38,6 +38,10 @@ fn main() -> Result<(), ServerError> {
     if let Some(servers) = arguments.next().and_then(|servers| servers.parse().ok()) {
         server = server.servers(servers);
     }
-    println!("http://{}/plaintext", server.local_addr());
+    #[cfg(feature = "tls")]
+    if arguments.next().is_some_and(|word| word == "tls") {
+        server = server.tls(marmota_http::Tls::self_signed());
+    }
+    println!("{}/plaintext", server.url());
     server.run(router)
 }

@@ -1,5 +1,7 @@
 //! The bytes of a message's body, from a constant or owned, without copying them.
 
+use std::sync::Arc;
+
 /// A whole body; [`crate::BodyStream`] is one that is made while it is sent. Nothing outside
 /// this file looks inside.
 #[derive(Clone, Debug, Default)]
@@ -9,6 +11,7 @@ pub struct Body(Bytes);
 enum Bytes {
     Static(&'static [u8]),
     Owned(Vec<u8>),
+    Counted(Arc<[u8]>),
     #[cfg(feature = "tower")]
     Shared(bytes::Bytes),
 }
@@ -30,6 +33,19 @@ impl Body {
         match &self.0 {
             Bytes::Static(bytes) => bytes,
             Bytes::Owned(bytes) => bytes,
+            Bytes::Counted(bytes) => bytes,
+            #[cfg(feature = "tower")]
+            Bytes::Shared(bytes) => bytes,
+        }
+    }
+
+    /// The bytes, to be shared.
+    #[cfg(feature = "http2")]
+    pub(crate) fn into_bytes(self) -> bytes::Bytes {
+        match self.0 {
+            Bytes::Static(bytes) => bytes::Bytes::from_static(bytes),
+            Bytes::Owned(bytes) => bytes.into(),
+            Bytes::Counted(bytes) => bytes::Bytes::from_owner(bytes),
             #[cfg(feature = "tower")]
             Bytes::Shared(bytes) => bytes,
         }
@@ -70,6 +86,13 @@ impl From<String> for Body {
     }
 }
 
+/// Bytes that others share: what is sent to many lies in memory once.
+impl From<Arc<[u8]>> for Body {
+    fn from(bytes: Arc<[u8]>) -> Self {
+        Self(Bytes::Counted(bytes))
+    }
+}
+
 #[cfg(feature = "tower")]
 impl From<bytes::Bytes> for Body {
     fn from(bytes: bytes::Bytes) -> Self {
@@ -89,6 +112,7 @@ impl http_body::Body for Body {
         let bytes = match std::mem::take(&mut self.0) {
             Bytes::Static(bytes) => bytes::Bytes::from_static(bytes),
             Bytes::Owned(bytes) => bytes.into(),
+            Bytes::Counted(bytes) => bytes::Bytes::from_owner(bytes),
             Bytes::Shared(bytes) => bytes,
         };
         std::task::Poll::Ready((!bytes.is_empty()).then(|| Ok(http_body::Frame::data(bytes))))

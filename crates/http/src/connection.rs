@@ -10,11 +10,13 @@ mod answer;
 mod flow;
 mod linger;
 mod outflow;
+mod passage;
+mod record;
+mod takeover;
 mod upload;
 mod whole_body;
 
 use std::io::IoSlice;
-use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -29,15 +31,19 @@ use answer::refusal;
 pub(crate) use flow::Wish;
 use flow::{Intake, Outgoing};
 use outflow::Outflow;
+use takeover::Takeover;
 use upload::Upload;
 
+use crate::address::Peer;
 use crate::body::Body;
 use crate::chunked::Chunked;
 use crate::handler::LaterResponse;
 use crate::head::{BodyLength, Span};
+use crate::link::{Entry, Link, Secured};
 use crate::local::Local;
 use crate::request::{Exchange, Request};
 use crate::router::Found;
+use crate::signpost::Signpost;
 use crate::status::Status;
 use crate::task::{self, Task, Token};
 
@@ -60,9 +66,11 @@ enum Phase {
     /// Inside a body.
     Body(BodyProgress),
     /// The handler's answer will come.
-    Waiting { answer: LaterResponse, task: Task },
+    Waiting { answer: LaterResponse, task: Task, deadline_ms: u64 },
     /// The answer's body is being made, as far as the client takes it.
     Streaming(Box<Outflow>),
+    /// Another protocol has the connection.
+    Taken(Box<Takeover>),
     /// The last answer is written: send it, then close; lingering when input may be unread.
     Closing { linger: bool },
     /// Our side is shut down; throw away what still comes.
@@ -78,6 +86,8 @@ enum BodyProgress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timing {
     None,
+    /// Requests cannot come yet.
+    Opening,
     Idle,
     Head,
     Body,
@@ -86,6 +96,10 @@ enum Timing {
     Quiet,
     /// The streamed answer stands still: say something meanwhile.
     Heartbeat,
+    /// What another protocol has said.
+    Protocol,
+    /// The handler has so long to answer.
+    Handler,
     Linger,
 }
 
@@ -99,7 +113,10 @@ enum Served {
 
 pub(crate) struct Connection {
     socket: OwnedFd,
-    peer: SocketAddr,
+    peer: Peer,
+    /// What lies between the socket and the buffers.
+    link: Option<Box<Link>>,
+    secured: Option<Rc<Secured>>,
     token: Token,
     phase: Phase,
     request: Option<Request>,
@@ -124,19 +141,25 @@ pub(crate) struct Connection {
     timing: Timing,
     deadline_ms: u64,
     body_since_ms: u64,
+    /// There is a request whose head was understood, and which is not answered.
+    is_known: bool,
 }
 
 impl Connection {
     pub(crate) fn new(
         socket: OwnedFd,
-        peer: SocketAddr,
+        peer: Peer,
         token: Token,
         on_ring: bool,
-        local: &Local,
+        entry: &Entry,
+        local: &mut Local,
     ) -> Self {
-        Self {
+        let opening_until_ms = local.now_ms + local.limits.handshake_timeout_ms;
+        let mut this = Self {
             socket,
             peer,
+            link: Link::new(entry, peer, opening_until_ms),
+            secured: None,
             token,
             phase: Phase::Head,
             request: None,
@@ -156,7 +179,16 @@ impl Connection {
             timing: Timing::Idle,
             deadline_ms: local.now_ms + local.limits.idle_timeout_ms,
             body_since_ms: 0,
+            is_known: false,
+        };
+        if let Some(port) = entry.redirect {
+            this.take_over(Signpost::Redirect { port }.wait(), local);
+            this.set_deadline(Timing::Idle, local.now_ms + local.limits.header_timeout_ms);
         }
+        if this.link.is_some() {
+            this.set_deadline(Timing::Opening, opening_until_ms);
+        }
+        this
     }
 
     pub(crate) fn socket(&self) -> &OwnedFd {
@@ -174,7 +206,7 @@ impl Connection {
         if let Phase::Streaming(outflow) = &mut self.phase {
             outflow.note_woken();
         }
-        if let Phase::Waiting { answer, task } = &mut self.phase {
+        if let Phase::Waiting { answer, task, .. } = &mut self.phase {
             task.arm();
             let polled = catch_unwind(AssertUnwindSafe(|| {
                 answer.as_mut().poll(&mut Context::from_waker(task.waker()))
@@ -183,7 +215,7 @@ impl Connection {
                 Ok(Poll::Pending) if self.upload.is_none() => return Fate::Keep,
                 Ok(Poll::Pending) => {}
                 Ok(Poll::Ready(response)) => self.answer_later(response, local),
-                Err(_) => self.answer_panic(local),
+                Err(panic) => self.answer_panic(Some(&*panic), local),
             }
         }
         self.drive(local)
@@ -227,13 +259,18 @@ impl Connection {
                 }
             }
             match &mut self.phase {
-                Phase::Waiting { .. } => {
+                Phase::Waiting { deadline_ms, .. } => {
                     self.timing = Timing::None;
+                    if *deadline_ms < u64::MAX && self.upload.is_none() {
+                        let deadline_ms = *deadline_ms;
+                        self.set_deadline(Timing::Handler, deadline_ms);
+                    }
                     return Fate::Keep;
                 }
                 Phase::Streaming(outflow) if outflow.is_stalled() => {
                     return self.stand_still(local);
                 }
+                Phase::Taken(takeover) if takeover.is_sated() => return self.stand_by(local),
                 Phase::Lingering { .. } => return self.discard(local),
                 _ => {}
             }
@@ -244,6 +281,9 @@ impl Connection {
 
     /// Answers the whole requests in the buffer.
     fn serve(&mut self, local: &mut Local) -> Served {
+        if self.has_link_unsent() {
+            return Served::Stop;
+        }
         for _ in 0..local.limits.pipelined_max {
             let unsent = self.output.len() - self.sent;
             if self.tail.is_some() || unsent > local.limits.unsent_bytes_max {
@@ -258,6 +298,7 @@ impl Connection {
                     }
                     return Served::Stop;
                 }
+                Phase::Taken(_) => return self.converse(local),
                 _ => return Served::Stop,
             };
             if !whole {
@@ -286,12 +327,16 @@ impl Connection {
                 return false;
             }
             Err(error) => {
-                self.refuse(refusal(error.status(), error.text()), local);
+                if !self.hears_http2(local) {
+                    self.refuse(refusal(error.status(), error.text()), local);
+                }
                 return false;
             }
             Ok(true) => {}
         }
         self.requests = self.requests.saturating_add(1);
+        self.is_known = true;
+        exchange.forget();
         let head = &exchange.head;
         self.found =
             exchange.routes.find(head.method, &exchange.buffer, head.path, &mut exchange.params);
@@ -310,8 +355,11 @@ impl Connection {
     /// Reads once. Inlined by order: the way of a plain request has one call of it.
     #[inline(always)]
     fn read(&mut self, local: &mut Local) -> Fate {
+        if self.link.is_some() {
+            return self.read_through(local);
+        }
         if self.request.is_none() {
-            self.request = Some(local.take_exchange(self.peer));
+            self.request = Some(local.take_exchange(self.peer, &self.secured));
         }
         let Some(request) = &mut self.request else { return Fate::Drop };
         let exchange = own(request);
@@ -331,7 +379,10 @@ impl Connection {
                 self.readable = false;
                 self.half_closed = true;
             }
-            Ok((count, _)) => self.readable = count == room || self.half_closed,
+            Ok((count, _)) => {
+                local.note_received(count);
+                self.readable = count == room || self.half_closed;
+            }
             Err(Errno::AGAIN) => self.readable = false,
             Err(Errno::INTR) => {}
             Err(_) => return Fate::Drop,
@@ -344,6 +395,16 @@ impl Connection {
         if self.ended {
             return Fate::Drop;
         }
+        if let Some(link) = &self.link
+            && link.is_opening()
+        {
+            let deadline_ms = link.deadline_ms;
+            self.set_deadline(Timing::Opening, deadline_ms);
+            return if local.draining { Fate::Drop } else { Fate::Keep };
+        }
+        if matches!(self.phase, Phase::Taken(_)) {
+            return self.stand_by(local);
+        }
         if self.output.capacity() > 0 {
             local.give_output(std::mem::take(&mut self.output));
         }
@@ -354,6 +415,7 @@ impl Connection {
                 local.give_exchange(request);
             }
             if local.draining {
+                self.take_leave();
                 return Fate::Drop;
             }
             self.set_deadline(Timing::Idle, local.now_ms + local.limits.idle_timeout_ms);
@@ -363,6 +425,9 @@ impl Connection {
 
     /// Sends what is waiting; `Pending` when the socket takes no more for now.
     fn flush(&mut self, local: &mut Local) -> Poll<Fate> {
+        if self.link.is_some() {
+            return self.flush_through(local);
+        }
         if self.intake != Intake::Own && self.tail.is_none() && self.output.len() > self.sent {
             self.hand_over(local);
             return Poll::Pending;
@@ -386,6 +451,7 @@ impl Connection {
             match sent {
                 Ok(count) => {
                     progressed = true;
+                    local.note_sent(count);
                     self.note_sent(count);
                 }
                 Err(Errno::INTR) => continue,
@@ -435,12 +501,22 @@ impl Connection {
                 Fate::Keep
             }
             Timing::Heartbeat => self.beat(local),
+            Timing::Protocol => self.drive(local),
+            Timing::Handler => {
+                let late = refusal(Status::SERVICE_UNAVAILABLE, "the answer took too long");
+                self.answer_later(late, local);
+                self.drive(local)
+            }
             Timing::Head | Timing::Body => {
                 self.refuse(
                     refusal(Status::REQUEST_TIMEOUT, "the request did not come in time"),
                     local,
                 );
                 self.drive(local)
+            }
+            Timing::Idle => {
+                self.take_leave();
+                Fate::Drop
             }
             _ => Fate::Drop,
         }

@@ -12,7 +12,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::{AsFd, OwnedFd};
 
-use crate::reactor::{BELL, Event, LISTENER};
+use crate::reactor::{Event, LISTENER};
 use crate::task::Token;
 
 /// Events taken in one turn.
@@ -38,13 +38,13 @@ impl Epoll {
     }
 
     /// Registers a listener; of several threads that wait for the same one, one wakes.
-    pub(crate) fn add_listener(&self, socket: impl AsFd) -> io::Result<()> {
-        self.add(socket, LISTENER, epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE)
+    pub(crate) fn add_listener(&self, socket: impl AsFd, token: Token) -> io::Result<()> {
+        self.add(socket, token, epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE)
     }
 
-    /// Registers an event counter.
-    pub(crate) fn add_bell(&self, counter: impl AsFd) -> io::Result<()> {
-        self.add(counter, BELL, epoll::EventFlags::IN)
+    /// Registers what is told of as long as it can be read.
+    pub(crate) fn add_level(&self, source: impl AsFd, token: Token) -> io::Result<()> {
+        self.add(source, token, epoll::EventFlags::IN)
     }
 
     pub(crate) fn remove(&self, socket: impl AsFd) {
@@ -71,8 +71,7 @@ impl Epoll {
         let event = self.events.get(index)?;
         let flags = event.flags;
         Some(match event.data.u64() {
-            LISTENER => Event::Listener,
-            BELL => Event::Bell,
+            token if token >= LISTENER => Event::of_watch(token),
             token => Event::Ready {
                 token,
                 readable: flags.intersects(Flags::IN | Flags::RDHUP),

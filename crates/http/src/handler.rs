@@ -5,14 +5,21 @@
 //! The future of an asynchronous handler lives in an allocation that its endpoint keeps for
 //! the next request, so an answer that is ready at the first poll allocates nothing.
 
+use std::any::Any;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use crate::layer::{Layer, Layered};
+use crate::local::Local;
 use crate::request::Request;
 use crate::response::{IntoResponse, Response};
-use crate::writer::ResponseWriter;
+use crate::router::Found;
+use crate::status::Status;
+use crate::task::{Task, Token};
+use crate::writer::{Persistence, ResponseWriter, Tail};
 
 /// An answer that comes later. It is polled on the connection's own thread only.
 pub type LaterResponse = Pin<Box<dyn Future<Output = Response>>>;
@@ -50,6 +57,8 @@ pub struct Endpoint {
     streamed: Option<Streamed>,
     /// Its futures may want a tokio runtime around them.
     pub(crate) asynchronous: bool,
+    /// How long its futures may take.
+    pub(crate) timeout_ms: Option<u64>,
 }
 
 /// Which bodies a handler takes as they come.
@@ -74,6 +83,7 @@ impl Endpoint {
             body_bytes_max: None,
             streamed: None,
             asynchronous: false,
+            timeout_ms: None,
         }
     }
 
@@ -94,6 +104,22 @@ impl Endpoint {
     pub fn body_bytes_max(mut self, bytes: usize) -> Self {
         self.body_bytes_max = Some(bytes);
         self
+    }
+
+    /// Answers 503 in the place of a handler that has not answered after this time, give or take
+    /// the server's sweep, and drops its future. Not where it takes its body as it comes, whose
+    /// time [`crate::Limits`] count; a direct handler cannot be interrupted.
+    #[must_use]
+    pub fn timeout_ms(mut self, timeout_ms: u64) -> Self {
+        self.timeout_ms = Some(timeout_ms);
+        self
+    }
+
+    /// Puts a layer around the handler; the last is the outermost.
+    #[must_use]
+    pub fn layer(self, layer: impl Layer) -> Self {
+        let layer: Arc<dyn Layer> = Arc::new(layer);
+        Layered::around(&layer, self)
     }
 
     /// Runs the handler as soon as the head has come and lets it take the body piece by piece
@@ -139,6 +165,85 @@ impl Endpoint {
     pub fn with_runtime(mut self) -> Self {
         self.asynchronous = true;
         self
+    }
+}
+
+/// What running a handler came to.
+pub(crate) enum Ran {
+    /// The answer is written, but for what follows it.
+    Written(Option<Tail>),
+    /// It will come; the task is whose waker it has been polled with, if it was.
+    Later(LaterResponse, Option<Task>),
+    /// The handler has panicked, or cut off what was not its own.
+    Failed,
+}
+
+/// Has an endpoint's handler answer behind what is in `output`, for a client that wants the head
+/// only, or is of HTTP/1.0 (`client`).
+#[inline]
+pub(crate) fn run(
+    request: &Request,
+    endpoint: usize,
+    output: &mut Vec<u8>,
+    local: &mut Local,
+    persistence: Persistence,
+    client: (bool, bool),
+    token: Token,
+) -> Ran {
+    let start = output.len();
+    if let Some(observer) = &local.observer {
+        request.0.begun_us.set(observer.now_us().max(1));
+    }
+    // The closure leaves nothing half done behind that is used again: after a panic the output
+    // is cut back to its start.
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        let mut out = ResponseWriter::new(output, local, persistence, client, token);
+        out.endpoint = endpoint;
+        let flow = match request.0.routes.endpoint(endpoint) {
+            Some(endpoint) => endpoint.handler.handle(request, &mut out),
+            None => Flow::Done,
+        };
+        match flow {
+            Flow::Done => out.finish().map_or(Ran::Failed, Ran::Written),
+            Flow::Later(answer) => {
+                out.reset();
+                Ran::Later(answer, out.waiting.take())
+            }
+        }
+    }));
+    match ran {
+        Ok(Ran::Failed) => log_panic(request, &"it cut bytes off that were not its own"),
+        Ok(ran) => return ran,
+        Err(panic) => log_panic(request, &*panic),
+    }
+    output.truncate(start);
+    Ran::Failed
+}
+
+/// Logs that a request's handler has panicked, by the name of the request.
+#[cold]
+pub(crate) fn log_panic(request: &Request, panic: &(dyn Any + Send)) {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(|text| &**text));
+    let text = text.unwrap_or("it did not say why");
+    let (method, path, id) = (request.method_name(), request.path(), request.id());
+    log::error!("the handler of {method} {path} has panicked (request {id}): {text}");
+}
+
+/// The answer to a request that no endpoint takes.
+pub(crate) fn unrouted(request: &Request, found: Found) -> Response {
+    let allow = |status, node| {
+        let allow = request.0.routes.allow(node).to_owned();
+        Response::from_status(status)
+            .with_header("Allow", allow)
+            .unwrap_or(Response::from_status(status))
+    };
+    match found {
+        Found::Options(node) => allow(Status::NO_CONTENT, node),
+        Found::NotAllowed(node) => allow(Status::METHOD_NOT_ALLOWED, node),
+        Found::NotImplemented => Response::from_status(Status::NOT_IMPLEMENTED),
+        _ if request.target() == "*" => Response::new(Status::NO_CONTENT),
+        _ => Response::from_status(Status::NOT_FOUND),
     }
 }
 

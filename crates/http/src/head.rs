@@ -11,11 +11,20 @@
 //! second pass over them follows. `benches/head.rs` holds it against httparse and such a pass:
 //! 0.97 of the instructions and 0.6 of the time, without run-time detection of instruction sets.
 
-use crate::method::Method;
-use crate::status::Status;
-
+mod error;
+mod scan;
 #[cfg(test)]
 mod tests;
+
+pub use error::HeadError;
+pub(crate) use scan::{is_token, is_value};
+
+use crate::method::Method;
+use error::Stop;
+use scan::{
+    TARGET, decimal, end_of_head, is_host, is_name, line_end, method_end, other_form, token_end,
+    value_end,
+};
 
 /// A range of bytes in the buffer that was parsed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +64,8 @@ pub enum Version {
     /// HTTP/1.1 (and later minor versions).
     #[default]
     Http11,
+    /// HTTP/2, which has no head of this kind: it was written as one of HTTP/1.1.
+    Http2,
 }
 
 /// How the length of the body is given.
@@ -78,79 +89,6 @@ pub struct HeadLimits {
     pub headers_max: usize,
     /// Bytes of the target.
     pub target_bytes_max: usize,
-}
-
-/// Why a head is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HeadError {
-    /// The method is no token.
-    Method,
-    /// The target is not one of the four forms, or has a byte that must be percent-encoded.
-    Target,
-    /// The target is too long.
-    TargetTooLong,
-    /// No `HTTP/d.d` where the version belongs.
-    VersionMalformed,
-    /// A version other than 1.x.
-    VersionUnsupported,
-    /// A CR without LF, or an LF without CR.
-    LineEnd,
-    /// A line that starts with white space.
-    Folded,
-    /// A header name that is empty or no token.
-    HeaderName,
-    /// A control character in a value.
-    HeaderValue,
-    /// No `Host`, two of them, or one that is none.
-    Host,
-    /// A `Content-Length` that is no number, or more than one.
-    ContentLength,
-    /// `Transfer-Encoding` beside `Content-Length`, twice, in HTTP/1.0, or not ending in chunked.
-    TransferEncoding,
-    /// A transfer coding other than chunked.
-    TransferCoding,
-    /// An `Expect` other than `100-continue`.
-    Expectation,
-    /// The head is too long or has too many headers.
-    TooLarge,
-}
-
-impl HeadError {
-    /// The status that answers this error.
-    pub fn status(self) -> Status {
-        match self {
-            Self::TargetTooLong => Status::URI_TOO_LONG,
-            Self::VersionUnsupported => Status::VERSION_NOT_SUPPORTED,
-            Self::TransferCoding => Status::NOT_IMPLEMENTED,
-            Self::Expectation => Status::EXPECTATION_FAILED,
-            Self::TooLarge => Status::HEADERS_TOO_LARGE,
-            _ => Status::BAD_REQUEST,
-        }
-    }
-
-    /// What was wrong, for the client.
-    pub fn text(self) -> &'static str {
-        match self {
-            Self::Method => "the method is not a token",
-            Self::Target => {
-                "the request target is malformed: percent-encode what is not visible ASCII"
-            }
-            Self::TargetTooLong => "the request target is too long",
-            Self::VersionMalformed => "the request line has no HTTP version",
-            Self::VersionUnsupported => "only HTTP/1.0 and HTTP/1.1 are spoken here",
-            Self::LineEnd => "lines end in CR LF, never in one of them",
-            Self::Folded => "folded header lines are obsolete",
-            Self::HeaderName => "a header name is malformed",
-            Self::HeaderValue => "a header value has a control character",
-            Self::Host => "exactly one valid Host header is required",
-            Self::ContentLength => "Content-Length must be one decimal number",
-            Self::TransferEncoding => "Transfer-Encoding is malformed or contradicts the length",
-            Self::TransferCoding => "the only transfer coding understood is chunked",
-            Self::Expectation => "the only expectation understood is 100-continue",
-            Self::TooLarge => "the request head is too large",
-        }
-    }
 }
 
 /// A parsed head. Keep one and parse into it again: the list of headers is reused.
@@ -192,18 +130,6 @@ struct Seen {
     close: bool,
     keep_alive: bool,
     expect: bool,
-}
-
-/// Why parsing stopped before the end.
-enum Stop {
-    Incomplete,
-    Refused(HeadError),
-}
-
-impl From<HeadError> for Stop {
-    fn from(error: HeadError) -> Self {
-        Self::Refused(error)
-    }
 }
 
 impl Head {
@@ -486,215 +412,4 @@ impl Head {
         self.expect_continue = seen.expect && http11;
         Ok(())
     }
-}
-
-/// Checks the end of the head at `at`, or says what is wrong with the line that starts there.
-fn end_of_head(buffer: &[u8], at: usize, name_end: usize) -> Result<usize, Stop> {
-    match buffer.get(at) {
-        Some(b'\r' | b'\n') => line_end(buffer, at),
-        Some(b' ' | b'\t') => Err(HeadError::Folded.into()),
-        Some(_) if name_end < buffer.len() => Err(HeadError::HeaderName.into()),
-        _ => Err(Stop::Incomplete),
-    }
-}
-
-/// The position after the CR LF at `at`.
-fn line_end(buffer: &[u8], at: usize) -> Result<usize, Stop> {
-    match (buffer.get(at), buffer.get(at + 1)) {
-        (Some(b'\r'), Some(b'\n')) => Ok(at + 2),
-        (Some(b'\r'), None) => Err(Stop::Incomplete),
-        _ => Err(HeadError::LineEnd.into()),
-    }
-}
-
-fn method_end(buffer: &[u8], at: usize) -> Result<usize, Stop> {
-    /// Longer than any registered method, and short enough to refuse garbage early.
-    const METHOD_BYTES_MAX: usize = 32;
-    let end = token_end(buffer, at);
-    match buffer.get(end) {
-        _ if end - at > METHOD_BYTES_MAX => Err(HeadError::Method.into()),
-        Some(b' ') if end > at => Ok(end),
-        Some(_) => Err(HeadError::Method.into()),
-        None => Err(Stop::Incomplete),
-    }
-}
-
-/// The path of a target that does not start with a slash.
-#[cold]
-fn other_form(
-    method: Method,
-    buffer: &[u8],
-    at: usize,
-    end: usize,
-    path_end: usize,
-) -> Result<Span, HeadError> {
-    let target = &buffer[at..end];
-    if target == b"*" && method == Method::Options {
-        return Ok(Span::new(at, at));
-    }
-    if method == Method::Connect && !target.is_empty() && is_host(target) {
-        return Ok(Span::new(at, at));
-    }
-    let scheme = [&b"http://"[..], b"https://"]
-        .into_iter()
-        .find(|scheme| {
-            target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
-        })
-        .ok_or(HeadError::Target)?;
-    let authority = at + scheme.len();
-    let authority_end = buffer[authority..path_end]
-        .iter()
-        .position(|&byte| byte == b'/')
-        .map_or(path_end, |n| authority + n);
-    if authority_end == authority || !is_host(&buffer[authority..authority_end]) {
-        return Err(HeadError::Target);
-    }
-    Ok(Span::new(authority_end, path_end))
-}
-
-/// Whether `text` is this name in upper or lower case. Setting bit 5 makes letters small and
-/// leaves `-` as it is; no other byte that a token or a value can have becomes one of these.
-/// Without early exit the loop is a few vector instructions.
-#[inline]
-fn is_name<const N: usize>(text: &[u8], small: &[u8; N]) -> bool {
-    let Ok(text) = <&[u8; N]>::try_from(text) else { return false };
-    let mut difference = 0;
-    for (byte, small) in text.iter().zip(small) {
-        difference |= (byte | 0x20) ^ small;
-    }
-    difference == 0
-}
-
-/// Whether all bytes may stand in a host with port.
-#[inline]
-fn is_host(text: &[u8]) -> bool {
-    text.iter().fold(true, |all, &byte| all & HOST[byte as usize])
-}
-
-/// A number of digits only, as `Content-Length` has it.
-fn decimal(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() {
-        return None;
-    }
-    digits.iter().try_fold(0u64, |number, digit| {
-        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
-        number.checked_mul(10)?.checked_add(digit)
-    })
-}
-
-/// Whether the bytes make a token, as names of headers and methods must.
-pub(crate) fn is_token(bytes: &[u8]) -> bool {
-    !bytes.is_empty() && token_end(bytes, 0) == bytes.len()
-}
-
-/// The end of the token at `at`. Names are nearly always letters and `-`, which are told apart
-/// eight at a time; only where that run ends does the table decide.
-#[inline]
-fn token_end(buffer: &[u8], at: usize) -> usize {
-    let mut rest = buffer.get(at..).unwrap_or_default();
-    while let Some((word, after)) = rest.split_first_chunk::<8>() {
-        let others = not_letter_or_dash(u64::from_le_bytes(*word));
-        if others != 0 {
-            rest = &rest[(others.trailing_zeros() / 8) as usize..];
-            break;
-        }
-        rest = after;
-    }
-    let length = rest.iter().position(|&byte| !TOKEN[byte as usize]).unwrap_or(rest.len());
-    buffer.len() - rest.len() + length
-}
-
-/// The top bit of each byte that is neither an ASCII letter nor `-`. The sums stay inside
-/// their bytes because only seven bits of each are added.
-#[inline]
-fn not_letter_or_dash(word: u64) -> u64 {
-    const fn all(byte: u8) -> u64 {
-        u64::from_le_bytes([byte; 8])
-    }
-    let small = (word | all(0x20)) & all(0x7f);
-    let letter = (small + all(0x80 - b'a')) & !(small + all(0x7f - b'z'));
-    let other_than_dash = ((word ^ all(b'-')) & all(0x7f)) + all(0x7f);
-    (!letter & other_than_dash | word) & all(0x80)
-}
-
-/// The position of the CR LF that ends the value at `at`.
-#[inline]
-fn value_end(buffer: &[u8], at: usize) -> Result<usize, Stop> {
-    let mut end = control(buffer, at);
-    loop {
-        match buffer.get(end) {
-            Some(b'\r') => break,
-            Some(b'\t') => end = control(buffer, end + 1),
-            Some(b'\n') => return Err(HeadError::LineEnd.into()),
-            Some(_) => return Err(HeadError::HeaderValue.into()),
-            None => return Err(Stop::Incomplete),
-        }
-    }
-    match buffer.get(end + 1) {
-        Some(b'\n') => Ok(end),
-        Some(_) => Err(HeadError::LineEnd.into()),
-        None => Err(Stop::Incomplete),
-    }
-}
-
-/// The first control character from `at` on, or the buffer's end.
-///
-/// Long values go 32 bytes at a time in a loop that the compiler turns into vector
-/// instructions, short ones and the end of long ones eight: a byte below 0x20 borrows into its
-/// top bit, and so does 0x7f after the exclusive or. A borrow can make a false hit only above a
-/// true one, so the lowest hit is always true.
-#[inline]
-fn control(buffer: &[u8], at: usize) -> usize {
-    const ONES: u64 = u64::from_le_bytes([1; 8]);
-    const TOPS: u64 = ONES << 7;
-    let mut rest = buffer.get(at..).unwrap_or_default();
-    while let Some((block, after)) = rest.split_first_chunk::<32>() {
-        if block.iter().fold(false, |any, &byte| any | (byte < 0x20) | (byte == 0x7f)) {
-            break;
-        }
-        rest = after;
-    }
-    while let Some((word, after)) = rest.split_first_chunk::<8>() {
-        let word = u64::from_le_bytes(*word);
-        let below = word.wrapping_sub(ONES * 0x20) & !word;
-        let delete = word ^ (ONES * 0x7f);
-        let delete = delete.wrapping_sub(ONES) & !delete;
-        let hits = (below | delete) & TOPS;
-        if hits != 0 {
-            return buffer.len() - rest.len() + (hits.trailing_zeros() / 8) as usize;
-        }
-        rest = after;
-    }
-    let end = rest.iter().position(|&byte| byte < 0x20 || byte == 0x7f).unwrap_or(rest.len());
-    buffer.len() - rest.len() + end
-}
-
-/// Whether a value may stand in a header.
-pub(crate) fn is_value(value: &[u8]) -> bool {
-    let end = control(value, 0);
-    end == value.len()
-        || value[end..].iter().all(|&byte| (byte >= 0x20 || byte == b'\t') && byte != 0x7f)
-}
-
-/// Bytes of a token (RFC 9110 5.6.2).
-static TOKEN: [bool; 256] = table(b"!#$%&'*+-.^_`|~");
-/// Bytes of a host with port (RFC 3986 3.2), brackets for IPv6 included.
-static HOST: [bool; 256] = table(b"-._~!$&'()*+,;=:[]%");
-/// Bytes of a target. Some, like `{` and `"`, ought to be percent-encoded, but every browser
-/// and curl send them, and they mean one thing only. `?` is left out for its own case.
-static TARGET: [bool; 256] = table(b"-._~!$&'()*+,;=:@/%[]{}|\\^`\"<>");
-
-const fn table(others: &[u8]) -> [bool; 256] {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 128 {
-        table[byte] = (byte as u8).is_ascii_alphanumeric();
-        byte += 1;
-    }
-    let mut index = 0;
-    while index < others.len() {
-        table[others[index] as usize] = true;
-        index += 1;
-    }
-    table
 }

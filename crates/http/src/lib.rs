@@ -27,54 +27,91 @@
 //! # Ok::<(), marmota_http::ServerError>(())
 //! ```
 //!
+//! It listens on ports and on Unix sockets ([`Address`]).
+//!
 //! Linux only: it stands on io_uring or epoll ([`Backend`]) and SO_REUSEPORT.
 
 pub mod chunked;
 pub mod head;
+pub mod multipart;
+pub mod websocket;
 
+mod accepted;
+mod access_log;
+mod address;
 mod backend;
 mod body;
 mod body_sender;
 mod connection;
 mod epoll;
 mod events;
+mod files;
 mod handler;
+mod health;
+#[cfg(feature = "http2")]
+mod http2;
 mod inlet;
+mod layer;
 mod limits;
+mod link;
 mod listener;
 mod local;
 mod method;
+mod metrics;
 #[cfg(feature = "tower")]
 mod mount;
+mod observer;
 mod percent;
 mod producer;
+mod protocol;
+mod proxies;
+mod proxy_header;
 mod reactor;
 mod request;
 mod response;
 #[allow(unsafe_code, reason = "the kernel reads and writes memory by its address")]
 mod ring;
 mod router;
+#[allow(unsafe_code, reason = "two calls of the system")]
+mod schedule;
+mod seat;
 mod server;
+mod signpost;
 mod slab;
 mod status;
 mod task;
+#[cfg(feature = "tls")]
+mod tls;
+mod watch;
 mod worker;
 mod writer;
 
+pub use access_log::AccessLog;
+pub use address::{Address, Peer, ToAddresses};
 pub use backend::Backend;
 pub use body::Body;
 pub use body_sender::{BodySender, Gone};
 pub use events::{Event, EventSender};
+pub use files::{Files, Symlinks};
 pub use handler::{Endpoint, Flow, Handler, LaterResponse};
 pub use head::Version;
 pub use inlet::{BodyError, BodyReader};
+pub use layer::{AddedHeaders, Cors, Layer, RateLimit, RequestId, SecurityHeaders};
 pub use limits::Limits;
 pub use method::Method;
+pub use metrics::Metrics;
+pub use multipart::{Multipart, MultipartError, MultipartLimits};
 pub use percent::QueryParams;
 pub use producer::{BodyStream, BoxError, Producer};
+pub use protocol::{Protocol, Step, Turn};
+pub use proxies::ProxyError;
 pub use request::Request;
 pub use response::{HeaderError, IntoResponse, Response};
 pub use router::{RouteError, Router};
 pub use server::{RunningServer, Server, ServerError, ShutdownHandle};
 pub use status::Status;
+#[cfg(feature = "tls")]
+pub use tls::{Tls, TlsError};
+pub use watch::{Happened, Watch, watch};
+pub use websocket::{Broadcast, Message, WebSocket, WebSocketOptions};
 pub use writer::ResponseWriter;

@@ -22,6 +22,9 @@ pub struct Limits {
     pub target_bytes_max: usize,
     /// Bytes of a request's body (413), unless the route has its own limit.
     pub body_bytes_max: usize,
+    /// From a connection's start until requests can come, where TLS is agreed on or a proxy says
+    /// for whom it connects.
+    pub handshake_timeout_ms: u64,
     /// From a request's first byte to the end of its head (408).
     pub header_timeout_ms: u64,
     /// For a body, beside the time that [`Limits::body_rate_min`] gives its bytes (408).
@@ -37,6 +40,8 @@ pub struct Limits {
     pub pipelined_max: usize,
     /// Bytes of answers not yet sent, above which a connection's next request waits.
     pub unsent_bytes_max: usize,
+    /// Requests at once on one connection of HTTP/2.
+    pub streams_max: u32,
     /// Requests on one connection, after which it is closed; `None` is without end.
     pub requests_per_connection_max: Option<u32>,
     /// After shutdown was asked for, how long requests in flight may take.
@@ -51,6 +56,7 @@ impl Default for Limits {
             headers_max: 100,
             target_bytes_max: 8 * 1024,
             body_bytes_max: 2 * 1024 * 1024,
+            handshake_timeout_ms: 10_000,
             header_timeout_ms: 10_000,
             body_timeout_ms: 10_000,
             body_rate_min: 1_024,
@@ -58,6 +64,7 @@ impl Default for Limits {
             write_timeout_ms: 30_000,
             pipelined_max: 256,
             unsent_bytes_max: 256 * 1024,
+            streams_max: 100,
             requests_per_connection_max: None,
             drain_timeout_ms: 10_000,
         }
@@ -69,6 +76,7 @@ impl Limits {
     pub(crate) fn sweep_ms(&self) -> u64 {
         let shortest = self
             .header_timeout_ms
+            .min(self.handshake_timeout_ms)
             .min(self.body_timeout_ms)
             .min(self.idle_timeout_ms)
             .min(self.write_timeout_ms)

@@ -1,51 +1,165 @@
-//! Listening sockets that share a port, and taking connections from them.
+//! Listening sockets: of the network, which share a port, and Unix sockets, which the threads
+//! share; and taking connections from them.
 
-use std::io;
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
+use rustix::net::addr::SocketAddrArg;
 use rustix::net::{
-    AddressFamily, SocketFlags, SocketType, acceptfrom_with, bind, getsockname, listen,
-    socket_with, sockopt,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, connect,
+    getsockname, listen, socket_with, sockopt,
 };
+
+use crate::address::{Address, Peer};
+use crate::link::Entry;
 
 /// Connections that the kernel keeps until they are taken; it cuts this to its own maximum.
 const BACKLOG: i32 = 16_384;
+/// How long an address may stay taken that a process held which was killed: the kernel ends an
+/// io_uring, and with it the sockets in it, after the process.
+const LET_GO_MAX: Duration = Duration::from_millis(500);
+/// Who may connect to a Unix socket until its server has started: its owner.
+const MODE_BEFORE_START: u32 = 0o600;
 
-/// Opens a listening socket. Every socket of a server is opened with the same address.
-pub(crate) fn open(address: SocketAddr) -> io::Result<OwnedFd> {
-    let socket = stream(address)?;
-    sockopt::set_socket_reuseport(&socket, true)?;
-    // Inherited by the connections: answers are written whole, waiting for more is of no use.
-    sockopt::set_tcp_nodelay(&socket, true)?;
-    bind(&socket, &address)?;
-    listen(&socket, BACKLOG)?;
-    Ok(socket)
+/// A listening socket.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) socket: OwnedFd,
+    /// How its connections begin.
+    pub(crate) entry: Entry,
+    is_unix: bool,
+    file: Option<SocketFile>,
 }
 
-/// Fails when somebody listens on the address already. Sockets that share a port would not
-/// notice, and the two servers would each get a part of the connections.
-pub(crate) fn check_free(address: SocketAddr) -> io::Result<()> {
-    bind(stream(address)?, &address)?;
-    Ok(())
+/// The file of a Unix socket, which is removed when nobody listens on it any more.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+    /// What the process' umask left of its permissions.
+    mode: u32,
 }
 
-/// The address that a socket is bound to.
-pub(crate) fn address(socket: &OwnedFd) -> io::Result<SocketAddr> {
-    Ok(SocketAddr::try_from(getsockname(socket)?)?)
-}
-
-/// Takes a connection; `Ok(None)` when none is there.
-pub(crate) fn accept(listener: &OwnedFd) -> Result<Option<(OwnedFd, SocketAddr)>, Errno> {
-    match acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-        Ok((socket, peer)) => {
-            let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-            Ok(peer.map(|peer| (socket, peer)))
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let found = fs::symlink_metadata(&self.path);
+        if found.is_ok_and(|file| (file.dev(), file.ino()) == (self.device, self.inode)) {
+            // Whoever binds there next removes what stays.
+            let _ = fs::remove_file(&self.path);
         }
-        Err(Errno::AGAIN) => Ok(None),
-        Err(error) => Err(error),
     }
+}
+
+impl Listener {
+    /// Opens the first listening socket of an address, and says which it really is.
+    ///
+    /// Fails when somebody listens there already: sockets that share a port would not notice,
+    /// and the two servers would each get a part of the connections.
+    pub(crate) fn open(address: &Address) -> io::Result<(Self, Address)> {
+        let until = Instant::now() + LET_GO_MAX;
+        loop {
+            match Self::take(address) {
+                Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < until => {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                taken => return taken,
+            }
+        }
+    }
+
+    fn take(address: &Address) -> io::Result<(Self, Address)> {
+        match address {
+            Address::Net(address) => {
+                bind(stream(*address)?, address)?;
+                let listener = Self::share(*address)?;
+                let real = SocketAddr::try_from(getsockname(&listener.socket)?)?;
+                Ok((listener, Address::Net(real)))
+            }
+            Address::Path(path) => Ok((Self::at_path(path)?, address.clone())),
+            Address::Abstract(name) => {
+                let name = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
+                let socket = unix()?;
+                bind(&socket, &name)?;
+                listen(&socket, BACKLOG)?;
+                Ok((
+                    Self { socket, entry: Entry::default(), is_unix: true, file: None },
+                    address.clone(),
+                ))
+            }
+        }
+    }
+
+    /// Opens a further socket on a port that [`Listener::open`] has opened.
+    pub(crate) fn share(address: SocketAddr) -> io::Result<Self> {
+        let socket = stream(address)?;
+        sockopt::set_socket_reuseport(&socket, true)?;
+        // Inherited by the connections: answers are written whole, waiting for more is of no use.
+        sockopt::set_tcp_nodelay(&socket, true)?;
+        bind(&socket, &address)?;
+        listen(&socket, BACKLOG)?;
+        Ok(Self { socket, entry: Entry::default(), is_unix: false, file: None })
+    }
+
+    fn at_path(path: &Path) -> io::Result<Self> {
+        let name = SocketAddrUnix::new(path)?;
+        let socket = unix()?;
+        match bind(&socket, &name) {
+            Err(Errno::ADDRINUSE) if is_left_behind(path, &name)? => {
+                fs::remove_file(path)?;
+                bind(&socket, &name)?;
+            }
+            bound => bound?,
+        }
+        let file = fs::symlink_metadata(path)?;
+        let file = SocketFile {
+            path: path.to_owned(),
+            device: file.dev(),
+            inode: file.ino(),
+            mode: file.permissions().mode(),
+        };
+        // Narrow before anybody can connect; `admit` makes it as wide as it shall be.
+        fs::set_permissions(path, fs::Permissions::from_mode(MODE_BEFORE_START))?;
+        listen(&socket, BACKLOG)?;
+        Ok(Self { socket, entry: Entry::default(), is_unix: true, file: Some(file) })
+    }
+
+    /// Gives the file of a Unix socket its permissions: `mode`, or what the umask allows.
+    pub(crate) fn admit(&self, mode: Option<u32>) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        fs::set_permissions(&file.path, fs::Permissions::from_mode(mode.unwrap_or(file.mode)))
+    }
+
+    /// Takes a connection; `Ok(None)` when none is there.
+    pub(crate) fn accept(&self) -> Result<Option<(OwnedFd, Peer)>, Errno> {
+        match acceptfrom_with(&self.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+            Ok((socket, _)) if self.is_unix => Ok(Some((socket, Peer::Unix))),
+            Ok((socket, peer)) => {
+                let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                Ok(peer.map(|peer| (socket, Peer::Net(peer))))
+            }
+            Err(Errno::AGAIN) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether the file at a path that is taken is a socket on which nobody listens any more.
+fn is_left_behind(path: &Path, name: &impl SocketAddrArg) -> io::Result<bool> {
+    let is_socket = fs::symlink_metadata(path)?.file_type().is_socket();
+    Ok(is_socket && connect(unix()?, name) == Err(Errno::CONNREFUSED))
+}
+
+fn unix() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
 
 fn stream(address: SocketAddr) -> io::Result<OwnedFd> {

@@ -2,14 +2,16 @@
 //! with, buffers in reserve, allocations of handler futures in reserve, the spare task.
 
 use std::any::Any;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use crate::address::Peer;
 use crate::head::{HeadLimits, is_value};
 use crate::limits::Limits;
+use crate::link::Secured;
+use crate::observer::Observer;
 use crate::request::{Exchange, Request};
 use crate::router::Routes;
 use crate::task::{Inbox, Task};
@@ -38,6 +40,8 @@ pub(crate) struct Local {
     pub(crate) now_ms: u64,
     /// Shutdown was asked for: answer what is in flight, close what is idle.
     pub(crate) draining: bool,
+    /// None on a server that nobody observes.
+    pub(crate) observer: Option<Box<Observer>>,
     server_line: Vec<u8>,
     head_ok: Vec<u8>,
     /// [`Local::head_ok`] with `Content-Type` for the media types last used, this second's.
@@ -49,6 +53,8 @@ pub(crate) struct Local {
     exchanges: Vec<Rc<Exchange>>,
     outputs: Vec<Vec<u8>>,
     runs: Vec<Option<Box<dyn Any>>>,
+    /// Where what a socket gives lies while it is decrypted.
+    pub(crate) sealed: Vec<u8>,
     spare: Option<Task>,
 }
 
@@ -77,6 +83,7 @@ impl Local {
             inbox,
             now_ms: 0,
             draining: false,
+            observer: None,
             server_line,
             head_ok: Vec::new(),
             typed: Default::default(),
@@ -87,6 +94,7 @@ impl Local {
             exchanges: Vec::new(),
             outputs: Vec::new(),
             runs,
+            sealed: Vec::new(),
             spare: None,
         };
         local.tick();
@@ -151,16 +159,34 @@ impl Local {
         &self.head_ok[STATUS_OK.len()..]
     }
 
+    #[inline]
+    pub(crate) fn note_received(&self, bytes: usize) {
+        if let Some(observer) = &self.observer {
+            observer.note_received(bytes);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn note_sent(&self, bytes: usize) {
+        if let Some(observer) = &self.observer {
+            observer.note_sent(bytes);
+        }
+    }
+
     /// A request handle with an empty buffer.
     #[inline]
-    pub(crate) fn take_exchange(&mut self, peer: SocketAddr) -> Request {
+    pub(crate) fn take_exchange(&mut self, peer: Peer, secured: &Option<Rc<Secured>>) -> Request {
         if let Some(mut exchange) = self.exchanges.pop()
             && let Some(inner) = Rc::get_mut(&mut exchange)
         {
             inner.peer = peer;
+            inner.forget();
+            inner.secured.clone_from(secured);
             return Request(exchange);
         }
-        Request(Rc::new(Exchange::new(Arc::clone(&self.routes), peer)))
+        let mut exchange = Exchange::new(Arc::clone(&self.routes), peer);
+        exchange.secured.clone_from(secured);
+        Request(Rc::new(exchange))
     }
 
     /// Keeps a request handle for another connection, if nobody else holds it.
@@ -171,6 +197,7 @@ impl Local {
         if self.exchanges.len() < RESERVE_MAX && inner.buffer.capacity() <= RESERVE_BYTES_MAX {
             inner.buffer.clear();
             inner.consumed = 0;
+            inner.secured = None;
             self.exchanges.push(exchange);
         }
     }

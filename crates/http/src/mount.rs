@@ -77,8 +77,10 @@ fn convert(request: &Request, skip: usize) -> Result<http::Request<Body>, http::
     let mark = if query.is_empty() { "" } else { "?" };
     let mut builder = http::Request::builder()
         .method(request.method_name())
-        .uri(format!("{slash}{path}{mark}{query}"))
-        .extension(request.peer());
+        .uri(format!("{slash}{path}{mark}{query}"));
+    if let Some(peer) = request.peer().net() {
+        builder = builder.extension(peer);
+    }
     for (name, value) in request.headers() {
         builder = builder.header(name, value);
     }

@@ -4,7 +4,11 @@
 use std::error::Error;
 use std::fmt;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
+
+/// How often a producer is asked before others get their turn.
+const POLLS_MAX: usize = 64;
 
 /// Any error that ends a streamed body before its end.
 pub type BoxError = Box<dyn Error + Send + Sync>;
@@ -70,6 +74,16 @@ pub(crate) struct Heartbeat {
     pub(crate) bytes: &'static [u8],
 }
 
+/// How far a producer has come.
+pub(crate) enum Ahead {
+    /// There may be more at once.
+    More,
+    /// It waits, and wakes whom it was polled for.
+    Stalled,
+    Ended,
+    Failed(BoxError),
+}
+
 impl BodyStream {
     /// The body that a producer makes.
     pub fn new(producer: impl Producer) -> Self {
@@ -103,12 +117,41 @@ impl BodyStream {
         self.length
     }
 
+    /// Asks the producer once.
+    #[cfg(feature = "compression")]
     pub(crate) fn poll_piece(
         &mut self,
         context: &mut Context<'_>,
         out: &mut Vec<u8>,
     ) -> Poll<Result<ControlFlow<()>, BoxError>> {
         self.producer.poll_piece(context, out)
+    }
+
+    /// Asks the producer until `bytes` have been made behind what is in `out`, or it has to wait.
+    pub(crate) fn poll_ahead(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+        bytes: usize,
+    ) -> Ahead {
+        let start = out.len();
+        for _ in 0..POLLS_MAX {
+            // A producer that has panicked is not asked again.
+            let polled = catch_unwind(AssertUnwindSafe(|| self.producer.poll_piece(context, out)));
+            match polled.unwrap_or_else(|_| Poll::Ready(Err("its producer has panicked".into()))) {
+                Poll::Ready(Err(error)) => return Ahead::Failed(error),
+                _ if out.len() < start => {
+                    return Ahead::Failed("it cut bytes off that were not its own".into());
+                }
+                Poll::Pending => return Ahead::Stalled,
+                Poll::Ready(Ok(ControlFlow::Continue(()))) => {}
+                Poll::Ready(Ok(ControlFlow::Break(()))) => return Ahead::Ended,
+            }
+            if out.len() - start >= bytes {
+                break;
+            }
+        }
+        Ahead::More
     }
 
     /// The body that a stream's items make, one after the other.

@@ -2,11 +2,10 @@
 //! by epoll ([`crate::epoll`]). The ring also reads and writes; a connection on epoll does both
 //! by itself when it is told that it can.
 //!
-//! **Seam for other sources of a thread** (a database connection, say): an event carries 64
-//! bits, of which a connection's [`Token`] uses the slot (low half) and generation (28 bits);
-//! the four highest bits are all set for what is not a connection ([`LISTENER`], [`BELL`]). A
-//! further source takes the next value below and is called by the worker where it matches the
-//! event.
+//! An event carries 64 bits, of which a connection's [`Token`] uses the slot (low half) and
+//! generation (28 bits); the four highest bits are all set for what is not a connection:
+//! listeners from [`LISTENER`] upwards, [`BELL`], and [`WATCHES`] for the sources of
+//! [`crate::watch`].
 
 use std::io;
 
@@ -18,15 +17,22 @@ use crate::epoll::Epoll;
 use crate::ring::{Piece, Ring};
 use crate::task::Token;
 
-/// The listener has connections.
-pub(crate) const LISTENER: Token = u64::MAX;
+/// The first of the thread's listeners has connections; the next value is the second's.
+pub(crate) const LISTENER: Token = 0xF << 60;
+/// As many listeners as a thread may have.
+pub(crate) const LISTENERS_MAX: usize = 1 << 16;
+const LAST_LISTENER: Token = LISTENER + LISTENERS_MAX as Token - 1;
 /// Another thread has rung.
-pub(crate) const BELL: Token = u64::MAX - 1;
+pub(crate) const BELL: Token = u64::MAX;
+/// Something has happened to another source of the thread.
+pub(crate) const WATCHES: Token = u64::MAX - 1;
 
 /// What has happened.
 pub(crate) enum Event {
-    Listener,
+    /// This listener has connections.
+    Listener(usize),
     Bell,
+    Watches,
     /// Epoll: bytes (an end, an error) can be read, or room may be there.
     Ready {
         token: Token,
@@ -57,6 +63,18 @@ pub(crate) enum Event {
         result: Result<usize, Errno>,
     },
     Nothing,
+}
+
+impl Event {
+    /// The event of something that is no connection.
+    pub(crate) fn of_watch(token: Token) -> Self {
+        match token {
+            LISTENER..=LAST_LISTENER => Self::Listener((token - LISTENER) as usize),
+            BELL => Self::Bell,
+            WATCHES => Self::Watches,
+            _ => Self::Nothing,
+        }
+    }
 }
 
 pub(crate) enum Reactor {
@@ -95,12 +113,13 @@ impl Reactor {
         }
     }
 
-    /// Registers a listener.
-    pub(crate) fn add_listener(&mut self, socket: impl AsFd) -> io::Result<()> {
+    /// Registers the listener of this number.
+    pub(crate) fn add_listener(&mut self, index: usize, socket: impl AsFd) -> io::Result<()> {
+        let token = LISTENER + index as Token;
         match self {
-            Self::Epoll(epoll) => epoll.add_listener(socket),
+            Self::Epoll(epoll) => epoll.add_listener(socket, token),
             Self::Ring(ring) => {
-                ring.watch(socket, LISTENER);
+                ring.watch(socket, token);
                 Ok(())
             }
         }
@@ -108,19 +127,28 @@ impl Reactor {
 
     /// Registers an event counter.
     pub(crate) fn add_bell(&mut self, counter: impl AsFd) -> io::Result<()> {
+        self.add_level(counter, BELL)
+    }
+
+    /// Registers the thread's other sources.
+    pub(crate) fn add_watches(&mut self, sources: impl AsFd) -> io::Result<()> {
+        self.add_level(sources, WATCHES)
+    }
+
+    fn add_level(&mut self, source: impl AsFd, token: Token) -> io::Result<()> {
         match self {
-            Self::Epoll(epoll) => epoll.add_bell(counter),
+            Self::Epoll(epoll) => epoll.add_level(source, token),
             Self::Ring(ring) => {
-                ring.watch(counter, BELL);
+                ring.watch(source, token);
                 Ok(())
             }
         }
     }
 
-    pub(crate) fn remove_listener(&mut self, socket: impl AsFd) {
+    pub(crate) fn remove_listener(&mut self, index: usize, socket: impl AsFd) {
         match self {
             Self::Epoll(epoll) => epoll.remove(socket),
-            Self::Ring(ring) => ring.unwatch(LISTENER),
+            Self::Ring(ring) => ring.unwatch(LISTENER + index as Token),
         }
     }
 

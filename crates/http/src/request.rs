@@ -6,12 +6,17 @@
 //! it likes; the connection then takes a new buffer.
 
 use std::borrow::Cow;
-use std::net::SocketAddr;
+use std::cell::{Cell, OnceCell};
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use crate::address::Peer;
 use crate::head::{Head, Span, Version};
 use crate::inlet::{BodyReader, Inlet};
+use crate::link::Secured;
 use crate::method::Method;
 use crate::percent::{self, QueryParams};
 use crate::router::Routes;
@@ -36,7 +41,13 @@ pub(crate) struct Exchange {
     /// The matched endpoint in `routes`, `None` while there is none.
     pub(crate) endpoint: Option<usize>,
     pub(crate) routes: Arc<Routes>,
-    pub(crate) peer: SocketAddr,
+    pub(crate) peer: Peer,
+    /// What TLS says about the client, where it is spoken.
+    pub(crate) secured: Option<Rc<Secured>>,
+    /// Its name, once somebody has asked for it.
+    pub(crate) id: OnceCell<Box<str>>,
+    /// When its handler began, on the observers' clock; 0 if it has not.
+    pub(crate) begun_us: Cell<u64>,
 }
 
 impl Clone for Exchange {
@@ -55,12 +66,15 @@ impl Clone for Exchange {
             endpoint: self.endpoint,
             routes: Arc::clone(&self.routes),
             peer: self.peer,
+            secured: self.secured.clone(),
+            id: self.id.clone(),
+            begun_us: self.begun_us.clone(),
         }
     }
 }
 
 impl Exchange {
-    pub(crate) fn new(routes: Arc<Routes>, peer: SocketAddr) -> Self {
+    pub(crate) fn new(routes: Arc<Routes>, peer: Peer) -> Self {
         Self {
             buffer: Vec::new(),
             consumed: 0,
@@ -71,7 +85,17 @@ impl Exchange {
             endpoint: None,
             routes,
             peer,
+            secured: None,
+            id: OnceCell::new(),
+            begun_us: Cell::new(0),
         }
+    }
+
+    /// Forgets what was found out about the request before.
+    #[inline]
+    pub(crate) fn forget(&mut self) {
+        self.id.take();
+        self.begun_us.set(0);
     }
 
     /// Bytes that belong to no answered request yet.
@@ -195,9 +219,31 @@ impl Request {
         std::str::from_utf8(self.param_raw(index)?).ok()?.parse().ok()
     }
 
-    /// The other end of the connection.
-    pub fn peer(&self) -> SocketAddr {
+    /// The other end of the connection: the client, or the proxy before it.
+    pub fn peer(&self) -> Peer {
         self.0.peer
+    }
+
+    /// Whether it has come to this server by TLS. [`Request::scheme`] also believes a trusted
+    /// proxy.
+    pub fn is_encrypted(&self) -> bool {
+        self.0.secured.is_some()
+    }
+
+    /// The client's certificate (DER), where [`crate::Server::tls`] asks for one and it has shown
+    /// one that is vouched for.
+    pub fn client_certificate(&self) -> Option<&[u8]> {
+        self.0.secured.as_ref()?.certificate.as_deref()
+    }
+
+    /// A name for this request, for logs and for other services: what the client (or the proxy)
+    /// calls it by `X-Request-Id`, if that is up to 128 letters, digits, `-`, `_`, `.` and `:`;
+    /// else one made here.
+    pub fn id(&self) -> &str {
+        self.0.id.get_or_init(|| {
+            let named = self.header_text("x-request-id").filter(|id| is_id(id));
+            named.map_or_else(fresh_id, Box::from)
+        })
     }
 
     /// The version of HTTP the client speaks.
@@ -210,7 +256,7 @@ impl Request {
         self.0.head.keep_alive
     }
 
-    fn param_raw(&self, index: usize) -> Option<&[u8]> {
+    pub(crate) fn param_raw(&self, index: usize) -> Option<&[u8]> {
         self.0.params.get(index).map(|span| span.of(&self.0.buffer))
     }
 
@@ -222,4 +268,17 @@ impl Request {
     fn ascii(&self, span: Span) -> &str {
         std::str::from_utf8(span.of(&self.0.buffer)).unwrap_or_default()
     }
+}
+
+fn is_id(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    (1..=128).contains(&text.len()) && text.bytes().all(fits)
+}
+
+/// A name that no other request has: this process' own, and a number.
+fn fresh_id() -> Box<str> {
+    static PROCESS: OnceLock<u64> = OnceLock::new();
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let process = PROCESS.get_or_init(|| RandomState::new().hash_one(std::process::id()));
+    format!("{process:016x}-{:08x}", NEXT.fetch_add(1, Ordering::Relaxed)).into()
 }

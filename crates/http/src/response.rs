@@ -10,6 +10,7 @@ use std::fmt;
 use crate::body::Body;
 use crate::method::Method;
 use crate::producer::BodyStream;
+use crate::protocol::{Protocol, Successor};
 use crate::request::Request;
 use crate::status::Status;
 
@@ -34,6 +35,8 @@ pub struct Response {
 pub(crate) enum Payload {
     Whole(Body),
     Stream(BodyStream),
+    /// None: another protocol goes on behind the head.
+    Successor(Successor),
 }
 
 /// A header that cannot be sent.
@@ -202,13 +205,46 @@ impl Response {
         static EMPTY: Body = Body::empty();
         match &self.body {
             Payload::Whole(body) => body,
-            Payload::Stream(_) => &EMPTY,
+            Payload::Stream(_) | Payload::Successor(_) => &EMPTY,
         }
     }
 
     /// Whether the body is made while it is sent.
     pub fn is_streamed(&self) -> bool {
         matches!(self.body, Payload::Stream(_))
+    }
+
+    /// A 101, behind which the protocol of this name goes on with the connection: the answer to a
+    /// request whose `Upgrade` header names it.
+    ///
+    /// ```
+    /// use marmota_http::{Protocol, Response, Status, Step, Turn};
+    ///
+    /// /// Sends back what comes.
+    /// struct Echo;
+    ///
+    /// impl Protocol for Echo {
+    ///     fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
+    ///         turn.output.extend_from_slice(turn.input);
+    ///         turn.used = turn.input.len();
+    ///         match turn.ended {
+    ///             true => Step::Close { linger: false },
+    ///             false => Step::Wait { hungry: true, deadline_ms: u64::MAX },
+    ///         }
+    ///     }
+    /// }
+    /// assert_eq!(Response::upgraded("echo", Echo).status(), Status::SWITCHING_PROTOCOLS);
+    /// ```
+    pub fn upgraded(name: &'static str, protocol: impl Protocol) -> Self {
+        Self::taken_over(name, Successor(Box::new(protocol)))
+    }
+
+    /// A 101, behind which another protocol goes on.
+    pub(crate) fn taken_over(name: &'static str, successor: Successor) -> Self {
+        let mut response = Self::new(Status::SWITCHING_PROTOCOLS);
+        response.headers.push(("Upgrade".into(), name.as_bytes().into()));
+        response.body = Payload::Successor(successor);
+        response
     }
 
     pub(crate) fn into_payload(self) -> Payload {

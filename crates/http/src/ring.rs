@@ -18,7 +18,7 @@ use io_uring::types::{BufRingEntry, CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
 
-use crate::reactor::{BELL, Event, LISTENER};
+use crate::reactor::Event;
 use crate::task::Token;
 
 /// Operations queued before they are handed over in any case.
@@ -31,6 +31,9 @@ const COMPLETIONS: u32 = 2_048;
 /// Pieces of the pool, a power of two, and the bytes of one: a batch of pipelined requests.
 const PIECES: u16 = 256;
 const PIECE_BYTES: usize = 4 * 1024;
+/// Pieces that the kernel has at first; twice as many each time it runs out of them. It fills one
+/// after the other, so that all that it has are memory in use.
+const PIECES_FIRST: u16 = 32;
 /// The pool's group; there is one.
 const GROUP: u16 = 0;
 /// How long the end waits for operations to be cancelled, which takes microseconds.
@@ -84,7 +87,7 @@ pub(crate) struct Ring {
     free_sends: Vec<u32>,
     /// Answers queued since the last hand-over.
     queued_sends: u32,
-    watches: [Watch; 2],
+    watches: Vec<Watch>,
     /// Sockets that may be closed once nothing queued names them any more.
     closing: Vec<OwnedFd>,
     /// Operations for which the queue had no room.
@@ -114,13 +117,11 @@ impl Ring {
             sends: Vec::new(),
             free_sends: Vec::new(),
             queued_sends: 0,
-            watches: [LISTENER, BELL].map(|token| Watch { token, fd: None, armed: false }),
+            watches: Vec::new(),
             closing: Vec::new(),
             backlog: VecDeque::new(),
         };
-        for index in 0..PIECES {
-            this.pool.give(index);
-        }
+        this.pool.grow();
         Ok(this)
     }
 
@@ -139,8 +140,10 @@ impl Ring {
     /// Says when the source is readable, again and again; the source must stay open until
     /// [`Ring::unwatch`].
     pub(crate) fn watch(&mut self, source: impl AsFd, token: Token) {
-        for watch in self.watches.iter_mut().filter(|watch| watch.token == token) {
-            watch.fd = Some(source.as_fd().as_raw_fd());
+        let fd = Some(source.as_fd().as_raw_fd());
+        match self.watches.iter_mut().find(|watch| watch.token == token) {
+            Some(watch) => watch.fd = fd,
+            None => self.watches.push(Watch { token, fd, armed: false }),
         }
     }
 
@@ -240,6 +243,7 @@ impl Ring {
                 self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout))
             }
         };
+        self.pool.has_grown = false;
         self.completions.clear();
         self.completions.extend(self.ring.completion());
         match entered.map_err(|error| error.raw_os_error().map(Errno::from_raw_os_error)) {
@@ -264,7 +268,11 @@ impl Ring {
                     if let Some(index) = piece {
                         self.pool.give(index);
                     }
-                    Event::Dry { token, error: error(result) }
+                    let error = error(result);
+                    if error == Some(Errno::NOBUFS) {
+                        self.pool.grow();
+                    }
+                    Event::Dry { token, error }
                 }
             },
             ROOM => Event::Room { token },
@@ -282,7 +290,7 @@ impl Ring {
                 for watch in self.watches.iter_mut().filter(|watch| watch.token == data) {
                     watch.armed = false;
                     if watch.fd.is_some() {
-                        event = if data == LISTENER { Event::Listener } else { Event::Bell };
+                        event = Event::of_watch(data);
                     }
                 }
                 event
@@ -373,6 +381,10 @@ struct Pool {
     entries: *mut BufRingEntry,
     bytes: *mut u8,
     tail: u16,
+    /// How many pieces the kernel has been given so far.
+    pieces: u16,
+    /// Since the last wait.
+    has_grown: bool,
     leak: bool,
 }
 
@@ -385,7 +397,8 @@ impl Pool {
             handle_alloc_error(layout);
         }
         let bytes = Box::into_raw(vec![0_u8; usize::from(PIECES) * PIECE_BYTES].into_boxed_slice());
-        Ok(Self { entries, bytes: bytes.cast(), tail: 0, leak: false })
+        let bytes = bytes.cast();
+        Ok(Self { entries, bytes, tail: 0, pieces: 0, has_grown: false, leak: false })
     }
 
     fn entries_layout() -> io::Result<Layout> {
@@ -398,6 +411,19 @@ impl Pool {
         // SAFETY: a piece is made for a completion only, whose bytes the kernel has written
         // and leaves alone until the piece is given back, which takes the piece away.
         unsafe { std::slice::from_raw_parts(self.bytes.add(at), piece.len) }
+    }
+
+    /// Gives the kernel as many more pieces as it has; once between two waits, however many
+    /// connections have found none.
+    fn grow(&mut self) {
+        if std::mem::replace(&mut self.has_grown, true) {
+            return;
+        }
+        let pieces = (self.pieces * 2).clamp(PIECES_FIRST, PIECES);
+        for index in self.pieces..pieces {
+            self.give(index);
+        }
+        self.pieces = pieces;
     }
 
     fn give(&mut self, index: u16) {

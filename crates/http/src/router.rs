@@ -7,13 +7,17 @@
 
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 
 use crate::handler::{Endpoint, Flow};
 use crate::head::Span;
+use crate::layer::{Layer, Layered};
 use crate::method::Method;
 use crate::percent;
+use crate::proxies::Proxies;
 use crate::request::Request;
-use crate::response::IntoResponse;
+use crate::response::{IntoResponse, Response};
+use crate::status::Status;
 use crate::writer::ResponseWriter;
 
 /// Maps methods and paths to handlers.
@@ -33,6 +37,8 @@ use crate::writer::ResponseWriter;
 pub struct Router {
     entries: Vec<Entry>,
     fallback: Option<Endpoint>,
+    /// What was found wrong before the patterns are looked at.
+    faults: Vec<RouteError>,
 }
 
 struct Entry {
@@ -106,6 +112,7 @@ impl Router {
     /// Adds the routes of another router under a prefix, its fallback too.
     #[must_use]
     pub fn nest(mut self, prefix: &str, inner: Router) -> Self {
+        self.faults.extend(inner.faults);
         let prefix = prefix.trim_end_matches('/');
         for mut entry in inner.entries {
             entry.pattern = format!("{prefix}{}", entry.pattern);
@@ -117,6 +124,42 @@ impl Router {
         }
     }
 
+    /// Puts a layer around all that was routed so far, the fallback too; the last is the
+    /// outermost. What no route takes (404, 405) passes no layer.
+    #[must_use]
+    pub fn layer(mut self, layer: impl Layer) -> Self {
+        let layer: Arc<dyn Layer> = Arc::new(layer);
+        if layer.answers_options() {
+            self.answer_options();
+        }
+        let around = |endpoint| Layered::around(&layer, endpoint);
+        for entry in std::mem::take(&mut self.entries) {
+            self.entries.push(Entry { endpoint: around(entry.endpoint), ..entry });
+        }
+        self.fallback = self.fallback.map(around);
+        self
+    }
+
+    /// Routes OPTIONS of each pattern that lacks it, for layers to see.
+    fn answer_options(&mut self) {
+        let mut patterns: Vec<String> = Vec::new();
+        for Entry { pattern, .. } in &self.entries {
+            let taken = self.entries.iter().any(|entry| {
+                entry.pattern == *pattern && matches!(entry.method, None | Some(Method::Options))
+            });
+            if !taken && !patterns.contains(pattern) {
+                patterns.push(pattern.clone());
+            }
+        }
+        for pattern in patterns {
+            let endpoint = Endpoint::direct(|request, out| {
+                out.respond(request.0.routes.options(request));
+                Flow::Done
+            });
+            self.entries.push(Entry { method: Some(Method::Options), pattern, endpoint });
+        }
+    }
+
     /// Answers what no pattern matches.
     #[must_use]
     pub fn fallback(mut self, endpoint: Endpoint) -> Self {
@@ -124,8 +167,17 @@ impl Router {
         self
     }
 
+    /// Has the server's start refused.
+    pub(crate) fn refuse(mut self, pattern: &str, reason: String) -> Self {
+        self.faults.push(RouteError { pattern: pattern.to_owned(), reason });
+        self
+    }
+
     /// Builds the tree.
     pub(crate) fn into_routes(self) -> Result<Routes, RouteError> {
+        if let Some(fault) = self.faults.into_iter().next() {
+            return Err(fault);
+        }
         let mut routes = Routes::new();
         for entry in self.entries {
             routes.add(entry)?;
@@ -149,6 +201,8 @@ pub(crate) struct Routes {
     endpoints: Vec<Route>,
     fallback: Option<usize>,
     constant: ConstantPaths,
+    /// Who may say for whom a request is; beside the routes, because each request has them.
+    pub(crate) proxies: Proxies,
 }
 
 /// An endpoint and the names of its pattern's parameters.
@@ -225,7 +279,13 @@ impl Leaf {
 impl Routes {
     fn new() -> Self {
         let constant = ConstantPaths { slots: vec![None] };
-        Self { nodes: vec![Node::default()], endpoints: Vec::new(), fallback: None, constant }
+        Self {
+            nodes: vec![Node::default()],
+            endpoints: Vec::new(),
+            fallback: None,
+            constant,
+            proxies: Proxies::default(),
+        }
     }
 
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
@@ -238,6 +298,22 @@ impl Routes {
 
     pub(crate) fn param_index(&self, endpoint: usize, name: &str) -> Option<usize> {
         self.endpoints.get(endpoint)?.params.iter().position(|param| param == name)
+    }
+
+    /// The answer to an OPTIONS that an endpoint of the routes' own has taken.
+    fn options(&self, request: &Request) -> Response {
+        let span = request.0.head.path;
+        let path = match span.of(&request.0.buffer) {
+            [] => b"/",
+            path => path,
+        };
+        let node = self.constant.find(path);
+        let node = node.or_else(|| self.descend(0, path, 1, span.start, &mut Vec::new()));
+        let allow = node.map_or("", |node| self.allow(node)).to_owned();
+        let mut response = Response::new(Status::NO_CONTENT);
+        // Names of methods are fit for a header.
+        let _ = response.add_header("Allow".into(), allow.into_bytes().into());
+        response
     }
 
     /// What a node found allows, for the `Allow` header.

@@ -2,24 +2,31 @@
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::access_log::AccessLog;
+use crate::address::{Address, ToAddresses};
 use crate::backend::{Backend, VARIABLE};
 use crate::limits::Limits;
-use crate::listener;
-use crate::local::Local;
-use crate::reactor::Reactor;
-use crate::router::{RouteError, Router, Routes};
+use crate::link::Entry;
+use crate::listener::Listener;
+use crate::metrics::Metrics;
+use crate::observer::Observing;
+use crate::proxies::{Proxies, ProxyError};
+use crate::reactor::LISTENERS_MAX;
+use crate::router::{RouteError, Router};
+use crate::seat::{Runtime, Seat};
 use crate::task::Inbox;
-use crate::worker::{Common, Worker};
+#[cfg(feature = "tls")]
+use crate::tls::{Acceptor, Tls, TlsError};
+use crate::worker::Common;
 
 /// A server that is bound to its address and not started yet.
 ///
@@ -36,14 +43,20 @@ use crate::worker::{Common, Worker};
 /// ```
 #[derive(Debug)]
 pub struct Server {
-    address: SocketAddr,
-    first: OwnedFd,
+    bound: Vec<Bound>,
+    socket_mode: Option<u32>,
+    #[cfg(feature = "tls")]
+    tls: Option<Tls>,
+    trusted: Result<Proxies, ProxyError>,
+    announcers: Option<Result<Proxies, ProxyError>>,
     servers: Option<usize>,
     threads: Option<usize>,
     pin: bool,
+    gives_way: bool,
     backend: Backend,
     name: String,
     limits: Limits,
+    observing: Observing,
 }
 
 /// Why a server cannot start or has ended early.
@@ -65,6 +78,11 @@ pub enum ServerError {
     Backend(String),
     /// The ring was asked for and the system has none, or does not allow it.
     Ring(io::Error),
+    /// A trusted proxy is named in no way that is understood.
+    Proxy(ProxyError),
+    /// TLS cannot be spoken as asked.
+    #[cfg(feature = "tls")]
+    Tls(TlsError),
     /// The system refused what a server thread needs.
     Thread(io::Error),
 }
@@ -92,6 +110,9 @@ impl fmt::Display for ServerError {
                      choose Backend::Auto or Backend::Epoll"
                 )
             }
+            Self::Proxy(error) => error.fmt(f),
+            #[cfg(feature = "tls")]
+            Self::Tls(error) => error.fmt(f),
             Self::Thread(error) => write!(f, "a server thread cannot go on: {error}"),
         }
     }
@@ -102,6 +123,9 @@ impl std::error::Error for ServerError {
         match self {
             Self::Bind { source, .. } | Self::Ring(source) | Self::Thread(source) => Some(source),
             Self::Route(error) => Some(error),
+            Self::Proxy(error) => Some(error),
+            #[cfg(feature = "tls")]
+            Self::Tls(error) => Some(error),
             Self::Name(_) | Self::Backend(_) => None,
         }
     }
@@ -113,39 +137,138 @@ impl From<RouteError> for ServerError {
     }
 }
 
+impl From<ProxyError> for ServerError {
+    fn from(error: ProxyError) -> Self {
+        Self::Proxy(error)
+    }
+}
+
+#[cfg(feature = "tls")]
+impl From<TlsError> for ServerError {
+    fn from(error: TlsError) -> Self {
+        Self::Tls(error)
+    }
+}
+
 impl Server {
-    /// Binds to the first usable address; port 0 takes a free one.
+    /// Binds to the first usable address; port 0 takes a free one. `unix:/run/service.sock` is a
+    /// Unix socket, whose file is removed at the end; one that a dead server has left behind is
+    /// replaced. `unix:@service` is one without a file.
     ///
     /// # Errors
     /// [`ServerError::Bind`], also when another process listens there already.
-    pub fn bind(address: impl ToSocketAddrs + fmt::Debug) -> Result<Self, ServerError> {
-        let error = |source| ServerError::Bind { address: format!("{address:?}"), source };
-        let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
-        for candidate in address.to_socket_addrs().map_err(error)? {
-            let opened = listener::check_free(candidate).and_then(|()| {
-                let first = listener::open(candidate)?;
-                Ok((listener::address(&first)?, first))
-            });
-            match opened {
-                Ok((address, first)) => {
-                    return Ok(Self {
-                        address,
-                        first,
-                        servers: None,
-                        threads: None,
-                        pin: false,
-                        backend: Backend::Auto,
-                        name: "Marmota".to_owned(),
-                        limits: Limits::default(),
-                    });
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(error(last))
+    pub fn bind(address: impl ToAddresses + fmt::Debug) -> Result<Self, ServerError> {
+        Ok(Self {
+            bound: vec![Bound::open(&address)?],
+            socket_mode: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+            trusted: Ok(Proxies::default()),
+            announcers: None,
+            servers: None,
+            threads: None,
+            pin: false,
+            gives_way: false,
+            backend: Backend::Auto,
+            name: "Marmota".to_owned(),
+            limits: Limits::default(),
+            observing: Observing::default(),
+        })
     }
 
-    /// How many listeners share the port; by default one for each core, divided by
+    /// Listens on another address too.
+    ///
+    /// ```
+    /// use marmota_http::{Router, Server};
+    /// # let folder = std::env::temp_dir().join(format!("marmota-and-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&folder)?;
+    /// # let socket = format!("unix:{}/service.sock", folder.display());
+    /// let running = Server::bind("127.0.0.1:0")?
+    ///     .and(&socket)? // unix:/run/service.sock
+    ///     .socket_mode(0o660)
+    ///     .start(Router::new())?;
+    /// assert_eq!(running.addresses()[1].to_string(), socket);
+    /// # drop(running);
+    /// # std::fs::remove_dir(&folder)?; // nothing is left in it
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Server::bind`].
+    pub fn and(mut self, address: impl ToAddresses + fmt::Debug) -> Result<Self, ServerError> {
+        if self.bound.len() == LISTENERS_MAX {
+            let source = io::Error::other("the server has as many listeners as it can have");
+            return Err(ServerError::Bind { address: format!("{address:?}"), source });
+        }
+        self.bound.push(Bound::open(&address)?);
+        Ok(self)
+    }
+
+    /// Speaks TLS on its ports; Unix sockets stay plain, since what is on the same machine needs
+    /// none. Plain HTTP on such a port is answered with 400.
+    ///
+    /// ```
+    /// use marmota_http::{Router, Server, Tls};
+    /// let server = Server::bind("127.0.0.1:0")?.tls(Tls::self_signed());
+    /// assert!(server.url().starts_with("https://"));
+    /// server.start(Router::new())?.shutdown()?;
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Listens on another address, plainly, to send whoever asks there to the first port that
+    /// speaks TLS (308).
+    ///
+    /// # Errors
+    /// As [`Server::bind`].
+    #[cfg(feature = "tls")]
+    pub fn redirect(self, address: impl ToAddresses + fmt::Debug) -> Result<Self, ServerError> {
+        let mut server = self.and(address)?;
+        if let Some(bound) = server.bound.last_mut() {
+            bound.redirects = true;
+        }
+        Ok(server)
+    }
+
+    /// Believes what these say about for whom they ask, by `Forwarded` or `X-Forwarded-For`,
+    /// `-Proto` and `-Host`: addresses, networks (`10.0.0.0/8`), and `unix` for whoever connects
+    /// by a Unix socket. [`crate::Request::client_ip`], [`crate::Request::scheme`] and
+    /// [`crate::Request::host`] have what they say. Nobody is believed by default.
+    ///
+    /// ```
+    /// use marmota_http::Server;
+    /// let server = Server::bind("127.0.0.1:0")?.trusted_proxies(["127.0.0.1", "fd00::/8", "unix"]);
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
+    #[must_use]
+    pub fn trusted_proxies<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.trusted = Proxies::named(names);
+        self
+    }
+
+    /// Takes connections of these (named as for [`Server::trusted_proxies`]) only with a header of
+    /// the PROXY protocol, version 1 or 2, before anything else: [`crate::Request::peer`] is whom
+    /// it names. Connections of others begin without one.
+    #[must_use]
+    pub fn proxy_protocol<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.announcers = Some(Proxies::named(names));
+        self
+    }
+
+    /// The permissions of its Unix sockets' files, `0o660` say: who may write to one may connect.
+    /// Without it the process' umask decides, which usually leaves the owner alone.
+    #[must_use]
+    pub fn socket_mode(mut self, mode: u32) -> Self {
+        self.socket_mode = Some(mode);
+        self
+    }
+
+    /// How many listeners share a port; by default one for each core, divided by
     /// [`threads`](Self::threads) when that is set.
     #[must_use]
     pub fn servers(mut self, servers: usize) -> Self {
@@ -164,6 +287,19 @@ impl Server {
     #[must_use]
     pub fn pin(mut self, pin: bool) -> Self {
         self.pin = pin;
+        self
+    }
+
+    /// Has the threads wait for their turn where something comes for them while others use the
+    /// core (Linux' SCHED_BATCH, unless the process has another policy than the usual one).
+    ///
+    /// For a server on the machine of its database: the database is not interrupted at each answer
+    /// that it sends, so that a thread finds all of them at once. Where nothing else wants the
+    /// cores it changes nothing; beside programs that compute, an answer may be some milliseconds
+    /// later.
+    #[must_use]
+    pub fn gives_way(mut self, gives_way: bool) -> Self {
+        self.gives_way = gives_way;
         self
     }
 
@@ -188,9 +324,57 @@ impl Server {
         self
     }
 
-    /// The address with the real port.
+    /// The first network address with its real port; `0.0.0.0:0` if it listens on Unix sockets
+    /// alone.
     pub fn local_addr(&self) -> SocketAddr {
-        self.address
+        first_net(self.bound.iter().map(|bound| &bound.address))
+    }
+
+    /// How a client names what it serves, by the first address: `http://127.0.0.1:8080`, or
+    /// `unix:/run/service.sock`.
+    pub fn url(&self) -> String {
+        match self.bound.first() {
+            Some(bound) => match bound.address {
+                Address::Net(address) => format!("{}://{address}", self.scheme()),
+                ref address => address.to_string(),
+            },
+            None => String::new(),
+        }
+    }
+
+    fn scheme(&self) -> &'static str {
+        #[cfg(feature = "tls")]
+        if self.tls.is_some() {
+            return "https";
+        }
+        "http"
+    }
+
+    /// How connections begin on its ports.
+    fn entry(&self) -> Result<Entry, ServerError> {
+        Ok(Entry {
+            announcers: self.announcers.clone().transpose()?.map(Arc::new),
+            #[cfg(feature = "tls")]
+            tls: match &self.tls {
+                Some(tls) => Some(Arc::new(Acceptor::new(tls.clone())?)),
+                None => None,
+            },
+            redirect: None,
+        })
+    }
+
+    /// Has what it does counted; see [`Metrics`].
+    #[must_use]
+    pub fn metrics(mut self, metrics: &Metrics) -> Self {
+        self.observing.metrics = Some(metrics.clone());
+        self
+    }
+
+    /// Has a line written for each request; see [`AccessLog`].
+    #[must_use]
+    pub fn access_log(mut self, log: &AccessLog) -> Self {
+        self.observing.access_log = Some(log.clone());
+        self
     }
 
     /// Starts the threads and returns.
@@ -203,22 +387,20 @@ impl Server {
         }
         let backend = self.backend.settle()?;
         raise_file_limit();
-        let routes = Arc::new(router.into_routes()?);
+        let mut routes = router.into_routes()?;
+        routes.proxies = self.trusted.clone()?;
+        let routes = Arc::new(routes);
         let runtime = Runtime::new(&routes).map_err(ServerError::Thread)?;
         let cores = cores();
         let threads = self.threads.unwrap_or(1);
         let servers = self.servers.unwrap_or_else(|| cores.len().div_ceil(threads).max(1));
-        let mut listeners = vec![Arc::new(self.first)];
-        for _ in 1..servers {
-            let listener = listener::open(self.address).map_err(|source| ServerError::Bind {
-                address: self.address.to_string(),
-                source,
-            })?;
-            listeners.push(Arc::new(listener));
-        }
+        let addresses: Vec<Address> =
+            self.bound.iter().map(|bound| bound.address.clone()).collect();
+        let entry = self.entry()?;
+        let listeners = deal(self.bound, &entry, servers, self.socket_mode)?;
         let common = Arc::new(Common::default());
         let mut running = RunningServer {
-            address: self.address,
+            addresses,
             backend,
             handle: ShutdownHandle { common: Arc::clone(&common), inboxes: Arc::default() },
             threads: Vec::new(),
@@ -228,14 +410,16 @@ impl Server {
         running.handle.inboxes = Arc::clone(&inboxes);
         for (index, inbox) in inboxes.iter().enumerate() {
             let seat = Seat {
-                listener: Arc::clone(&listeners[index % servers]),
+                listeners: listeners[index % servers].clone(),
                 core: self.pin.then(|| cores.get(index % cores.len().max(1)).copied()).flatten(),
+                gives_way: self.gives_way,
                 backend,
                 runtime: runtime.clone(),
                 limits: self.limits.clone(),
                 routes: Arc::clone(&routes),
                 inbox: Arc::clone(inbox),
                 name: self.name.clone(),
+                observing: self.observing.clone(),
                 common: Arc::clone(&common),
             };
             let thread = std::thread::Builder::new()
@@ -262,16 +446,22 @@ impl Server {
 /// A server that is serving. Dropping it shuts it down and waits for it.
 #[derive(Debug)]
 pub struct RunningServer {
-    address: SocketAddr,
+    addresses: Vec<Address>,
     backend: Backend,
     handle: ShutdownHandle,
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
 impl RunningServer {
-    /// The address with the real port.
+    /// The first network address with its real port; `0.0.0.0:0` if it listens on Unix sockets
+    /// alone.
     pub fn local_addr(&self) -> SocketAddr {
-        self.address
+        first_net(&self.addresses)
+    }
+
+    /// All that it listens on, in the order in which it was said, with the real ports.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
     }
 
     /// How its threads wait: the ring or epoll, never [`Backend::Auto`].
@@ -362,66 +552,80 @@ impl ShutdownHandle {
     }
 }
 
-/// Everything a server thread starts with.
-struct Seat {
-    listener: Arc<OwnedFd>,
-    core: Option<usize>,
-    backend: Backend,
-    runtime: Runtime,
-    limits: Limits,
-    routes: Arc<Routes>,
-    inbox: Arc<Inbox>,
-    name: String,
-    common: Arc<Common>,
+/// An address that is listened on.
+#[derive(Debug)]
+struct Bound {
+    listener: Listener,
+    address: Address,
+    /// Whoever asks there is sent to HTTPS.
+    redirects: bool,
 }
 
-impl Seat {
-    fn serve(self) -> io::Result<()> {
-        if let Some(core) = self.core {
-            let mut set = CpuSet::new();
-            set.set(core);
-            sched_setaffinity(None, &set)?;
+impl Bound {
+    /// Opens the first of the addresses that can be opened.
+    fn open(address: &(impl ToAddresses + fmt::Debug)) -> Result<Self, ServerError> {
+        let error = |source| ServerError::Bind { address: format!("{address:?}"), source };
+        let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
+        for candidate in address.to_addresses().map_err(error)? {
+            match Listener::open(&candidate) {
+                Ok((listener, address)) => {
+                    return Ok(Self { listener, address, redirects: false });
+                }
+                Err(error) => last = error,
+            }
         }
-        let local = Local::new(self.limits, self.routes, self.inbox, &self.name);
-        let reactor = Reactor::new(self.backend)?;
-        let worker = Worker::new(self.listener, local, self.common, reactor)?;
-        self.runtime.within(|| worker.run())
+        Err(error(last))
     }
-}
 
-/// The tokio runtime that handlers may use, when one of them may.
-#[derive(Clone)]
-struct Runtime {
-    #[cfg(feature = "tokio")]
-    tokio: Option<Arc<tokio::runtime::Runtime>>,
-}
-
-impl Runtime {
-    #[cfg(feature = "tokio")]
-    fn new(routes: &Routes) -> io::Result<Self> {
-        if !routes.endpoints().any(|endpoint| endpoint.asynchronous) {
-            return Ok(Self { tokio: None });
+    /// How its connections begin, on a server whose ports' begin as `entry` says.
+    fn entry(&self, entry: &Entry, port_of_tls: u16) -> Entry {
+        let mut own = entry.clone();
+        if self.redirects {
+            own.redirect = Some(port_of_tls);
         }
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("marmota-tokio")
-            .enable_all()
-            .build()?;
-        Ok(Self { tokio: Some(Arc::new(runtime)) })
+        #[cfg(feature = "tls")]
+        if self.redirects || self.address.net().is_none() {
+            own.tls = None;
+        }
+        own
     }
+}
 
-    #[cfg(not(feature = "tokio"))]
-    fn new(_: &Routes) -> io::Result<Self> {
-        Ok(Self {})
+/// What each of so many groups of threads listens on: the same ports by sockets of its own, and
+/// the same Unix sockets.
+fn deal(
+    bound: Vec<Bound>,
+    entry: &Entry,
+    groups: usize,
+    socket_mode: Option<u32>,
+) -> Result<Vec<Vec<Arc<Listener>>>, ServerError> {
+    let mut dealt = vec![Vec::new(); groups];
+    let served = bound.iter().filter(|bound| !bound.redirects);
+    let port_of_tls = first_net(served.map(|bound| &bound.address)).port();
+    for bound in bound {
+        let entry = bound.entry(entry, port_of_tls);
+        let Bound { mut listener, address, .. } = bound;
+        listener.entry = entry.clone();
+        let error = |source| ServerError::Bind { address: address.to_string(), source };
+        listener.admit(socket_mode).map_err(error)?;
+        let first = Arc::new(listener);
+        for (index, group) in dealt.iter_mut().enumerate() {
+            group.push(match address {
+                Address::Net(address) if index > 0 => {
+                    let mut listener = Listener::share(address).map_err(error)?;
+                    listener.entry = entry.clone();
+                    Arc::new(listener)
+                }
+                _ => Arc::clone(&first),
+            });
+        }
     }
+    Ok(dealt)
+}
 
-    /// Calls `serve` with the runtime entered for as long as it lasts, so that entering costs
-    /// nothing a request.
-    fn within<T>(&self, serve: impl FnOnce() -> T) -> T {
-        #[cfg(feature = "tokio")]
-        let _entered = self.tokio.as_ref().map(|tokio| tokio.enter());
-        serve()
-    }
+fn first_net<'a>(addresses: impl IntoIterator<Item = &'a Address>) -> SocketAddr {
+    let mut addresses = addresses.into_iter().filter_map(Address::net);
+    addresses.next().unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, 0).into())
 }
 
 /// The cores that the process may use.

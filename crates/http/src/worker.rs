@@ -5,16 +5,16 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
 use crate::connection::{Connection, Fate, Wish};
-use crate::listener;
+use crate::listener::Listener;
 use crate::local::Local;
 use crate::reactor::{Event, Reactor};
 use crate::slab::Slab;
 use crate::task::{self, Token};
+use crate::watch::Sources;
 
 /// Connections taken in one turn.
 const ACCEPTS_MAX: usize = 64;
@@ -32,10 +32,13 @@ pub(crate) struct Common {
 
 pub(crate) struct Worker {
     reactor: Reactor,
-    listener: Option<Arc<OwnedFd>>,
-    /// When a listener that was put aside is taken up again.
+    /// None once the service ends.
+    listeners: Vec<Arc<Listener>>,
+    /// When listeners that were put aside are taken up again.
     paused_until_ms: Option<u64>,
     slab: Slab,
+    /// What handlers wait for by themselves.
+    sources: Arc<Sources>,
     local: Local,
     common: Arc<Common>,
     sweep_ms: u64,
@@ -46,19 +49,24 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(
-        listener: Arc<OwnedFd>,
+        listeners: Vec<Arc<Listener>>,
         local: Local,
         common: Arc<Common>,
         mut reactor: Reactor,
     ) -> io::Result<Self> {
-        reactor.add_listener(&*listener)?;
+        for (index, listener) in listeners.iter().enumerate() {
+            reactor.add_listener(index, &listener.socket)?;
+        }
         reactor.add_bell(&local.inbox.counter)?;
+        let sources = Sources::new()?;
+        reactor.add_watches(sources.as_source())?;
         let sweep_ms = local.limits.sweep_ms();
         Ok(Self {
             reactor,
-            listener: Some(listener),
+            listeners,
             paused_until_ms: None,
             slab: Slab::default(),
+            sources,
             next_sweep_ms: local.now_ms + sweep_ms,
             local,
             common,
@@ -71,10 +79,14 @@ impl Worker {
     /// Serves until shutdown.
     pub(crate) fn run(mut self) -> io::Result<()> {
         self.local.inbox.settle_here();
+        self.sources.settle_here();
         loop {
             let patience_ms = self.patience_ms();
             self.turn(patience_ms)?;
             self.wake();
+            if let Some(observer) = &mut self.local.observer {
+                observer.flush();
+            }
             if self.local.now_ms >= self.next_sweep_ms {
                 self.sweep();
             }
@@ -110,8 +122,9 @@ impl Worker {
     #[inline]
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Listener => self.accept(),
+            Event::Listener(index) => self.accept(index),
             Event::Bell => self.local.inbox.collect(&mut self.woken),
+            Event::Watches => self.sources.call(),
             Event::Ready { token, readable, half_closed, gone } => {
                 self.with(token, |connection, local| {
                     if readable {
@@ -181,27 +194,32 @@ impl Worker {
         self.woken = woken;
     }
 
-    fn accept(&mut self) {
+    fn accept(&mut self, listener: usize) {
         for _ in 0..ACCEPTS_MAX {
-            let Some(listener) = &self.listener else { return };
-            match listener::accept(listener) {
+            let Some(listener) = self.listeners.get(listener) else { return };
+            match listener.accept() {
                 Ok(Some((socket, peer))) => {
                     if self.common.connections.fetch_add(1, Ordering::Relaxed)
                         >= self.local.limits.connections_max
                     {
                         self.common.connections.fetch_sub(1, Ordering::Relaxed);
                         // Best effort: the client learns why, or sees the connection close.
-                        let _ = send(&socket, BUSY, SendFlags::NOSIGNAL);
+                        if listener.entry.speaks_plainly() {
+                            let _ = send(&socket, BUSY, SendFlags::NOSIGNAL);
+                        }
                         continue;
                     }
                     let on_ring = self.reactor.ring().is_some();
-                    let local = &self.local;
+                    let (entry, local) = (&listener.entry, &mut self.local);
+                    if let Some(observer) = &local.observer {
+                        observer.note_opened();
+                    }
                     if self.slab.len() == 0 {
                         self.next_sweep_ms = local.now_ms + self.sweep_ms;
                     }
-                    let token = self
-                        .slab
-                        .insert(|token| Connection::new(socket, peer, token, on_ring, local));
+                    let token = self.slab.insert(|token| {
+                        Connection::new(socket, peer, token, on_ring, entry, local)
+                    });
                     let registered = self
                         .slab
                         .get_mut(token)
@@ -220,10 +238,11 @@ impl Worker {
         }
     }
 
-    /// Puts the listener aside: its event would come again at once and find nothing better.
+    /// Puts the listeners aside: their events would come again at once and find nothing better.
     fn pause(&mut self) {
-        let Some(listener) = &self.listener else { return };
-        self.reactor.remove_listener(&**listener);
+        for (index, listener) in self.listeners.iter().enumerate() {
+            self.reactor.remove_listener(index, &listener.socket);
+        }
         let until = self.local.now_ms + PAUSE_MS;
         self.paused_until_ms = Some(until);
         self.next_sweep_ms = self.next_sweep_ms.min(until);
@@ -232,9 +251,10 @@ impl Worker {
     fn resume(&mut self) {
         if self.paused_until_ms.is_some_and(|until| self.local.now_ms >= until) {
             self.paused_until_ms = None;
-            if let Some(listener) = &self.listener
-                && self.reactor.add_listener(&**listener).is_err()
-            {
+            let added = self.listeners.iter().enumerate().try_for_each(|(index, listener)| {
+                self.reactor.add_listener(index, &listener.socket)
+            });
+            if added.is_err() {
                 self.pause();
             }
         }
@@ -242,6 +262,9 @@ impl Worker {
 
     fn remove(&mut self, token: Token) {
         let Some(connection) = self.slab.remove(token) else { return };
+        if let Some(observer) = &self.local.observer {
+            observer.note_closed();
+        }
         self.common.connections.fetch_sub(1, Ordering::Relaxed);
         if let Some(ring) = self.reactor.ring() {
             let (socket, operations) = connection.into_operations();
@@ -268,13 +291,13 @@ impl Worker {
         if !self.local.draining {
             self.drain_until_ms = self.local.now_ms + self.local.limits.drain_timeout_ms;
             // Those in the queue have connected to a server that was there: they get answers.
-            self.accept();
+            (0..self.listeners.len()).for_each(|listener| self.accept(listener));
             if self.reactor.ring().is_some() {
                 // What they have sent is in their sockets yet.
                 self.turn(Some(0))?;
             }
-            if let Some(listener) = self.listener.take() {
-                self.reactor.remove_listener(&*listener);
+            for (index, listener) in self.listeners.drain(..).enumerate() {
+                self.reactor.remove_listener(index, &listener.socket);
             }
             self.local.draining = true;
             let tokens: Vec<Token> = self.slab.tokens().collect();
@@ -289,5 +312,6 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.common.connections.fetch_sub(self.slab.len(), Ordering::Relaxed);
+        self.sources.end();
     }
 }

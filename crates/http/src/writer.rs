@@ -4,8 +4,10 @@
 
 use crate::body::Body;
 use crate::head::is_value;
+use crate::layer::AddedHeaders;
 use crate::local::Local;
 use crate::producer::BodyStream;
+use crate::protocol::Successor;
 use crate::response::{HeaderError, Payload, Response, check_header};
 use crate::status::Status;
 use crate::task::Task;
@@ -38,6 +40,8 @@ pub(crate) enum Tail {
     Body(Body),
     /// A body that is still to be made. In a box, so that answers without one move no bytes for it.
     Stream(Box<(BodyStream, Framing)>),
+    /// What speaks on this connection from here on.
+    Successor(Successor),
 }
 
 /// How the client knows where a streamed body ends.
@@ -77,6 +81,8 @@ pub struct ResponseWriter<'a> {
     /// The client is of HTTP/1.0: it knows no chunks.
     old: bool,
     pub(crate) endpoint: usize,
+    /// What layers add to the answer, whatever it is.
+    pub(crate) added: AddedHeaders,
     /// The task of a future that was polled already and is pending.
     pub(crate) waiting: Option<Task>,
     token: u64,
@@ -102,6 +108,7 @@ impl<'a> ResponseWriter<'a> {
             tail: None,
             old,
             endpoint: usize::MAX,
+            added: AddedHeaders::default(),
             waiting: None,
             token,
         }
@@ -129,6 +136,7 @@ impl<'a> ResponseWriter<'a> {
     #[inline]
     pub fn content_type(&mut self, media_type: &str) -> &mut Self {
         if self.stage == Stage::Fresh(Status::OK)
+            && self.added.is_empty()
             && let Some(head) = self.local.head_typed(media_type)
         {
             self.out.extend_from_slice(head);
@@ -185,7 +193,23 @@ impl<'a> ResponseWriter<'a> {
         let body = match response.into_payload() {
             Payload::Whole(body) => body,
             Payload::Stream(body) => return self.stream(body),
+            Payload::Successor(successor) => return self.hand_over(successor),
         };
+        self.whole(body);
+    }
+
+    /// Adds lines of the head that are known to be fit for one, each with its end.
+    #[inline]
+    pub(crate) fn lines(&mut self, lines: &[u8]) -> &mut Self {
+        self.open_head();
+        self.out.extend_from_slice(lines);
+        self
+    }
+
+    /// Ends the answer with a whole body.
+    #[inline]
+    pub(crate) fn whole(&mut self, body: Body) {
+        self.open_head();
         self.end_with_length(body.len());
         self.stage = Stage::Whole;
         if self.head_only || self.bodiless {
@@ -228,6 +252,13 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
+    /// Ends the head of an answer behind which another protocol goes on.
+    fn hand_over(&mut self, successor: Successor) {
+        self.out.extend_from_slice(b"Connection: Upgrade\r\n\r\n");
+        self.stage = Stage::Whole;
+        self.tail = Some(Tail::Successor(successor));
+    }
+
     /// Gives up everything written for this answer; the status is 200 again.
     pub fn reset(&mut self) {
         self.out.truncate(self.start);
@@ -264,6 +295,12 @@ impl<'a> ResponseWriter<'a> {
             self.out.extend_from_slice(self.local.head_common());
         }
         self.stage = Stage::Head;
+        for (name, value) in self.added.iter() {
+            self.out.extend_from_slice(name.as_bytes());
+            self.out.extend_from_slice(b": ");
+            self.out.extend_from_slice(value);
+            self.out.extend_from_slice(b"\r\n");
+        }
     }
 
     #[inline]

@@ -1,11 +1,12 @@
 //! Answering a request that stands in the buffer: by its handler, now or later, or in the name
 //! of one that is not there; and what follows for the connection.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 
 use super::{Connection, Phase, Timing, own};
-use crate::handler::{Flow, LaterResponse};
+use crate::handler::{self, LaterResponse, Ran};
 use crate::head::Version;
 use crate::local::Local;
 use crate::method::Method;
@@ -15,12 +16,6 @@ use crate::router::Found;
 use crate::status::Status;
 use crate::task::Task;
 use crate::writer::{Persistence, ResponseWriter, Tail};
-
-/// What running a handler came to.
-enum Outcome {
-    Written(Result<Option<Tail>, ()>),
-    Later(LaterResponse, Option<Task>),
-}
 
 impl Connection {
     /// Has the request that stands in the buffer answered.
@@ -35,33 +30,15 @@ impl Connection {
         let persistence = self.persistence(request, local);
         let client = client_of(request);
         let start = self.output.len();
-        let output = &mut self.output;
         let token = self.token;
-        // The closure leaves nothing half done behind that is used again: after a panic the
-        // output is cut back to its start and the connection closed.
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let mut out = ResponseWriter::new(output, local, persistence, client, token);
-            out.endpoint = endpoint;
-            let flow = match request.0.routes.endpoint(endpoint) {
-                Some(endpoint) => endpoint.handler.handle(request, &mut out),
-                None => Flow::Done,
-            };
-            match flow {
-                Flow::Done => Outcome::Written(out.finish()),
-                Flow::Later(answer) => {
-                    out.reset();
-                    Outcome::Later(answer, out.waiting.take())
-                }
+        match handler::run(request, endpoint, &mut self.output, local, persistence, client, token) {
+            Ran::Written(tail) => {
+                self.record(start, tail.as_ref(), local);
+                self.finish_request(tail, persistence, local);
             }
-        }));
-        match outcome {
-            Ok(Outcome::Written(Ok(tail))) => self.finish_request(tail, persistence, local),
-            Ok(Outcome::Later(answer, Some(task))) => self.phase = Phase::Waiting { answer, task },
-            Ok(Outcome::Later(answer, None)) => self.first_poll(answer, local),
-            Ok(Outcome::Written(Err(()))) | Err(_) => {
-                self.output.truncate(start);
-                self.answer_panic(local);
-            }
+            Ran::Later(answer, Some(task)) => self.wait(answer, task, local),
+            Ran::Later(answer, None) => self.first_poll(answer, local),
+            Ran::Failed => self.answer_panic(None, local),
         }
     }
 
@@ -73,14 +50,26 @@ impl Connection {
             answer.as_mut().poll(&mut Context::from_waker(task.waker()))
         }));
         match polled {
-            Ok(Poll::Pending) => self.phase = Phase::Waiting { answer, task },
+            Ok(Poll::Pending) => self.wait(answer, task, local),
             Ok(Poll::Ready(response)) => {
                 drop(answer);
                 local.give_task(task);
                 self.answer_later(response, local);
             }
-            Err(_) => self.answer_panic(local),
+            Err(panic) => self.answer_panic(Some(&*panic), local),
         }
+    }
+
+    /// Waits for a handler, as long as its endpoint allows.
+    fn wait(&mut self, answer: LaterResponse, task: Task, local: &Local) {
+        let endpoint = self.request.as_ref().and_then(|request| {
+            let exchange = &request.0;
+            exchange.routes.endpoint(exchange.endpoint?)
+        });
+        let deadline_ms = endpoint
+            .and_then(|endpoint| endpoint.timeout_ms)
+            .map_or(u64::MAX, |timeout_ms| local.now_ms.saturating_add(timeout_ms));
+        self.phase = Phase::Waiting { answer, task, deadline_ms };
     }
 
     /// Writes an answer that came after its handler had returned.
@@ -91,27 +80,19 @@ impl Connection {
         self.write(response, persistence, local);
     }
 
-    pub(super) fn answer_panic(&mut self, local: &mut Local) {
+    /// Answers in the place of a handler that has panicked, with this if it was not logged yet.
+    pub(super) fn answer_panic(&mut self, panic: Option<&(dyn Any + Send)>, local: &mut Local) {
         self.phase = Phase::Head;
+        if let (Some(panic), Some(request)) = (panic, &self.request) {
+            handler::log_panic(request, panic);
+        }
         self.write(Response::from_status(Status::INTERNAL_SERVER_ERROR), Persistence::Close, local);
     }
 
     /// Answers a request that no endpoint takes.
     pub(super) fn answer_unrouted(&mut self, local: &mut Local, close: bool) {
         let Some(request) = &self.request else { return };
-        let allow = |status, node| {
-            let allow = request.0.routes.allow(node).to_owned();
-            Response::from_status(status)
-                .with_header("Allow", allow)
-                .unwrap_or(Response::from_status(status))
-        };
-        let response = match self.found {
-            Found::Options(node) => allow(Status::NO_CONTENT, node),
-            Found::NotAllowed(node) => allow(Status::METHOD_NOT_ALLOWED, node),
-            Found::NotImplemented => Response::from_status(Status::NOT_IMPLEMENTED),
-            _ if request.target() == "*" => Response::new(Status::NO_CONTENT),
-            _ => Response::from_status(Status::NOT_FOUND),
-        };
+        let response = handler::unrouted(request, self.found);
         let implemented = self.found != Found::NotImplemented;
         let persistence = match self.persistence(request, local) {
             goes_on if implemented && !close => goes_on,
@@ -135,9 +116,11 @@ impl Connection {
             self.output = local.take_output();
         }
         let client = self.request.as_ref().map_or((false, false), client_of);
+        let start = self.output.len();
         let mut out = ResponseWriter::new(&mut self.output, local, persistence, client, self.token);
         out.respond(response);
         let tail = out.finish().unwrap_or_default();
+        self.record(start, tail.as_ref(), local);
         self.finish_request(tail, persistence, local);
     }
 
@@ -156,6 +139,10 @@ impl Connection {
                 }
                 return;
             }
+            Some(Tail::Successor(successor)) => {
+                self.use_up_request();
+                return self.take_over(successor.0, local);
+            }
         }
         if persistence == Persistence::Close {
             // A client that did not ask for the end may have sent more, which would make the
@@ -173,6 +160,7 @@ impl Connection {
 
     #[inline]
     fn use_up_request(&mut self) {
+        self.is_known = false;
         if let Some(request) = &mut self.request {
             let next_at = self.next_at;
             let exchange = own(request);
@@ -189,7 +177,7 @@ impl Connection {
             _ if !head.keep_alive || worn_out || local.draining || self.is_uploading() => {
                 Persistence::Close
             }
-            Version::Http11 => Persistence::Implied,
+            Version::Http11 | Version::Http2 => Persistence::Implied,
             Version::Http10 => Persistence::Said,
         }
     }

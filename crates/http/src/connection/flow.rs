@@ -60,6 +60,7 @@ impl Connection {
     /// Takes bytes that the ring has brought; without `more` it brings no others unasked.
     #[inline]
     pub(crate) fn take(&mut self, bytes: &[u8], more: bool, local: &mut Local) {
+        local.note_received(bytes.len());
         if !more {
             self.intake = Intake::Stopped;
         }
@@ -67,10 +68,20 @@ impl Connection {
             *discarded += bytes.len();
             return;
         }
-        let request = self.request.get_or_insert_with(|| local.take_exchange(self.peer));
+        if self.link.is_some() {
+            return self.take_copied(bytes, local);
+        }
+        self.put(bytes, local);
+    }
+
+    /// Puts bytes behind those that were not used yet.
+    #[inline]
+    pub(super) fn put(&mut self, bytes: &[u8], local: &mut Local) {
+        let (peer, secured) = (self.peer, &self.secured);
+        let request = self.request.get_or_insert_with(|| local.take_exchange(peer, secured));
         let exchange = own(request);
         // Of a body on its way a half is moved at a time, not all of it for every piece.
-        if matches!(self.phase, Phase::Head)
+        if matches!(self.phase, Phase::Head | Phase::Taken(_))
             || (self.upload.is_some() && exchange.consumed >= exchange.unread())
         {
             exchange.compact();
@@ -106,12 +117,18 @@ impl Connection {
     ) -> Fate {
         self.outgoing = Outgoing::Nothing;
         let sent = match sent {
-            Ok(sent) => from + sent,
+            Ok(sent) => {
+                local.note_sent(sent);
+                from + sent
+            }
             Err(Errno::AGAIN | Errno::INTR) => from,
             Err(_) => return Fate::Drop,
         };
         if sent >= output.len() {
             local.give_output(output);
+        } else if let Some(link) = &mut self.link {
+            output.append(&mut link.outgoing);
+            (link.outgoing, link.sent) = (output, sent);
         } else {
             // A handler that waited may have answered meanwhile.
             output.append(&mut self.output);
@@ -126,6 +143,10 @@ impl Connection {
     pub(crate) fn wish(&mut self) -> Option<Wish> {
         match self.outgoing {
             Outgoing::Ready => {
+                if let Some(link) = &mut self.link {
+                    let from = std::mem::take(&mut link.sent);
+                    return Some(Wish::Send(std::mem::take(&mut link.outgoing), from));
+                }
                 let from = std::mem::take(&mut self.sent);
                 return Some(Wish::Send(std::mem::take(&mut self.output), from));
             }
@@ -175,7 +196,7 @@ impl Connection {
     pub(super) fn hand_over(&mut self, local: &mut Local) {
         self.outgoing = Outgoing::Ready;
         self.set_deadline(Timing::Write, local.now_ms + local.limits.write_timeout_ms);
-        if matches!(self.phase, Phase::Head)
+        if matches!(self.phase, Phase::Head | Phase::Taken(_))
             && self.request.as_ref().is_some_and(|request| request.0.unread() == 0)
             && let Some(request) = self.request.take()
         {

@@ -1,22 +1,18 @@
 //! An answer's body that is made while it is sent. It is asked for its next piece only when
 //! what it made before has left for the kernel, so a slow client holds one buffer of it.
 
-use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::flow::Outgoing;
 use super::{Connection, Fate, Phase, Timing};
 use crate::local::Local;
-use crate::producer::{BodyStream, BoxError};
+use crate::producer::{Ahead, BodyStream, BoxError};
 use crate::task::Task;
 use crate::writer::{Framing, Persistence};
 
 /// Bytes made before they are sent, more or less: a producer may overshoot by a piece.
 const AHEAD_BYTES: usize = 32 * 1024;
-/// How often a producer is asked before other connections get their turn.
-const POLLS_MAX: usize = 64;
 /// How long a client that has closed its side is taken to be waiting for a body that stands
 /// still. One that is gone looks the same until something is sent to it.
 const QUIET_MS: u64 = 1_000;
@@ -54,9 +50,9 @@ impl Outflow {
             out.extend_from_slice(SIZE_ROOM);
         }
         let start = out.len();
-        let made = self.poll(out, start);
+        let made = self.poll(out);
         if out.len() < start {
-            return Poll::Ready(Err("it cut bytes off that were not its own".into()));
+            return made;
         }
         let count = out.len() - start;
         match &mut self.framing {
@@ -81,26 +77,18 @@ impl Outflow {
         made
     }
 
-    fn poll(&mut self, out: &mut Vec<u8>, start: usize) -> Poll<Result<(), BoxError>> {
-        for _ in 0..POLLS_MAX {
-            self.task.arm();
-            let mut context = Context::from_waker(self.task.waker());
-            // A producer that has panicked is not asked again.
-            let polled = catch_unwind(AssertUnwindSafe(|| self.body.poll_piece(&mut context, out)));
-            match polled.unwrap_or_else(|_| Poll::Ready(Err("its producer has panicked".into()))) {
-                Poll::Pending => {
-                    self.stalled = true;
-                    return Poll::Pending;
-                }
-                Poll::Ready(Ok(ControlFlow::Continue(()))) => {}
-                Poll::Ready(Ok(ControlFlow::Break(()))) => return Poll::Ready(Ok(())),
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+    fn poll(&mut self, out: &mut Vec<u8>) -> Poll<Result<(), BoxError>> {
+        self.task.arm();
+        let mut context = Context::from_waker(self.task.waker());
+        match self.body.poll_ahead(&mut context, out, AHEAD_BYTES) {
+            Ahead::More => Poll::Pending,
+            Ahead::Stalled => {
+                self.stalled = true;
+                Poll::Pending
             }
-            if out.len() < start || out.len() - start >= AHEAD_BYTES {
-                break;
-            }
+            Ahead::Ended => Poll::Ready(Ok(())),
+            Ahead::Failed(error) => Poll::Ready(Err(error)),
         }
-        Poll::Pending
     }
 }
 
@@ -170,6 +158,9 @@ impl Connection {
 
     /// Ends an answer whose body cannot be ended, so that the client can tell.
     fn cut_off(&mut self) {
+        if let Some(link) = &mut self.link {
+            link.cut_off();
+        }
         if let Phase::Streaming(outflow) = &self.phase
             && outflow.framing == Framing::Close
         {

@@ -189,14 +189,17 @@ fn words_and_tables_agree_on_every_byte() {
         for place in 0..8 {
             let mut word = *b"Abcd-xyZ";
             word[place] = byte;
-            let hit = not_letter_or_dash(u64::from_le_bytes(word));
+            let hit = super::scan::not_letter_or_dash(u64::from_le_bytes(word));
             let expected = !(byte.is_ascii_alphabetic() || byte == b'-');
             assert_eq!(hit, u64::from(expected) << (place * 8 + 7), "{byte} at {place}");
             let mut text = *b"a value of more than 32 bytes, with this one: .";
             for place in [0, 7, 31, 32, 46] {
                 text[place] = byte;
                 let control = byte < 0x20 || byte == 0x7f;
-                assert_eq!(super::control(&text, 0), if control { place } else { text.len() });
+                assert_eq!(
+                    super::scan::control(&text, 0),
+                    if control { place } else { text.len() }
+                );
                 text[place] = b'.';
             }
         }

@@ -1,14 +1,16 @@
-//! Content codings: answers sent as gzip (RFC 1952) or zstd (RFC 8878) to those
-//! who take them, coded piece by piece while they are made.
+//! Content codings: answers sent as gzip (RFC 1952), brotli (RFC 7932) or zstd (RFC 8878) to
+//! those who take them, coded piece by piece while they are made.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::task::{Context, Poll};
 
+use brotli::CompressorWriter as BrotliEncoder;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use zstd::stream::write::Encoder as ZstdEncoder;
 
+use crate::accepted::best_coding;
 use crate::body::Body;
 use crate::producer::{BodyStream, BoxError, Producer};
 use crate::request::Request;
@@ -19,12 +21,17 @@ use crate::status::Status;
 const BODY_BYTES_MIN: usize = 1024;
 /// Answers are coded while their client waits: the quickest levels.
 const ZSTD_LEVEL: i32 = 1;
+const BROTLI_LEVEL: u32 = 3;
+/// Brotli looks back over 256 KiB, where its own default of 4 MiB would be held for each answer.
+const BROTLI_WINDOW_BITS: u32 = 18;
+const BROTLI_BUFFER_BYTES: usize = 4096;
 /// Pieces that are made in one go when they vanish in the encoder.
 const PIECES_MAX: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coding {
     Gzip,
+    Brotli,
     Zstd,
 }
 
@@ -32,41 +39,21 @@ impl Coding {
     const fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
+            Self::Brotli => "br",
             Self::Zstd => "zstd",
         }
     }
 
-    /// What `Accept-Encoding` likes best (RFC 9110, 12.5.3); zstd if it likes
-    /// both, nothing if it likes neither, or what is not coded more.
+    /// What a client likes best of what is coded here; zstd, or else brotli, if it likes all alike.
     fn accepted(header: &str) -> Option<Self> {
-        let (mut gzip, mut zstd, mut identity, mut any) = (None, None, None, None);
-        for item in header.split(',') {
-            let mut parts = item.split(';');
-            let name = parts.next().unwrap_or_default().trim();
-            let weight = parts.find_map(|part| {
-                let (name, value) = part.split_once('=')?;
-                name.trim().eq_ignore_ascii_case("q").then(|| value.trim().parse::<f32>().ok())
-            });
-            // A weight that is none says nothing.
-            let Some(weight) = weight.unwrap_or(Some(1.0)) else { continue };
-            let place = match name {
-                "*" => &mut any,
-                _ if name.eq_ignore_ascii_case("gzip") => &mut gzip,
-                _ if name.eq_ignore_ascii_case("x-gzip") => &mut gzip,
-                _ if name.eq_ignore_ascii_case("zstd") => &mut zstd,
-                _ if name.eq_ignore_ascii_case("identity") => &mut identity,
-                _ => continue,
-            };
-            *place = Some(weight);
-        }
-        let [gzip, zstd] = [gzip, zstd].map(|weight| weight.or(any).unwrap_or(0.0));
-        let (best, weight) = if zstd >= gzip { (Self::Zstd, zstd) } else { (Self::Gzip, gzip) };
-        (weight > 0.0 && weight >= identity.unwrap_or(0.0)).then_some(best)
+        const ALL: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
+        best_coding(header, &ALL.map(Coding::name)).map(|at| ALL[at])
     }
 }
 
 enum Encoder {
     Gzip(GzEncoder<Vec<u8>>),
+    Brotli(Box<BrotliEncoder<Vec<u8>>>),
     Zstd(ZstdEncoder<'static, Vec<u8>>),
 }
 
@@ -74,6 +61,12 @@ impl Encoder {
     fn new(coding: Coding) -> io::Result<Self> {
         Ok(match coding {
             Coding::Gzip => Self::Gzip(GzEncoder::new(Vec::new(), Compression::fast())),
+            Coding::Brotli => Self::Brotli(Box::new(BrotliEncoder::new(
+                Vec::new(),
+                BROTLI_BUFFER_BYTES,
+                BROTLI_LEVEL,
+                BROTLI_WINDOW_BITS,
+            ))),
             Coding::Zstd => Self::Zstd(ZstdEncoder::new(Vec::new(), ZSTD_LEVEL)?),
         })
     }
@@ -81,6 +74,7 @@ impl Encoder {
     fn writer(&mut self) -> &mut dyn Write {
         match self {
             Self::Gzip(encoder) => encoder,
+            Self::Brotli(encoder) => encoder,
             Self::Zstd(encoder) => encoder,
         }
     }
@@ -89,6 +83,7 @@ impl Encoder {
     fn move_to(&mut self, out: &mut Vec<u8>) {
         out.append(match self {
             Self::Gzip(encoder) => encoder.get_mut(),
+            Self::Brotli(encoder) => encoder.get_mut(),
             Self::Zstd(encoder) => encoder.get_mut(),
         });
     }
@@ -96,6 +91,7 @@ impl Encoder {
     fn finish(self, out: &mut Vec<u8>) -> io::Result<()> {
         out.append(&mut match self {
             Self::Gzip(encoder) => encoder.finish()?,
+            Self::Brotli(encoder) => encoder.into_inner(),
             Self::Zstd(encoder) => encoder.finish()?,
         });
         Ok(())
@@ -152,7 +148,7 @@ impl Producer for Coded {
 }
 
 impl Response {
-    /// Has the body sent as zstd or gzip if the request's `Accept-Encoding`
+    /// Has the body sent as zstd, brotli or gzip if the request's `Accept-Encoding`
     /// takes one of them, and the body is streamed or not very short. A strong
     /// ETag becomes a weak one, since the bytes are others then.
     ///
@@ -191,6 +187,7 @@ impl Response {
                 let coded = Coded { body, encoder: Some(encoder), piece: Vec::new() };
                 Payload::Stream(BodyStream::new(coded))
             }
+            Payload::Successor(_) => return self,
         };
         self.put("Content-Encoding", coding.name());
         for (name, tag) in &mut self.headers {
@@ -211,31 +208,4 @@ fn whole(body: &Body, mut encoder: Encoder) -> io::Result<Body> {
     encoder.writer().write_all(body.as_bytes())?;
     encoder.finish(&mut coded)?;
     Ok(coded.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_best_accepted_coding_is_chosen() {
-        use Coding::{Gzip, Zstd};
-        for (header, expected) in [
-            ("", None),
-            ("identity", None),
-            ("br, deflate", None),
-            ("gzip", Some(Gzip)),
-            ("GZIP;q=0.5, br", Some(Gzip)),
-            ("gzip, deflate, br, zstd", Some(Zstd)),
-            ("zstd;q=0.3, gzip;q=0.8", Some(Gzip)),
-            ("gzip;q=0", None),
-            ("*", Some(Zstd)),
-            ("zstd;q=0, *", Some(Gzip)),
-            ("gzip;q=0.2, identity;q=0.9", None),
-            ("gzip;q=x", None),
-            ("gzip ; q = 1.0", Some(Gzip)),
-        ] {
-            assert_eq!(Coding::accepted(header), expected, "{header}");
-        }
-    }
 }

@@ -5,12 +5,23 @@ mod client;
 #[cfg(feature = "compression")]
 mod coding;
 mod descriptors;
+mod files;
+mod forms;
 mod handlers;
+#[cfg(feature = "http2")]
+mod http2;
+mod layers;
 mod lifecycle;
 mod limits;
 mod malformed;
 mod messages;
 #[cfg(feature = "tower")]
 mod mount;
+mod proxies;
+mod smuggling;
 mod streams;
+#[cfg(feature = "tls")]
+mod tls;
+mod unix;
 mod uploads;
+mod websockets;

@@ -5,13 +5,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use marmota_http::{Backend, Limits, Router, RunningServer, Server};
+use marmota_http::{Backend, Limits, Router, RunningServer, Server, Tls};
 
 /// The backend that this copy of the tests is for. Where the kernel has no ring to give, the
 /// ring's copy tests what a user gets there.
 pub(crate) fn backend() -> Backend {
     static RING: OnceLock<Backend> = OnceLock::new();
-    if !module_path!().contains("::ring::") {
+    if !module_path!().contains("::ring") {
         return Backend::Epoll;
     }
     *RING.get_or_init(|| {
@@ -26,9 +26,15 @@ pub(crate) fn backend() -> Backend {
     })
 }
 
+/// Whether this copy of the tests is for TLS.
+pub(crate) fn over_tls() -> bool {
+    module_path!().contains("_over_tls::")
+}
+
 /// A server on a free port that is not started yet.
 pub(crate) fn bind() -> Server {
-    Server::bind("127.0.0.1:0").unwrap().backend(backend())
+    let server = Server::bind("127.0.0.1:0").unwrap().backend(backend());
+    if over_tls() { server.tls(Tls::self_signed()) } else { server }
 }
 
 /// Starts a server on a free port.
@@ -69,7 +75,16 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// A client of a server that [`bind`] has made: over TLS in the copies of the tests for that.
     pub(crate) fn new(address: SocketAddr) -> Self {
+        if over_tls() { Self::new_tls(address) } else { Self::plain(address) }
+    }
+
+    pub(crate) fn new_tls(address: SocketAddr) -> Self {
+        Self::plain(super::super::tunnel::open(address))
+    }
+
+    pub(crate) fn plain(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -152,6 +167,14 @@ impl Client {
     pub(crate) fn rest(&mut self) -> String {
         while self.fill() {}
         String::from_utf8(std::mem::take(&mut self.buffer)).unwrap()
+    }
+
+    /// The next bytes, so many.
+    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
+        while self.buffer.len() < count {
+            assert!(self.fill(), "the end came before: {}", self.buffer.escape_ascii());
+        }
+        self.buffer.drain(..count).collect()
     }
 
     /// Whether the server has closed and nothing but its end is left.

@@ -56,6 +56,7 @@ fn decoded(answer: &Answer) -> std::io::Result<String> {
     let mut text = String::new();
     match answer.header("content-encoding") {
         Some("gzip") => flate2::read::GzDecoder::new(&*answer.body).read_to_string(&mut text)?,
+        Some("br") => brotli::Decompressor::new(&*answer.body, 4096).read_to_string(&mut text)?,
         Some("zstd") => zstd::Decoder::new(&*answer.body)?.read_to_string(&mut text)?,
         _ => (&*answer.body).read_to_string(&mut text)?,
     };
@@ -67,9 +68,13 @@ fn bodies_come_in_the_coding_that_is_liked_best() {
     let server = serve(router());
     let mut client = Client::new(server.local_addr());
     for path in ["/streamed", "/tagged?tag=x"] {
-        for (accepted, used) in
-            [("gzip", Some("gzip")), ("gzip, zstd", Some("zstd")), ("br", None), ("gzip;q=0", None)]
-        {
+        for (accepted, used) in [
+            ("gzip", Some("gzip")),
+            ("gzip, br, zstd", Some("zstd")),
+            ("gzip, br", Some("br")),
+            ("deflate", None),
+            ("gzip;q=0", None),
+        ] {
             let header = format!("Accept-Encoding: {accepted}\r\n");
             let answer = answer(&mut client, "GET", path, &header);
             assert_eq!((answer.status, answer.header("content-encoding")), (200, used));
@@ -87,7 +92,7 @@ fn bodies_come_in_the_coding_that_is_liked_best() {
 #[test]
 fn a_body_that_fails_is_cut_and_not_ended() {
     let server = serve(router());
-    for coding in ["gzip", "zstd"] {
+    for coding in ["gzip", "br", "zstd"] {
         let header = format!("Accept-Encoding: {coding}\r\n");
         let answer = answer(&mut Client::new(server.local_addr()), "GET", "/broken", &header);
         assert!(answer.cut && decoded(&answer).is_err());

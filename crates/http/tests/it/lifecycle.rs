@@ -59,6 +59,26 @@ fn a_handle_ends_the_service_from_anywhere() {
     server.join().unwrap();
 }
 
+/// How the calling thread is scheduled: the 41st word that the system has of it.
+fn policy() -> String {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    // Names may have blanks, and stand in brackets.
+    let behind_name = stat.rsplit(')').next().unwrap();
+    behind_name.split_whitespace().nth(38).unwrap().to_owned()
+}
+
+#[test]
+fn threads_give_way_if_they_are_told_to() {
+    let router = || Router::new().get("/", |_| async { policy() });
+    let usual = bind().start(router()).unwrap();
+    let own = policy();
+    assert_eq!(get(usual.local_addr(), "/").text(), own);
+    let courteous = bind().gives_way(true).start(router()).unwrap();
+    // SCHED_BATCH, unless the tests run with a policy that somebody chose.
+    let expected = if own == "0" { "3" } else { &own };
+    assert_eq!(get(courteous.local_addr(), "/").text(), expected);
+}
+
 #[test]
 fn a_taken_address_is_refused() {
     let server = serve(router());

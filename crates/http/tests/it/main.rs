@@ -6,5 +6,13 @@
 
 #[path = "behaviour.rs"]
 mod epoll;
+#[cfg(feature = "tls")]
+#[path = "over_tls.rs"]
+mod epoll_over_tls;
 #[path = "behaviour.rs"]
 mod ring;
+#[cfg(feature = "tls")]
+#[path = "over_tls.rs"]
+mod ring_over_tls;
+#[cfg(feature = "tls")]
+mod tunnel;

@@ -52,7 +52,7 @@ const CASES: &[Case] = &[
     ("relative target", "GET a HTTP/1.1\r\nHost: a\r\n\r\n", 400, true),
     ("HTTP/0.9", "GET /\r\n", 400, true),
     ("HTTP/2.0", "GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505, true),
-    ("HTTP/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, true),
+    ("HTTP/2 preface that goes wrong", "PRI * HTTP/2.0\r\n\r\nSX\r\n\r\n", 400, true),
     ("TLS", "\x16\x03\x01\x02\0\x01\0\x01", 400, true),
     ("length is no number", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: a\r\n\r\n", 400, true),
     ("negative length", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", 400, true),

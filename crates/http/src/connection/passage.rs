@@ -1,0 +1,199 @@
+//! The way of a connection's bytes where something lies between its socket and its buffers
+//! ([`Link`]): what the socket gives goes through it into the request's buffer, what is to be
+//! sent goes through it into its own.
+
+use std::rc::Rc;
+use std::task::Poll;
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use super::flow::{Intake, Outgoing};
+use super::{Connection, Fate, Phase, READ_BYTES, Timing, own};
+use crate::link::{Link, News};
+use crate::local::Local;
+#[cfg(feature = "tls")]
+use crate::signpost::Signpost;
+
+/// Bytes of an answer that are encrypted at once: four records.
+const SEALED_BYTES: usize = 64 * 1024;
+
+impl Connection {
+    /// Reads once; as [`Connection::read`].
+    #[inline(never)]
+    pub(super) fn read_through(&mut self, local: &mut Local) -> Fate {
+        let mut sealed = std::mem::take(&mut local.sealed);
+        sealed.reserve(READ_BYTES);
+        let room = sealed.capacity();
+        let received = recv(&self.socket, spare_capacity(&mut sealed), RecvFlags::empty());
+        let fate = match received {
+            Ok((0, _)) => {
+                self.ended = true;
+                self.readable = false;
+                self.half_closed = true;
+                Fate::Keep
+            }
+            Ok((count, _)) => {
+                local.note_received(count);
+                self.readable = count == room || self.half_closed;
+                self.take_through(&mut sealed, local);
+                Fate::Keep
+            }
+            Err(Errno::AGAIN) => {
+                self.readable = false;
+                Fate::Keep
+            }
+            Err(Errno::INTR) => Fate::Keep,
+            Err(_) => Fate::Drop,
+        };
+        sealed.clear();
+        local.sealed = sealed;
+        fate
+    }
+
+    /// As [`Connection::take_through`], for bytes that may not be overwritten.
+    #[inline(never)]
+    pub(super) fn take_copied(&mut self, bytes: &[u8], local: &mut Local) {
+        let mut sealed = std::mem::take(&mut local.sealed);
+        sealed.extend_from_slice(bytes);
+        self.take_through(&mut sealed, local);
+        sealed.clear();
+        local.sealed = sealed;
+    }
+
+    /// Takes bytes of the socket.
+    fn take_through(&mut self, bytes: &mut [u8], local: &mut Local) {
+        let Some(mut link) = self.link.take() else { return };
+        let news = link.open(bytes, &mut |plain| self.put(plain, local));
+        self.note_link(&mut link, local);
+        match news {
+            News::Nothing => self.link = Some(link),
+            News::Clear => {}
+            #[cfg(feature = "tls")]
+            News::Unencrypted => self.take_over(Signpost::Encrypt.wait(), local),
+            #[cfg(feature = "tls")]
+            News::Ended => {
+                self.ended = true;
+                self.link = Some(link);
+            }
+            News::Broken => {
+                self.phase = Phase::Closing { linger: true };
+                self.upload = None;
+                self.link = Some(link);
+            }
+        }
+    }
+
+    /// Keeps what the link has found out about the client.
+    fn note_link(&mut self, link: &mut Link, local: &mut Local) {
+        if let Some(peer) = link.announced.take() {
+            self.peer = peer;
+            if let Some(request) = &mut self.request {
+                own(request).peer = peer;
+            }
+        }
+        if self.secured.is_some() || link.is_opening() {
+            return;
+        }
+        #[cfg(feature = "tls")]
+        {
+            self.secured = link.secured();
+            if let (Some(request), Some(secured)) = (&mut self.request, &self.secured) {
+                own(request).secured = Some(Rc::clone(secured));
+            }
+        }
+        #[cfg(all(feature = "http2", feature = "tls"))]
+        if link.speaks_http2() {
+            self.start_http2(local);
+        }
+        let _ = local;
+    }
+
+    /// Sends what is waiting; as [`Connection::flush`].
+    #[inline(never)]
+    pub(super) fn flush_through(&mut self, local: &mut Local) -> Poll<Fate> {
+        let mut progressed = false;
+        loop {
+            let Some(link) = &mut self.link else { return Poll::Ready(Fate::Keep) };
+            if !link.has_unsent() {
+                link.outgoing.clear();
+                link.sent = 0;
+                if self.sent < self.output.len() || self.tail.is_some() {
+                    if !self.seal(local) {
+                        return Poll::Ready(Fate::Drop);
+                    }
+                } else if !matches!(self.phase, Phase::Closing { .. }) || !link.close() {
+                    break;
+                }
+                continue;
+            }
+            if self.intake != Intake::Own {
+                self.hand_over(local);
+                return Poll::Pending;
+            }
+            match send(&self.socket, &link.outgoing[link.sent..], SendFlags::NOSIGNAL) {
+                Ok(count) => {
+                    progressed = true;
+                    local.note_sent(count);
+                    link.sent += count;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    if progressed || self.timing != Timing::Write {
+                        let deadline_ms = local.now_ms + local.limits.write_timeout_ms;
+                        self.set_deadline(Timing::Write, deadline_ms);
+                    }
+                    return Poll::Pending;
+                }
+                Err(_) => return Poll::Ready(Fate::Drop),
+            }
+        }
+        if let Some(link) = &mut self.link {
+            local.give_output(std::mem::take(&mut link.outgoing));
+        }
+        self.output.clear();
+        self.sent = 0;
+        Poll::Ready(Fate::Keep)
+    }
+
+    /// Encrypts the next bytes that wait. False if that cannot be done.
+    fn seal(&mut self, local: &mut Local) -> bool {
+        let Some(link) = &mut self.link else { return false };
+        if link.outgoing.capacity() == 0 {
+            link.outgoing = local.take_output();
+        }
+        let unsent = &self.output[self.sent..];
+        let mut count = unsent.len().min(SEALED_BYTES);
+        let mut sealed = link.seal(&unsent[..count]);
+        if sealed
+            && count == unsent.len()
+            && let Some((body, offset)) = &self.tail
+        {
+            let rest = &body.as_bytes()[*offset..];
+            let more = rest.len().min(SEALED_BYTES - count.min(SEALED_BYTES - 1));
+            sealed = link.seal(&rest[..more]);
+            count += more;
+        }
+        self.note_sent(count);
+        sealed
+    }
+
+    /// Whether something of the link's own waits to be sent.
+    #[inline]
+    pub(super) fn has_link_unsent(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.has_unsent())
+    }
+
+    /// The connection ends between requests: says so where that can be said, if it can be at once.
+    pub(super) fn take_leave(&mut self) {
+        if let Some(link) = &mut self.link
+            && self.outgoing == Outgoing::Nothing
+            && !link.has_unsent()
+            && link.close()
+        {
+            // Whether it arrives makes no difference any more.
+            let _ = send(&self.socket, &link.outgoing, SendFlags::NOSIGNAL);
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! Files of a folder as answers: whole or in part, by conditions, in the codings that lie beside
+//! them. Small ones are kept in memory, large ones read while they are sent.
+
+mod held;
+mod listing;
+mod media_type;
+mod parts;
+mod place;
+mod range;
+
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::fd::OwnedFd;
+use rustix::fs::Stat;
+
+use held::{Bytes, Held, Version};
+use place::Place;
+use range::Wanted;
+
+use crate::accepted::best_coding;
+use crate::handler::Flow;
+use crate::method::Method;
+use crate::producer::BodyStream;
+use crate::request::Request;
+use crate::response::{IntoResponse, Response};
+use crate::router::Router;
+use crate::status::Status;
+use crate::writer::ResponseWriter;
+
+/// Codings whose files may lie beside the plain one, by their names and ends; the first of those
+/// that a client likes alike is sent.
+const CODINGS: [(&str, &str); 3] = [("br", ".br"), ("zstd", ".zst"), ("gzip", ".gz")];
+/// Bytes of a large file read in one go.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Which symbolic links are followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Symlinks {
+    /// Those that stay within the folder (on kernels before 5.6: none).
+    #[default]
+    Within,
+    /// None.
+    Refused,
+    /// All, wherever they lead: for folders into which nobody else writes.
+    Followed,
+}
+
+/// A folder whose files are served.
+///
+/// Names that begin with a dot are not there, but for `.well-known`. A path of a folder without
+/// its slash is redirected. Where `name.br`, `name.zst` or `name.gz` lies beside a file and is
+/// not older, it is sent to clients that take that coding.
+///
+/// ```no_run
+/// use marmota_http::{Files, Router};
+/// let router = Router::new()
+///     .files("/assets", Files::new("dist/assets").cache_control("public, max-age=31536000, immutable"))
+///     .files("/", Files::new("dist").fallback("index.html"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Files {
+    folder: PathBuf,
+    number: usize,
+    index: Option<String>,
+    fallback: Option<String>,
+    listed: bool,
+    symlinks: Symlinks,
+    more: Vec<u8>,
+}
+
+impl From<&str> for Files {
+    fn from(folder: &str) -> Self {
+        Self::new(folder)
+    }
+}
+
+impl From<PathBuf> for Files {
+    fn from(folder: PathBuf) -> Self {
+        Self::new(folder)
+    }
+}
+
+impl Files {
+    /// The files of this folder, and of those in it; `index.html` stands for its folder.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        Self {
+            folder: folder.into(),
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            index: Some("index.html".to_owned()),
+            fallback: None,
+            listed: false,
+            symlinks: Symlinks::default(),
+            more: Vec::new(),
+        }
+    }
+
+    /// The file that stands for its folder, `None` for none.
+    #[must_use]
+    pub fn index(mut self, name: Option<&str>) -> Self {
+        self.index = name.map(str::to_owned);
+        self
+    }
+
+    /// Answers paths at which there is nothing with this file, as programs that run in the
+    /// browser want it; 404 otherwise.
+    #[must_use]
+    pub fn fallback(mut self, path: &str) -> Self {
+        self.fallback = Some(path.trim_start_matches('/').to_owned());
+        self
+    }
+
+    /// Lists folders without an index.
+    #[must_use]
+    pub fn listed(mut self) -> Self {
+        self.listed = true;
+        self
+    }
+
+    /// Which symbolic links are followed.
+    #[must_use]
+    pub fn symlinks(mut self, symlinks: Symlinks) -> Self {
+        self.symlinks = symlinks;
+        self
+    }
+
+    /// What `Cache-Control` says; without it clients ask again whether a file has changed.
+    ///
+    /// # Panics
+    /// When the value has a control character.
+    #[must_use]
+    pub fn cache_control(mut self, value: &str) -> Self {
+        assert!(crate::head::is_value(value.as_bytes()), "Cache-Control: {value:?}");
+        self.more = format!("Cache-Control: {value}\r\n").into_bytes();
+        self
+    }
+
+    fn answer(&self, request: &Request, path: &str, out: &mut ResponseWriter<'_>) {
+        let now_ms = out.local().now_ms;
+        let kept = held::kept(self.number, path.as_bytes()).filter(|held| held.is_fresh(now_ms));
+        if let Some(held) = kept {
+            return send(request, &held, out);
+        }
+        match self.find(path, now_ms) {
+            Some(Found::Held(held)) => {
+                if held.is_small() {
+                    held::keep(self.number, path.as_bytes(), Rc::clone(&held));
+                }
+                send(request, &held, out);
+            }
+            Some(Found::Answer(answer)) => out.respond(answer),
+            Some(Found::Folder) => out.respond(to_folder(request)),
+            None => {
+                held::forget(self.number, path.as_bytes());
+                match &self.fallback {
+                    Some(fallback) if fallback != path => self.answer(request, fallback, out),
+                    _ => out.respond(Response::from_status(Status::NOT_FOUND)),
+                }
+            }
+        }
+    }
+
+    /// Looks for what a path means.
+    fn find(&self, path: &str, now_ms: u64) -> Option<Found> {
+        let relative = place::relative(path)?;
+        let is_folder = path.is_empty() || path.ends_with('/');
+        match self.open(&relative)? {
+            Place::File(..) if is_folder => None,
+            Place::File(file, stat) => {
+                self.hold(&relative, file, &stat, now_ms).map(Rc::new).map(Found::Held)
+            }
+            Place::Folder(_) if !is_folder => Some(Found::Folder),
+            Place::Folder(folder) => {
+                let slash = if relative.is_empty() { "" } else { "/" };
+                if let Some(index) = &self.index {
+                    let name = format!("{relative}{slash}{index}");
+                    if let Some(Place::File(file, stat)) = self.open(&name) {
+                        return self.hold(&name, file, &stat, now_ms).map(Rc::new).map(Found::Held);
+                    }
+                }
+                let page =
+                    self.listed.then(|| listing::page(folder, &format!("/{relative}{slash}")));
+                page.flatten().map(Found::Answer)
+            }
+        }
+    }
+
+    fn open(&self, relative: &str) -> Option<Place> {
+        place::open(&self.folder, relative, self.symlinks)
+    }
+
+    /// What there is to know of a file.
+    fn hold(&self, relative: &str, file: OwnedFd, stat: &Stat, now_ms: u64) -> Option<Held> {
+        let mut coded = [None, None, None];
+        for (place, (name, end)) in coded.iter_mut().zip(CODINGS) {
+            if let Some(Place::File(file, beside)) = self.open(&format!("{relative}{end}"))
+                // An older one is of what the file was before.
+                && (beside.st_mtime, beside.st_mtime_nsec) >= (stat.st_mtime, stat.st_mtime_nsec)
+            {
+                let coding = format!("Content-Encoding: {name}\r\nVary: Accept-Encoding\r\n");
+                *place = Version::of(file, &beside, &[coding.as_bytes(), &self.more].concat());
+            }
+        }
+        let varies = coded.iter().any(Option::is_some);
+        let vary: &[u8] = if varies { b"Vary: Accept-Encoding\r\n" } else { b"" };
+        Some(Held {
+            plain: Version::of(file, stat, &[vary, &self.more].concat())?,
+            coded,
+            media_type: media_type::of(relative),
+            looked_at_ms: now_ms,
+        })
+    }
+}
+
+/// What a path leads to.
+enum Found {
+    Held(Rc<Held>),
+    Answer(Response),
+    /// A folder, whose path lacks its slash.
+    Folder,
+}
+
+/// Has the client come back with the slash that makes relative links work.
+fn to_folder(request: &Request) -> Response {
+    let query = request.query();
+    let mark = if query.is_empty() { "" } else { "?" };
+    let target = format!("{}/{mark}{query}", request.path());
+    match Response::from_status(Status::MOVED_PERMANENTLY).with_header("Location", target) {
+        Ok(answer) => answer,
+        Err(error) => error.into_response(),
+    }
+}
+
+/// The version that the client likes best.
+fn version<'a>(request: &Request, held: &'a Held) -> &'a Version {
+    if held.coded.iter().all(Option::is_none) {
+        return &held.plain;
+    }
+    let mut offered = [""; CODINGS.len()];
+    for ((name, (coding, _)), version) in offered.iter_mut().zip(CODINGS).zip(&held.coded) {
+        if version.is_some() {
+            *name = coding;
+        }
+    }
+    let header = request.header_text("accept-encoding").unwrap_or_default();
+    // A name of nothing is weighed by `*`: what is not there gives way to the plain file.
+    let best = best_coding(header, &offered);
+    best.and_then(|at| held.coded[at].as_ref()).unwrap_or(&held.plain)
+}
+
+/// Whether the client has this version already.
+fn is_known(request: &Request, version: &Version) -> bool {
+    match request.header_text("if-none-match") {
+        Some(tags) => tags.split(',').any(|tag| {
+            let tag = tag.trim();
+            tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == version.etag
+        }),
+        None => request.header_text("if-modified-since").is_some_and(|date| version.is_as_of(date)),
+    }
+}
+
+/// The part that the client wants.
+fn part(request: &Request, version: &Version) -> Wanted {
+    let Some(range) = request.header_text("range") else { return Wanted::Whole };
+    let same = request
+        .header_text("if-range")
+        .is_none_or(|known| known == version.etag || version.is_exactly_as_of(known));
+    if !same || request.method() != Method::Get {
+        return Wanted::Whole;
+    }
+    range::wanted(range, version.length)
+}
+
+fn send(request: &Request, held: &Held, out: &mut ResponseWriter<'_>) {
+    let version = version(request, held);
+    if is_known(request, version) {
+        out.status(Status::NOT_MODIFIED).lines(&version.lines);
+        return;
+    }
+    let (start, end) = match part(request, version) {
+        Wanted::Whole => {
+            out.content_type(held.media_type).lines(&version.lines);
+            (0, version.length)
+        }
+        Wanted::Part(start, end) => {
+            out.status(Status::PARTIAL_CONTENT).content_type(held.media_type);
+            let last = end - 1;
+            let range = format!("Content-Range: bytes {start}-{last}/{}\r\n", version.length);
+            out.lines(&version.lines).lines(range.as_bytes());
+            (start, end)
+        }
+        Wanted::Parts(parts) => {
+            let (media_type, stream) =
+                parts::answer(&parts, version.length, held.media_type, version.bytes.clone());
+            // No type of a file's, whose heads are kept.
+            let media_type = format!("Content-Type: {media_type}\r\n");
+            out.status(Status::PARTIAL_CONTENT).lines(media_type.as_bytes()).lines(&version.lines);
+            return out.stream(stream);
+        }
+        Wanted::Nothing => {
+            let range = format!("Content-Range: bytes */{}\r\n", version.length);
+            out.status(Status::RANGE_NOT_SATISFIABLE).lines(range.as_bytes());
+            return;
+        }
+    };
+    match &version.bytes {
+        Bytes::Kept(bytes) if end - start == version.length => out.whole(bytes.clone().into()),
+        Bytes::Kept(bytes) => out.whole(bytes[start as usize..end as usize].to_vec().into()),
+        Bytes::File(_) => out.stream(read(version.bytes.clone(), start, end)),
+    }
+}
+
+/// A part of a file, read while it is sent.
+fn read(bytes: Bytes, start: u64, end: u64) -> BodyStream {
+    let mut at = start;
+    let stream = BodyStream::new(move |out: &mut Vec<u8>| {
+        let count = read_piece(&bytes, at, end, out)?;
+        at += count;
+        Ok(match count {
+            // Cut short meanwhile: the connection notices.
+            0 => ControlFlow::Break(()),
+            _ if at == end => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        })
+    });
+    stream.with_length(end - start)
+}
+
+/// Appends what comes next of a part. How many bytes that is; 0 where the file was cut short.
+fn read_piece(bytes: &Bytes, at: u64, end: u64, out: &mut Vec<u8>) -> std::io::Result<u64> {
+    let from = out.len();
+    match bytes {
+        Bytes::Kept(kept) => out.extend_from_slice(&kept[at as usize..end as usize]),
+        Bytes::File(file) => {
+            out.resize(from + PIECE_BYTES.min((end - at) as usize), 0);
+            let count = file.read_at(&mut out[from..], at)?;
+            out.truncate(from + count);
+        }
+    }
+    Ok((out.len() - from) as u64)
+}
+
+impl Router {
+    /// Serves the files of a folder under a prefix; see [`Files`].
+    ///
+    /// ```no_run
+    /// use marmota_http::Router;
+    /// let router = Router::new().files("/static", "public");
+    /// ```
+    #[must_use]
+    pub fn files(self, prefix: &str, files: impl Into<Files>) -> Self {
+        let files: Files = files.into();
+        let prefix = prefix.trim_end_matches('/').to_owned();
+        let pattern = format!("{prefix}/{{path:path}}");
+        let router = match files.folder.is_dir() {
+            true => self,
+            false => self.refuse(
+                &pattern,
+                format!("{} is no folder that can be read", files.folder.display()),
+            ),
+        };
+        let router = match prefix.is_empty() {
+            true => router,
+            false => router.direct(Method::Get, &prefix, |request, out| {
+                out.respond(to_folder(request));
+                Flow::Done
+            }),
+        };
+        router.direct(Method::Get, &pattern, move |request, out| {
+            let path = request.param_raw(0).and_then(|path| std::str::from_utf8(path).ok());
+            files.answer(request, path.unwrap_or_default(), out);
+            Flow::Done
+        })
+    }
+}

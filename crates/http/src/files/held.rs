@@ -1,0 +1,150 @@
+//! What is known of a file that is served: its lines of the head, and its bytes if it is small;
+//! kept by each thread for itself, in a bounded memory, and looked at again after a while.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use quick_cache::Weighter;
+use quick_cache::unsync::Cache;
+use rustix::fd::OwnedFd;
+use rustix::fs::Stat;
+
+/// Files up to this length are kept in memory.
+pub(super) const KEPT_BYTES_MAX: u64 = 64 * 1024;
+/// Bytes that a thread keeps for one folder, and files.
+const CACHE_BYTES_MAX: u64 = 16 << 20;
+const CACHE_FILES: usize = 4_096;
+/// How long a file may have changed before that is noticed.
+const FRESH_MS: u64 = 1_000;
+
+/// A file, and the codings of it that lie beside it.
+pub(super) struct Held {
+    pub(super) plain: Version,
+    /// By [`super::CODINGS`].
+    pub(super) coded: [Option<Version>; 3],
+    pub(super) media_type: &'static str,
+    pub(super) looked_at_ms: u64,
+}
+
+/// A file's bytes in one coding.
+pub(super) struct Version {
+    pub(super) etag: String,
+    pub(super) modified_s: u64,
+    pub(super) length: u64,
+    /// The lines of the head that say so, `Content-Type` and `Content-Length` left out.
+    pub(super) lines: Vec<u8>,
+    pub(super) bytes: Bytes,
+}
+
+/// Where the bytes of a file are.
+#[derive(Clone)]
+pub(super) enum Bytes {
+    /// In memory: those of a small one.
+    Kept(Arc<[u8]>),
+    File(Rc<File>),
+}
+
+impl Version {
+    /// What is known of an open file. Fails when it cannot be read, or changes meanwhile.
+    pub(super) fn of(file: OwnedFd, stat: &Stat, more: &[u8]) -> Option<Self> {
+        let length = u64::try_from(stat.st_size).ok()?;
+        let modified_s = u64::try_from(stat.st_mtime).unwrap_or(0);
+        let etag = format!("\"{modified_s:x}.{:x}-{length:x}\"", stat.st_mtime_nsec);
+        let modified = UNIX_EPOCH + Duration::from_secs(modified_s);
+        let mut lines = format!(
+            "ETag: {etag}\r\nLast-Modified: {}\r\nAccept-Ranges: bytes\r\n",
+            httpdate::fmt_http_date(modified)
+        )
+        .into_bytes();
+        lines.extend_from_slice(more);
+        let file = File::from(file);
+        let bytes = if length <= KEPT_BYTES_MAX {
+            let mut bytes = vec![0; length as usize];
+            file.read_exact_at(&mut bytes, 0).ok()?;
+            Bytes::Kept(bytes.into())
+        } else {
+            Bytes::File(Rc::new(file))
+        };
+        Some(Self { etag, modified_s, length, lines, bytes })
+    }
+
+    /// Whether it was not changed since a moment that a client names.
+    pub(super) fn is_as_of(&self, date: &str) -> bool {
+        let since = httpdate::parse_http_date(date).ok();
+        let since = since.and_then(|date| date.duration_since(UNIX_EPOCH).ok());
+        since.is_some_and(|since| self.modified_s <= since.as_secs())
+    }
+
+    /// Whether this is when it was changed last.
+    pub(super) fn is_exactly_as_of(&self, date: &str) -> bool {
+        let modified = UNIX_EPOCH + Duration::from_secs(self.modified_s);
+        httpdate::parse_http_date(date).is_ok_and(|date| date == modified)
+    }
+}
+
+impl Held {
+    fn weight(&self) -> u64 {
+        let bytes = |version: &Version| match &version.bytes {
+            Bytes::Kept(bytes) => bytes.len() + version.lines.len() + 200,
+            Bytes::File(_) => 0,
+        };
+        (bytes(&self.plain) + self.coded.iter().flatten().map(bytes).sum::<usize>()) as u64
+    }
+
+    /// Whether all of it is small: an open file is not kept, since a process may have few.
+    pub(super) fn is_small(&self) -> bool {
+        let is_small = |version: &Version| matches!(version.bytes, Bytes::Kept(_));
+        is_small(&self.plain) && self.coded.iter().flatten().all(is_small)
+    }
+
+    pub(super) fn is_fresh(&self, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.looked_at_ms) < FRESH_MS
+    }
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<Box<[u8]>, Rc<Held>> for Weight {
+    fn weight(&self, path: &Box<[u8]>, held: &Rc<Held>) -> u64 {
+        held.weight() + path.len() as u64
+    }
+}
+
+type Kept = Cache<Box<[u8]>, Rc<Held>, Weight>;
+
+thread_local! {
+    /// By the number of the folder.
+    static KEPT: RefCell<Vec<Option<Kept>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What this thread keeps of a path of folder number `folder`.
+#[inline]
+pub(super) fn kept(folder: usize, path: &[u8]) -> Option<Rc<Held>> {
+    KEPT.with_borrow(|kept| kept.get(folder)?.as_ref()?.get(path).cloned())
+}
+
+/// Keeps it for the next time.
+pub(super) fn keep(folder: usize, path: &[u8], held: Rc<Held>) {
+    KEPT.with_borrow_mut(|kept| {
+        if kept.len() <= folder {
+            kept.resize_with(folder + 1, || None);
+        }
+        kept[folder]
+            .get_or_insert_with(|| Cache::with_weighter(CACHE_FILES, CACHE_BYTES_MAX, Weight))
+            .insert(path.into(), held);
+    });
+}
+
+/// Forgets it.
+pub(super) fn forget(folder: usize, path: &[u8]) {
+    KEPT.with_borrow_mut(|kept| {
+        if let Some(Some(kept)) = kept.get_mut(folder) {
+            kept.remove(path);
+        }
+    });
+}

@@ -1,0 +1,134 @@
+//! From the path of a request to an open file, and never out of the folder.
+//!
+//! The kernel itself keeps a path in (`openat2` with `RESOLVE_BENEATH`), whatever links there are
+//! and whoever moves folders meanwhile. Where it cannot, parts are opened one by one and no link
+//! is followed.
+
+use std::path::Path;
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
+use rustix::io::Errno;
+
+use super::Symlinks;
+use crate::percent;
+
+/// What stands at a path.
+pub(super) enum Place {
+    File(OwnedFd, Stat),
+    Folder(OwnedFd),
+}
+
+/// The path below the folder that a request's path means, decoded; `None` where it is not one
+/// that files are served from: with parts that are empty, go up, hide (`.git`) or hold what a
+/// part cannot.
+pub(super) fn relative(path: &str) -> Option<String> {
+    let mut relative = String::new();
+    let path = path.strip_suffix('/').unwrap_or(path);
+    if path.is_empty() {
+        return Some(relative);
+    }
+    for part in path.split('/') {
+        let part = percent::decode(part.as_bytes(), false);
+        let hides = part.starts_with('.') && part != ".well-known";
+        if part.is_empty() || hides || part.contains(['/', '\\', '\0', '\u{fffd}']) {
+            return None;
+        }
+        if !relative.is_empty() {
+            relative.push('/');
+        }
+        relative.push_str(&part);
+    }
+    Some(relative)
+}
+
+/// Opens what stands at a relative path; `None` if nothing does, or nothing that may be served.
+pub(super) fn open(folder: &Path, relative: &str, symlinks: Symlinks) -> Option<Place> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let root = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = openat(CWD, folder, root, Mode::empty()).ok()?;
+    let path = if relative.is_empty() { "." } else { relative };
+    let resolve = match symlinks {
+        Symlinks::Within => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+        Symlinks::Refused => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+        Symlinks::Followed => ResolveFlags::NO_MAGICLINKS,
+    };
+    let opened = match openat2(&root, path, flags, Mode::empty(), resolve) {
+        // A rename meanwhile has the kernel unsure: asked once more it knows, as a rule.
+        Err(Errno::AGAIN) => openat2(&root, path, flags, Mode::empty(), resolve),
+        opened => opened,
+    };
+    let file = match opened {
+        Ok(file) => file,
+        Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => by_parts(root, path, flags)?,
+        Err(_) => return None,
+    };
+    let stat = fstat(&file).ok()?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Some(Place::File(file, stat)),
+        FileType::Directory => Some(Place::Folder(file)),
+        // Pipes and devices may block, or do things.
+        _ => None,
+    }
+}
+
+/// Opens a path part by part without following a link.
+fn by_parts(root: OwnedFd, path: &str, flags: OFlags) -> Option<OwnedFd> {
+    let mut at = root;
+    let mut parts = path.split('/').peekable();
+    while let Some(part) = parts.next() {
+        let flags = match parts.peek() {
+            Some(_) => OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            None => flags,
+        };
+        at = openat(at.as_fd(), part, flags | OFlags::NOFOLLOW, Mode::empty()).ok()?;
+    }
+    Some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_into_the_folder_are_any() {
+        for (path, expected) in [
+            ("", Some("")),
+            ("a", Some("a")),
+            ("a/b.txt", Some("a/b.txt")),
+            ("a/", Some("a")),
+            ("a%20b/%c3%bc", Some("a b/ü")),
+            (".well-known/acme", Some(".well-known/acme")),
+            ("..", None),
+            ("a/../b", None),
+            ("a/%2e%2e/b", None),
+            ("%2e%2e%2fb", None),
+            ("a%2fb", None),
+            ("a\\b", None),
+            ("a%5c..%5cb", None),
+            ("a//b", None),
+            ("//b", None),
+            ("./a", None),
+            (".git/config", None),
+            ("a/.env", None),
+            ("a%00.txt", None),
+            ("%ff", None),
+        ] {
+            assert_eq!(relative(path).as_deref(), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn part_by_part_is_the_same_without_links() {
+        let folder = std::env::temp_dir().join(format!("marmota-place-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("a")).unwrap();
+        std::fs::write(folder.join("a/b"), "b").unwrap();
+        std::os::unix::fs::symlink("a", folder.join("link")).unwrap();
+        let root =
+            || openat(CWD, &folder, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        assert!(by_parts(root(), "a/b", OFlags::RDONLY).is_some());
+        assert!(by_parts(root(), "link/b", OFlags::RDONLY).is_none());
+        assert!(by_parts(root(), "a/c", OFlags::RDONLY).is_none());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

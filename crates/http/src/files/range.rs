@@ -1,0 +1,109 @@
+//! Parts of a file (`Range`; RFC 9110, 14).
+
+/// More parts than this, and those that overlap, are asked for to cost the server something.
+const PARTS_MAX: usize = 16;
+
+/// What a `Range` asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// The whole: nothing that is understood, or parts that a server need not serve.
+    Whole,
+    /// From here to before there.
+    Part(u64, u64),
+    /// Several that do not overlap, in the order that they were asked for.
+    Parts(Vec<(u64, u64)>),
+    /// Nothing that is there.
+    Nothing,
+}
+
+/// What a header asks for of a file of this length.
+pub(super) fn wanted(header: &str, length: u64) -> Wanted {
+    let Some(ranges) = header.trim().strip_prefix("bytes=") else { return Wanted::Whole };
+    let mut parts = Vec::new();
+    for range in ranges.split(',').take(PARTS_MAX + 1) {
+        match one(range.trim(), length) {
+            Wanted::Part(start, end) => parts.push((start, end)),
+            Wanted::Nothing => {}
+            _ => return Wanted::Whole,
+        }
+    }
+    match parts[..] {
+        _ if ranges.split(',').count() > PARTS_MAX => Wanted::Whole,
+        [] => Wanted::Nothing,
+        [(start, end)] => Wanted::Part(start, end),
+        _ if overlap(&parts) => Wanted::Whole,
+        _ => Wanted::Parts(parts),
+    }
+}
+
+fn overlap(parts: &[(u64, u64)]) -> bool {
+    let mut sorted = parts.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).any(|pair| pair[1].0 < pair[0].1)
+}
+
+fn one(range: &str, length: u64) -> Wanted {
+    let Some((first, last)) = range.split_once('-') else { return Wanted::Whole };
+    let number = |text: &str| {
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        // What is beyond any file is as good as the largest number.
+        (digits && !text.is_empty()).then(|| text.parse::<u64>().unwrap_or(u64::MAX))
+    };
+    match (number(first.trim()), number(last.trim())) {
+        (Some(first), Some(last)) if last < first => Wanted::Whole,
+        (Some(first), _) if first >= length => match last.trim().is_empty() {
+            false if number(last.trim()).is_none() => Wanted::Whole,
+            _ => Wanted::Nothing,
+        },
+        (Some(first), Some(last)) => Wanted::Part(first, last.saturating_add(1).min(length)),
+        (Some(first), None) if last.trim().is_empty() => Wanted::Part(first, length),
+        (None, Some(0)) if first.trim().is_empty() => Wanted::Nothing,
+        (None, Some(_)) if first.trim().is_empty() && length == 0 => Wanted::Nothing,
+        (None, Some(count)) if first.trim().is_empty() => {
+            Wanted::Part(length.saturating_sub(count), length)
+        }
+        _ => Wanted::Whole,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_understood_or_passed_over() {
+        use Wanted::{Nothing, Part, Parts, Whole};
+        for (header, expected) in [
+            ("bytes=0-0", Part(0, 1)),
+            ("bytes=2-", Part(2, 10)),
+            ("bytes=-3", Part(7, 10)),
+            ("bytes=-30", Part(0, 10)),
+            ("bytes=5-99", Part(5, 10)),
+            ("bytes=5-99999999999999999999", Part(5, 10)),
+            ("bytes=10-", Nothing),
+            ("bytes=10-12", Nothing),
+            ("bytes=-0", Nothing),
+            ("bytes=5-2", Whole),
+            ("bytes=0-1,3-4", Parts(vec![(0, 2), (3, 5)])),
+            ("bytes=-2, 0-0", Parts(vec![(8, 10), (0, 1)])),
+            ("bytes=12-13,0-1", Part(0, 2)),
+            ("bytes=12-13,14-", Nothing),
+            ("bytes=0-4,4-5", Whole),
+            ("bytes=0-,0-", Whole),
+            ("bytes=0-1,x", Whole),
+            ("bytes=0-1,", Whole),
+            ("bytes=a-b", Whole),
+            ("bytes=-", Whole),
+            ("bytes=", Whole),
+            ("lines=1-2", Whole),
+            ("bytes=+1-2", Whole),
+        ] {
+            assert_eq!(wanted(header, 10), expected, "{header}");
+        }
+        assert_eq!(wanted("bytes=0-", 0), Nothing);
+        assert_eq!(wanted("bytes=-5", 0), Nothing);
+        let many: Vec<String> = (0..17).map(|at| format!("{}-{}", at * 2, at * 2)).collect();
+        assert_eq!(wanted(&format!("bytes={}", many.join(",")), 100), Whole);
+        assert!(matches!(wanted(&format!("bytes={}", many[1..].join(",")), 100), Parts(_)));
+    }
+}

@@ -1,0 +1,363 @@
+//! HTTP/2 on a connection: frames, header compression and flow control are the crate `h2`'s,
+//! which finds its bytes in memory ([`wire`]); requests and answers become those of HTTP/1.1 and
+//! the other way ([`message`]), so that handlers see no difference. What cannot be done at once
+//! is a future of its own ([`stream`]).
+
+mod message;
+mod stream;
+mod wire;
+
+use std::cell::Cell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use futures_util::stream::{FuturesUnordered, Stream};
+use h2::server::{Builder, Connection, Handshake, SendResponse};
+use h2::{Reason, RecvStream};
+
+use stream::{Begun, Clock, Outcome, Rest, Upload};
+use wire::Wire;
+
+use crate::address::Peer;
+use crate::handler::{self, Ran};
+use crate::limits::Limits;
+use crate::link::Secured;
+use crate::local::Local;
+use crate::method::Method;
+use crate::protocol::{Protocol, Step, Turn};
+use crate::response::Response;
+use crate::router::Found;
+use crate::status::Status;
+use crate::task::Token;
+use crate::writer::{Persistence, ResponseWriter, Tail};
+
+/// What a client of HTTP/2 says first.
+pub(crate) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Bytes that wait for `h2` before no more are taken: it stops reading where it cannot answer.
+const INPUT_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of answers that `h2` takes over for a stream, and of bodies that may be on their way on
+/// a connection beyond what their handlers have read.
+const STREAM_BYTES_MAX: usize = 64 * 1024;
+const WINDOW_BYTES: u32 = 256 * 1024;
+/// Streams that were reset and of which frames may still come.
+const RESET_MAX: usize = 32;
+/// Streams reset by the client whose handlers were at work, beyond which there must be as many
+/// that were not: who asks and resets in turn is ended.
+const GIVEN_UP_MAX: u32 = 64;
+
+enum State {
+    Opening(Handshake<Wire, Bytes>),
+    Open(Connection<Wire, Bytes>),
+}
+
+/// A connection of HTTP/2.
+pub(crate) struct Http2 {
+    state: State,
+    wire: Wire,
+    streams: FuturesUnordered<Pin<Box<dyn Future<Output = Outcome>>>>,
+    clocks: Vec<Rc<Clock>>,
+    now_ms: Rc<Cell<u64>>,
+    peer: Peer,
+    secured: Option<Rc<Secured>>,
+    token: Token,
+    requests: u32,
+    given_up: u32,
+    /// When something was last done for the client.
+    active_ms: u64,
+    /// The client was told to ask no more here.
+    parting: bool,
+}
+
+impl Http2 {
+    pub(crate) fn new(
+        peer: Peer,
+        secured: Option<Rc<Secured>>,
+        token: Token,
+        local: &Local,
+    ) -> Self {
+        let wire = Wire::default();
+        let limits = &local.limits;
+        let handshake = Builder::new()
+            .max_concurrent_streams(limits.streams_max)
+            .max_header_list_size(u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX))
+            .initial_connection_window_size(WINDOW_BYTES)
+            .max_send_buffer_size(STREAM_BYTES_MAX)
+            .max_concurrent_reset_streams(RESET_MAX)
+            .max_pending_accept_reset_streams(RESET_MAX)
+            .max_local_error_reset_streams(Some(RESET_MAX))
+            .handshake(wire.clone());
+        Self {
+            state: State::Opening(handshake),
+            wire,
+            streams: FuturesUnordered::new(),
+            clocks: Vec::new(),
+            now_ms: Rc::new(Cell::new(local.now_ms)),
+            peer,
+            secured,
+            token,
+            requests: 0,
+            given_up: 0,
+            active_ms: local.now_ms,
+            parting: false,
+        }
+    }
+
+    /// Does all that can be done. True when the connection is over.
+    fn advance(&mut self, context: &mut Context<'_>, local: &mut Local) -> bool {
+        // Nothing happens to `h2` but what is done here, so it need not wake anybody.
+        let quiet = &mut Context::from_waker(Waker::noop());
+        loop {
+            while let Poll::Ready(Some(outcome)) = Pin::new(&mut self.streams).poll_next(context) {
+                self.active_ms = local.now_ms;
+                self.follow(outcome, local);
+            }
+            let connection = match &mut self.state {
+                State::Open(connection) => connection,
+                State::Opening(handshake) => match Pin::new(handshake).poll(quiet) {
+                    Poll::Ready(Ok(connection)) => {
+                        self.state = State::Open(connection);
+                        continue;
+                    }
+                    Poll::Ready(Err(_)) => return true,
+                    Poll::Pending => return false,
+                },
+            };
+            // Behind the streams, because it writes what they have left.
+            match connection.poll_accept(quiet) {
+                Poll::Ready(Some(Ok((head, respond)))) => {
+                    self.active_ms = local.now_ms;
+                    self.accept(head, respond, local);
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    log::debug!("HTTP/2 with {}: {error}", self.peer);
+                    return true;
+                }
+                Poll::Ready(None) => return true,
+                Poll::Pending => return false,
+            }
+        }
+    }
+
+    /// Begins a stream.
+    fn accept(
+        &mut self,
+        head: http::Request<RecvStream>,
+        respond: SendResponse<Bytes>,
+        local: &mut Local,
+    ) {
+        self.requests = self.requests.saturating_add(1);
+        let worn_out =
+            local.limits.requests_per_connection_max.is_some_and(|max| self.requests >= max);
+        if worn_out {
+            self.part();
+        }
+        let (head, body) = head.into_parts();
+        let mut request = local.take_exchange(self.peer, &self.secured);
+        let read = message::read(&head, body.is_end_stream(), &mut request, &local.head_limits);
+        let mut begun = Begun { respond, request, upload: None };
+        let found = match read {
+            Ok(found) => found,
+            Err(error) => {
+                return self.write(begun, refusal(error.status(), error.text()), local);
+            }
+        };
+        if body.is_end_stream() {
+            return self.run(begun, found, local);
+        }
+        let request = &begun.request;
+        let endpoint = request.0.endpoint.and_then(|index| request.0.routes.endpoint(index));
+        if let Some(bytes_max) = endpoint.and_then(|endpoint| endpoint.streams(request)) {
+            begun.upload =
+                Some(Upload::new(body, bytes_max, self.clock(), local, &mut begun.request));
+            return self.run(begun, found, local);
+        }
+        let bytes_max = endpoint
+            .and_then(|endpoint| endpoint.body_bytes_max)
+            .unwrap_or(local.limits.body_bytes_max);
+        let (clock, limits) = (self.clock(), Rest::of(&local.limits));
+        self.streams.push(Box::pin(stream::collect(begun, found, body, bytes_max, clock, limits)));
+    }
+
+    /// Goes on with what a stream's future came to.
+    fn follow(&mut self, outcome: Outcome, local: &mut Local) {
+        match outcome {
+            Outcome::Whole(begun, found) => self.run(begun, found, local),
+            Outcome::Answer(begun, response) => self.write(begun, response, local),
+            Outcome::Refused(begun, error) => {
+                self.write(begun, crate::response::IntoResponse::into_response(error), local);
+            }
+            Outcome::Panicked(begun) => self.write(begun, failure(), local),
+            Outcome::Done => {}
+            Outcome::GivenUp => {
+                self.given_up += 1;
+                if self.given_up > GIVEN_UP_MAX.max(self.requests / 2)
+                    && let State::Open(connection) = &mut self.state
+                {
+                    connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                }
+            }
+        }
+    }
+
+    /// Has the handler answer.
+    fn run(&mut self, begun: Begun, found: Found, local: &mut Local) {
+        let Found::Endpoint(endpoint) = found else {
+            let response = handler::unrouted(&begun.request, found);
+            return self.write(begun, response, local);
+        };
+        let mut text = local.take_output();
+        let client = (begun.request.method() == Method::Head, false);
+        let (request, token) = (&begun.request, self.token);
+        match handler::run(request, endpoint, &mut text, local, Persistence::Implied, client, token)
+        {
+            Ran::Written(tail) => self.send(begun, &text, tail, local),
+            Ran::Later(answer, _) => {
+                let timeout_ms = timeout_ms(&begun).map(|timeout_ms| (self.clock(), timeout_ms));
+                self.streams.push(Box::pin(stream::wait(begun, answer, timeout_ms)));
+            }
+            Ran::Failed => self.write(begun, failure(), local),
+        }
+        local.give_output(text);
+    }
+
+    fn write(&mut self, begun: Begun, response: Response, local: &mut Local) {
+        let mut text = local.take_output();
+        let client = (begun.request.method() == Method::Head, false);
+        let mut out =
+            ResponseWriter::new(&mut text, local, Persistence::Implied, client, self.token);
+        out.respond(response);
+        let tail = out.finish().unwrap_or_default();
+        self.send(begun, &text, tail, local);
+        local.give_output(text);
+    }
+
+    /// Sends an answer of HTTP/1.1 and what follows its head.
+    fn send(&mut self, begun: Begun, text: &[u8], tail: Option<Tail>, local: &mut Local) {
+        let Begun { mut respond, request, upload } = begun;
+        if let Some(observer) = &mut local.observer {
+            observer.note_written(Some(&request), request.peer(), text, tail.as_ref());
+        }
+        let is_streamed = matches!(tail, Some(Tail::Stream(_)));
+        let Some((head, mut body)) = message::answer(text) else {
+            return respond.send_reset(Reason::INTERNAL_ERROR);
+        };
+        let source = match tail {
+            None => None,
+            Some(Tail::Body(whole)) => {
+                body = whole.into_bytes();
+                None
+            }
+            Some(Tail::Stream(stream)) => Some(stream.0),
+            // What the handler wants to go on with stands on a connection of its own.
+            Some(_) => return respond.send_reset(Reason::HTTP_1_1_REQUIRED),
+        };
+        let ends = body.is_empty() && !is_streamed;
+        let Ok(mut sender) = respond.send_response(head, ends) else { return };
+        if upload.is_none() {
+            local.give_exchange(request);
+        }
+        if ends {
+            return;
+        }
+        if source.is_none() && body.len() <= STREAM_BYTES_MAX {
+            // If the stream has been reset meanwhile there is nothing left to do.
+            let _ = sender.send_data(body, true);
+            return;
+        }
+        let rest = Rest::of(&local.limits);
+        let sending = stream::Sending::new(sender, body, source, upload, self.clock(), rest);
+        self.streams.push(Box::pin(sending.run(self.peer)));
+    }
+
+    fn clock(&mut self) -> Rc<Clock> {
+        let clock = Rc::new(Clock::new(&self.now_ms));
+        self.clocks.push(Rc::clone(&clock));
+        clock
+    }
+
+    /// Tells the client to ask no more here; what it has asked is answered.
+    fn part(&mut self) {
+        if let State::Open(connection) = &mut self.state
+            && !std::mem::replace(&mut self.parting, true)
+        {
+            match self.streams.is_empty() && !connection.has_streams() {
+                true => connection.abrupt_shutdown(Reason::NO_ERROR),
+                false => connection.graceful_shutdown(),
+            }
+        }
+    }
+
+    /// Wakes the streams whose time is up, and says when the next one's is.
+    fn deadline_ms(&mut self, limits: &Limits) -> u64 {
+        let now_ms = self.now_ms.get();
+        self.clocks.retain(|clock| Rc::strong_count(clock) > 1);
+        let mut next_ms = u64::MAX;
+        for clock in &self.clocks {
+            let deadline_ms = clock.deadline_ms();
+            if deadline_ms <= now_ms {
+                clock.ring();
+            } else {
+                next_ms = next_ms.min(deadline_ms);
+            }
+        }
+        if self.streams.is_empty() {
+            let patience_ms = match self.state {
+                State::Opening(_) => limits.header_timeout_ms,
+                State::Open(_) => limits.idle_timeout_ms,
+            };
+            next_ms = next_ms.min(self.active_ms + patience_ms);
+        }
+        next_ms
+    }
+}
+
+impl Protocol for Http2 {
+    fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
+        let now_ms = turn.local.now_ms;
+        self.now_ms.set(now_ms);
+        if self.wire.waiting() < INPUT_BYTES_MAX {
+            turn.used = turn.input.len();
+            self.wire.put(turn.input, turn.ended);
+        }
+        if turn.local.draining {
+            self.part();
+        }
+        let before_ms = self.deadline_ms(&turn.local.limits);
+        if self.streams.is_empty() && before_ms <= now_ms {
+            if self.parting || matches!(self.state, State::Opening(_)) {
+                return Step::Close { linger: false };
+            }
+            // What is under way yet gets its answer.
+            self.active_ms = now_ms;
+            self.part();
+        }
+        let over = self.advance(&mut turn.context, turn.local);
+        let blocked = self.wire.take_output(turn.output);
+        if over {
+            return Step::Close { linger: !self.parting };
+        }
+        if blocked {
+            return Step::More;
+        }
+        let deadline_ms = self.deadline_ms(&turn.local.limits);
+        Step::Wait { hungry: self.wire.waiting() < INPUT_BYTES_MAX, deadline_ms }
+    }
+}
+
+/// The time that a handler has; one that takes its body as it comes has its client's time.
+fn timeout_ms(begun: &Begun) -> Option<u64> {
+    let exchange = &begun.request.0;
+    let endpoint = exchange.routes.endpoint(exchange.endpoint?)?;
+    endpoint.timeout_ms.filter(|_| begun.upload.is_none())
+}
+
+fn failure() -> Response {
+    Response::from_status(Status::INTERNAL_SERVER_ERROR)
+}
+
+fn refusal(status: Status, text: &'static str) -> Response {
+    Response::text(text).with_status(status)
+}

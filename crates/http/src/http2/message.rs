@@ -1,0 +1,155 @@
+//! Requests of HTTP/2 in the words of HTTP/1.1, and answers of HTTP/1.1 in those of HTTP/2. So
+//! there is one parser that decides what a head may be, one router and one writer of answers.
+
+use bytes::Bytes;
+use http::header::{HeaderName, HeaderValue};
+use http::{Method, request};
+
+use crate::head::{BodyLength, HeadError, HeadLimits, Version};
+use crate::request::Request;
+use crate::router::Found;
+
+/// Reads a head into a request, and finds what answers it.
+pub(super) fn read(
+    head: &request::Parts,
+    bodiless: bool,
+    request: &mut Request,
+    limits: &HeadLimits,
+) -> Result<Found, HeadError> {
+    let exchange = std::rc::Rc::make_mut(&mut request.0);
+    let text = &mut exchange.buffer;
+    text.clear();
+    put_head(head, text);
+    let length = text.len();
+    // The limit is the text's of HTTP/2 already (SETTINGS_MAX_HEADER_LIST_SIZE); writing it out
+    // adds a little.
+    let limits = HeadLimits { bytes_max: limits.bytes_max + 1_024, ..*limits };
+    if !exchange.head.parse(&exchange.buffer, 0, &limits)? || exchange.head.end != length {
+        return Err(HeadError::TooLarge);
+    }
+    exchange.consumed = length;
+    exchange.inlet = None;
+    exchange.body = crate::head::Span::default();
+    let head = &mut exchange.head;
+    head.version = Version::Http2;
+    head.keep_alive = true;
+    head.expect_continue = false;
+    head.body = if bodiless { BodyLength::None } else { BodyLength::Chunked };
+    let found =
+        exchange.routes.find(head.method, &exchange.buffer, head.path, &mut exchange.params);
+    exchange.endpoint = match found {
+        Found::Endpoint(index) => Some(index),
+        _ => None,
+    };
+    Ok(found)
+}
+
+fn put_head(head: &request::Parts, text: &mut Vec<u8>) {
+    let authority = head.uri.authority().map(|authority| authority.as_str());
+    text.extend_from_slice(head.method.as_str().as_bytes());
+    text.push(b' ');
+    let target = match head.uri.path_and_query() {
+        _ if head.method == Method::CONNECT => authority.unwrap_or_default(),
+        Some(target) => target.as_str(),
+        None => "/",
+    };
+    text.extend_from_slice(target.as_bytes());
+    text.extend_from_slice(b" HTTP/1.1\r\n");
+    if let Some(authority) = authority {
+        put_line(b"host", authority.as_bytes(), text);
+    }
+    let mut crumbs = head.headers.get_all(http::header::COOKIE).iter().peekable();
+    if crumbs.peek().is_some() {
+        // HTTP/2 may send the pairs of a cookie in lines of their own, HTTP/1.1 in one.
+        text.extend_from_slice(b"cookie: ");
+        while let Some(crumb) = crumbs.next() {
+            text.extend_from_slice(crumb.as_bytes());
+            text.extend_from_slice(if crumbs.peek().is_some() { b"; " } else { b"\r\n" });
+        }
+    }
+    for (name, value) in &head.headers {
+        let is_written =
+            name == http::header::COOKIE || name == http::header::HOST && authority.is_some();
+        // Nobody waits for a 100 here: frames of a body are held back by its window.
+        if !is_written && name != http::header::EXPECT {
+            put_line(name.as_str().as_bytes(), value.as_bytes(), text);
+        }
+    }
+    text.extend_from_slice(b"\r\n");
+}
+
+fn put_line(name: &[u8], value: &[u8], text: &mut Vec<u8>) {
+    text.extend_from_slice(name);
+    text.extend_from_slice(b": ");
+    text.extend_from_slice(value);
+    text.extend_from_slice(b"\r\n");
+}
+
+/// The head of an answer, and what stands behind it.
+pub(super) fn answer(text: &[u8]) -> Option<(http::Response<()>, Bytes)> {
+    let text = Bytes::copy_from_slice(text);
+    let mut head = http::Response::new(());
+    let mut line_at = 0;
+    loop {
+        let line_end = line_at + text[line_at..].iter().position(|&byte| byte == b'\r')?;
+        let line = &text[line_at..line_end];
+        if line.is_empty() {
+            return Some((head, text.slice(line_end + 2..)));
+        }
+        if line_at == 0 {
+            *head.status_mut() = http::StatusCode::from_bytes(line.get(9..12)?).ok()?;
+        } else {
+            let colon = line.iter().position(|&byte| byte == b':')?;
+            let name = HeaderName::from_bytes(&line[..colon]).ok()?;
+            if !is_of_connection(&name) {
+                let value = text.slice(line_at + colon + 2..line_end);
+                head.headers_mut().append(name, HeaderValue::from_maybe_shared(value).ok()?);
+            }
+        }
+        line_at = line_end + 2;
+    }
+}
+
+/// Whether a header is about an HTTP/1.1 connection, which HTTP/2 does not allow.
+fn is_of_connection(name: &HeaderName) -> bool {
+    use http::header::{CONNECTION, TRANSFER_ENCODING, UPGRADE};
+    *name == CONNECTION
+        || *name == TRANSFER_ENCODING
+        || *name == UPGRADE
+        || name == "keep-alive"
+        || name == "proxy-connection"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_loses_what_is_the_connections() {
+        let text = b"HTTP/1.1 201 Created\r\nServer: x\r\nConnection: close\r\nSet-Cookie: a=1\r\n\
+            Set-Cookie: b=2\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\nhi";
+        let (head, body) = answer(text).unwrap();
+        assert_eq!((head.status().as_u16(), &body[..]), (201, &b"hi"[..]));
+        let names: Vec<&str> = head.headers().keys().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["server", "set-cookie", "content-length"]);
+        assert_eq!(head.headers().get_all("set-cookie").iter().count(), 2);
+        assert!(answer(b"HTTP/1.1 200 OK\r\nno end").is_none());
+    }
+
+    #[test]
+    fn a_request_is_written_as_of_http_1() {
+        let (head, ()) = http::Request::builder()
+            .uri("https://x.test/a?b=1")
+            .header("cookie", "a=1")
+            .header("cookie", "b=2")
+            .header("host", "other")
+            .header("x", "y")
+            .body(())
+            .unwrap()
+            .into_parts();
+        let mut text = Vec::new();
+        put_head(&head, &mut text);
+        let expected = "GET /a?b=1 HTTP/1.1\r\nhost: x.test\r\ncookie: a=1; b=2\r\nx: y\r\n\r\n";
+        assert_eq!(std::str::from_utf8(&text).unwrap(), expected);
+    }
+}

@@ -1,0 +1,398 @@
+//! A request of HTTP/2 that cannot be answered at once: its body comes, its handler waits, or
+//! its answer is made while it is sent. Each is a future on the connection's own thread, dropped
+//! when the client resets the stream or goes.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+
+use crate::address::Peer;
+use crate::handler;
+use crate::handler::LaterResponse;
+use crate::inlet::{BodyError, Inlet};
+use crate::limits::Limits;
+use crate::local::Local;
+use crate::producer::{Ahead, BodyStream};
+use crate::request::Request;
+use crate::response::Response;
+use crate::router::Found;
+use crate::status::Status;
+
+/// Bytes of an answer that are made before they are sent.
+const AHEAD_BYTES: usize = 32 * 1024;
+
+/// A stream whose answer is not begun.
+pub(super) struct Begun {
+    pub(super) respond: SendResponse<Bytes>,
+    pub(super) request: Request,
+    pub(super) upload: Option<Upload>,
+}
+
+/// What a stream's future came to.
+pub(super) enum Outcome {
+    /// The body is there.
+    Whole(Begun, Found),
+    Refused(Begun, BodyError),
+    Answer(Begun, Response),
+    /// The handler has.
+    Panicked(Begun),
+    Done,
+    /// The client has reset the stream.
+    GivenUp,
+}
+
+/// How long clients may rest.
+#[derive(Clone, Copy)]
+pub(super) struct Rest {
+    body_ms: u64,
+    body_rate_min: u64,
+    write_ms: u64,
+}
+
+impl Rest {
+    pub(super) fn of(limits: &Limits) -> Self {
+        Self {
+            body_ms: limits.body_timeout_ms,
+            body_rate_min: limits.body_rate_min.max(1),
+            write_ms: limits.write_timeout_ms,
+        }
+    }
+}
+
+/// A stream's alarm, which the connection rings.
+pub(super) struct Clock {
+    now_ms: Rc<Cell<u64>>,
+    deadline_ms: Cell<u64>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Clock {
+    pub(super) fn new(now_ms: &Rc<Cell<u64>>) -> Self {
+        let (deadline_ms, waker) = (Cell::new(u64::MAX), RefCell::default());
+        Self { now_ms: Rc::clone(now_ms), deadline_ms, waker }
+    }
+
+    pub(super) fn deadline_ms(&self) -> u64 {
+        self.deadline_ms.get()
+    }
+
+    /// Has the future polled whose time is up.
+    pub(super) fn ring(&self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Whether the time that began with the first of these calls, `stop` forgets it, is up.
+    fn is_over(&self, after_ms: u64, context: &Context<'_>) -> bool {
+        if self.deadline_ms.get() == u64::MAX {
+            self.deadline_ms.set(self.now_ms.get().saturating_add(after_ms));
+        }
+        if self.now_ms.get() >= self.deadline_ms.get() {
+            return true;
+        }
+        *self.waker.borrow_mut() = Some(context.waker().clone());
+        false
+    }
+
+    /// Ends the time, and says how much of it was left.
+    fn stop(&self) -> Option<u64> {
+        match self.deadline_ms.replace(u64::MAX) {
+            u64::MAX => None,
+            deadline_ms => Some(deadline_ms.saturating_sub(self.now_ms.get())),
+        }
+    }
+}
+
+/// How long a body's client may yet keep us waiting.
+struct Patience {
+    clock: Rc<Clock>,
+    rest: Rest,
+    left_ms: u64,
+}
+
+impl Patience {
+    fn new(clock: Rc<Clock>, rest: Rest) -> Self {
+        Self { clock, rest, left_ms: rest.body_ms }
+    }
+
+    fn is_over(&self, context: &Context<'_>) -> bool {
+        self.clock.is_over(self.left_ms, context)
+    }
+
+    fn note(&mut self, bytes: usize) {
+        let left_ms = self.clock.stop().unwrap_or(self.left_ms);
+        let earned_ms = bytes as u64 * 1_000 / self.rest.body_rate_min;
+        self.left_ms = left_ms.saturating_add(earned_ms).min(self.rest.body_ms);
+    }
+}
+
+/// Takes a body whole, behind the head in the request's buffer.
+pub(super) async fn collect(
+    mut begun: Begun,
+    found: Found,
+    mut body: RecvStream,
+    bytes_max: usize,
+    clock: Rc<Clock>,
+    rest: Rest,
+) -> Outcome {
+    let mut patience = Patience::new(clock, rest);
+    let start = begun.request.0.buffer.len();
+    loop {
+        let polled = poll_fn(|context| match body.poll_data(context) {
+            Poll::Pending if patience.is_over(context) => Poll::Ready(Err(BodyError::TimedOut)),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(data) => Poll::Ready(Ok(data)),
+        });
+        let exchange = match polled.await {
+            Ok(Some(Ok(data))) => {
+                patience.note(data.len());
+                let _ = body.flow_control().release_capacity(data.len());
+                let exchange = Rc::make_mut(&mut begun.request.0);
+                exchange.buffer.extend_from_slice(&data);
+                exchange
+            }
+            Ok(Some(Err(_))) => return Outcome::GivenUp,
+            Ok(None) => return Outcome::Whole(begun, found),
+            Err(error) => return Outcome::Refused(begun, error),
+        };
+        let end = exchange.buffer.len();
+        if end - start > bytes_max {
+            return Outcome::Refused(begun, BodyError::TooLarge);
+        }
+        exchange.body = crate::head::Span::new(start, end);
+        exchange.consumed = end;
+    }
+}
+
+/// Waits for a handler, as long as its endpoint allows, and gives it its body where it takes one.
+pub(super) async fn wait(
+    begun: Begun,
+    mut answer: LaterResponse,
+    timeout_ms: Option<(Rc<Clock>, u64)>,
+) -> Outcome {
+    let mut begun = Some(begun);
+    poll_fn(move |context| {
+        let Some(stream) = &mut begun else { return Poll::Pending };
+        if stream.respond.poll_reset(context).is_ready() {
+            return Poll::Ready(Outcome::GivenUp);
+        }
+        feed(&mut stream.upload, context);
+        let polled = catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context)));
+        match (polled, begun.take()) {
+            (Ok(Poll::Ready(response)), Some(stream)) => {
+                Poll::Ready(Outcome::Answer(stream, response))
+            }
+            (Err(panic), Some(stream)) => {
+                handler::log_panic(&stream.request, &*panic);
+                Poll::Ready(Outcome::Panicked(stream))
+            }
+            (_, Some(stream)) if is_over(timeout_ms.as_ref(), context) => {
+                let response = Response::text("the answer took too long");
+                let response = response.with_status(Status::SERVICE_UNAVAILABLE);
+                Poll::Ready(Outcome::Answer(stream, response))
+            }
+            (_, stream) => {
+                begun = stream;
+                if let Some(stream) = &mut begun {
+                    feed(&mut stream.upload, context);
+                }
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+fn is_over(timeout_ms: Option<&(Rc<Clock>, u64)>, context: &Context<'_>) -> bool {
+    timeout_ms.is_some_and(|(clock, after_ms)| clock.is_over(*after_ms, context))
+}
+
+fn feed(upload: &mut Option<Upload>, context: &mut Context<'_>) {
+    if let Some(upload) = upload {
+        upload.feed(context);
+    }
+}
+
+/// A body that its handler takes as it comes.
+pub(super) struct Upload {
+    inlet: Rc<Inlet>,
+    body: RecvStream,
+    piece: Bytes,
+    left: u64,
+    patience: Patience,
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        // A reader that is kept beyond the answer is not to wait for ever.
+        self.inlet.fail(BodyError::CutOff);
+    }
+}
+
+impl Upload {
+    pub(super) fn new(
+        body: RecvStream,
+        bytes_max: u64,
+        clock: Rc<Clock>,
+        local: &Local,
+        request: &mut Request,
+    ) -> Self {
+        let inlet = Rc::new(Inlet::default());
+        Rc::make_mut(&mut request.0).inlet = Some(Rc::clone(&inlet));
+        let patience = Patience::new(clock, Rest::of(&local.limits));
+        Self { inlet, body, piece: Bytes::new(), left: bytes_max, patience }
+    }
+
+    /// Leaves what has come where the handler finds it, as far as there is room.
+    fn feed(&mut self, context: &mut Context<'_>) {
+        while self.inlet.has_room() {
+            if self.piece.is_empty() {
+                match self.body.poll_data(context) {
+                    Poll::Ready(Some(Ok(piece))) => {
+                        self.patience.note(piece.len());
+                        self.piece = piece;
+                    }
+                    Poll::Ready(Some(Err(_))) => return self.inlet.fail(BodyError::CutOff),
+                    Poll::Ready(None) => return self.inlet.fill(|_, _| Ok(true)),
+                    Poll::Pending => {
+                        if self.inlet.is_awaited() && self.patience.is_over(context) {
+                            self.inlet.fail(BodyError::TimedOut);
+                        }
+                        return;
+                    }
+                }
+            }
+            let Self { inlet, body, piece, left, .. } = self;
+            inlet.fill(|out, room| {
+                let bytes = piece.split_to(room.min(piece.len()));
+                if bytes.len() as u64 > *left {
+                    return Err(BodyError::TooLarge);
+                }
+                *left -= bytes.len() as u64;
+                out.extend_from_slice(&bytes);
+                // Fails only where nothing more comes.
+                let _ = body.flow_control().release_capacity(bytes.len());
+                Ok(piece.is_empty() && body.is_end_stream())
+            });
+        }
+    }
+}
+
+/// An answer's body on its way.
+pub(super) struct Sending {
+    sender: SendStream<Bytes>,
+    piece: Bytes,
+    source: Option<BodyStream>,
+    /// How much the source has still to make, where that was said.
+    left: Option<u64>,
+    upload: Option<Upload>,
+    clock: Rc<Clock>,
+    rest: Rest,
+}
+
+impl Sending {
+    pub(super) fn new(
+        sender: SendStream<Bytes>,
+        piece: Bytes,
+        source: Option<BodyStream>,
+        upload: Option<Upload>,
+        clock: Rc<Clock>,
+        rest: Rest,
+    ) -> Self {
+        let left = source.as_ref().and_then(BodyStream::length);
+        Self { sender, piece, source, left, upload, clock, rest }
+    }
+
+    pub(super) async fn run(mut self, peer: Peer) -> Outcome {
+        poll_fn(|context| self.poll(context, peer)).await
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>, peer: Peer) -> Poll<Outcome> {
+        if self.sender.poll_reset(context).is_ready() {
+            return Poll::Ready(Outcome::GivenUp);
+        }
+        feed(&mut self.upload, context);
+        loop {
+            while !self.piece.is_empty() {
+                if let Some(outcome) = std::task::ready!(self.send(context)) {
+                    return Poll::Ready(outcome);
+                }
+            }
+            let Some(source) = &mut self.source else {
+                // All has been sent with its end, or there is nothing but the end.
+                let _ = self.sender.send_data(Bytes::new(), true);
+                return Poll::Ready(Outcome::Done);
+            };
+            let heartbeat = source.heartbeat();
+            let mut made = Vec::new();
+            let ahead = source.poll_ahead(context, &mut made, AHEAD_BYTES);
+            feed(&mut self.upload, context);
+            let is_short = self.left.is_some_and(|left| left != made.len() as u64);
+            let is_long = self.left.is_some_and(|left| left < made.len() as u64);
+            let failed = match ahead {
+                Ahead::Failed(error) => Some(error),
+                _ if is_long => Some("it is longer than it was said to be".into()),
+                Ahead::Ended if is_short => Some("it is shorter than it was said to be".into()),
+                Ahead::Ended => {
+                    self.source = None;
+                    None
+                }
+                Ahead::Stalled if made.is_empty() => {
+                    let Some(heartbeat) = heartbeat else { return Poll::Pending };
+                    if !self.clock.is_over(heartbeat.after_ms, context) {
+                        return Poll::Pending;
+                    }
+                    self.clock.stop();
+                    made.extend_from_slice(heartbeat.bytes);
+                    None
+                }
+                Ahead::Stalled | Ahead::More => None,
+            };
+            if let Some(error) = failed {
+                log::warn!("the answer to {peer} was cut off: {error}");
+                self.sender.send_reset(Reason::INTERNAL_ERROR);
+                return Poll::Ready(Outcome::Done);
+            }
+            if !made.is_empty() {
+                self.clock.stop();
+            }
+            self.left = self.left.map(|left| left - made.len() as u64);
+            self.piece = Bytes::from(made);
+        }
+    }
+
+    /// Sends what the client has room for; what is left stays in `piece`.
+    fn send(&mut self, context: &mut Context<'_>) -> Poll<Option<Outcome>> {
+        self.sender.reserve_capacity(self.piece.len().min(AHEAD_BYTES));
+        let room = match self.sender.capacity() {
+            0 => match self.sender.poll_capacity(context) {
+                Poll::Ready(Some(Ok(room))) => room,
+                Poll::Ready(_) => return Poll::Ready(Some(Outcome::GivenUp)),
+                Poll::Pending if self.clock.is_over(self.rest.write_ms, context) => {
+                    self.sender.send_reset(Reason::CANCEL);
+                    return Poll::Ready(Some(Outcome::Done));
+                }
+                Poll::Pending => return Poll::Pending,
+            },
+            room => room,
+        };
+        if room == 0 {
+            return Poll::Ready(None);
+        }
+        self.clock.stop();
+        let bytes = self.piece.split_to(room.min(self.piece.len()));
+        let ends = self.piece.is_empty() && self.source.is_none();
+        Poll::Ready(match self.sender.send_data(bytes, ends) {
+            Ok(()) if ends => Some(Outcome::Done),
+            Ok(()) => None,
+            Err(_) => Some(Outcome::GivenUp),
+        })
+    }
+}

@@ -1,0 +1,127 @@
+//! The socket that `h2` sees: two buffers in memory, of which the other ends are the
+//! connection's.
+
+use std::cell::RefCell;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Bytes that may wait for the client before `h2` has to wait with more.
+const OUTPUT_BYTES_MAX: usize = 32 * 1024;
+
+#[derive(Clone, Default)]
+pub(super) struct Wire(Rc<RefCell<Buffers>>);
+
+#[derive(Default)]
+struct Buffers {
+    input: Vec<u8>,
+    read: usize,
+    ended: bool,
+    output: Vec<u8>,
+    /// `h2` has more to write.
+    blocked: bool,
+}
+
+impl Wire {
+    /// Bytes that `h2` has not read.
+    pub(super) fn waiting(&self) -> usize {
+        let buffers = self.0.borrow();
+        buffers.input.len() - buffers.read
+    }
+
+    /// Gives `h2` bytes to read.
+    pub(super) fn put(&self, bytes: &[u8], ended: bool) {
+        let mut buffers = self.0.borrow_mut();
+        if buffers.read == buffers.input.len() {
+            buffers.input.clear();
+        } else {
+            let read = buffers.read;
+            buffers.input.drain(..read);
+        }
+        buffers.read = 0;
+        buffers.input.extend_from_slice(bytes);
+        buffers.ended = ended;
+    }
+
+    /// Moves what `h2` has written behind `out`. True if it has more, for which there was no room.
+    pub(super) fn take_output(&self, out: &mut Vec<u8>) -> bool {
+        let mut buffers = self.0.borrow_mut();
+        if out.is_empty() {
+            std::mem::swap(out, &mut buffers.output);
+        } else {
+            out.append(&mut buffers.output);
+        }
+        if buffers.read == buffers.input.len() {
+            // Idle connections hold nothing.
+            buffers.input = Vec::new();
+            buffers.read = 0;
+        }
+        std::mem::take(&mut buffers.blocked)
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut buffers = self.0.borrow_mut();
+        let unread = &buffers.input[buffers.read..];
+        if unread.is_empty() && !buffers.ended {
+            return Poll::Pending;
+        }
+        let count = unread.len().min(out.remaining());
+        out.put_slice(&unread[..count]);
+        buffers.read += count;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut buffers = self.0.borrow_mut();
+        if buffers.output.len() >= OUTPUT_BYTES_MAX {
+            buffers.blocked = true;
+            return Poll::Pending;
+        }
+        buffers.output.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut buffers = self.0.borrow_mut();
+        if buffers.output.len() >= OUTPUT_BYTES_MAX {
+            buffers.blocked = true;
+            return Poll::Pending;
+        }
+        let before = buffers.output.len();
+        for slice in slices {
+            buffers.output.extend_from_slice(slice);
+        }
+        Poll::Ready(Ok(buffers.output.len() - before))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

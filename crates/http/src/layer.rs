@@ -1,0 +1,149 @@
+//! What stands around handlers: a [`Layer`] sees each request before its handler does, may answer
+//! in its place, and may add headers to whatever the answer will be. An endpoint without layers
+//! pays nothing for them.
+
+mod cors;
+mod rate_limit;
+mod request_id;
+mod security_headers;
+
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+pub use cors::Cors;
+pub use rate_limit::RateLimit;
+pub use request_id::RequestId;
+pub use security_headers::SecurityHeaders;
+
+use crate::handler::{Endpoint, Flow, Handler};
+use crate::request::Request;
+use crate::response::{HeaderError, Response, check_header};
+use crate::writer::ResponseWriter;
+
+/// Stands around handlers; see [`crate::Router::layer`].
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use marmota_http::{AddedHeaders, Layer, Request, Response, Router, Status};
+///
+/// struct Key(&'static str);
+///
+/// impl Layer for Key {
+///     fn enter(&self, request: &Request, _: &mut AddedHeaders) -> ControlFlow<Response> {
+///         match request.header("x-key") {
+///             Some(key) if key == self.0.as_bytes() => ControlFlow::Continue(()),
+///             _ => ControlFlow::Break(Response::from_status(Status::UNAUTHORIZED)),
+///         }
+///     }
+/// }
+///
+/// let router = Router::new().get("/", |_| async { "in" }).layer(Key("k7"));
+/// ```
+pub trait Layer: Send + Sync + 'static {
+    /// Looks at a request: `Continue` lets its handler answer, `Break` answers instead. What is
+    /// added to `headers` goes with either answer.
+    fn enter(&self, request: &Request, headers: &mut AddedHeaders) -> ControlFlow<Response>;
+
+    /// Whether it answers OPTIONS of paths that have no handler for them.
+    fn answers_options(&self) -> bool {
+        false
+    }
+}
+
+/// Headers that a layer adds to an answer it does not make.
+#[derive(Debug, Default)]
+pub struct AddedHeaders(Vec<(Cow<'static, str>, Cow<'static, [u8]>)>);
+
+impl AddedHeaders {
+    /// Adds one.
+    ///
+    /// # Errors
+    /// As [`Response::with_header`].
+    pub fn add(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        value: impl Into<Cow<'static, str>>,
+    ) -> Result<(), HeaderError> {
+        let (name, value) = (name.into(), value.into());
+        check_header(&name, value.as_bytes())?;
+        self.put(name, value);
+        Ok(())
+    }
+
+    /// Adds one that is known to be fit for a head.
+    pub(crate) fn put(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        value: impl Into<Cow<'static, str>>,
+    ) {
+        let value = match value.into() {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        };
+        self.0.push((name.into(), value));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// Takes those from number `from` on.
+    fn split_off(&mut self, from: usize) -> Self {
+        Self(self.0.split_off(from.min(self.0.len())))
+    }
+}
+
+/// A handler inside of a layer.
+pub(crate) struct Layered {
+    layer: Arc<dyn Layer>,
+    inner: Arc<dyn Handler>,
+}
+
+impl Layered {
+    /// The endpoint with its handler inside of the layer.
+    pub(crate) fn around(layer: &Arc<dyn Layer>, mut endpoint: Endpoint) -> Endpoint {
+        let inner = endpoint.handler;
+        endpoint.handler = Arc::new(Self { layer: Arc::clone(layer), inner });
+        endpoint
+    }
+}
+
+impl Handler for Layered {
+    fn handle(&self, request: &Request, out: &mut ResponseWriter<'_>) -> Flow {
+        let before = out.added.len();
+        match self.layer.enter(request, &mut out.added) {
+            ControlFlow::Continue(()) => {}
+            ControlFlow::Break(answer) => {
+                out.respond(answer);
+                return Flow::Done;
+            }
+        }
+        match self.inner.handle(request, out) {
+            Flow::Done => Flow::Done,
+            // That answer is written by another writer, which knows nothing of these.
+            Flow::Later(answer) => {
+                let added = out.added.split_off(before);
+                match added.is_empty() {
+                    true => Flow::Later(answer),
+                    false => Flow::Later(Box::pin(async move {
+                        let mut answer = answer.await;
+                        for (name, value) in added.0 {
+                            // They were looked at when they were added.
+                            let _ = answer.add_header(name, value);
+                        }
+                        answer
+                    })),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Which peers may speak for others, and for whom they say that a request is: `Forwarded`
+//! (RFC 7239) and the `X-Forwarded-` headers, believed only from trusted peers.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::address::Peer;
+use crate::request::Request;
+
+/// Peers that are trusted to say for whom they ask.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Proxies {
+    nets: Vec<IpNet>,
+    /// Whoever connects by a Unix socket.
+    unix: bool,
+}
+
+/// A trusted proxy that is named in no way that is understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxyError {
+    named: String,
+}
+
+impl fmt::Display for ProxyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "trusted proxy {:?}: say an address (10.0.0.7), a network (10.0.0.0/8, fd00::/8) or unix",
+            self.named
+        )
+    }
+}
+
+impl std::error::Error for ProxyError {}
+
+impl Proxies {
+    pub(crate) fn named<N: AsRef<str>>(
+        names: impl IntoIterator<Item = N>,
+    ) -> Result<Self, ProxyError> {
+        let mut proxies = Self::default();
+        for name in names {
+            let name = name.as_ref();
+            match (name.parse::<IpNet>(), name.parse::<IpAddr>()) {
+                (Ok(net), _) => proxies.nets.push(net),
+                (_, Ok(address)) => proxies.nets.push(address.into()),
+                _ if name == "unix" => proxies.unix = true,
+                _ => return Err(ProxyError { named: name.to_owned() }),
+            }
+        }
+        Ok(proxies)
+    }
+
+    pub(crate) fn trusts_peer(&self, peer: Peer) -> bool {
+        match peer {
+            Peer::Net(address) => self.trusts(address.ip()),
+            Peer::Unix => self.unix,
+        }
+    }
+
+    fn trusts(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        self.nets.iter().any(|net| net.contains(&ip))
+    }
+}
+
+/// For whom a proxy says that it asks; what it does not say is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Said<'a> {
+    client: Option<IpAddr>,
+    scheme: Option<&'a str>,
+    host: Option<&'a str>,
+}
+
+/// What is said by the last proxy that is trusted and no further: a client can write what it
+/// likes before that.
+fn said<'a>(request: &'a Request, proxies: &Proxies) -> Said<'a> {
+    if !proxies.trusts_peer(request.peer()) {
+        return Said::default();
+    }
+    let mut lines = lines(request, "forwarded").peekable();
+    if lines.peek().is_some() {
+        let elements: Vec<&str> = lines.flat_map(|line| split(line, b',')).collect();
+        return by_standard(&elements, proxies);
+    }
+    let hops: Vec<&str> =
+        self::lines(request, "x-forwarded-for").flat_map(|line| line.split(',')).collect();
+    let mut said = Said {
+        client: None,
+        scheme: last(request, "x-forwarded-proto"),
+        host: last(request, "x-forwarded-host"),
+    };
+    for hop in hops.iter().rev() {
+        // A hop that is not understood hides those before it.
+        let Some(ip) = address(hop.trim()) else { break };
+        said.client = Some(ip);
+        if !proxies.trusts(ip) {
+            break;
+        }
+    }
+    said
+}
+
+fn by_standard<'a>(elements: &[&'a str], proxies: &Proxies) -> Said<'a> {
+    let mut said = Said::default();
+    for element in elements.iter().rev() {
+        let mut here = Said::default();
+        for pair in split(element, b';') {
+            let Some((key, value)) = pair.split_once('=') else { continue };
+            let value = value.trim();
+            let value =
+                value.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(value);
+            match key.trim() {
+                key if key.eq_ignore_ascii_case("for") => here.client = address(value),
+                key if key.eq_ignore_ascii_case("proto") => here.scheme = Some(value),
+                key if key.eq_ignore_ascii_case("host") => here.host = Some(value),
+                _ => {}
+            }
+        }
+        // What stands further to the left was said by the one that is named here.
+        let Some(ip) = here.client else {
+            if said == Said::default() {
+                said = here;
+            }
+            break;
+        };
+        said = here;
+        if !proxies.trusts(ip) {
+            break;
+        }
+    }
+    said
+}
+
+fn lines<'a>(request: &'a Request, name: &'static str) -> impl Iterator<Item = &'a str> {
+    let named = request.headers().filter(move |(key, _)| key.eq_ignore_ascii_case(name));
+    named.filter_map(|(_, value)| std::str::from_utf8(value).ok())
+}
+
+fn last<'a>(request: &'a Request, name: &'static str) -> Option<&'a str> {
+    let line = lines(request, name).last()?;
+    line.rsplit(',').next().map(str::trim).filter(|text| !text.is_empty())
+}
+
+/// The parts of a text between separators that are not in quotes.
+fn split(text: &str, separator: u8) -> impl Iterator<Item = &str> {
+    let mut quoted = false;
+    text.split(move |letter: char| {
+        quoted ^= letter == '"';
+        !quoted && letter == separator as char
+    })
+}
+
+/// An address, with a port or without: `192.0.2.7:80`, `[::1]:80`, `[::1]`, `::1`.
+fn address(text: &str) -> Option<IpAddr> {
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Some(ip.to_canonical());
+    }
+    if let Ok(address) = text.parse::<std::net::SocketAddr>() {
+        return Some(address.ip().to_canonical());
+    }
+    text.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
+}
+
+impl Request {
+    /// Whose request it is: the connection's other end or, where that is a proxy the server trusts
+    /// ([`crate::Server::trusted_proxies`]), the client it names by `Forwarded` or
+    /// `X-Forwarded-For`. None on a Unix socket whose other end names nobody.
+    pub fn client_ip(&self) -> Option<IpAddr> {
+        let said = said(self, &self.0.routes.proxies);
+        said.client.or_else(|| self.peer().ip().map(|ip| ip.to_canonical()))
+    }
+
+    /// `https` or `http`: by which the client has come, also to a trusted proxy.
+    pub fn scheme(&self) -> &str {
+        match said(self, &self.0.routes.proxies).scheme {
+            Some(scheme) if scheme.eq_ignore_ascii_case("https") => "https",
+            Some(_) => "http",
+            None if self.is_encrypted() => "https",
+            None => "http",
+        }
+    }
+
+    /// The host the client has asked for, with the port if it named one, also of a trusted proxy;
+    /// empty for a client of HTTP/1.0 that names none.
+    pub fn host(&self) -> &str {
+        let said = said(self, &self.0.routes.proxies).host;
+        said.or_else(|| self.header_text("host")).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_hop_that_is_not_trusted_is_the_client() {
+        let proxies = Proxies::named(["10.0.0.0/8", "fd00::/8"]).unwrap();
+        for (line, client) in [
+            ("for=192.0.2.7", Some("192.0.2.7")),
+            ("for=6.6.6.6, for=192.0.2.7;proto=https, for=10.1.1.1", Some("192.0.2.7")),
+            ("For=\"[2001:db8::1]:4711\"", Some("2001:db8::1")),
+            ("for=6.6.6.6, for=unknown", None),
+            ("for=6.6.6.6, for=unknown, for=10.0.0.2", Some("10.0.0.2")),
+            ("for=\"_hidden, for=6.6.6.6\"", None),
+            ("proto=https", None),
+        ] {
+            let elements: Vec<&str> = split(line, b',').collect();
+            let said = by_standard(&elements, &proxies);
+            assert_eq!(said.client, client.map(|text| text.parse().unwrap()), "{line}");
+        }
+    }
+
+    #[test]
+    fn proxies_are_named_by_address_network_or_socket() {
+        let proxies = Proxies::named(["127.0.0.1", "fd00::/8", "unix"]).unwrap();
+        assert!(proxies.trusts_peer(Peer::Unix));
+        assert!(proxies.trusts_peer(Peer::Net("127.0.0.1:80".parse().unwrap())));
+        assert!(proxies.trusts_peer(Peer::Net("[::ffff:127.0.0.1]:80".parse().unwrap())));
+        assert!(!proxies.trusts_peer(Peer::Net("127.0.0.2:80".parse().unwrap())));
+        let error = Proxies::named(["localhost"]).unwrap_err().to_string();
+        assert!(error.contains("localhost") && error.contains("10.0.0.0/8"), "{error}");
+    }
+}

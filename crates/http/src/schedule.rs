@@ -1,0 +1,20 @@
+//! How the system schedules a server's thread. With [`crate::ring`] the only module of this crate
+//! with `unsafe` code: no safe crate that is in use has these calls.
+
+use std::io;
+
+/// Has the calling thread wait for its turn when it wakes, instead of interrupting who runs. A
+/// policy that was chosen for the process (by `chrt`, say) is left as it is.
+pub(crate) fn give_way() -> io::Result<()> {
+    // SAFETY: takes a number and gives one; 0 is the calling thread.
+    let policy = unsafe { libc::sched_getscheduler(0) };
+    if policy != libc::SCHED_OTHER {
+        return if policy < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+    }
+    let usual = libc::sched_param { sched_priority: 0 };
+    // SAFETY: `usual` lives through the call, which only reads it; 0 is the calling thread.
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const usual) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,88 @@
+//! One thread of a server: what it starts with, and the runtime that its handlers may use.
+
+use std::io;
+use std::sync::Arc;
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::backend::Backend;
+use crate::limits::Limits;
+use crate::listener::Listener;
+use crate::local::Local;
+use crate::observer::Observing;
+use crate::reactor::Reactor;
+use crate::router::Routes;
+use crate::schedule;
+use crate::task::Inbox;
+use crate::worker::{Common, Worker};
+
+/// Everything a server thread starts with.
+pub(crate) struct Seat {
+    pub(crate) listeners: Vec<Arc<Listener>>,
+    pub(crate) core: Option<usize>,
+    pub(crate) gives_way: bool,
+    pub(crate) backend: Backend,
+    pub(crate) runtime: Runtime,
+    pub(crate) limits: Limits,
+    pub(crate) routes: Arc<Routes>,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) name: String,
+    pub(crate) observing: Observing,
+    pub(crate) common: Arc<Common>,
+}
+
+impl Seat {
+    pub(crate) fn serve(self) -> io::Result<()> {
+        if let Some(core) = self.core {
+            let mut set = CpuSet::new();
+            set.set(core);
+            sched_setaffinity(None, &set)?;
+        }
+        if self.gives_way
+            && let Err(error) = schedule::give_way()
+        {
+            // It serves as well without.
+            log::debug!("a server thread keeps its scheduling policy: {error}");
+        }
+        let mut local = Local::new(self.limits, self.routes, self.inbox, &self.name);
+        local.observer = self.observing.thread();
+        let reactor = Reactor::new(self.backend)?;
+        let worker = Worker::new(self.listeners, local, self.common, reactor)?;
+        self.runtime.within(|| worker.run())
+    }
+}
+
+/// The tokio runtime that handlers may use, when one of them may.
+#[derive(Clone)]
+pub(crate) struct Runtime {
+    #[cfg(feature = "tokio")]
+    tokio: Option<Arc<tokio::runtime::Runtime>>,
+}
+
+impl Runtime {
+    #[cfg(feature = "tokio")]
+    pub(crate) fn new(routes: &Routes) -> io::Result<Self> {
+        if !routes.endpoints().any(|endpoint| endpoint.asynchronous) {
+            return Ok(Self { tokio: None });
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("marmota-tokio")
+            .enable_all()
+            .build()?;
+        Ok(Self { tokio: Some(Arc::new(runtime)) })
+    }
+
+    #[cfg(not(feature = "tokio"))]
+    pub(crate) fn new(_: &Routes) -> io::Result<Self> {
+        Ok(Self {})
+    }
+
+    /// Calls `serve` with the runtime entered for as long as it lasts, so that entering costs
+    /// nothing a request.
+    fn within<T>(&self, serve: impl FnOnce() -> T) -> T {
+        #[cfg(feature = "tokio")]
+        let _entered = self.tokio.as_ref().map(|tokio| tokio.enter());
+        serve()
+    }
+}

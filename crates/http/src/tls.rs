@@ -1,0 +1,252 @@
+//! What TLS a server speaks: by which certificates, for which names, to which clients. The
+//! certificates are read again when their files change. The encryption of a connection is in
+//! [`session`], and none of the cryptography is ours: it is rustls' with ring.
+
+pub(crate) mod names;
+pub(crate) mod session;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustls::RootCertStore;
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::server::WebPkiClientVerifier;
+
+use names::{Identity, Names};
+
+/// How often the files of certificates are looked at, when somebody connects.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Tickets with which a client can come back without a handshake in full, sent on each new
+/// connection of TLS 1.3: browsers open several at once.
+const TICKETS: usize = 2;
+
+/// The protocols of [`crate::Server`] over TLS: which certificates it shows, and which it asks for.
+///
+/// TLS 1.3 and 1.2; a client may come back with a ticket instead of a handshake in full, and
+/// chooses HTTP/2 or HTTP/1.1 (ALPN).
+///
+/// ```
+/// use marmota_http::{Router, Server, Tls};
+/// let running = Server::bind("127.0.0.1:0")?.tls(Tls::self_signed()).start(Router::new())?;
+/// # drop(running);
+/// // Files, as an ACME client leaves them; a second pair for other names.
+/// let tls = Tls::files("/etc/ssl/a.pem", "/etc/ssl/a.key").and_files("b.pem", "b.key");
+/// # Ok::<(), marmota_http::ServerError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Tls {
+    certificates: Vec<Source>,
+    clients: Option<Clients>,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    /// Made at the start, for these names.
+    SelfSigned(Vec<String>),
+    Files {
+        certificate: PathBuf,
+        key: PathBuf,
+    },
+}
+
+/// Whose certificates are asked for.
+#[derive(Clone, Debug)]
+struct Clients {
+    authorities: PathBuf,
+    required: bool,
+}
+
+/// Why TLS cannot be spoken as asked.
+#[derive(Debug)]
+pub struct TlsError {
+    what: String,
+    why: String,
+}
+
+impl TlsError {
+    fn new(what: impl fmt::Display, why: impl fmt::Display) -> Self {
+        Self { what: what.to_string(), why: why.to_string() }
+    }
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TLS: {}: {}", self.what, self.why)
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+impl Tls {
+    /// A certificate made at each start, for `localhost` and the loopback's addresses: for
+    /// development, since nobody vouches for it.
+    pub fn self_signed() -> Self {
+        Self::self_signed_for(["localhost", "127.0.0.1", "::1"])
+    }
+
+    /// As [`Tls::self_signed`], for these host names and addresses.
+    pub fn self_signed_for<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
+        let names = names.into_iter().map(Into::into).collect();
+        Self { certificates: vec![Source::SelfSigned(names)], clients: None }
+    }
+
+    /// A certificate with those that vouch for it behind it, and its private key, both PEM. When
+    /// the files change, the next connection has the new ones; if they cannot be used, the old
+    /// ones are kept and the log says why.
+    pub fn files(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        let source = Source::Files { certificate: certificate.into(), key: key.into() };
+        Self { certificates: vec![source], clients: None }
+    }
+
+    /// A further certificate: each client is shown the first that has the name it asks for, or
+    /// else the first of all.
+    #[must_use]
+    pub fn and_files(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        let source = Source::Files { certificate: certificate.into(), key: key.into() };
+        self.certificates.push(source);
+        self
+    }
+
+    /// Takes only clients with a certificate for which one of those in this file (PEM) vouches;
+    /// [`crate::Request::client_certificate`] has it.
+    #[must_use]
+    pub fn client_authorities(mut self, authorities: impl Into<PathBuf>) -> Self {
+        self.clients = Some(Clients { authorities: authorities.into(), required: true });
+        self
+    }
+
+    /// As [`Tls::client_authorities`], but clients without a certificate are taken too.
+    #[must_use]
+    pub fn client_authorities_optional(mut self, authorities: impl Into<PathBuf>) -> Self {
+        self.clients = Some(Clients { authorities: authorities.into(), required: false });
+        self
+    }
+
+    fn files_of(&self) -> impl Iterator<Item = &PathBuf> {
+        let certificates = self.certificates.iter().flat_map(|source| match source {
+            Source::SelfSigned(_) => [None, None],
+            Source::Files { certificate, key } => [Some(certificate), Some(key)],
+        });
+        certificates.flatten().chain(self.clients.iter().map(|clients| &clients.authorities))
+    }
+}
+
+/// A file as it was when it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stamp(Option<(SystemTime, u64)>);
+
+impl Stamp {
+    fn of(path: &PathBuf) -> Self {
+        let found = std::fs::metadata(path).ok();
+        Self(found.and_then(|file| Some((file.modified().ok()?, file.len()))))
+    }
+}
+
+/// The TLS of a server: what [`Tls`] says, prepared, and renewed when its files change.
+#[derive(Debug)]
+pub(crate) struct Acceptor {
+    tls: Tls,
+    /// Certificates that are made are made once.
+    made: Vec<Option<Identity>>,
+    current: RwLock<Arc<ServerConfig>>,
+    look: Mutex<Look>,
+}
+
+#[derive(Debug)]
+struct Look {
+    next: Instant,
+    stamps: Vec<Stamp>,
+}
+
+impl Acceptor {
+    pub(crate) fn new(tls: Tls) -> Result<Self, TlsError> {
+        let make = |source: &Source| match source {
+            Source::SelfSigned(names) => Identity::self_signed(names).map(Some),
+            Source::Files { .. } => Ok(None),
+        };
+        let made = tls.certificates.iter().map(make).collect::<Result<Vec<_>, _>>()?;
+        let stamps = tls.files_of().map(Stamp::of).collect();
+        let current = RwLock::new(Arc::new(prepare(&tls, &made)?));
+        let look = Mutex::new(Look { next: Instant::now() + LOOK_EVERY, stamps });
+        Ok(Self { tls, made, current, look })
+    }
+
+    /// What a new connection is accepted by.
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        // Whoever finds another looking takes what there is.
+        if let Ok(mut look) = self.look.try_lock() {
+            let now = Instant::now();
+            if now >= look.next {
+                look.next = now + LOOK_EVERY;
+                self.renew(&mut look.stamps);
+            }
+        }
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn renew(&self, stamps: &mut Vec<Stamp>) {
+        let found: Vec<Stamp> = self.tls.files_of().map(Stamp::of).collect();
+        if found == *stamps {
+            return;
+        }
+        // Tickets of before are not taken any more: whom they vouch for was decided by other
+        // files.
+        match prepare(&self.tls, &self.made) {
+            Ok(config) => {
+                *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+                log::info!("TLS: the certificates were read again");
+            }
+            Err(error) => log::warn!("{error}; what was read before is used on"),
+        }
+        *stamps = found;
+    }
+}
+
+fn prepare(tls: &Tls, made: &[Option<Identity>]) -> Result<ServerConfig, TlsError> {
+    let broken = |error| TlsError::new("setting up", error);
+    let provider = Arc::new(ring::default_provider());
+    let mut identities = Vec::new();
+    for (source, made) in tls.certificates.iter().zip(made) {
+        identities.push(match (source, made) {
+            (_, Some(made)) => made.clone(),
+            (Source::Files { certificate, key }, None) => {
+                Identity::read(certificate, key, &provider)?
+            }
+            (Source::SelfSigned(names), None) => Identity::self_signed(names)?,
+        });
+    }
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(broken)?;
+    let builder = match &tls.clients {
+        None => builder.with_no_client_auth(),
+        Some(clients) => {
+            let fails =
+                |error: &dyn fmt::Display| TlsError::new(clients.authorities.display(), error);
+            let mut roots = RootCertStore::empty();
+            let found = CertificateDer::pem_file_iter(&clients.authorities);
+            for authority in found.map_err(|error| fails(&error))? {
+                let authority = authority.map_err(|error| fails(&error))?;
+                roots.add(authority).map_err(|error| fails(&error))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = match clients.required {
+                true => verifier,
+                false => verifier.allow_unauthenticated(),
+            };
+            builder.with_client_cert_verifier(verifier.build().map_err(|error| fails(&error))?)
+        }
+    };
+    let mut config = builder.with_cert_resolver(Arc::new(Names(identities)));
+    #[cfg(feature = "http2")]
+    config.alpn_protocols.push(b"h2".to_vec());
+    config.alpn_protocols.push(b"http/1.1".to_vec());
+    config.ticketer = ring::Ticketer::new().map_err(broken)?;
+    config.send_tls13_tickets = TICKETS;
+    Ok(config)
+}

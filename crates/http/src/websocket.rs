@@ -1,0 +1,233 @@
+//! WebSockets (RFC 6455, with permessage-deflate by RFC 7692): the handshake here, frames and
+//! messages in `frame.rs` and `decoder.rs`, the handler's side in `socket.rs`, the connection's in
+//! `talk.rs`.
+
+mod broadcast;
+mod decoder;
+#[cfg(feature = "compression")]
+mod deflate;
+mod frame;
+mod message;
+mod socket;
+mod talk;
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::rc::Rc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use sha1::{Digest, Sha1};
+
+pub use broadcast::Broadcast;
+pub use decoder::{Decoder, Fault, Incoming};
+pub use message::{Close, Message};
+pub use socket::WebSocket;
+
+use socket::State;
+use talk::Talk;
+
+use crate::handler::{Endpoint, Flow};
+use crate::head::Version;
+use crate::method::Method;
+use crate::producer::BoxError;
+use crate::protocol::Successor;
+use crate::request::Request;
+use crate::response::Response;
+use crate::router::Router;
+use crate::status::Status;
+
+/// What the accepted key is made with (RFC 6455, 1.3).
+const KEY_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// What a WebSocket may do, with values for most services.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WebSocketOptions {
+    /// Bytes of a message, when it is not compressed (1009). 1 MiB.
+    pub message_bytes_max: usize,
+    /// How long a client may be silent before it is asked whether it is there. 30 s.
+    pub ping_after_ms: u64,
+    /// How long it may take to answer that. 20 s.
+    pub pong_timeout_ms: u64,
+    /// Whether messages are compressed if the client wants it (needs the feature
+    /// `compression`). They are not by default: where a secret and a stranger's words stand in
+    /// one message, its length tells about the secret.
+    pub compression: bool,
+    /// The subprotocols that are spoken here, the best first; the first that the client offers
+    /// too is agreed on.
+    pub subprotocols: Vec<String>,
+    /// The pages from which browsers may connect (`Origin`, as `https://example.org`); others
+    /// are refused (403). `None` lets all: a service that knows its users by cookies must say
+    /// which are its own, since browsers send them along from any page.
+    pub origins: Option<Vec<String>>,
+}
+
+impl Default for WebSocketOptions {
+    fn default() -> Self {
+        Self {
+            message_bytes_max: 1 << 20,
+            ping_after_ms: 30_000,
+            pong_timeout_ms: 20_000,
+            compression: false,
+            subprotocols: Vec::new(),
+            origins: None,
+        }
+    }
+}
+
+impl Router {
+    /// Opens a WebSocket for each GET of this pattern and has it handled by an asynchronous
+    /// function. Options and checks of the request: [`Response::websocket`] in a handler.
+    ///
+    /// ```
+    /// use marmota_http::Router;
+    /// let router = Router::new().websocket("/echo", |socket| async move {
+    ///     while let Some(message) = socket.receive().await {
+    ///         socket.send(message).await?;
+    ///     }
+    ///     Ok(())
+    /// });
+    /// ```
+    #[must_use]
+    pub fn websocket<F, T>(self, pattern: &str, handler: F) -> Self
+    where
+        F: Fn(WebSocket) -> T + Send + Sync + 'static,
+        T: Future<Output = Result<(), BoxError>> + 'static,
+    {
+        let options = WebSocketOptions::default();
+        let endpoint = Endpoint::direct(move |request, out| {
+            out.respond(Response::websocket(request, &options, &handler));
+            Flow::Done
+        });
+        self.on(Method::Get, pattern, endpoint.with_runtime())
+    }
+}
+
+impl Response {
+    /// Opens a WebSocket, if that is what the request asks for; an answer that says what is
+    /// wrong if not (400, 403, 426). The handler runs on the connection's own thread, and is
+    /// dropped some seconds after its client has gone.
+    ///
+    /// ```
+    /// use marmota_http::{Request, Response, Status, WebSocketOptions};
+    /// async fn room(request: Request) -> Result<Response, Status> {
+    ///     let name = request.query_param("name").ok_or(Status::UNAUTHORIZED)?.into_owned();
+    ///     let mut options = WebSocketOptions::default();
+    ///     options.message_bytes_max = 4096;
+    ///     Ok(Response::websocket(&request, &options, |socket| async move {
+    ///         socket.send(format!("Hello, {name}!")).await?;
+    ///         Ok(())
+    ///     }))
+    /// }
+    /// ```
+    pub fn websocket<F, T>(request: &Request, options: &WebSocketOptions, handler: F) -> Self
+    where
+        F: FnOnce(WebSocket) -> T,
+        T: Future<Output = Result<(), BoxError>> + 'static,
+    {
+        let key = match check(request, options) {
+            Ok(key) => key,
+            Err(refusal) => return refusal,
+        };
+        let subprotocol = subprotocol(request, &options.subprotocols);
+        let agreed = agree(request, options);
+        let window_bits = agreed.as_ref().map(|(bits, _)| *bits);
+        let state = Rc::new(RefCell::new(State::new(window_bits, subprotocol.clone())));
+        let run = Box::pin(handler(WebSocket { state: Rc::clone(&state) }));
+        let decoder = Decoder::new(options.message_bytes_max, window_bits.is_some());
+        let talk = Talk::new(decoder, state, run, (options.ping_after_ms, options.pong_timeout_ms));
+        let headers = [
+            Some(("Sec-WebSocket-Accept", accepted(key))),
+            subprotocol.map(|name| ("Sec-WebSocket-Protocol", name)),
+            agreed.map(|(_, answer)| ("Sec-WebSocket-Extensions", answer)),
+        ];
+        let mut response = Self::taken_over("websocket", Successor(Box::new(talk)));
+        for (name, value) in headers.into_iter().flatten() {
+            // Base64, tokens and words of ours: they are fit for a header.
+            let _ = response.add_header(name.into(), value.into_bytes().into());
+        }
+        response
+    }
+}
+
+/// The key of a request for a WebSocket, or the answer to what is none.
+fn check<'a>(request: &'a Request, options: &WebSocketOptions) -> Result<&'a [u8], Response> {
+    let refuse = |status, text: &'static str| Err(Response::text(text).with_status(status));
+    if request.method() != Method::Get || request.version() != Version::Http11 {
+        return refuse(Status::BAD_REQUEST, "a WebSocket is opened by a GET of HTTP/1.1");
+    }
+    if !has_word(request, "upgrade", "websocket") || !has_word(request, "connection", "upgrade") {
+        let text = "this is a WebSocket: say Upgrade: websocket and Connection: Upgrade";
+        return Err(upgrade(text, "Upgrade", "websocket"));
+    }
+    if request.header("sec-websocket-version") != Some(b"13") {
+        let text = "the only version spoken here is 13";
+        return Err(upgrade(text, "Sec-WebSocket-Version", "13"));
+    }
+    let named =
+        |name: &str| request.headers().filter(|(key, _)| key.eq_ignore_ascii_case(name)).count();
+    let key = request.header("sec-websocket-key").unwrap_or_default();
+    if named("sec-websocket-key") != 1 || BASE64.decode(key).map_or(0, |key| key.len()) != 16 {
+        return refuse(Status::BAD_REQUEST, "Sec-WebSocket-Key is no base64 of 16 bytes");
+    }
+    if !request.body().is_empty() {
+        return refuse(Status::BAD_REQUEST, "a request for a WebSocket has no body");
+    }
+    if let (Some(origins), Some(origin)) = (&options.origins, request.header_text("origin"))
+        && !origins.iter().any(|known| known.eq_ignore_ascii_case(origin))
+    {
+        return refuse(Status::FORBIDDEN, "pages of this origin may not connect");
+    }
+    Ok(key)
+}
+
+/// A 426 that says in a header what is wanted.
+fn upgrade(text: &'static str, name: &'static str, value: &'static str) -> Response {
+    let mut answer = Response::text(text).with_status(Status::UPGRADE_REQUIRED);
+    // Words of ours: they are fit for a header.
+    let _ = answer.add_header(name.into(), value.as_bytes().into());
+    answer
+}
+
+/// Whether one of the headers of this name has this word in its list.
+fn has_word(request: &Request, name: &str, word: &str) -> bool {
+    request
+        .headers()
+        .filter(|(key, _)| key.eq_ignore_ascii_case(name))
+        .flat_map(|(_, value)| value.split(|&byte| byte == b','))
+        .any(|item| item.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
+}
+
+fn accepted(key: &[u8]) -> String {
+    BASE64.encode(Sha1::new().chain_update(key).chain_update(KEY_SUFFIX).finalize())
+}
+
+fn subprotocol(request: &Request, spoken: &[String]) -> Option<String> {
+    spoken.iter().find(|name| has_word(request, "sec-websocket-protocol", name)).cloned()
+}
+
+/// The window and the answer of the compression that is agreed on.
+#[cfg(feature = "compression")]
+fn agree(request: &Request, options: &WebSocketOptions) -> Option<(u8, String)> {
+    let offers = |(key, value): (&str, &[u8])| {
+        let named = key.eq_ignore_ascii_case("sec-websocket-extensions");
+        named.then(|| deflate::agree(&String::from_utf8_lossy(value))).flatten()
+    };
+    options.compression.then(|| request.headers().find_map(offers)).flatten()
+}
+
+#[cfg(not(feature = "compression"))]
+fn agree(_: &Request, _: &WebSocketOptions) -> Option<(u8, String)> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_is_accepted_as_in_the_standard() {
+        assert_eq!(accepted(b"dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    }
+}

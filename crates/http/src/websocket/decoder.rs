@@ -1,0 +1,312 @@
+//! From bytes to messages: frames put together, masks taken off, texts checked. It owns no
+//! socket, and gives the same in whatever pieces the bytes come.
+
+use super::frame::{Header, Opcode, unmask};
+use super::message::Message;
+
+/// Why a connection cannot go on: the code and reason of the Close that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// 1002, 1007 or 1009 of RFC 6455, 7.4.1.
+    pub code: u16,
+    /// What was wrong.
+    pub reason: &'static str,
+}
+
+impl Fault {
+    pub(super) const fn protocol(reason: &'static str) -> Self {
+        Self { code: 1002, reason }
+    }
+
+    pub(super) const TOO_LARGE: Self = Self { code: 1009, reason: "the message is too large" };
+    const TEXT: Self = Self { code: 1007, reason: "a text is not UTF-8" };
+}
+
+/// Bytes that are made ready for a frame when its head has come: what is announced need not come.
+const READY_BYTES_MAX: u64 = 32 * 1024;
+
+/// What has come whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Incoming {
+    /// A message.
+    Message(Message),
+    /// To be answered with a Pong of the same bytes.
+    Ping(Vec<u8>),
+    /// An answer to a Ping, or a sign of life unasked for.
+    Pong,
+    /// The client's last frame, with its code and reason if it gave one.
+    Close(Option<(u16, String)>),
+}
+
+/// Puts a client's frames together.
+#[derive(Debug)]
+pub struct Decoder {
+    message_bytes_max: usize,
+    /// Whether messages may be compressed.
+    compression: bool,
+    frame: Option<Frame>,
+    message: Option<Partial>,
+    control: Vec<u8>,
+}
+
+/// A frame of which not all has come.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    header: Header,
+    taken: u64,
+}
+
+/// A message of which not all has come.
+#[derive(Debug)]
+struct Partial {
+    is_text: bool,
+    compressed: bool,
+    bytes: Vec<u8>,
+    /// The bytes before this are whole characters.
+    checked: usize,
+}
+
+impl Decoder {
+    /// A decoder of messages up to this length, when they are not compressed; `compression` says
+    /// whether permessage-deflate was agreed on, without contexts that outlive a message.
+    pub fn new(message_bytes_max: usize, compression: bool) -> Self {
+        Self { message_bytes_max, compression, frame: None, message: None, control: Vec::new() }
+    }
+
+    /// Takes bytes from the front of `input` until something has come whole, and says how many.
+    ///
+    /// # Errors
+    /// A [`Fault`] after which nothing more can be understood.
+    pub fn decode(&mut self, input: &[u8]) -> Result<(usize, Option<Incoming>), Fault> {
+        let mut used = 0;
+        loop {
+            let mut frame = match self.frame.take() {
+                Some(frame) => frame,
+                None => match Header::parse(&input[used..]).map_err(Fault::protocol)? {
+                    Some((header, length)) => {
+                        used += length;
+                        self.begin(&header)?;
+                        Frame { header, taken: 0 }
+                    }
+                    None => return Ok((used, None)),
+                },
+            };
+            let left = frame.header.payload_bytes - frame.taken;
+            let count = usize::try_from(left).unwrap_or(usize::MAX).min(input.len() - used);
+            self.take(&frame, &input[used..used + count])?;
+            used += count;
+            frame.taken += count as u64;
+            if frame.taken < frame.header.payload_bytes {
+                self.frame = Some(frame);
+                return Ok((used, None));
+            }
+            if let Some(incoming) = self.end(&frame.header)? {
+                return Ok((used, Some(incoming)));
+            }
+        }
+    }
+
+    /// Checks a frame's head against what came before.
+    fn begin(&mut self, header: &Header) -> Result<(), Fault> {
+        if header.compressed
+            && (!self.compression || !matches!(header.opcode, Opcode::Text | Opcode::Binary))
+        {
+            return Err(Fault::protocol("a reserved bit is set"));
+        }
+        if header.opcode.is_control() {
+            self.control.clear();
+            return Ok(());
+        }
+        match (header.opcode, &self.message) {
+            (Opcode::Continuation, None) => {
+                return Err(Fault::protocol("a continuation of no message"));
+            }
+            (Opcode::Continuation, Some(_)) => {}
+            (_, Some(_)) => return Err(Fault::protocol("a message inside of another")),
+            (opcode, None) => {
+                self.message = Some(Partial {
+                    is_text: opcode == Opcode::Text,
+                    compressed: header.compressed,
+                    bytes: Vec::new(),
+                    checked: 0,
+                });
+            }
+        }
+        let before = self.message.as_ref().map_or(0, |message| message.bytes.len());
+        // What is announced is refused before it comes.
+        if header.payload_bytes > self.message_bytes_max.saturating_sub(before) as u64 {
+            return Err(Fault::TOO_LARGE);
+        }
+        Ok(())
+    }
+
+    /// Takes a piece of a frame's payload.
+    fn take(&mut self, frame: &Frame, piece: &[u8]) -> Result<(), Fault> {
+        let header = &frame.header;
+        let bytes = match &mut self.message {
+            Some(message) if !header.opcode.is_control() => &mut message.bytes,
+            _ => &mut self.control,
+        };
+        let start = bytes.len();
+        bytes.reserve((header.payload_bytes - frame.taken).min(READY_BYTES_MAX) as usize);
+        bytes.extend_from_slice(piece);
+        unmask(&mut bytes[start..], header.mask, frame.taken);
+        let whole = header.is_last && frame.taken + piece.len() as u64 == header.payload_bytes;
+        match &mut self.message {
+            // A text that will not be whole soon is refused as soon as it is none.
+            Some(message) if !whole && !header.opcode.is_control() => message.check(),
+            _ => Ok(()),
+        }
+    }
+
+    /// What a frame that has come whole completes.
+    fn end(&mut self, header: &Header) -> Result<Option<Incoming>, Fault> {
+        Ok(Some(match header.opcode {
+            Opcode::Ping => Incoming::Ping(std::mem::take(&mut self.control)),
+            Opcode::Pong => Incoming::Pong,
+            Opcode::Close => Incoming::Close(close_of(&self.control)?),
+            _ if !header.is_last => return Ok(None),
+            _ => match self.message.take() {
+                Some(message) => Incoming::Message(message.finish(self.message_bytes_max)?),
+                None => return Ok(None),
+            },
+        }))
+    }
+}
+
+impl Partial {
+    /// Checks the text that has come so far.
+    fn check(&mut self) -> Result<(), Fault> {
+        if !self.is_text || self.compressed {
+            return Ok(());
+        }
+        match std::str::from_utf8(&self.bytes[self.checked..]) {
+            Ok(_) => self.checked = self.bytes.len(),
+            Err(error) if error.error_len().is_none() => self.checked += error.valid_up_to(),
+            Err(_) => return Err(Fault::TEXT),
+        }
+        Ok(())
+    }
+
+    fn finish(self, message_bytes_max: usize) -> Result<Message, Fault> {
+        let bytes = match self.compressed {
+            true => inflate(&self.bytes, message_bytes_max)?,
+            false => self.bytes,
+        };
+        match self.is_text {
+            true => String::from_utf8(bytes).map(Message::Text).map_err(|_| Fault::TEXT),
+            false => Ok(Message::Binary(bytes)),
+        }
+    }
+}
+
+#[cfg(feature = "compression")]
+fn inflate(coded: &[u8], bytes_max: usize) -> Result<Vec<u8>, Fault> {
+    super::deflate::inflate(coded, bytes_max)
+}
+
+/// Never called: without the feature no compression is agreed on.
+#[cfg(not(feature = "compression"))]
+fn inflate(_: &[u8], _: usize) -> Result<Vec<u8>, Fault> {
+    Err(Fault::protocol("a message is compressed"))
+}
+
+/// The code and reason in the payload of a Close.
+fn close_of(payload: &[u8]) -> Result<Option<(u16, String)>, Fault> {
+    match payload.split_first_chunk::<2>() {
+        None if payload.is_empty() => Ok(None),
+        None => Err(Fault::protocol("half a close code")),
+        Some((code, reason)) => {
+            let code = u16::from_be_bytes(*code);
+            if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
+                return Err(Fault::protocol("the close code is none"));
+            }
+            let reason = std::str::from_utf8(reason).map_err(|_| Fault::TEXT)?;
+            Ok(Some((code, reason.to_owned())))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client's frame.
+    fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![first];
+        match payload.len() {
+            0..=125 => bytes.push(0x80 | payload.len() as u8),
+            _ => {
+                bytes.push(0x80 | 126);
+                bytes.extend_from_slice(&(payload.len() as u16).to_be_bytes());
+            }
+        }
+        let mask = [0x11, 0x7f, 0, 0xe3];
+        bytes.extend_from_slice(&mask);
+        bytes.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        bytes
+    }
+
+    fn all(frames: &[u8], step: usize) -> Result<Vec<Incoming>, Fault> {
+        let mut decoder = Decoder::new(200, false);
+        let (mut buffer, mut found) = (Vec::new(), Vec::new());
+        for piece in frames.chunks(step) {
+            buffer.extend_from_slice(piece);
+            loop {
+                let (used, incoming) = decoder.decode(&buffer)?;
+                buffer.drain(..used);
+                match incoming {
+                    Some(incoming) => found.push(incoming),
+                    None => break,
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn messages_come_whole_with_control_frames_between() {
+        let frames = [
+            frame(0x01, "Grü".as_bytes()),
+            frame(0x89, b"!"),
+            frame(0x00, b""),
+            frame(0x80, "ße".as_bytes()),
+            frame(0x82, &[7; 200]),
+            frame(0x8a, b""),
+            frame(0x88, b"\x03\xe8bye"),
+        ]
+        .concat();
+        let expected = vec![
+            Incoming::Ping(b"!".to_vec()),
+            Incoming::Message(Message::Text("Grüße".to_owned())),
+            Incoming::Message(Message::Binary(vec![7; 200])),
+            Incoming::Pong,
+            Incoming::Close(Some((1000, "bye".to_owned()))),
+        ];
+        for step in [1, 2, 3, 7, 1000] {
+            assert_eq!(all(&frames, step), Ok(expected.clone()), "{step}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_has_its_code() {
+        for (frames, code) in [
+            (frame(0x80, b"a"), 1002),
+            ([frame(0x01, b"a"), frame(0x81, b"b")].concat(), 1002),
+            (frame(0xc1, b"a"), 1002),
+            (frame(0x81, b"\xff"), 1007),
+            (frame(0x01, b"\xed\xa0\x80"), 1007),
+            ([frame(0x01, b"\xc3"), frame(0x80, b"")].concat(), 1007),
+            (frame(0x82, &[0; 201]), 1009),
+            ([frame(0x02, &[0; 150]), frame(0x80, &[0; 51])].concat(), 1009),
+            (frame(0x88, b"\x03"), 1002),
+            (frame(0x88, b"\x03\xed"), 1002),
+            (frame(0x88, b"\x03\xe8\xff"), 1007),
+        ] {
+            for step in [1, 1000] {
+                let fault = all(&frames, step).unwrap_err();
+                assert_eq!(fault.code, code, "{} {fault:?}", frames.escape_ascii());
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The frames of RFC 6455: headers, and masks. No state, no socket.
+
+/// The longest payload of a control frame.
+pub(super) const CONTROL_BYTES_MAX: usize = 125;
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opcode {
+    Continuation,
+    Text,
+    Binary,
+    Close,
+    Ping,
+    Pong,
+}
+
+impl Opcode {
+    fn of(number: u8) -> Option<Self> {
+        Some(match number {
+            0 => Self::Continuation,
+            1 => Self::Text,
+            2 => Self::Binary,
+            8 => Self::Close,
+            9 => Self::Ping,
+            10 => Self::Pong,
+            _ => return None,
+        })
+    }
+
+    const fn number(self) -> u8 {
+        match self {
+            Self::Continuation => 0,
+            Self::Text => 1,
+            Self::Binary => 2,
+            Self::Close => 8,
+            Self::Ping => 9,
+            Self::Pong => 10,
+        }
+    }
+
+    pub(super) const fn is_control(self) -> bool {
+        self.number() & 8 != 0
+    }
+}
+
+/// The head of a client's frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    /// The last frame of its message.
+    pub(super) is_last: bool,
+    pub(super) compressed: bool,
+    pub(super) opcode: Opcode,
+    pub(super) mask: [u8; 4],
+    pub(super) payload_bytes: u64,
+}
+
+impl Header {
+    /// The header at the front of `input` and its length, `None` while it has not come whole.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, &'static str> {
+        let &[first, second, ref rest @ ..] = input else { return Ok(None) };
+        if first & 0x30 != 0 {
+            return Err("a reserved bit is set");
+        }
+        let Some(opcode) = Opcode::of(first & 0x0f) else {
+            return Err("the opcode is unknown");
+        };
+        let is_last = first & 0x80 != 0;
+        if second & 0x80 == 0 {
+            return Err("the frame is not masked");
+        }
+        let (payload_bytes, rest) = match second & 0x7f {
+            126 => match rest.split_first_chunk::<2>() {
+                Some((bytes, rest)) => (u64::from(u16::from_be_bytes(*bytes)), rest),
+                None => return Ok(None),
+            },
+            127 => match rest.split_first_chunk::<8>() {
+                Some((bytes, rest)) => (u64::from_be_bytes(*bytes), rest),
+                None => return Ok(None),
+            },
+            short => (u64::from(short), rest),
+        };
+        if payload_bytes > i64::MAX as u64 {
+            return Err("the length has its highest bit set");
+        }
+        if opcode.is_control() && (!is_last || payload_bytes > CONTROL_BYTES_MAX as u64) {
+            return Err("a control frame is fragmented or too long");
+        }
+        let Some((&mask, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
+        let compressed = first & 0x40 != 0;
+        let header = Self { is_last, compressed, opcode, mask, payload_bytes };
+        Ok(Some((header, input.len() - rest.len())))
+    }
+}
+
+/// Appends the head of a frame that is a whole message.
+pub(super) fn put_header(
+    out: &mut Vec<u8>,
+    opcode: Opcode,
+    compressed: bool,
+    payload_bytes: usize,
+) {
+    let first = 0x80 | u8::from(compressed) << 6 | opcode.number();
+    match payload_bytes {
+        0..=125 => out.extend_from_slice(&[first, payload_bytes as u8]),
+        126..=0xffff => {
+            out.extend_from_slice(&[first, 126]);
+            out.extend_from_slice(&(payload_bytes as u16).to_be_bytes());
+        }
+        _ => {
+            out.extend_from_slice(&[first, 127]);
+            out.extend_from_slice(&(payload_bytes as u64).to_be_bytes());
+        }
+    }
+}
+
+/// Appends a frame that is a whole message.
+pub(super) fn put_frame(out: &mut Vec<u8>, opcode: Opcode, compressed: bool, payload: &[u8]) {
+    put_header(out, opcode, compressed, payload.len());
+    out.extend_from_slice(payload);
+}
+
+/// Takes the mask off bytes of which the first is number `at` of its frame, eight at a time.
+pub(super) fn unmask(bytes: &mut [u8], mask: [u8; 4], at: u64) {
+    let mut mask = mask;
+    mask.rotate_left((at % 4) as usize);
+    let [a, b, c, d] = mask;
+    let word = u64::from_ne_bytes([a, b, c, d, a, b, c, d]);
+    let (words, rest) = bytes.as_chunks_mut::<8>();
+    for eight in words {
+        *eight = (u64::from_ne_bytes(*eight) ^ word).to_ne_bytes();
+    }
+    for (byte, mask) in rest.iter_mut().zip(mask.iter().cycle()) {
+        *byte ^= mask;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_taken_whole_or_not_at_all() {
+        for (bytes, expected) in [
+            (&[0x81, 0x80, 1, 2, 3, 4, 9][..], Ok(Some((0, 6)))),
+            (&[0x81, 0xfe, 0x12, 0x34, 1, 2, 3, 4], Ok(Some((0x1234, 8)))),
+            (&[0x82, 0xff, 0, 0, 0, 1, 0, 0, 0, 5, 1, 2, 3, 4], Ok(Some((0x1_0000_0005, 14)))),
+            (&[0x81], Ok(None)),
+            (&[0x81, 0xfe, 0], Ok(None)),
+            (&[0x81, 0x80, 1, 2, 3], Ok(None)),
+            (&[0x81, 0x00], Err("the frame is not masked")),
+            (&[0xa1, 0x80], Err("a reserved bit is set")),
+            (&[0x83, 0x80], Err("the opcode is unknown")),
+            (&[0x09, 0x80], Err("a control frame is fragmented or too long")),
+            (&[0x89, 0xfe, 0, 126], Err("a control frame is fragmented or too long")),
+            (&[0x82, 0xff, 0x80, 0, 0, 0, 0, 0, 0, 0], Err("the length has its highest bit set")),
+        ] {
+            let parsed = Header::parse(bytes);
+            let short = parsed.map(|some| some.map(|(header, len)| (header.payload_bytes, len)));
+            assert_eq!(short, expected, "{bytes:x?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_mask_comes_off_in_pieces(
+            bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..100),
+            mask in proptest::array::uniform4(proptest::num::u8::ANY),
+            cut in 0_usize..100,
+        ) {
+            let expected: Vec<u8> =
+                bytes.iter().enumerate().map(|(at, byte)| byte ^ mask[at % 4]).collect();
+            let mut got = bytes;
+            let cut = cut.min(got.len());
+            let (first, second) = got.split_at_mut(cut);
+            unmask(first, mask, 0);
+            unmask(second, mask, cut as u64);
+            proptest::prop_assert_eq!(got, expected);
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! A WebSocket as the connection's protocol: frames in, the handler's turn, frames out, and the
+//! time that silence may take.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use super::decoder::{Decoder, Fault, Incoming};
+use super::frame::{CONTROL_BYTES_MAX, Opcode, put_frame};
+use super::message::Close;
+use super::socket::State;
+use crate::body::Body;
+use crate::body_sender::Gone;
+use crate::producer::BoxError;
+use crate::protocol::{Protocol, Step, Turn};
+
+/// A handler at work.
+pub(super) type Run = Pin<Box<dyn Future<Output = Result<(), BoxError>>>>;
+
+/// How long the client may take to answer a Close, and a handler to end when its client has gone.
+const CLOSE_MS: u64 = 5_000;
+/// Bytes that wait for the client before no more are written: what it sends waits then too.
+const AHEAD_BYTES: usize = 32 * 1024;
+/// A frame of a broadcast beyond this is sent from where it lies.
+const COPY_BYTES_MAX: usize = 16 * 1024;
+/// Turns of the handler before other connections get theirs.
+const ROUNDS_MAX: usize = 16;
+
+pub(super) struct Talk {
+    decoder: Decoder,
+    state: Rc<RefCell<State>>,
+    /// None once the handler has ended.
+    run: Option<Run>,
+    ping_after_ms: u64,
+    pong_timeout_ms: u64,
+    /// When the client last said something; 0 before the first turn.
+    heard_ms: u64,
+    pinged: bool,
+    /// The handler's time has run out, or the client's, at this moment.
+    ends_ms: Option<u64>,
+    close_sent: bool,
+    /// The client has said its last.
+    close_heard: bool,
+}
+
+impl Talk {
+    pub(super) fn new(
+        decoder: Decoder,
+        state: Rc<RefCell<State>>,
+        run: Run,
+        (ping_after_ms, pong_timeout_ms): (u64, u64),
+    ) -> Self {
+        Self {
+            decoder,
+            state,
+            run: Some(run),
+            ping_after_ms,
+            pong_timeout_ms,
+            heard_ms: 0,
+            pinged: false,
+            ends_ms: None,
+            close_sent: false,
+            close_heard: false,
+        }
+    }
+
+    /// Takes what has come, as far as there is room for it.
+    fn listen(&mut self, turn: &mut Turn<'_>) {
+        let before = turn.used;
+        while !self.close_heard && turn.output.len() < AHEAD_BYTES && self.has_room() {
+            let (used, incoming) = match self.decoder.decode(&turn.input[turn.used..]) {
+                Ok(taken) => taken,
+                Err(fault) => {
+                    self.give_up(fault, turn);
+                    break;
+                }
+            };
+            turn.used += used;
+            let Some(incoming) = incoming else { break };
+            match incoming {
+                // Said when it was over.
+                Incoming::Message(_) if self.close_sent => {}
+                Incoming::Message(message) => self.state.borrow_mut().receive(message),
+                Incoming::Ping(_) if self.close_sent => {}
+                Incoming::Ping(bytes) => put_frame(turn.output, Opcode::Pong, false, &bytes),
+                Incoming::Pong => {}
+                Incoming::Close(said) => {
+                    self.close_heard = true;
+                    let close = match said {
+                        Some((code, reason)) => Close { code, reason },
+                        None => Close { code: Close::NO_CODE, reason: String::new() },
+                    };
+                    self.end(close, turn);
+                }
+            }
+        }
+        // A client whose messages wait for the handler cannot be heard.
+        if turn.used > before || !self.has_room() {
+            self.heard_ms = turn.local.now_ms;
+            self.pinged = false;
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.close_sent || self.state.borrow().has_room()
+    }
+
+    /// What the client sends cannot be understood any more.
+    fn give_up(&mut self, fault: Fault, turn: &mut Turn<'_>) {
+        let close = Close { code: fault.code, reason: fault.reason.to_owned() };
+        turn.used = turn.input.len();
+        self.close_heard = true;
+        self.end(close, turn);
+    }
+
+    fn say_close(&mut self, close: &Close, turn: &mut Turn<'_>) {
+        if std::mem::replace(&mut self.close_sent, true) || close.code == Close::GONE {
+            return;
+        }
+        let mut payload = Vec::new();
+        if close.code != Close::NO_CODE {
+            payload.extend_from_slice(&close.code.to_be_bytes());
+            payload.extend_from_slice(close.reason.as_bytes());
+            payload.truncate(CONTROL_BYTES_MAX);
+        }
+        put_frame(turn.output, Opcode::Close, false, &payload);
+    }
+
+    /// No more messages come: the handler is told behind those that wait for it, and has a while
+    /// to end.
+    fn end(&mut self, close: Close, turn: &Turn<'_>) {
+        let mut state = self.state.borrow_mut();
+        if state.closed.is_none() && state.last.is_none() {
+            match self.close_sent || state.is_empty() || self.run.is_none() {
+                true => state.closed = Some(close),
+                false => state.last = Some(close),
+            }
+        }
+        state.rooms.clear();
+        self.ends_ms.get_or_insert(turn.local.now_ms + CLOSE_MS);
+    }
+
+    /// Gives the handler its turn.
+    fn run(&mut self, turn: &mut Turn<'_>) {
+        let Some(run) = &mut self.run else { return };
+        let Poll::Ready(ended) = run.as_mut().poll(&mut turn.context) else { return };
+        self.run = None;
+        let code = match ended {
+            Ok(()) => Close::NORMAL,
+            Err(error) if error.is::<Gone>() => Close::NORMAL,
+            Err(error) => {
+                log::warn!("a WebSocket's handler has failed: {error}");
+                Close::ERROR
+            }
+        };
+        let close = Close { code, reason: String::new() };
+        self.state.borrow_mut().closing.get_or_insert(close);
+    }
+
+    /// Moves what was said to what is sent. True if it was anything.
+    fn speak(&mut self, turn: &mut Turn<'_>) -> bool {
+        if self.close_sent || turn.tail.is_some() || turn.output.len() >= AHEAD_BYTES {
+            return false;
+        }
+        let some = self.state.borrow_mut().move_to(turn.output, turn.tail);
+        if turn.tail.is_some() {
+            return some;
+        }
+        if let Err(close) = self.forward(turn) {
+            self.say_close(&close, turn);
+            self.end(close, turn);
+            return true;
+        }
+        let closing = {
+            let mut state = self.state.borrow_mut();
+            let answered = state.closed.clone().filter(|_| self.close_heard);
+            answered.or_else(|| state.closing.take())
+        };
+        if let Some(close) = closing {
+            if turn.tail.is_some() || turn.output.len() >= AHEAD_BYTES {
+                // What a room has said comes first.
+                self.state.borrow_mut().closing = Some(close);
+                return some;
+            }
+            self.say_close(&close, turn);
+            self.end(close, turn);
+            return true;
+        }
+        some
+    }
+
+    /// Sends what was said in the rooms.
+    fn forward(&mut self, turn: &mut Turn<'_>) -> Result<(), Close> {
+        let mut state = self.state.borrow_mut();
+        let State { rooms, window_bits, .. } = &mut *state;
+        for room in rooms {
+            while turn.output.len() < AHEAD_BYTES && turn.tail.is_none() {
+                let said = room.next(turn.context.waker()).map_err(|()| Close {
+                    code: Close::POLICY,
+                    reason: "too slow for what is said here".to_owned(),
+                })?;
+                let Some(said) = said else { break };
+                let frame = said.frame(*window_bits);
+                if frame.len() < COPY_BYTES_MAX {
+                    turn.output.extend_from_slice(frame);
+                } else {
+                    *turn.tail = Some((Body::from(frame.clone()), 0));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the clock. False when nobody is waited for any longer.
+    fn watch(&mut self, turn: &mut Turn<'_>) -> bool {
+        let now_ms = turn.local.now_ms;
+        if self.ends_ms.is_some_and(|ends_ms| now_ms >= ends_ms) {
+            return false;
+        }
+        if self.close_sent {
+            return true;
+        }
+        let silent_ms = now_ms - self.heard_ms;
+        if silent_ms >= self.ping_after_ms.saturating_add(self.pong_timeout_ms) {
+            self.close_heard = true;
+            self.end(gone(), turn);
+        } else if silent_ms >= self.ping_after_ms && !self.pinged {
+            self.pinged = true;
+            put_frame(turn.output, Opcode::Ping, false, b"");
+        }
+        true
+    }
+
+    fn deadline_ms(&self) -> u64 {
+        let patience_ms = match self.pinged {
+            true => self.ping_after_ms.saturating_add(self.pong_timeout_ms),
+            false => self.ping_after_ms,
+        };
+        self.ends_ms.unwrap_or_else(|| self.heard_ms.saturating_add(patience_ms))
+    }
+}
+
+impl Protocol for Talk {
+    fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
+        if self.heard_ms == 0 {
+            self.heard_ms = turn.local.now_ms;
+        }
+        if turn.local.draining && !self.close_sent {
+            let close =
+                Close { code: Close::GOING_AWAY, reason: "the server is going down".into() };
+            self.say_close(&close, turn);
+            self.end(close, turn);
+        }
+        let mut busy = true;
+        for round in 0..ROUNDS_MAX {
+            self.listen(turn);
+            if round == 0 && !self.watch(turn) {
+                return Step::Close { linger: !turn.ended };
+            }
+            let was_full = !self.has_room();
+            if turn.ended && !self.close_heard && self.has_room() {
+                self.close_heard = true;
+                self.end(gone(), turn);
+            }
+            self.run(turn);
+            let full = turn.tail.is_some() || turn.output.len() >= AHEAD_BYTES;
+            busy = self.speak(turn) || full || (was_full && self.has_room());
+            if !busy || full {
+                break;
+            }
+        }
+        if self.close_heard && self.run.is_none() {
+            return Step::Close { linger: !turn.ended };
+        }
+        if busy {
+            return Step::More;
+        }
+        let hungry = !self.close_heard && self.has_room();
+        Step::Wait { hungry, deadline_ms: self.deadline_ms() }
+    }
+}
+
+/// The client has gone without a word.
+fn gone() -> Close {
+    Close { code: Close::GONE, reason: String::new() }
+}
