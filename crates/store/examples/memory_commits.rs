@@ -1,6 +1,7 @@
 //! Commits a second of the memory engine with a log, by how many threads
 //! commit at once: `cargo run --release -p marmota-store --example
-//! memory_commits [folder]`.
+//! memory_commits [folder]`; with `--features encryption` each beside an
+//! encrypted log.
 //!
 //! The floor is a file that is written to and waited for once a commit, by one
 //! thread: what the disk does without sharing.
@@ -25,9 +26,8 @@ fn table() -> Result<Arc<Table>> {
 }
 
 /// Single inserts by so many threads, for a while.
-fn commits(url: &str, threads: usize) -> Result<f64> {
+fn commits(engine: &Memory, threads: usize) -> Result<f64> {
     let table = table()?;
-    let engine = Memory::from_url(url)?;
     engine.prepare(std::slice::from_ref(&table), 1)?;
     let (count, start) = (AtomicU64::new(0), Instant::now());
     std::thread::scope(|scope| {
@@ -71,12 +71,22 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     println!("{:>9.0} a second: a file, waited for each time", floor(&folder.join("floor"))?);
     for durability in ["full", "relaxed", "none"] {
         for threads in [1, 2, 50] {
-            let path = folder.join(format!("{durability}.{threads}"));
-            let url = format!("memory:{}?durability={durability}", path.display());
-            println!("{:>9.0} a second: {durability}, {threads} threads", commits(&url, threads)?);
+            let open = |name: &str| {
+                let path = folder.join(format!("{durability}.{threads}{name}"));
+                Memory::from_url(&format!("memory:{}?durability={durability}", path.display()))
+            };
+            let rate = commits(&open("")?, threads)?;
+            print!("{rate:>9.0} a second: {durability}, {threads} threads");
+            #[cfg(feature = "encryption")]
+            {
+                let key = || Ok(marmota_store::key::Key::raw([7; 32]));
+                let sealed = commits(&open(".sealed")?.key(key)?, threads)?;
+                print!("; encrypted {sealed:.0}, {:.2} of it", sealed / rate);
+            }
+            println!();
         }
     }
-    println!("{:>9.0} a second: no log, 1 thread", commits("memory:", 1)?);
+    println!("{:>9.0} a second: no log, 1 thread", commits(&Memory::from_url("memory:")?, 1)?);
     std::fs::remove_dir_all(&folder)?;
     Ok(())
 }

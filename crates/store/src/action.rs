@@ -5,6 +5,8 @@
 //! answers at once the future is ready at its first poll: no box, no channel,
 //! no task.
 
+mod all;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,8 +17,12 @@ use crate::durability::Durability;
 use crate::operation::{Operation, Outcome};
 use crate::scope::{Pending, Progress, Scope};
 
+pub use self::all::{All, all};
+
 /// What a verb does: makes its operation and sink, and its result from the
-/// outcome. Implemented by this crate's verbs.
+/// outcome. This crate's verbs are made of it, and those of one's own, which
+/// [`Scope::action`] carries out: an operation whose rows become something
+/// else than structs.
 pub trait Verb: Unpin {
     /// What the action gives.
     type Output;
@@ -79,6 +85,57 @@ impl<'s, V: Verb> Action<'s, V> {
             scope.run_into(*durability, operation, sink, &mut outcome)
         })?;
         verb.finish(scope, &mut outcome)
+    }
+}
+
+impl Scope {
+    /// Carries out a verb of one's own.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use std::sync::Arc;
+    /// use marmota_model::{Field, Filter, Kind, Query, Result, Role, RowSink, Schema, Table, ValueRef};
+    /// use marmota_store::action::Verb;
+    /// use marmota_store::memory::Memory;
+    /// use marmota_store::operation::{Operation, Outcome};
+    /// use marmota_store::{Scope, Store};
+    ///
+    /// /// How many bytes the texts of a field have, of all rows.
+    /// struct TextBytes(Arc<Table>, usize);
+    ///
+    /// impl Verb for TextBytes {
+    ///     type Output = usize;
+    ///
+    ///     fn operate(
+    ///         &mut self,
+    ///         _: &Scope,
+    ///         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ///     ) -> Result<()> {
+    ///         let (query, Self(table, bytes)) = (Query::new(), self);
+    ///         call(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<'_>]| {
+    ///             if let ValueRef::Text(text) = row[1] {
+    ///                 *bytes += text.len();
+    ///             }
+    ///             ControlFlow::Continue(())
+    ///         })
+    ///     }
+    ///
+    ///     fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<usize> {
+    ///         Ok(self.1)
+    ///     }
+    /// }
+    ///
+    /// let schema = Schema::new(
+    ///     "note",
+    ///     vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("text", Kind::TEXT)],
+    /// );
+    /// let store = Store::builder(Memory::new()).schema(schema).open()?;
+    /// let notes = store.table("note")?;
+    /// assert_eq!(store.action(TextBytes(notes, 0)).run()?, 0);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    pub const fn action<V: Verb>(&self, verb: V) -> Action<'_, V> {
+        Action::new(self, verb)
     }
 }
 

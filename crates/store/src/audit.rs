@@ -44,6 +44,12 @@ impl Ledger {
 }
 
 impl Audit {
+    /// Who is said to write.
+    #[must_use]
+    pub fn actor(&self) -> Option<&str> {
+        self.actor.as_deref()
+    }
+
     /// The table of the entries.
     pub(crate) fn table(&self) -> &Arc<Table> {
         &self.ledger.table
@@ -97,7 +103,7 @@ impl Audit {
                 gone.iter().try_for_each(|key| self.enter_delete(table, key.as_ref(), run))?;
             }
             // It has its own.
-            Write::Audited { .. } => {}
+            Write::Audited { .. } | Write::Guarded { .. } => {}
         }
         self.cut(run)?;
         Ok(outcome)
@@ -153,7 +159,7 @@ impl Audit {
 }
 
 /// The rows with the key of a new one, or with its values in a unique index.
-fn in_the_way(table: &Table, row: &[Value]) -> Filter {
+pub(crate) fn in_the_way(table: &Table, row: &[Value]) -> Filter {
     let key = Index { fields: vec![table.key()].into(), unique: true };
     let there = |field: &usize| !matches!(row[*field], Value::Absent | Value::Null);
     let equal = |&field: &usize| Filter::Compare {

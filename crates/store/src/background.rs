@@ -223,11 +223,14 @@ impl Shared {
     fn carry_out(&self, units: Vec<Unit>) {
         let mut tries = 0;
         let failed = loop {
-            let results = self.together(&units).or_else(|error| match error.kind() {
-                // The same again, but for those that fail.
-                ErrorKind::Busy => Err(error),
-                _ => self.one_by_one(&units),
-            });
+            let results = match self.store.capability().transactions {
+                false => Ok(self.apart(&units)),
+                true => self.together(&units).or_else(|error| match error.kind() {
+                    // The same again, but for those that fail.
+                    ErrorKind::Busy => Err(error),
+                    _ => self.one_by_one(&units),
+                }),
+            };
             match results {
                 Ok(results) => {
                     for (unit, result) in units.into_iter().zip(results) {
@@ -272,6 +275,13 @@ impl Shared {
         let results = run(&self.store, self.durability, &writes, &links)?;
         let mut results = results.into_iter();
         Ok(units.iter().map(|unit| results.by_ref().take(unit.writes.len()).collect()).collect())
+    }
+
+    /// Each unit for itself, where there are no transactions: what of a unit
+    /// takes place as one is the engine's affair.
+    fn apart(&self, units: &[Unit]) -> Vec<Result<Vec<Outcome>>> {
+        let run = |unit: &Unit| run(&self.store, self.durability, &unit.writes, &unit.links);
+        units.iter().map(|unit| run(unit)?.into_iter().collect()).collect()
     }
 
     /// Each unit for itself, in one transaction.

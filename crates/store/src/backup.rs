@@ -5,6 +5,10 @@
 //! has what is the same for all of them: that a file under its final name is
 //! whole and on the disk, and the manifest, which is written last. A copy
 //! without a manifest was never finished.
+//!
+//! A store of several databases has a copy of each, one taken after the other,
+//! and one manifest of all. Each is of one moment; they are not of the same
+//! one, as no commit of the store's is in two of them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,6 +25,9 @@ use crate::store::{Store, StoreBuilder};
 /// What manifests call their format.
 const FORMAT: &str = "marmota-backup";
 const VERSION: u32 = 1;
+/// Manifests of several databases have it, so that a program that knows of one
+/// does not take them for that.
+const VERSION_OF_SEVERAL: u32 = 2;
 /// What a manifest is called, behind its backup's name.
 const SUFFIX: &str = ".manifest.json";
 /// A manifest is read whole: one that is longer is none.
@@ -64,11 +71,43 @@ pub struct Manifest {
     pub sha256: String,
     /// How many rows each table has.
     pub tables: BTreeMap<String, u64>,
+    /// Of a store of several databases, those beside the first, which the
+    /// fields above are of; each is in the file `NAME.DATABASE`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Other>,
+}
+
+/// What is known of the backup of one more database.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Other {
+    /// The database's name in the store.
+    pub name: String,
+    /// When its copy was begun.
+    pub taken: String,
+    /// The engine it is of.
+    pub engine: String,
+    /// The version of the engine that wrote it.
+    pub engine_version: String,
+    /// The version of the models as a whole.
+    pub schema_version: u32,
+    /// True if it is encrypted.
+    pub encrypted: bool,
+    /// How long it is.
+    pub bytes: u64,
+    /// SHA-256 of it, in hexadecimal digits.
+    pub sha256: String,
+    /// How many rows each table has.
+    pub tables: BTreeMap<String, u64>,
 }
 
 impl Store {
     /// Copies all that is committed to a new file, with a manifest beside it.
     /// Others go on meanwhile; what is acknowledged before the call is in it.
+    ///
+    /// Of several databases each has a copy of one moment, made one after the
+    /// other, and there is one manifest of all. What is written meanwhile to
+    /// one that comes later may be in its copy when an earlier write, to one
+    /// that came before, is not.
     ///
     /// ```
     /// use marmota_model::{Field, Kind, Role, Schema};
@@ -129,42 +168,100 @@ impl StoreBuilder {
 }
 
 fn make(engine: &dyn Engine, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Manifest> {
-    let failed = |error: io::Error| {
-        let message = format!("{}: no backup was made ({error})", path.display());
-        Error::new(ErrorKind::Io, message).with_source(error)
+    let databases = engine.databases();
+    let (first, others) = match databases.split_first() {
+        Some(((_, first), others)) => (*first, others),
+        None => (engine, &[][..]),
     };
-    for there in [path, &manifest_path(path)] {
+    let other_paths = others.iter().map(|(name, _)| other_path(path, name));
+    for there in other_paths.chain([path.to_owned(), manifest_path(path)]) {
         if there.exists() {
             let message = format!("{} is there already: name another file", there.display());
             return Err(Error::new(ErrorKind::Conflict, message));
         }
     }
-    let folder = folder_of(path);
-    std::fs::create_dir_all(folder).map_err(failed)?;
-    let beside = Beside::of(path).map_err(failed)?;
-    let taken = Timestamp::now().to_string();
-    let copied = engine.copy_to(&beside.0, progress)?;
-    let file = File::open(&beside.0).map_err(failed)?;
-    file.sync_all().map_err(failed)?;
-    let (bytes, sha256) = summed(&file).map_err(failed)?;
-    let manifest = Manifest {
+    std::fs::create_dir_all(folder_of(path)).map_err(|error| failed(path, error))?;
+    let mut copies = Copies::default();
+    let copy = copies.add(first, path, progress)?;
+    let mut manifest = Manifest {
         format: FORMAT.to_owned(),
-        version: VERSION,
-        taken,
-        engine: copied.engine.to_owned(),
-        engine_version: copied.engine_version,
+        version: if others.is_empty() { VERSION } else { VERSION_OF_SEVERAL },
+        taken: copy.taken,
+        engine: copy.of.engine.to_owned(),
+        engine_version: copy.of.engine_version,
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
-        schema_version: copied.schema_version,
-        encrypted: copied.encrypted,
-        bytes,
-        sha256,
-        tables: copied.tables,
+        schema_version: copy.of.schema_version,
+        encrypted: copy.of.encrypted,
+        bytes: copy.bytes,
+        sha256: copy.sha256,
+        tables: copy.of.tables,
+        others: Vec::new(),
     };
-    std::fs::rename(&beside.0, path)
-        .and_then(|()| sync(folder))
-        .and_then(|()| manifest.write(&manifest_path(path)))
-        .map_err(failed)?;
+    for (name, engine) in others {
+        let copied = copies.add(*engine, &other_path(path, name), progress);
+        let copy = copied.map_err(|error| crate::databases::in_database(name, &error))?;
+        manifest.others.push(Other {
+            name: (*name).to_owned(),
+            taken: copy.taken,
+            engine: copy.of.engine.to_owned(),
+            engine_version: copy.of.engine_version,
+            schema_version: copy.of.schema_version,
+            encrypted: copy.of.encrypted,
+            bytes: copy.bytes,
+            sha256: copy.sha256,
+            tables: copy.of.tables,
+        });
+    }
+    manifest.write(&manifest_path(path)).map_err(|error| failed(path, error))?;
+    copies.0.clear();
     Ok(manifest)
+}
+
+fn failed(path: &Path, error: io::Error) -> Error {
+    let message = format!("{}: no backup was made ({error})", path.display());
+    Error::new(ErrorKind::Io, message).with_source(error)
+}
+
+/// A copy that is in its place.
+struct Copy {
+    taken: String,
+    of: Copied,
+    bytes: u64,
+    sha256: String,
+}
+
+/// Files in their places, which are removed again unless there is a manifest
+/// of them.
+#[derive(Default)]
+struct Copies(Vec<PathBuf>);
+
+impl Copies {
+    fn add(
+        &mut self,
+        engine: &dyn Engine,
+        path: &Path,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Copy> {
+        let failed = |error| failed(path, error);
+        let beside = Beside::of(path).map_err(failed)?;
+        let taken = Timestamp::now().to_string();
+        let of = engine.copy_to(&beside.0, progress)?;
+        let file = File::open(&beside.0).map_err(failed)?;
+        file.sync_all().map_err(failed)?;
+        let (bytes, sha256) = summed(&file).map_err(failed)?;
+        std::fs::rename(&beside.0, path).map_err(failed)?;
+        self.0.push(path.to_owned());
+        sync(folder_of(path)).map_err(failed)?;
+        Ok(Copy { taken, of, bytes, sha256 })
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 impl Manifest {
@@ -203,37 +300,34 @@ impl Manifest {
         if manifest.format != FORMAT {
             return Err(refuse(format!("is of the format {:?}", manifest.format)));
         }
-        if manifest.version != VERSION {
+        if !matches!(manifest.version, VERSION | VERSION_OF_SEVERAL) {
             return Err(refuse(format!(
-                "has the version {}, and this program reads {VERSION}: use the program that wrote \
-                 it, or a newer one",
+                "has the version {}, and this program reads {VERSION_OF_SEVERAL} at most: use the \
+                 program that wrote it, or a newer one",
                 manifest.version
             )));
+        }
+        // They become paths.
+        if !manifest.has_sane_names() {
+            return Err(refuse("names databases by what is no name".to_owned()));
         }
         Ok(manifest)
     }
 
-    /// Compares a backup with what its manifest says of it.
+    /// Compares a backup with what its manifest says of it, all its databases.
     ///
     /// # Errors
     /// [`ErrorKind::Engine`] if it is another, or damaged; [`ErrorKind::Io`] if
     /// it cannot be read.
     pub fn verify(&self, backup: &Path) -> Result<()> {
-        let (bytes, sha256) =
-            File::open(backup).and_then(|file| summed(&file)).map_err(|error| {
-                let message = format!("{} cannot be read: {error}", backup.display());
-                Error::new(ErrorKind::Io, message).with_source(error)
-            })?;
-        if bytes == self.bytes && sha256 == self.sha256 {
-            return Ok(());
-        }
-        let message = format!(
-            "{} is damaged, or not the file its manifest is of: it has {bytes} bytes where there \
-             were {}, and another checksum; take another backup",
-            backup.display(),
-            self.bytes
-        );
-        Err(Error::new(ErrorKind::Engine, message))
+        verify(backup, self.bytes, &self.sha256)?;
+        self.others
+            .iter()
+            .try_for_each(|other| verify(&other.path(backup), other.bytes, &other.sha256))
+    }
+
+    fn has_sane_names(&self) -> bool {
+        self.others.iter().all(|other| crate::databases::is_name(&other.name))
     }
 
     fn write(&self, path: &Path) -> io::Result<()> {
@@ -245,6 +339,38 @@ impl Manifest {
         std::fs::rename(&beside.0, path)?;
         sync(folder_of(path))
     }
+}
+
+impl Other {
+    /// Where the copy is.
+    #[must_use]
+    pub fn path(&self, backup: &Path) -> PathBuf {
+        other_path(backup, &self.name)
+    }
+}
+
+fn verify(path: &Path, bytes: u64, sha256: &str) -> Result<()> {
+    let found = File::open(path).and_then(|file| summed(&file)).map_err(|error| {
+        let message = format!("{} cannot be read: {error}", path.display());
+        Error::new(ErrorKind::Io, message).with_source(error)
+    })?;
+    if (found.0, &*found.1) == (bytes, sha256) {
+        return Ok(());
+    }
+    let message = format!(
+        "{} is damaged, or not the file its manifest is of: it has {} bytes where there were \
+         {bytes}, and another checksum; take another backup",
+        path.display(),
+        found.0
+    );
+    Err(Error::new(ErrorKind::Engine, message))
+}
+
+fn other_path(backup: &Path, name: &str) -> PathBuf {
+    let mut path = backup.as_os_str().to_owned();
+    path.push(".");
+    path.push(name);
+    path.into()
 }
 
 /// Where the manifest of a backup is.
@@ -280,14 +406,16 @@ pub fn in_folder(folder: &Path, begin: &str) -> Result<Vec<PathBuf>> {
 /// Removes a backup, its manifest first: what is left then counts no more.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] if it cannot be removed.
+/// [`ErrorKind::Io`] if it cannot be removed; as [`Manifest::of`] if there is
+/// no saying which files it is made of.
 pub fn remove(backup: &Path) -> Result<()> {
-    std::fs::remove_file(manifest_path(backup)).and_then(|()| std::fs::remove_file(backup)).map_err(
-        |error| {
-            let message = format!("{} cannot be removed: {error}", backup.display());
-            Error::new(ErrorKind::Io, message).with_source(error)
-        },
-    )
+    let others = Manifest::of(backup)?.others;
+    let others = others.iter().map(|other| other.path(backup));
+    let files = [manifest_path(backup), backup.to_owned()].into_iter().chain(others);
+    files.into_iter().try_for_each(std::fs::remove_file).map_err(|error| {
+        let message = format!("{} cannot be removed: {error}", backup.display());
+        Error::new(ErrorKind::Io, message).with_source(error)
+    })
 }
 
 fn summed(mut file: &File) -> io::Result<(u64, String)> {

@@ -22,7 +22,13 @@
 //! before any later write is acknowledged ([`crate::engine::Session::cancel`]):
 //! it ends with the next one.
 //!
-//! What other processes write to the same file is not seen here.
+//! What other processes write is known where the engine hears of it ([`News`]):
+//! it counts as a write that ends when it is heard, and while nobody listens
+//! one is under way. So a row that another has changed is given until the news
+//! has come, and no longer. With an engine that hears nothing, what others
+//! write is not seen here.
+//!
+//! [`News`]: crate::news::News
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -108,13 +114,13 @@ struct Row {
 }
 
 /// A row's table and key.
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     table: u32,
     key: OwnedKey,
 }
 
-#[derive(PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 enum OwnedKey {
     Int(i64),
     Uuid(Uuid),
@@ -227,12 +233,24 @@ pub(crate) struct Lookup<'a> {
     version: Version,
 }
 
+/// A read by key that waits; what it reads is to be kept.
+#[derive(Debug)]
+pub(crate) struct Fetch {
+    key: Key,
+    version: Version,
+}
+
 /// Tables that are being written to. Announced, they have to be ended by
 /// [`Cache::wrote`] or [`Cache::abandon`]: else they stay without a cache.
 #[derive(Debug, Default)]
 pub(crate) struct Writing(SmallVec<[u32; 4]>);
 
 impl Lookup<'_> {
+    /// The same, for when its row comes later.
+    pub(crate) fn fetch(&self) -> Box<Fetch> {
+        Box::new(Fetch { key: self.key.to_owned(), version: self.version })
+    }
+
     /// True if it asks for all that a kept row has, so that its answer is one.
     pub(crate) const fn is_whole(&self) -> bool {
         self.fields.is_none()
@@ -327,6 +345,31 @@ impl Cache {
             let row = Row { version: lookup.version, values };
             self.rows.insert(lookup.key.to_owned(), Arc::new(row));
         }
+    }
+
+    /// [`Cache::keep`] for a read that had to wait.
+    pub(crate) fn keep_fetched(&self, fetch: Fetch, values: Box<[Value]>) {
+        let Fetch { key, version } = fetch;
+        if self.version_of(key.table) == Some(version) {
+            self.rows.insert(key, Arc::new(Row { version, values }));
+        }
+    }
+
+    /// Others have written to a table.
+    pub(crate) fn others_wrote(&self, table: &str) {
+        if let Some(watched) = self.tables.iter().find(|watched| watched.table.name() == table) {
+            watched.word.fetch_add(VERSION, Ordering::AcqRel);
+        }
+    }
+
+    /// Announces a write to all of these tables that are of this store.
+    pub(crate) fn announce_all(&self, tables: &[Arc<Table>]) -> Writing {
+        let mut writing = Writing::default();
+        tables.iter().for_each(|table| self.add(&mut writing, table));
+        for &number in &writing.0 {
+            self.tables[number as usize].word.fetch_add(UNDER_WAY, Ordering::AcqRel);
+        }
+        writing
     }
 
     /// Announces a write to the operation's tables. Ended with

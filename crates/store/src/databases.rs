@@ -9,14 +9,13 @@
 
 mod session;
 
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Kind, Result, Table};
 
-use crate::backup::Copied;
 use crate::engine::{Capability, Engine, Neighbour, Session};
+use crate::news::News;
 use crate::operation::ANSWERS;
 use crate::plan::{Losses, Plan};
 use crate::statistics::EngineStatistics;
@@ -89,6 +88,10 @@ impl Databases {
         let has_sql = engines.iter().any(|(_, engine)| engine.capability().sql);
         let capability = Capability::new("databases", is_durable);
         let capability = if has_sql { capability.with_sql() } else { capability };
+        let aggregates = engines.iter().any(|(_, engine)| engine.capability().aggregation);
+        let capability = if aggregates { capability.with_aggregation() } else { capability };
+        let has_all = engines.iter().all(|(_, engine)| engine.capability().transactions);
+        let capability = if has_all { capability } else { capability.without_transactions() };
         let databases = engines.into_iter().map(|(name, engine)| Database { name, engine });
         let homes = Arc::new(Homes { by_name: homes, by_address: OnceLock::new() });
         Ok(Self { capability, homes, shared: databases.collect() })
@@ -134,7 +137,7 @@ impl Databases {
         version: u32,
     ) -> Result<Plan> {
         let plan = database.engine.plan(&self.tables_of(place, tables), version);
-        plan.map_err(|error| in_database(database, &error))
+        plan.map_err(|error| in_database(&database.name, &error))
     }
 
     /// The losses that concern a database. What is of no table goes to the
@@ -176,11 +179,15 @@ fn hub(databases: &[Database]) -> Option<usize> {
     databases.iter().position(|database| database.engine.capability().sql)
 }
 
-fn check_name(name: &str, at: usize) -> Result<()> {
-    let is_word = name.len() <= 64
+/// True for what can be the name of a database, and a part of a file's.
+pub(crate) fn is_name(name: &str) -> bool {
+    name.len() <= 64
         && name.starts_with(|first: char| first.is_ascii_lowercase())
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    if is_word && (at == 0 || !matches!(name, MAIN | "temp")) {
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+}
+
+fn check_name(name: &str, at: usize) -> Result<()> {
+    if is_name(name) && (at == 0 || !matches!(name, MAIN | "temp")) {
         return Ok(());
     }
     let name = marmota_model::text::excerpt(name);
@@ -210,13 +217,15 @@ impl Engine for Databases {
         // Before the first is changed, since no commit covers all of them.
         for (place, database) in self.shared.iter().enumerate() {
             let plan = self.plan_of(place, database, tables, version)?;
-            plan.check(&self.losses_of(place, losses)).map_err(|e| in_database(database, &e))?;
+            plan.check(&self.losses_of(place, losses))
+                .map_err(|e| in_database(&database.name, &e))?;
         }
         let mut plan = Plan::default();
         for (place, database) in self.shared.iter().enumerate() {
             let (own, losses) = (self.tables_of(place, tables), self.losses_of(place, losses));
             let done = database.engine.migrate(&own, version, &losses);
-            plan.steps.append(&mut done.map_err(|error| in_database(database, &error))?.steps);
+            plan.steps
+                .append(&mut done.map_err(|error| in_database(&database.name, &error))?.steps);
         }
         let address = |table: &Arc<Table>| Arc::as_ptr(table) as usize;
         let placed = tables.iter().filter(|table| table.name() != ANSWERS);
@@ -229,17 +238,23 @@ impl Engine for Databases {
 
     fn admit(&self, table: &Arc<Table>) -> Result<bool> {
         let database = &self.shared[self.homes.of(table)?];
-        database.engine.admit(table).map_err(|error| in_database(database, &error))
+        database.engine.admit(table).map_err(|error| in_database(&database.name, &error))
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {
         Ok(Box::new(DatabasesSession::new(Arc::clone(&self.shared), Arc::clone(&self.homes))))
     }
 
-    fn copy_to(&self, _: &Path, _: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
-        let message = "a backup is of one database, and this store has several: nothing copies \
-                       them at the same moment; open a store on each, and back that up";
-        Err(Error::new(ErrorKind::Unsupported, message))
+    fn databases(&self) -> Vec<(&str, &dyn Engine)> {
+        self.shared.iter().map(|database| (&*database.name, &*database.engine)).collect()
+    }
+
+    fn hear(&self, tables: &[Arc<Table>], news: &Arc<News>) -> Result<()> {
+        for (place, database) in self.shared.iter().enumerate() {
+            let heard = database.engine.hear(&self.tables_of(place, tables), news);
+            heard.map_err(|error| in_database(&database.name, &error))?;
+        }
+        Ok(())
     }
 
     fn statistics(&self) -> EngineStatistics {
@@ -253,7 +268,8 @@ impl Engine for Databases {
         let order = hub.into_iter().chain((0..self.shared.len()).filter(|&at| Some(at) != hub));
         let mut first = Ok(());
         for database in order.map(|at| &self.shared[at]) {
-            let closed = database.engine.close().map_err(|error| in_database(database, &error));
+            let closed =
+                database.engine.close().map_err(|error| in_database(&database.name, &error));
             if first.is_ok() {
                 first = closed;
             }
@@ -264,8 +280,8 @@ impl Engine for Databases {
 
 /// The same error, with the database that it is from.
 #[cold]
-fn in_database(database: &Database, error: &Error) -> Error {
-    let message = format!("database `{}`: {}", database.name, error.message());
+pub(crate) fn in_database(name: &str, error: &Error) -> Error {
+    let message = format!("database `{name}`: {}", error.message());
     let placed = Error::new(error.kind(), message);
     error.violations().iter().cloned().fold(placed, Error::with_violation)
 }

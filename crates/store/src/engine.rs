@@ -15,18 +15,22 @@
 use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
-use std::time::Duration;
+use std::task::{Context, Poll, Waker};
 
 use marmota_model::{Error, ErrorKind, Result, RowSink, Table};
 
 use crate::backup::Copied;
 use crate::durability::Durability;
-use crate::memory::LentTable;
+use crate::memory::LentTables;
+use crate::news::News;
 use crate::operation::{Operation, Outcome};
+use crate::park::park_until;
 use crate::plan::{Losses, Plan};
 use crate::statistics::EngineStatistics;
+
+pub use crate::park::{Sleep, sleep_on};
+#[cfg(target_os = "linux")]
+pub use crate::watch::{Happened, Source, Watch, Watched, Watcher, Watching, wake_at, watch_by};
 
 /// An engine: process-wide, shared by all threads.
 pub trait Engine: Send + Sync {
@@ -85,6 +89,12 @@ pub trait Engine: Send + Sync {
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
+    /// The databases that it is made of, with their names; none for an engine
+    /// that is of one.
+    fn databases(&self) -> Vec<(&str, &dyn Engine)> {
+        Vec::new()
+    }
+
     /// What it has done since it was opened; what an engine does not count is 0.
     fn statistics(&self) -> EngineStatistics {
         EngineStatistics::default()
@@ -103,6 +113,20 @@ pub trait Engine: Send + Sync {
     /// for a name that is taken.
     fn see(&self, neighbour: Neighbour) -> Result<()> {
         let _ = neighbour;
+        Ok(())
+    }
+
+    /// Tells a store's cache from now on what others write to these tables: other
+    /// processes, and whoever else uses the database. An engine that returns
+    /// hears them, and says when it does not ([`News::unheard`]). Called once,
+    /// behind [`Engine::migrate`], before there are sessions of others.
+    ///
+    /// One that does nothing is for a database that nobody else writes to.
+    ///
+    /// # Errors
+    /// What keeps it from hearing them.
+    fn hear(&self, tables: &[Arc<Table>], news: &Arc<News>) -> Result<()> {
+        let _ = (tables, news);
         Ok(())
     }
 
@@ -149,6 +173,10 @@ impl Engine for Box<dyn Engine> {
 
     fn see(&self, neighbour: Neighbour) -> Result<()> {
         (**self).see(neighbour)
+    }
+
+    fn hear(&self, tables: &[Arc<Table>], news: &Arc<News>) -> Result<()> {
+        (**self).hear(tables, news)
     }
 
     fn close(&self) -> Result<()> {
@@ -210,19 +238,40 @@ pub struct Capability {
     pub durable: bool,
     /// True if it carries out [`Operation::Sql`].
     pub sql: bool,
+    /// True if it carries out [`Operation::Aggregate`].
+    pub aggregation: bool,
+    /// True if several writes take place as one: transactions, batches of
+    /// which all or nothing takes place, and what is made of them (batches that
+    /// take place once, migrations, the history of audited models). Without,
+    /// they are refused as [`ErrorKind::Unsupported`].
+    pub transactions: bool,
 }
 
 impl Capability {
     /// An engine of this name.
     #[must_use]
     pub const fn new(name: &'static str, durable: bool) -> Self {
-        Self { name, durable, sql: false }
+        Self { name, durable, sql: false, aggregation: false, transactions: true }
     }
 
     /// The same engine, with SQL.
     #[must_use]
     pub const fn with_sql(mut self) -> Self {
         self.sql = true;
+        self
+    }
+
+    /// The same engine, with aggregation pipelines.
+    #[must_use]
+    pub const fn with_aggregation(mut self) -> Self {
+        self.aggregation = true;
+        self
+    }
+
+    /// The same engine, without transactions.
+    #[must_use]
+    pub const fn without_transactions(mut self) -> Self {
+        self.transactions = false;
         self
     }
 }
@@ -267,14 +316,14 @@ pub trait Session: Send {
     ///
     /// # Errors
     /// [`marmota_model::ErrorKind::Unsupported`] for an engine that lends none.
-    fn lend(&mut self, tables: &[&Table], waker: Option<&Waker>) -> Result<Option<Vec<LentTable>>> {
+    fn lend(&mut self, tables: &[&Table], waker: Option<&Waker>) -> Result<Option<LentTables>> {
         let _ = (tables, waker);
         Err(Error::new(ErrorKind::Unsupported, "this engine lends no tables"))
     }
 
     /// Gives up an operation that has to wait. It may take place or not, but
     /// if it does, then before any write that is submitted later, on whichever
-    /// session, has succeeded.
+    /// session, has succeeded, or it is told like another's ([`Engine::hear`]).
     fn cancel(&mut self, ticket: Ticket);
 }
 
@@ -293,31 +342,6 @@ pub fn run(
         park_until(|context| session.poll(ticket, operation, sink, &mut outcome, context))?;
     }
     Ok(outcome)
-}
-
-/// How long a thread sleeps at most between two polls: an engine's time-out
-/// is found out by polling, and nobody wakes for it.
-const PARK_MAX: Duration = Duration::from_millis(50);
-
-/// Polls until it is ready, with the thread parked in between.
-pub(crate) fn park_until<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    loop {
-        if let Poll::Ready(result) = poll(&mut context) {
-            return result;
-        }
-        thread::park_timeout(PARK_MAX);
-    }
-}
-
-/// Wakes a thread that runs an operation.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
 }
 
 /// How far [`Session::submit`] came.

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod action;
+pub mod aggregate;
 mod audit;
 pub mod background;
 pub mod backup;
@@ -23,23 +24,35 @@ pub mod engine;
 pub mod history;
 pub mod key;
 pub mod memory;
+pub mod meter;
 pub mod migration;
+mod news;
 pub mod operation;
+mod park;
 pub mod plan;
+#[cfg(target_os = "linux")]
+mod poller;
 pub mod prepare;
 pub mod read;
+pub mod refusal;
 pub mod registry;
+pub mod rights;
 mod scope;
 pub mod sql;
 mod statistics;
 mod store;
+pub mod tables;
 mod tenants;
 mod transaction;
+pub mod transfer;
+#[cfg(target_os = "linux")]
+mod watch;
 pub mod write;
 
 pub use cache::CacheStats;
 pub use durability::Durability;
 pub use history::{History, HistoryAction};
+pub use news::{News, Unheard};
 pub use operation::Idempotency;
 pub use scope::{Pending, Progress, Scope};
 pub use statistics::{EngineStatistics, Statistics};

@@ -12,14 +12,14 @@ mod once;
 use std::sync::Arc;
 
 use crate::audit::Audit;
+use crate::rights::Rights;
 use marmota_model::{
     Error, FieldSet, Filter, NoRows, Query, Result, RowSink, RowSource, Table, Value, ValueRef,
 };
 
 use crate::sql::{Lender, SqlCall};
 pub use conflict::{Effect, OnConflict, Placed};
-pub(crate) use link::key_made;
-pub use link::{Link, LinkAt};
+pub use link::{Link, LinkAt, key_made, resolve_links};
 pub(crate) use once::schema as answers_schema;
 pub use once::{ANSWERS, Answered, Fingerprint, Idempotency, KEY_BYTES_MAX, Once, OnceKey};
 
@@ -142,6 +142,14 @@ pub enum Operation<'a> {
         /// Who lends tables of other databases, if there are any.
         lender: Option<&'a mut dyn Lender>,
     },
+    /// Lends what an aggregation pipeline makes of the table's documents: rows
+    /// of one value, a document as JSON. It reads alone.
+    Aggregate {
+        /// The table.
+        table: &'a Table,
+        /// A JSON array of stages, in the engine's own terms.
+        pipeline: &'a str,
+    },
     /// Begins a transaction on this session.
     Begin,
     /// Commits it.
@@ -173,7 +181,9 @@ impl<'a> Operation<'a> {
     #[must_use]
     pub const fn is_write(&self) -> bool {
         match self {
-            Self::Get { .. } | Self::List { .. } | Self::Count { .. } => false,
+            Self::Get { .. } | Self::List { .. } | Self::Count { .. } | Self::Aggregate { .. } => {
+                false
+            }
             Self::Sql { statement, .. } => statement.writes,
             _ => true,
         }
@@ -187,6 +197,7 @@ impl<'a> Operation<'a> {
             Self::Get { table, .. }
             | Self::List { table, .. }
             | Self::Count { table, .. }
+            | Self::Aggregate { table, .. }
             | Self::Insert { table, .. }
             | Self::InsertMany { table, .. }
             | Self::Update { table, .. }
@@ -283,6 +294,13 @@ pub enum Write {
         /// Who writes, and where that is entered.
         audit: Audit,
     },
+    /// A write that its caller may not have the right to; made by the store.
+    Guarded {
+        /// The write.
+        write: Box<Write>,
+        /// What the caller may do.
+        rights: Arc<Rights>,
+    },
 }
 
 impl Write {
@@ -293,7 +311,7 @@ impl Write {
     }
 
     /// Calls `run` with the write as an operation of its own; more than once
-    /// for one that is audited.
+    /// for one that is audited or guarded.
     ///
     /// # Errors
     /// Whatever `run` returns.
@@ -324,6 +342,7 @@ impl Write {
                 Operation::DeleteWhere { table, filter: filter.as_ref() }
             }
             Self::Audited { write, audit } => return audit.carry_out(write, &mut run),
+            Self::Guarded { write, rights } => return rights.carry_out(write, &mut run),
         };
         run(&mut operation, &mut NoRows)
     }
@@ -337,15 +356,36 @@ impl Write {
             | Self::Increment { table, .. }
             | Self::Delete { table, .. }
             | Self::DeleteWhere { table, .. } => table,
-            Self::Audited { write, .. } => write.table(),
+            Self::Audited { write, .. } | Self::Guarded { write, .. } => write.table(),
         }
+    }
+
+    /// The write itself, without what goes with it.
+    pub(crate) fn bare(&self) -> &Self {
+        match self {
+            Self::Audited { write, .. } | Self::Guarded { write, .. } => write.bare(),
+            write => write,
+        }
+    }
+
+    /// The same, refusing what is there already.
+    pub(crate) fn refusing(&self) -> Self {
+        let mut refusing = self.clone();
+        let mut inner = &mut refusing;
+        while let Self::Audited { write, .. } | Self::Guarded { write, .. } = inner {
+            inner = write;
+        }
+        if let Self::Insert { on_conflict, .. } = inner {
+            *on_conflict = OnConflict::Refuse;
+        }
+        refusing
     }
 
     /// The key that an insert's row holds, unless the engine is to give one.
     pub(crate) fn key(&self) -> Option<Value> {
         match self {
             Self::Insert { table, row, .. } => row.get(table.key()).cloned(),
-            Self::Audited { write, .. } => write.key(),
+            Self::Audited { write, .. } | Self::Guarded { write, .. } => write.key(),
             _ => None,
         }
         .filter(|key| *key != Value::Absent)
@@ -353,11 +393,15 @@ impl Write {
 
     /// Every table written: its own and, where it is audited, the history's.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
-        let history = match self {
-            Self::Audited { audit, .. } => Some(audit.table()),
+        std::iter::once(self.table()).chain(self.audit().map(Audit::table))
+    }
+
+    fn audit(&self) -> Option<&Audit> {
+        match self {
+            Self::Audited { audit, .. } => Some(audit),
+            Self::Guarded { write, .. } => write.audit(),
             _ => None,
-        };
-        std::iter::once(self.table()).chain(history)
+        }
     }
 }
 
@@ -454,7 +498,7 @@ pub fn run_batch(
         links = rest;
         let result = match taken {
             [] => write.with_operation(&mut run),
-            taken => link::resolve(write, taken, writes, results)
+            taken => link::resolve_links(write, taken, writes, results)
                 .and_then(|write| write.with_operation(&mut run)),
         };
         let failed = result.is_err();

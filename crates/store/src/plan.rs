@@ -72,6 +72,10 @@ pub enum Change {
     },
     /// An index goes that the model no longer has.
     DropIndex(String),
+    /// The index of the words in these columns is made, or made anew.
+    AddSearch(Vec<String>),
+    /// The index of words goes: no field is searched any more.
+    DropSearch,
     /// The table in the database is none that a model can have.
     Misfit,
 }
@@ -213,6 +217,10 @@ impl fmt::Display for Step {
                 write!(f, "add {kind} of {table} over {}", columns.join(", "))
             }
             Change::DropIndex(name) => write!(f, "drop index {name} of {table}"),
+            Change::AddSearch(columns) => {
+                write!(f, "add search of {table} over {}", columns.join(", "))
+            }
+            Change::DropSearch => write!(f, "drop search of {table}"),
             Change::Misfit => write!(f, "table {table} does not fit"),
         }
     }

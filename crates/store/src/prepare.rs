@@ -4,7 +4,7 @@
 
 use marmota_model::rule::violation;
 use marmota_model::{
-    Error, ErrorKind, KeyKind, Result, Table, Timestamp, Uuid, ValueRef, Violation,
+    Error, ErrorKind, Field, KeyKind, Result, Table, Timestamp, Uuid, ValueRef, Violation,
 };
 
 /// Where a row comes from, which says how much of it has to be checked.
@@ -148,6 +148,15 @@ pub fn not_the_same_fields() -> Error {
 /// [`marmota_model::ErrorKind::Invalid`] with all of them.
 pub fn finish(violations: Vec<Violation>) -> Result<()> {
     if violations.is_empty() { Ok(()) } else { Err(Error::invalid(violations)) }
+}
+
+/// The violation of a reference to a row that is not there: the same from every
+/// engine, and for a row that is not there for the caller.
+#[cold]
+#[must_use]
+pub fn no_target(field: &Field, key: ValueRef<'_>, target: &str) -> Violation {
+    let message = format!("must be the key of a row of `{target}`");
+    violation(field, key, "reference", message)
 }
 
 fn prepare_key(table: &Table, row: &mut [ValueRef<'_>], violations: &mut Vec<Violation>) {

@@ -22,7 +22,10 @@ pub(crate) fn no_row(table: &Table, key: ValueRef<'_>) -> Error {
 }
 
 /// Checks that a value can be a key of the table.
-pub(crate) fn check_key(table: &Table, key: ValueRef<'_>) -> Result<()> {
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] naming the field and the value.
+pub fn check_key(table: &Table, key: ValueRef<'_>) -> Result<()> {
     use marmota_model::KeyKind;
     match (table.key_kind(), key) {
         (KeyKind::Auto, ValueRef::Int(_))

@@ -6,25 +6,32 @@
 //! a session is found by a thread-local number and an uncontended lock, and
 //! a scope is `Send + Sync`: any thread, any executor.
 
-mod audited;
 mod cached;
+mod guarded;
+mod job;
+mod metered;
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 
-use marmota_model::{Error, ErrorKind, NoRows, Result, RowSink, Table, Timestamp};
+use marmota_model::{Error, ErrorKind, Result, RowSink, Table, Timestamp};
 use parking_lot::Mutex;
 
-use self::audited::Job;
+use self::job::Job;
 use crate::audit::Ledger;
-use crate::cache::{Cache, Writing};
+use crate::cache::{Cache, Copying, Fetch, Writing};
 use crate::durability::Durability;
-use crate::engine::{Engine, Session, Submitted, Ticket, park_until};
+use crate::engine::{Engine, Session, Submitted, Ticket};
+use crate::meter::{Begun, Meter, Metering, OfSession};
+use crate::news::News;
 use crate::operation::{Answered, Idempotency, Once, OnceKey, Operation, Outcome};
+use crate::park::park_until;
 use crate::prepare::Stamp;
 use crate::registry::Registry;
+use crate::rights::Rights;
 
 /// How many sessions a store opens at most, beside those of transactions.
 const SLOTS: usize = 64;
@@ -34,10 +41,14 @@ type Slot = Mutex<Option<Box<dyn Session>>>;
 
 /// What all scopes of a store share.
 pub(crate) struct Shared {
+    /// Tells it from other stores.
+    pub(crate) number: u64,
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) registry: Arc<Registry>,
     /// None where operations go straight to a session.
     around: Option<Around>,
+    /// What counts operations, if anything does.
+    pub(crate) meter: Option<Meter>,
     /// Where answers are kept, if they are.
     answers: Option<(Arc<Table>, Idempotency)>,
     slots: Box<[Slot]>,
@@ -54,7 +65,7 @@ pub(crate) trait Background: Send + Sync {
 
 /// What stands between operations and sessions.
 struct Around {
-    cache: Option<Cache>,
+    cache: Option<Arc<Cache>>,
     /// Where writes to audited tables are entered.
     ledger: Option<Arc<Ledger>>,
 }
@@ -66,12 +77,17 @@ impl Shared {
         cache_bytes_max: Option<u64>,
         answers: Option<(Arc<Table>, Idempotency)>,
         ledger: Option<Ledger>,
+        metering: Option<Metering>,
     ) -> Self {
-        let cache = cache_bytes_max.map(|bytes_max| Cache::new(&registry, bytes_max, SLOTS));
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let cache =
+            cache_bytes_max.map(|bytes_max| Arc::new(Cache::new(&registry, bytes_max, SLOTS)));
         let is_plain = cache.is_none() && ledger.is_none();
         let around = (!is_plain).then(|| Around { cache, ledger: ledger.map(Arc::new) });
         Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             around,
+            meter: metering.map(|metering| Meter::new(metering, &registry, SLOTS)),
             answers,
             engine,
             registry: Arc::new(registry),
@@ -94,8 +110,20 @@ impl Shared {
         watched.iter().filter_map(Weak::upgrade).for_each(|background| background.flush());
     }
 
+    fn ledger(&self) -> Option<&Arc<Ledger>> {
+        self.around.as_ref()?.ledger.as_ref()
+    }
+
     pub(crate) fn cache(&self) -> Option<&Cache> {
-        self.around.as_ref()?.cache.as_ref()
+        self.around.as_ref()?.cache.as_deref()
+    }
+
+    /// Has the engine tell the cache what others write.
+    pub(crate) fn hear(&self) -> Result<()> {
+        match self.around.as_ref().and_then(|around| around.cache.as_ref()) {
+            Some(cache) => self.engine.hear(self.registry.tables(), &Arc::new(News::new(cache))),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn close(&self) -> Result<()> {
@@ -129,8 +157,10 @@ impl Drop for Shared {
 thread_local! {
     /// This thread's slot number plus one, or 0 before its first operation.
     static SLOT: Cell<usize> = const { Cell::new(0) };
-    /// True while an engine lends rows to a sink on this thread.
-    static LENDING: Cell<bool> = const { Cell::new(false) };
+    /// The store whose engine lends rows to a sink on this thread; 0 for none.
+    static LENDING: Cell<usize> = const { Cell::new(0) };
+    /// Those around it: a store may be served by another one of this process.
+    static LENDING_AROUND: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
 #[inline]
@@ -144,26 +174,43 @@ fn slot_number() -> usize {
     })
 }
 
-/// Refuses an operation from within a row callback: the engine is in the
-/// middle of a step and the session's lock is held.
-struct Lending;
+/// Refuses an operation from within a row callback of the same store: the
+/// engine is in the middle of a step and the session's lock is held.
+struct Lending {
+    around: usize,
+}
 
 impl Lending {
     #[inline]
-    fn begin() -> Result<Self> {
-        if LENDING.replace(true) {
+    fn begin(shared: &Shared) -> Result<Self> {
+        let store = std::ptr::from_ref(shared) as usize;
+        match LENDING.replace(store) {
+            0 => Ok(Self { around: 0 }),
+            around => Self::begin_within(store, around),
+        }
+    }
+
+    #[cold]
+    fn begin_within(store: usize, around: usize) -> Result<Self> {
+        let is_around = LENDING_AROUND.with_borrow(|outer| outer.contains(&store));
+        if store == around || is_around {
+            LENDING.set(around);
             return Err(Error::new(
                 ErrorKind::Unsupported,
                 "the store was called from within a row callback; collect the rows first",
             ));
         }
-        Ok(Self)
+        LENDING_AROUND.with_borrow_mut(|outer| outer.push(around));
+        Ok(Self { around })
     }
 }
 
 impl Drop for Lending {
     fn drop(&mut self) {
-        LENDING.set(false);
+        LENDING.set(self.around);
+        if self.around != 0 {
+            let _ = LENDING_AROUND.with_borrow_mut(Vec::pop);
+        }
     }
 }
 
@@ -176,6 +223,13 @@ pub struct Scope {
     pub(crate) shared: Arc<Shared>,
     /// Who is said to write, where that is entered.
     pub(crate) actor: Option<Arc<str>>,
+    /// What may be done here; none for everything.
+    rights: Option<Arc<Rights>>,
+    /// The session that what is done here is counted for, where it is.
+    session: Option<Arc<OfSession>>,
+    /// True if operations go straight to a session: no rights, nothing
+    /// around, and nothing counted.
+    is_plain: bool,
 }
 
 enum Place {
@@ -200,8 +254,14 @@ pub struct Pending {
     ticket: Ticket,
     /// Writes that end with it, where there is a cache to be told.
     writing: Writing,
-    /// What it became, where it writes to an audited table.
+    /// What it reads is kept there.
+    fetch: Option<Box<Fetch>>,
+    /// What it became, where it is carried out as a batch.
     job: Option<Box<Job>>,
+    /// It is the look at the row whose history is asked for.
+    looks: bool,
+    /// When it began, where that is counted.
+    begun: Option<Begun>,
 }
 
 /// How far [`Scope::submit`] came.
@@ -221,30 +281,65 @@ impl Progress {
             Submitted::Done => Self::Done,
             Submitted::Waiting(ticket) => {
                 let (slot, writing) = (slot_number(), Writing::default());
-                Self::Pending(Pending { slot, ticket, writing, job: None })
+                Self::Pending(Pending {
+                    slot,
+                    ticket,
+                    writing,
+                    fetch: None,
+                    job: None,
+                    looks: false,
+                    begun: None,
+                })
             }
         }
     }
 }
 
 impl Scope {
-    pub(crate) const fn of_store(shared: Arc<Shared>) -> Self {
-        Self { place: Place::Threads, shared, actor: None }
+    pub(crate) fn of_store(shared: Arc<Shared>) -> Self {
+        Self::new(Place::Threads, shared, None, None, None)
     }
 
-    pub(crate) fn of_session(shared: Arc<Shared>, session: Box<dyn Session>) -> Self {
+    fn new(
+        place: Place,
+        shared: Arc<Shared>,
+        actor: Option<Arc<str>>,
+        rights: Option<Arc<Rights>>,
+        session: Option<Arc<OfSession>>,
+    ) -> Self {
+        let is_plain = shared.around.is_none() && rights.is_none() && shared.meter.is_none();
+        Self { place, shared, actor, rights, session, is_plain }
+    }
+
+    /// A transaction on behalf of whom the store acts for.
+    pub(crate) fn of_session(&self, session: Box<dyn Session>) -> Self {
         let place = Place::Held {
             session: Mutex::new(session),
             ended: AtomicBool::new(false),
             time: OnceLock::new(),
             written: Mutex::default(),
         };
-        Self { place, shared, actor: None }
+        let (actor, rights) = (self.actor.clone(), self.rights.clone());
+        Self::new(place, Arc::clone(&self.shared), actor, rights, self.session.clone())
     }
 
     /// The same scope with another actor.
-    pub(crate) fn acting_as(&self, actor: Option<Arc<str>>) -> Self {
-        Self { place: Place::Threads, shared: Arc::clone(&self.shared), actor }
+    pub(crate) fn acting_as(&self, actor: Arc<str>) -> Self {
+        let (rights, session) = (self.rights.clone(), self.session.clone());
+        Self::new(Place::Threads, Arc::clone(&self.shared), Some(actor), rights, session)
+    }
+
+    /// The same scope under these rights.
+    pub(crate) fn acting_under(&self, rights: Arc<Rights>) -> Self {
+        let actor = rights.caller().map(|caller| Arc::from(&*caller.name));
+        let session = self.session.clone();
+        Self::new(Place::Threads, Arc::clone(&self.shared), actor, Some(rights), session)
+    }
+
+    /// What may be done here; none for everything.
+    #[must_use]
+    pub const fn rights(&self) -> Option<&Arc<Rights>> {
+        self.rights.as_ref()
     }
 
     /// The tables.
@@ -278,6 +373,7 @@ impl Scope {
                            open it with `StoreBuilder::idempotency`";
             return Err(Error::new(ErrorKind::Unsupported, message));
         };
+        let key = Cow::Borrowed(key);
         Ok(Once { table, limits: *limits, key, answer, answered })
     }
 
@@ -301,7 +397,7 @@ impl Scope {
         begins: bool,
         run: impl FnOnce(&mut dyn Session) -> Result<T>,
     ) -> Result<T> {
-        let _lending = Lending::begin()?;
+        let _lending = Lending::begin(&self.shared)?;
         match &self.place {
             // A transaction goes on while the store is being closed: the
             // engine waits for its end.
@@ -354,27 +450,27 @@ impl Scope {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<Progress> {
-        match &self.shared.around {
-            None => {
-                let submitted = self.submit_to_session(durability, operation, sink, outcome)?;
-                Ok(Progress::of(submitted))
-            }
-            Some(around) => self.submit_around(around, durability, operation, sink, outcome),
+        if self.is_plain {
+            let submitted = self.submit_to_session(durability, operation, sink, outcome)?;
+            return Ok(Progress::of(submitted));
         }
+        self.submit_metered(durability, operation, sink, outcome)
     }
 
     /// [`Scope::submit`] where there is more to it than the session.
     fn submit_around(
         &self,
-        around: &Around,
         durability: Option<Durability>,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<Progress> {
-        match &around.ledger {
-            Some(ledger) => self.submit_audited(ledger, durability, operation, sink, outcome),
-            None => self.submit_beneath(durability, operation, sink, outcome),
+        match &self.rights {
+            Some(rights) => self.submit_guarded(rights, durability, operation, sink, outcome),
+            None if self.shared.around.is_none() => {
+                self.submit_to_session(durability, operation, sink, outcome).map(Progress::of)
+            }
+            None => self.submit_as_job(durability, operation, sink, outcome),
         }
     }
 
@@ -418,18 +514,28 @@ impl Scope {
         outcome: &mut Outcome,
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
-        let Some(mut job) = pending.job.take() else {
-            return self.poll_session(pending, operation, sink, outcome, context);
+        let Some(begun) = pending.begun.take() else {
+            return self.poll_around(pending, operation, sink, outcome, context);
         };
-        let polled = job.with(operation, |batch| {
-            self.poll_session(pending, batch, &mut NoRows, &mut Outcome::default(), context)
-        });
-        match polled {
-            Poll::Ready(called) => Poll::Ready(job.finish(called, operation, outcome)),
-            Poll::Pending => {
-                pending.job = Some(job);
-                Poll::Pending
-            }
+        let polled = self.poll_around(pending, operation, sink, outcome, context);
+        match &polled {
+            Poll::Pending => pending.begun = Some(begun),
+            Poll::Ready(result) => self.note_metered(begun, operation, result.is_ok(), outcome),
+        }
+        polled
+    }
+
+    fn poll_around(
+        &self,
+        pending: &mut Pending,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<()>> {
+        match &self.rights {
+            Some(rights) => self.poll_guarded(rights, pending, operation, sink, outcome, context),
+            None => self.poll_job(pending, operation, sink, outcome, context),
         }
     }
 
@@ -441,7 +547,10 @@ impl Scope {
         outcome: &mut Outcome,
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
+        let keeps = pending.fetch.is_some();
+        let mut copying = Copying { sink, copy: None };
         let polled = self.with_session(pending.slot, false, |session| {
+            let sink = if keeps { &mut copying as &mut dyn RowSink } else { &mut *copying.sink };
             let polled = session.poll(pending.ticket, operation, sink, outcome, context);
             if polled.is_ready() {
                 self.note_end(operation);
@@ -451,6 +560,9 @@ impl Scope {
         let polled = polled.unwrap_or_else(|error| Poll::Ready(Err(error)));
         if let (Some(cache), Poll::Ready(_)) = (self.shared.cache(), &polled) {
             cache.wrote(std::mem::take(&mut pending.writing));
+            if let (Some(fetch), Some(copy)) = (pending.fetch.take(), copying.copy) {
+                cache.keep_fetched(*fetch, copy);
+            }
         }
         polled
     }
@@ -474,13 +586,14 @@ impl Scope {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<()> {
-        let progress = match &self.shared.around {
-            None => match self.submit_to_session(durability, operation, sink, outcome)? {
+        let progress = if self.is_plain {
+            match self.submit_to_session(durability, operation, sink, outcome)? {
                 // Nearly always. (A `Progress` takes longer to look at.)
                 Submitted::Done => return Ok(()),
                 waiting => Progress::of(waiting),
-            },
-            Some(around) => self.submit_around(around, durability, operation, sink, outcome)?,
+            }
+        } else {
+            self.submit_metered(durability, operation, sink, outcome)?
         };
         match progress {
             Progress::Done => Ok(()),
@@ -492,6 +605,9 @@ impl Scope {
 
     /// Gives up an operation that waits; it may still take place.
     pub fn cancel(&self, pending: Pending) {
+        if let (Some(meter), Some(begun)) = (&self.shared.meter, pending.begun) {
+            meter.give_up(begun, pending.slot);
+        }
         // A closed store has nothing left to cancel.
         let _ = self.with_session(pending.slot, false, |session| {
             session.cancel(pending.ticket);

@@ -8,12 +8,14 @@
 //! float, a text or bytes.
 
 pub mod query;
+pub mod text;
 
-use std::sync::{Arc, OnceLock};
+use std::cell::OnceCell;
+use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, FieldValue, Kind, Result, Table, Value, ValueRef, json};
 
-use crate::memory::LentTable;
+use crate::memory::LentTables;
 
 /// A statement on its way to an engine.
 #[derive(Clone, Copy, Debug)]
@@ -24,10 +26,12 @@ pub struct SqlCall<'a> {
     pub values: &'a [Value],
     /// True if it may change rows, false if it must not.
     pub writes: bool,
+    /// True if it may write to tables whose history is kept, and leave no entry.
+    pub unaudited: bool,
     /// The database to run it on, where a store has several and one was named.
     pub database: Option<&'a str>,
     /// Takes the columns, before the first row is lent.
-    pub columns: &'a OnceLock<Arc<SqlColumns>>,
+    pub columns: &'a OnceCell<Arc<SqlColumns>>,
 }
 
 /// Lends tables of other databases to a statement that reads them.
@@ -37,7 +41,7 @@ pub trait Lender {
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] if a transaction keeps one of them.
-    fn lend(&mut self, wanted: &[Wanted]) -> Result<Vec<LentTable>>;
+    fn lend(&mut self, wanted: &[Wanted]) -> Result<LentTables>;
 }
 
 /// A table of another database.
@@ -219,7 +223,7 @@ impl SqlRows {
 #[must_use]
 pub fn no_sql(engine: &str) -> Error {
     let message = format!(
-        "the engine `{engine}` has no SQL: keep the tables in SQLite, or open a SQLite database \
+        "the engine `{engine}` has no SQL: keep the tables in SQLite or PostgreSQL, or open a SQLite database \
          beside it in the same store (`.database(\"sql\", …)`)"
     );
     Error::new(ErrorKind::Unsupported, message)

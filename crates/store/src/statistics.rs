@@ -44,6 +44,12 @@ pub struct EngineStatistics {
     pub writes_waiting: u64,
     /// Writes that were refused because too many waited.
     pub writes_refused: u64,
+    /// Connections to a server that are open at this moment.
+    pub connections: u64,
+    /// Those of them that an operation uses.
+    pub connections_in_use: u64,
+    /// Operations that wait for one, or for their turn to use it.
+    pub connections_wanted: u64,
 }
 
 impl EngineStatistics {
@@ -58,6 +64,9 @@ impl EngineStatistics {
             checkpoints: self.checkpoints + other.checkpoints,
             writes_waiting: self.writes_waiting + other.writes_waiting,
             writes_refused: self.writes_refused + other.writes_refused,
+            connections: self.connections + other.connections,
+            connections_in_use: self.connections_in_use + other.connections_in_use,
+            connections_wanted: self.connections_wanted + other.connections_wanted,
         }
     }
 

@@ -13,10 +13,12 @@ use crate::cache::{Cache, CacheStats};
 use crate::databases::{Databases, MAIN};
 use crate::engine::{Capability, Engine};
 use crate::history::{HISTORY_TABLE, History};
+use crate::meter::{Activity, Meter, Metering};
 use crate::migration::{MIGRATIONS, Migration, MigrationStatus, Sequence};
 use crate::operation::{self, Idempotency};
 use crate::plan::{Losses, Plan};
 use crate::registry::Registry;
+use crate::rights::Rights;
 use crate::scope::{Background, Scope, Shared};
 use crate::statistics::Statistics;
 
@@ -45,6 +47,7 @@ impl Store {
             version: 0,
             cache_bytes_max: None,
             idempotency: None,
+            metering: None,
             losses: Losses::default(),
             history_age_max: None,
             migrations: Vec::new(),
@@ -71,6 +74,20 @@ impl Store {
         Statistics { engine: self.shared.engine.statistics(), cache: self.cache_stats() }
     }
 
+    /// What was done with it, by table, verb and session, and what took long;
+    /// none unless it was opened to count ([`StoreBuilder::metering`]).
+    #[must_use]
+    pub fn activity(&self) -> Option<Activity> {
+        self.shared.meter.as_ref().map(Meter::activity)
+    }
+
+    /// The same store, whose operations are counted for a session of this name
+    /// too ([`Activity::sessions`]).
+    #[must_use]
+    pub fn in_session(&self, name: &str) -> Self {
+        Self(Arc::new(self.0.in_session(name)))
+    }
+
     /// The version of a table: a number that changes with every write to it,
     /// and that is never the same again as long as the store is open. None
     /// while one is under way, and for a store without a cache.
@@ -82,12 +99,40 @@ impl Store {
         Some(self.shared.cache()?.version(table)?.number())
     }
 
+    /// True until it is closed.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.shared.check_open().is_ok()
+    }
+
+    /// A number that no other store of this process has or had.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.shared.number
+    }
+
     /// The same store, whose writes are said to be by `actor`: entered in the
     /// history of audited models ([`Scope::history`]), by its transactions as
     /// well. Cheap, so that a server does it for each request.
     #[must_use]
     pub fn acting_as(&self, actor: impl Into<Arc<str>>) -> Self {
-        Self(Arc::new(self.0.acting_as(Some(actor.into()))))
+        Self(Arc::new(self.0.acting_as(actor.into())))
+    }
+
+    /// The same store for a caller who may not do everything: whatever is done
+    /// through it, also by its transactions, is refused or narrowed by their
+    /// rights ([`crate::rights`]), and entered in the history under their name.
+    #[must_use]
+    pub fn acting_under(&self, rights: Arc<Rights>) -> Self {
+        Self(Arc::new(self.0.acting_under(rights)))
+    }
+
+    /// A number for what is read of a table here: two stores give the same one
+    /// only if they may read the same rows at the same [`Store::table_version`].
+    /// None where that alone does not say what there is to be read.
+    #[must_use]
+    pub fn view_of(&self, table: &Table) -> Option<u64> {
+        self.rights().map_or(Some(0), |rights| rights.read_number(table))
     }
 
     pub(crate) fn watch(&self, background: &Arc<dyn Background>) {
@@ -138,9 +183,10 @@ pub struct StoreBuilder {
     tables: Vec<(Schema, Option<TypeId>)>,
     /// Further databases, each with its name and models.
     databases: Vec<(String, Box<dyn Engine>, Models)>,
-    version: u32,
+    pub(crate) version: u32,
     cache_bytes_max: Option<u64>,
     idempotency: Option<Idempotency>,
+    metering: Option<Metering>,
     losses: Losses,
     history_age_max: Option<Duration>,
     migrations: Vec<Migration>,
@@ -201,14 +247,24 @@ impl StoreBuilder {
 
     /// Keeps rows that were read by key, up to so many bytes, and answers
     /// later reads of them: some five times as fast as SQLite does. A row is
-    /// never older than what was acknowledged before it was asked for.
+    /// never older than what this store acknowledged before it was asked for.
     ///
-    /// Only for a database that nobody else writes to: what other processes
-    /// write, or other stores of this one, goes unseen here. (SQLite's
-    /// `exclusive=true` sees to it that there is nobody.)
+    /// PostgreSQL tells what others write to it, whoever they are: a row may be
+    /// as much older as that takes to come, and is read anew behind it. With
+    /// any other engine, only for a database that nobody else writes to: what
+    /// other processes write, or other stores of this one, goes unseen there.
+    /// (SQLite's `exclusive=true` sees to it that there is nobody.)
     #[must_use]
     pub const fn cache(mut self, bytes_max: u64) -> Self {
         self.cache_bytes_max = Some(bytes_max);
+        self
+    }
+
+    /// Counts what is done: by table, verb and session ([`Store::activity`]), and
+    /// which operations took long. An operation takes some 140 ns more for it.
+    #[must_use]
+    pub const fn metering(mut self, metering: Metering) -> Self {
+        self.metering = Some(metering);
         self
     }
 
@@ -322,10 +378,21 @@ impl StoreBuilder {
             homes.insert(schema.name.to_string(), database);
             registry.add(Arc::new(Table::new(schema)?), of)?;
         }
+        // Each of these is committed together with the writes that it is about.
         if registry.is_audited() {
-            homes.insert(HISTORY_TABLE.to_owned(), home_of_history(&registry, &homes)?);
+            let home = home_of_history(&registry, &homes)?;
+            check_transactions(&*engines[home].1, "the history of audited models")?;
+            homes.insert(HISTORY_TABLE.to_owned(), home);
             let table = Arc::new(Table::new(History::schema().clone())?);
             registry.add(table, Some(TypeId::of::<History>()))?;
+        }
+        if self.idempotency.is_some() {
+            for (_, engine) in &engines {
+                check_transactions(&**engine, "keeping the answers to batches (idempotency)")?;
+            }
+        }
+        if !self.migrations.is_empty() {
+            check_transactions(&*engines[0].1, "a migration")?;
         }
         let answers = match self.idempotency {
             Some(limits) => Some((answers_table(&registry)?, limits)),
@@ -369,7 +436,7 @@ impl StoreBuilder {
 
     fn open_at(self, to: Option<u32>) -> Result<Store> {
         let (version, cache, losses) = (self.version, self.cache_bytes_max, self.losses.clone());
-        let history_age_max = self.history_age_max;
+        let (history_age_max, metering) = (self.history_age_max, self.metering);
         let Assembled { engine, registry, tables, answers, migrations } = self.assemble()?;
         let history = registry.table(HISTORY_TABLE).ok().cloned();
         let ledger = history.filter(|_| registry.is_audited()).map(|table| {
@@ -381,9 +448,11 @@ impl StoreBuilder {
         let done = migrations.read(&*engine)?;
         migrations.check(&done, to)?;
         engine.migrate(&tables, version, &losses)?;
-        let shared = Arc::new(Shared::new(engine, registry, cache, answers, ledger));
+        let shared = Arc::new(Shared::new(engine, registry, cache, answers, ledger, metering));
         let store = Store(Arc::new(Scope::of_store(shared)));
         migrations.carry_out(&store, &done, to)?;
+        // Whatever those have read is forgotten.
+        store.shared.hear()?;
         Ok(store)
     }
 }
@@ -393,9 +462,23 @@ pub(crate) struct Assembled {
     pub(crate) engine: Box<dyn Engine>,
     registry: Registry,
     /// All tables that the engine keeps: the models', and the store's own.
-    tables: Vec<Arc<Table>>,
+    pub(crate) tables: Vec<Arc<Table>>,
     answers: Option<(Arc<Table>, Idempotency)>,
     migrations: Sequence,
+}
+
+/// Refuses what an engine without transactions cannot keep its promise of.
+fn check_transactions(engine: &dyn Engine, what: &str) -> Result<()> {
+    let capability = engine.capability();
+    if capability.transactions {
+        return Ok(());
+    }
+    let message = format!(
+        "{what} needs transactions, which the engine `{}` has not: leave it out, or keep it in a \
+         database of another engine",
+        capability.name
+    );
+    Err(Error::new(ErrorKind::Unsupported, message))
 }
 
 /// The table that answers are kept in.

@@ -2,7 +2,7 @@
 //! number at once, of which the one used least recently is closed for the
 //! next. One that somebody holds is never closed.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
@@ -17,6 +17,7 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 const NAME_CHARS_MAX: usize = 64;
 
 type Open = dyn Fn(&str) -> Result<Store> + Send + Sync;
+type Known = dyn Fn(&str) -> bool + Send + Sync;
 
 /// Stores by the name of their tenant. Cheap to clone.
 ///
@@ -42,6 +43,8 @@ pub struct Tenants {
 
 struct Shared {
     open: Box<Open>,
+    /// Says which tenants there are.
+    known: OnceLock<Box<Known>>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -91,7 +94,8 @@ impl Tenants {
             statistics: TenantStatistics::default(),
         };
         let (state, changed) = (Mutex::new(state), Condvar::new());
-        Self { shared: Arc::new(Shared { open: Box::new(open), state, changed }) }
+        let known = OnceLock::new();
+        Self { shared: Arc::new(Shared { open: Box::new(open), known, state, changed }) }
     }
 
     /// How many stores may be open at once; one at least.
@@ -99,6 +103,47 @@ impl Tenants {
     pub fn open_max(self, stores: usize) -> Self {
         self.shared.state.lock().open_max = stores.max(1);
         self
+    }
+
+    /// Says which tenants there are, by names that are good as names of files:
+    /// whose file is there, say. Strangers' requests ask for those alone
+    /// ([`Tenants::get_known`]). What is said first holds.
+    #[must_use]
+    pub fn known(self, known: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        // Said again, it changes nothing.
+        let _ = self.shared.known.set(Box::new(known));
+        self
+    }
+
+    /// [`Tenants::get`] of a tenant that there is: none is made by being asked
+    /// for.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for another one, [`ErrorKind::Unsupported`] if
+    /// nobody has said which there are; otherwise as [`Tenants::get`].
+    pub fn get_known(&self, tenant: &str) -> Result<Store> {
+        check_name(tenant)?;
+        if let Some(store) = self.get_open(tenant)? {
+            return Ok(store);
+        }
+        let known = self.shared.known.get().ok_or_else(|| {
+            let message = "nobody has said which tenants there are; say it by `Tenants::known`";
+            Error::new(ErrorKind::Unsupported, message)
+        })?;
+        if !known(tenant) {
+            let message = format!("there is no tenant `{tenant}`");
+            return Err(Error::new(ErrorKind::NotFound, message));
+        }
+        self.get(tenant)
+    }
+
+    /// The store of a tenant, if it is open.
+    fn get_open(&self, tenant: &str) -> Result<Option<Store>> {
+        let mut state = self.shared.state.lock();
+        if state.closed {
+            return Err(closed());
+        }
+        Ok(state.hit(tenant))
     }
 
     /// The store of a tenant. It stays open as long as it, a clone of it or a
@@ -117,18 +162,15 @@ impl Tenants {
         let mut state = self.shared.state.lock();
         loop {
             if state.closed {
-                return Err(Error::new(ErrorKind::Closed, "the tenants' stores are closed"));
+                return Err(closed());
             }
-            state.uses += 1;
-            let now = state.uses;
+            if let Some(store) = state.hit(tenant) {
+                return Ok(store);
+            }
             let has_room = state.tenants.len() < state.open_max;
-            match state.tenants.get_mut(tenant) {
-                Some(Slot::Open { store, used }) => {
-                    *used = now;
-                    let store = store.clone();
-                    state.statistics.hits += 1;
-                    return Ok(store);
-                }
+            match state.tenants.get(tenant) {
+                // Found open just before.
+                Some(Slot::Open { store, .. }) => return Ok(store.clone()),
                 Some(Slot::Busy) => self.shared.wait(&mut state, deadline)?,
                 None if has_room => break,
                 None => self.shared.make_room(&mut state, deadline)?,
@@ -168,6 +210,17 @@ impl Tenants {
             }
         }
         closed
+    }
+}
+
+impl State {
+    /// The store of a tenant, if it is open; used just now.
+    fn hit(&mut self, tenant: &str) -> Option<Store> {
+        let Some(Slot::Open { store, used }) = self.tenants.get_mut(tenant) else { return None };
+        self.uses += 1;
+        *used = self.uses;
+        self.statistics.hits += 1;
+        Some(store.clone())
     }
 }
 
@@ -247,6 +300,10 @@ impl Shared {
             }
         }
     }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the tenants' stores are closed")
 }
 
 fn check_name(tenant: &str) -> Result<()> {

@@ -2,6 +2,8 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use marmota_model::{NoRows, Result, RowSink};
 
@@ -86,12 +88,16 @@ impl Verb for Begin {
 }
 
 impl Transaction {
-    fn open(store: &Store) -> Result<Self> {
+    /// A session of its own, on which nothing has begun: for layers that hand
+    /// in operations themselves ([`Scope::submit`]), the first of which is
+    /// [`Operation::Begin`]. Others use [`Store::begin`].
+    ///
+    /// # Errors
+    /// What keeps the engine from opening a session.
+    pub fn unbegun(store: &Store) -> Result<Self> {
         store.shared.check_open()?;
         let session = store.shared.engine.session()?;
-        let mut scope = Scope::of_session(Arc::clone(&store.shared), session);
-        scope.actor.clone_from(&store.actor);
-        Ok(Self { scope, savepoints: 0 })
+        Ok(Self { scope: store.of_session(session), savepoints: 0 })
     }
 
     /// Says who makes the writes from here on; see [`Store::acting_as`].
@@ -171,7 +177,7 @@ impl Store {
     /// # Errors
     /// [`marmota_model::ErrorKind::Busy`] if that took too long.
     pub async fn begin(&self) -> Result<Transaction> {
-        let transaction = Transaction::open(self)?;
+        let transaction = Transaction::unbegun(self)?;
         Action::new(&transaction.scope, Begin).await?;
         Ok(transaction)
     }
@@ -181,7 +187,7 @@ impl Store {
     /// # Errors
     /// As [`Store::begin`].
     pub fn begin_run(&self) -> Result<Transaction> {
-        let transaction = Transaction::open(self)?;
+        let transaction = Transaction::unbegun(self)?;
         Action::new(&transaction.scope, Begin).run()?;
         Ok(transaction)
     }
@@ -189,12 +195,71 @@ impl Store {
     /// Runs `work` in a transaction: committed if it returns `Ok`, undone if
     /// it returns an error or panics.
     ///
+    /// **`work` may run more than once.** Some engines let transactions run
+    /// side by side and refuse one of two that are in each other's way; nothing
+    /// of it was done then, and `work` runs again from its beginning, after a
+    /// pause. So it should do nothing but work on the store, and forget what
+    /// it has read in an earlier run.
+    ///
+    /// ```
+    /// # use marmota_model::{Kind, Field, Role, Schema, Record};
+    /// # use marmota_store::{Store, memory::Memory};
+    /// # let fields = vec![Field::new("id", Kind::I64).role(Role::Key)];
+    /// # let store = Store::builder(Memory::new()).schema(Schema::new("t", fields)).open()?;
+    /// let table = store.table("t")?;
+    /// let key = store.transaction(|own| own.insert_record(&Record::new(table.clone())).run())?;
+    /// assert!(store.get_record(&table, key).run().is_ok());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
     /// # Errors
-    /// `work`'s, or the engine's.
-    pub fn transaction<T>(&self, work: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
-        let mut transaction = self.begin_run()?;
-        let result = work(&mut transaction)?;
-        transaction.commit().run()?;
-        Ok(result)
+    /// `work`'s, or the engine's; [`marmota_model::ErrorKind::Conflict`] if it
+    /// lost against others again and again
+    /// ([`is_repeatable`](marmota_model::Error::is_repeatable)).
+    pub fn transaction<T>(&self, mut work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        let mut pauses = Pauses::begin();
+        loop {
+            let mut transaction = self.begin_run()?;
+            let done = work(&mut transaction)
+                .and_then(|result| transaction.commit().run().map(|()| result));
+            drop(transaction);
+            match done {
+                Err(error) if error.is_repeatable() && pauses.pause() => {}
+                done => return done,
+            }
+        }
+    }
+}
+
+/// How often a transaction runs again, at most.
+const REPEATS_MAX: u32 = 100;
+
+/// The pauses between the runs of a transaction: longer each time, and never
+/// the same, so that two that are in each other's way part.
+struct Pauses {
+    count: u32,
+    state: u64,
+}
+
+impl Pauses {
+    fn begin() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
+        let state = NEXT.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        Self { count: 0, state }
+    }
+
+    /// Sleeps; false if that was often enough.
+    fn pause(&mut self) -> bool {
+        self.count += 1;
+        if self.count > REPEATS_MAX {
+            return false;
+        }
+        // An xorshift, for no more than being different.
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        let most_us = 200_u64 << self.count.min(8);
+        std::thread::sleep(Duration::from_micros(self.state % most_us));
+        true
     }
 }

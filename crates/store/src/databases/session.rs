@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::{Database, Homes, hub};
 use crate::durability::Durability;
 use crate::engine::{Session, Submitted, Ticket};
-use crate::memory::{LEND_WAIT_MAX, LentTable};
+use crate::memory::{LEND_WAIT_MAX, LentTable, LentTables};
 use crate::operation::{Operation, Outcome};
 use crate::sql::{Lender, SqlCall, Wanted};
 
@@ -62,7 +62,13 @@ struct Others<'s> {
 }
 
 impl Lender for Others<'_> {
-    fn lend(&mut self, wanted: &[Wanted]) -> Result<Vec<LentTable>> {
+    fn lend(&mut self, wanted: &[Wanted]) -> Result<LentTables> {
+        if let [first, rest @ ..] = wanted
+            && rest.iter().all(|one| one.database == first.database)
+        {
+            let tables: SmallVec<[&Table; 4]> = wanted.iter().map(|one| &*one.table).collect();
+            return self.lend_of(first.database, &tables);
+        }
         let mut lent: Vec<Option<LentTable>> = wanted.iter().map(|_| None).collect();
         let mut places: SmallVec<[usize; 4]> = wanted.iter().map(|one| one.database).collect();
         // In their order, so that no two statements wait for each other.
@@ -72,20 +78,26 @@ impl Lender for Others<'_> {
             let of_place = |at: &usize| wanted[*at].database == place;
             let at: SmallVec<[usize; 8]> = (0..wanted.len()).filter(of_place).collect();
             let tables: Vec<&Table> = at.iter().map(|&at| &*wanted[at].table).collect();
-            let Some(session) = self.sessions.get_mut(place) else { continue };
-            let session = match session {
-                Some(session) => session,
-                none => none.insert(self.databases[place].engine.session()?),
-            };
-            let Some(tables) = session.lend(&tables, self.waker)? else {
-                self.must_wait = true;
-                return Err(crate::memory::kept());
-            };
-            for (at, table) in at.into_iter().zip(tables) {
+            for (at, table) in at.into_iter().zip(self.lend_of(place, &tables)?) {
                 lent[at] = Some(table);
             }
         }
         Ok(lent.into_iter().flatten().collect())
+    }
+}
+
+impl Others<'_> {
+    /// The tables of one database.
+    fn lend_of(&mut self, place: usize, tables: &[&Table]) -> Result<LentTables> {
+        let Some(session) = self.sessions.get_mut(place) else { return Ok(LentTables::new()) };
+        let session = match session {
+            Some(session) => session,
+            none => none.insert(self.databases[place].engine.session()?),
+        };
+        session.lend(tables, self.waker)?.ok_or_else(|| {
+            self.must_wait = true;
+            crate::memory::kept()
+        })
     }
 }
 
@@ -119,6 +131,14 @@ impl DatabasesSession {
                 Ok(home)
             }
             Operation::Sql { statement, .. } => self.place_of_sql(statement),
+            Operation::Aggregate { table, .. } => {
+                let place = self.homes.of(table)?;
+                let capability = self.databases[place].engine.capability();
+                match capability.aggregation {
+                    true => Ok(place),
+                    false => Err(crate::aggregate::no_aggregation(capability.name)),
+                }
+            }
             operation => match operation.table() {
                 Some(table) => self.homes.of(table),
                 None => Err(Error::new(

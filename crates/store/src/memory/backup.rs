@@ -16,7 +16,7 @@ use super::journal;
 use super::snapshot::Snapshot;
 use super::vault::Vault;
 use super::{Memory, Shared, file_binary};
-use crate::backup::{Copied, Manifest};
+use crate::backup::Copied;
 
 impl Shared {
     /// Writes everything that is committed to a new file and reads that back.
@@ -64,7 +64,7 @@ impl Memory {
     /// the file is the old one or the new one, whole.
     ///
     /// The backup was compared with its manifest before: see
-    /// [`Manifest::verify`].
+    /// [`crate::backup::Manifest::verify`]. `tables` has the rows of each.
     ///
     /// # Errors
     /// - [`ErrorKind::Conflict`] if there is a file and it is not to be
@@ -75,7 +75,12 @@ impl Memory {
     ///   is none of this engine.
     /// - [`ErrorKind::Denied`] if it is encrypted with another key.
     /// - [`ErrorKind::Io`] if the disk fails or is full.
-    pub fn restore(url: &str, from: &Path, manifest: &Manifest, replaces: bool) -> Result<()> {
+    pub fn restore(
+        url: &str,
+        from: &Path,
+        tables: &BTreeMap<String, u64>,
+        replaces: bool,
+    ) -> Result<()> {
         let memory = Self::from_url(url)?;
         let Some((path, _)) = &memory.shared.file else {
             let message = "a backup is restored to a file: name one, as in memory:data/app.mem";
@@ -91,7 +96,7 @@ impl Memory {
         }
         let vault = &*memory.shared.vault;
         let loaded = file::load(from, vault)?;
-        if counted(&loaded)? != manifest.tables {
+        if counted(&loaded)? != *tables {
             let message = format!("{}: it does not hold what its manifest says", from.display());
             return Err(Error::new(ErrorKind::Engine, message));
         }

@@ -9,7 +9,6 @@ use parking_lot::RwLock;
 use smallvec::{SmallVec, smallvec};
 
 use super::comparison::{self, Shape};
-use super::layout::form_of;
 use super::table_rows::{TableRows, Values};
 use crate::plan::Losses;
 
@@ -125,7 +124,7 @@ pub(super) fn same_shape(a: &Table, b: &Table) -> bool {
     let same_field = |(a, b): (&marmota_model::Field, &marmota_model::Field)| {
         a.name == b.name
             && a.nullable == b.nullable
-            && form_of(&a.kind) == form_of(&b.kind)
+            && a.kind.form() == b.kind.form()
             && a.kind.collation() == b.kind.collation()
             && a.role == b.role
     };

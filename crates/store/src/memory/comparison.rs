@@ -2,9 +2,8 @@
 //!
 //! Indexes are no part of it: they are made of the rows at each start.
 
-use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_model::{Error, ErrorKind, Form, Result, Table};
 
-use super::layout::{Form, form_of};
 use super::table_rows::TableRows;
 use crate::plan::{Change, Effect, Losses, Plan, Step};
 
@@ -22,7 +21,7 @@ impl Shape {
     pub(super) fn of(rows: &TableRows) -> Self {
         let mut shape = Self { rows: rows.keys.len() as u64, ..Self::default() };
         for field in rows.table.fields() {
-            shape.note(&field.name, Some(form_of(&field.kind)));
+            shape.note(&field.name, Some(field.kind.form()));
         }
         shape
     }
@@ -72,7 +71,7 @@ pub(super) fn plan(shape: &Shape, table: &Table) -> Plan {
             add(Change::RenameColumn { from, to }, Effect::Keeps);
         }
         match there.or(was) {
-            Some((_, Some(form))) if has_rows && *form != form_of(&field.kind) => {
+            Some((_, Some(form))) if has_rows && *form != field.kind.form() => {
                 let (from, to) = (format!("{form:?}"), field.kind.name().to_owned());
                 let why = format!(
                     "it changes from {from} to {to}; add a field of another name instead, or \

@@ -22,12 +22,11 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
-use marmota_model::{Error, ErrorKind, Result, Uuid, ValueRef};
+use marmota_model::{Error, ErrorKind, Form, Result, Uuid, ValueRef};
 use smallvec::smallvec;
 
 use super::comparison::{Shape, place_of};
 use super::file::{self, Contents, Section as AnySection, other_format};
-use super::layout::Form;
 use super::row_codec::{Bytes, write_head, write_row};
 use super::snapshot::Snapshot;
 use super::table_rows::{TableRows, Values};

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
 
-use marmota_model::json::{read_object, write_row, write_string};
+use marmota_model::json::{RowWriter, read_object, write_string};
 use marmota_model::{Error, ErrorKind, Result, Scratch, Table, ValueRef};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -76,13 +76,13 @@ fn write_name(buffer: &mut Vec<u8>, name: &str, first: &mut bool) {
 
 fn write_rows(out: &mut impl Write, buffer: &mut Vec<u8>, rows: &TableRows) -> io::Result<()> {
     buffer.push(b'[');
-    let mut first = true;
+    let (mut writer, mut first) = (RowWriter::new(), true);
     rows.try_each(|row| {
         if !std::mem::replace(&mut first, false) {
             buffer.push(b',');
         }
         buffer.push(b'\n');
-        write_row(buffer, &rows.table, rows.table.all(), row);
+        writer.write(buffer, &rows.table, rows.table.all(), row);
         if buffer.len() >= PIECE_BYTES {
             out.write_all(buffer)?;
             buffer.clear();

@@ -6,23 +6,7 @@
 //! its page; the word says where.
 
 use marmota_model::rule::violation;
-use marmota_model::{Collation, EnumStored, Error, Field, KeyKind, Kind, Result, Table, ValueRef};
-
-/// How a field's value is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    Bool,
-    Int,
-    Float,
-    Currency,
-    Text,
-    Json,
-    Blob,
-    Date,
-    Time,
-    Timestamp,
-    Uuid,
-}
+use marmota_model::{Collation, Error, Field, Form, Result, Table, ValueRef};
 
 /// The bit of a field that is never NULL.
 pub(super) const NEVER_NULL: u16 = u16::MAX;
@@ -36,6 +20,8 @@ pub(super) struct Column {
     pub(super) place: u16,
     /// The bit that is set when it is NULL, or [`NEVER_NULL`].
     pub(super) null: u16,
+    /// Its number among the fields.
+    pub(super) field: u16,
 }
 
 /// The places of all fields.
@@ -52,7 +38,7 @@ impl Layout {
     pub(super) fn new(table: &Table) -> Self {
         let fields = table.fields();
         let bits = fields.iter().filter(|field| field.nullable).count()
-            + fields.iter().filter(|field| form_of(&field.kind) == Form::Bool).count();
+            + fields.iter().filter(|field| field.kind.form() == Form::Bool).count();
         let mut word = bits.div_ceil(64);
         let mut bit = 0;
         let mut take_bit = || {
@@ -61,8 +47,9 @@ impl Layout {
         };
         let columns: Box<[Column]> = fields
             .iter()
-            .map(|field| {
-                let form = form_of(&field.kind);
+            .zip(0..)
+            .map(|(field, number)| {
+                let form = field.kind.form();
                 let null = if field.nullable { take_bit() } else { NEVER_NULL };
                 let place = match form {
                     Form::Bool => take_bit(),
@@ -75,7 +62,7 @@ impl Layout {
                         (word - 1) as u16
                     }
                 };
-                Column { form, collation: field.kind.collation(), place, null }
+                Column { form, collation: field.kind.collation(), place, null, field: number }
             })
             .collect();
         let loose = (0..columns.len()).filter(|&field| columns[field].is_loose()).collect();
@@ -92,26 +79,6 @@ impl Column {
     /// True if its word, as a signed integer, is in the order of its values.
     pub(super) const fn is_ordinal(&self) -> bool {
         matches!(self.form, Form::Int | Form::Currency | Form::Date | Form::Time | Form::Timestamp)
-    }
-}
-
-pub(super) const fn form_of(kind: &Kind) -> Form {
-    match kind {
-        Kind::Bool => Form::Bool,
-        Kind::Int { .. }
-        | Kind::Enum { stored: EnumStored::Integer, .. }
-        | Kind::Reference { key: KeyKind::Auto, .. } => Form::Int,
-        Kind::Float => Form::Float,
-        Kind::Currency => Form::Currency,
-        Kind::Blob => Form::Blob,
-        Kind::Json => Form::Json,
-        Kind::Date => Form::Date,
-        Kind::Time => Form::Time,
-        Kind::Timestamp => Form::Timestamp,
-        Kind::Uuid | Kind::Reference { key: KeyKind::Uuid, .. } => Form::Uuid,
-        // Text, enums stored as text, references to text keys, and whatever
-        // kind is still to come: its text form.
-        _ => Form::Text,
     }
 }
 

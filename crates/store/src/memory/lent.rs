@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use marmota_model::{Table, ValueRef};
 use parking_lot::{ArcRwLockReadGuard, RawRwLock};
+use smallvec::SmallVec;
 
 use super::compare;
 use super::key_index::KeyRange;
@@ -25,6 +26,9 @@ pub struct LentTable {
     rows: ArcRwLockReadGuard<RawRwLock, TableRows>,
 }
 
+/// Tables lent together: most statements read one or two.
+pub type LentTables = SmallVec<[LentTable; 4]>;
+
 /// One end of a range of values, and whether the value is in it.
 pub type RangeEnd<'v> = Option<(ValueRef<'v>, bool)>;
 
@@ -33,6 +37,8 @@ pub type RangeEnd<'v> = Option<(ValueRef<'v>, bool)>;
 pub struct RowNumbers {
     left: Left,
     reverse: bool,
+    /// The only one, where there is at most one.
+    one: Option<u32>,
     /// Those drawn from the table and not yet given, the next one last.
     block: Vec<u32>,
 }
@@ -48,11 +54,15 @@ impl RowNumbers {
     /// No row.
     #[must_use]
     pub const fn none() -> Self {
-        Self { left: Left::Nothing, reverse: false, block: Vec::new() }
+        Self::of(Left::Nothing, false)
+    }
+
+    const fn of(left: Left, reverse: bool) -> Self {
+        Self { left, reverse, one: None, block: Vec::new() }
     }
 
     fn one(row: Option<u32>) -> Self {
-        Self { block: row.into_iter().collect(), ..Self::none() }
+        Self { one: row, ..Self::none() }
     }
 }
 
@@ -78,7 +88,7 @@ impl LentTable {
     #[must_use]
     pub fn by_keys(&self, low: RangeEnd<'_>, high: RangeEnd<'_>, reverse: bool) -> RowNumbers {
         let range = self.rows.keys.range(&self.rows.pages, low, high);
-        RowNumbers { left: Left::Keys(range), reverse, block: Vec::new() }
+        RowNumbers::of(Left::Keys(range), reverse)
     }
 
     /// The row that has these values in the fields of a unique index
@@ -111,7 +121,7 @@ impl LentTable {
         let Some(of_rows) = self.rows.indexes.get(index) else { return RowNumbers::none() };
         let search = Search { rows: &self.rows, index: of_rows };
         let (from, to) = search.between(values, low, high);
-        RowNumbers { left: Left::Index(index, from, to), reverse, block: Vec::new() }
+        RowNumbers::of(Left::Index(index, from, to), reverse)
     }
 
     /// All rows, in the order of some fields and then the key: for what no
@@ -138,20 +148,20 @@ impl LentTable {
         if !reverse {
             block.reverse();
         }
-        RowNumbers { left: Left::Nothing, reverse, block }
+        RowNumbers { block, ..RowNumbers::of(Left::Nothing, reverse) }
     }
 
     /// The next row.
     #[inline]
     pub fn next(&self, numbers: &mut RowNumbers) -> Option<u32> {
-        match numbers.block.pop() {
+        match numbers.one.take().or_else(|| numbers.block.pop()) {
             Some(row) => Some(row),
             None => self.draw(numbers),
         }
     }
 
     fn draw(&self, numbers: &mut RowNumbers) -> Option<u32> {
-        let RowNumbers { left, reverse, block } = numbers;
+        let RowNumbers { left, reverse, block, .. } = numbers;
         match left {
             Left::Nothing => return None,
             Left::Keys(range) => self.rows.keys.draw(range, *reverse, BLOCK_ROWS, block),
@@ -161,6 +171,20 @@ impl LentTable {
         }
         block.reverse();
         block.pop()
+    }
+
+    /// Reads fields of a row that was drawn from this table to where their
+    /// values are wanted.
+    #[inline]
+    pub fn read<'t>(&'t self, row: u32, fields: &[usize], to: &mut [ValueRef<'t>]) {
+        let pages = &self.rows.pages;
+        let stored = pages.row(row);
+        for (value, field) in to.iter_mut().zip(fields) {
+            match pages.layout.columns.get(*field) {
+                Some(column) => stored.read(column, value),
+                None => *value = ValueRef::Null,
+            }
+        }
     }
 
     /// The value of a field of a row that was drawn from this table.

@@ -8,9 +8,9 @@
 //! written anew. Long values lie outside, so that this never copies much.
 //! This knows no keys and no indexes.
 
-use marmota_model::{Currency, Date, Field, Result, Time, Timestamp, Uuid, ValueRef};
+use marmota_model::{Currency, Date, Field, Form, Result, Time, Timestamp, Uuid, ValueRef};
 
-use super::layout::{self, Column, Form, Layout, NEVER_NULL};
+use super::layout::{self, Column, Layout, NEVER_NULL};
 
 /// Rows in a page.
 const PAGE_ROWS: u32 = 128;

@@ -13,6 +13,53 @@ use super::compare;
 use super::layout::{Column, Layout, ordinal};
 use super::page::Stored;
 
+/// A row that can be asked: one that is stored, or one that is not yet.
+pub(super) trait Asked<'a>: Copy {
+    /// True if the field is NULL.
+    fn is_null(self, column: &Column) -> bool;
+
+    /// The integer of an ordinal field that is not NULL.
+    fn ordinal(self, column: &Column) -> i64;
+
+    /// The field's value.
+    fn value(self, column: &Column) -> ValueRef<'a>;
+}
+
+impl<'a> Asked<'a> for Stored<'a> {
+    #[inline]
+    fn is_null(self, column: &Column) -> bool {
+        Stored::is_null(&self, column)
+    }
+
+    #[inline]
+    fn ordinal(self, column: &Column) -> i64 {
+        Stored::ordinal(&self, column)
+    }
+
+    #[inline]
+    fn value(self, column: &Column) -> ValueRef<'a> {
+        Stored::value(&self, column)
+    }
+}
+
+/// Values in the order of fields; what is absent is as unknown as NULL.
+impl<'a> Asked<'a> for &[ValueRef<'a>] {
+    fn is_null(self, column: &Column) -> bool {
+        Asked::value(self, column).is_null()
+    }
+
+    fn ordinal(self, column: &Column) -> i64 {
+        ordinal(Asked::value(self, column)).unwrap_or_default()
+    }
+
+    fn value(self, column: &Column) -> ValueRef<'a> {
+        match self.get(usize::from(column.field)) {
+            None | Some(ValueRef::Absent) => ValueRef::Null,
+            Some(value) => *value,
+        }
+    }
+}
+
 /// A condition on the rows of one table.
 pub(super) enum Predicate<'f> {
     /// A field kept as an integer, against one.
@@ -109,12 +156,12 @@ impl<'f> Predicate<'f> {
 
     /// True if the row is selected: what is unknown does not select.
     #[inline]
-    pub(super) fn selects(&self, row: Stored<'_>) -> bool {
+    pub(super) fn selects<'a>(&self, row: impl Asked<'a>) -> bool {
         self.ask(row) == Some(true)
     }
 
     /// True, false, or neither.
-    fn ask(&self, row: Stored<'_>) -> Option<bool> {
+    fn ask<'a>(&self, row: impl Asked<'a>) -> Option<bool> {
         match self {
             Self::Ordinal { column, comparison, value } => {
                 (!row.is_null(column)).then(|| comparison.holds(row.ordinal(column).cmp(value)))
@@ -158,7 +205,7 @@ impl<'f> Predicate<'f> {
 
 /// The answer `decisive` if one gives it; otherwise unknown if one is, and
 /// the opposite if none.
-fn until(predicates: &[Predicate<'_>], row: Stored<'_>, decisive: bool) -> Option<bool> {
+fn until<'a>(predicates: &[Predicate<'_>], row: impl Asked<'a>, decisive: bool) -> Option<bool> {
     let mut answer = Some(!decisive);
     for predicate in predicates {
         match predicate.ask(row) {
@@ -170,6 +217,6 @@ fn until(predicates: &[Predicate<'_>], row: Stored<'_>, decisive: bool) -> Optio
     answer
 }
 
-fn known<'a>(row: Stored<'a>, column: &Column) -> Option<ValueRef<'a>> {
+fn known<'a>(row: impl Asked<'a>, column: &Column) -> Option<ValueRef<'a>> {
     Some(row.value(column)).filter(|value| !value.is_null())
 }

@@ -7,9 +7,7 @@
 use std::io::{self, Write};
 use std::ops::Range;
 
-use marmota_model::{Currency, Date, Time, Timestamp, Uuid, ValueRef};
-
-use super::layout::Form;
+use marmota_model::{Currency, Date, Form, Time, Timestamp, Uuid, ValueRef};
 
 pub(super) const fn form_number(form: Form) -> u8 {
     match form {

@@ -14,7 +14,7 @@ use super::Shared;
 use super::catalog::Catalog;
 use super::gate::{WAIT_MAX, busy};
 use super::journal::{self, Journal, Record};
-use super::lent::LentTable;
+use super::lent::{LentTable, LentTables};
 use super::locked::{Locked, Needs, NotNow};
 use super::log::Log;
 use super::write::execute;
@@ -361,7 +361,7 @@ impl Session for MemorySession {
         Poll::Ready(polled)
     }
 
-    fn lend(&mut self, tables: &[&Table], waker: Option<&Waker>) -> Result<Option<Vec<LentTable>>> {
+    fn lend(&mut self, tables: &[&Table], waker: Option<&Waker>) -> Result<Option<LentTables>> {
         if let Some(waker) = waker {
             // No ticket has this number.
             self.shared.gate.register((self.id, 0), &Context::from_waker(waker));
@@ -389,6 +389,9 @@ impl Session for MemorySession {
                         transaction.owned.push(number);
                     }
                 }
+            }
+            if let [_] = *numbers {
+                return Ok(Some(locked.into_iter().map(LentTable::new).collect()));
             }
             let mut lent: SmallVec<[_; 8]> =
                 locked.into_iter().map(|rows| Some(LentTable::new(rows))).collect();

@@ -13,6 +13,7 @@ use super::log::{Log, Statement, without};
 use super::plan::Search;
 use super::table_rows::{TableRows, Values};
 use crate::operation::{self, BatchFailure, Keys, OnConflict, Operation, Outcome};
+use crate::prepare::no_target;
 
 /// Carries out an operation that is about rows, of the table with this number
 /// unless it is a batch.
@@ -381,8 +382,8 @@ fn check_references<'v>(
             continue;
         }
         is_broken |= with_own || target != table;
-        let message = format!("must be the key of a row of `{}`", locked.slot(target).table.name());
-        violations.push(violation(&slot.table.fields()[field], value, "reference", message));
+        let target = locked.slot(target).table.name();
+        violations.push(no_target(&slot.table.fields()[field], value, target));
     }
     if is_broken { Err(Error::invalid(violations)) } else { Ok(()) }
 }

@@ -1,7 +1,7 @@
 //! Values of a batch's writes that its earlier writes make.
 
 use marmota_model::rule::violation;
-use marmota_model::{Error, ErrorKind, Kind, Result, Table, Value};
+use marmota_model::{Error, ErrorKind, Kind, Result, Table, Value, ValueRef};
 
 use super::{Keys, Outcome, Write};
 
@@ -34,44 +34,58 @@ impl Link {
     /// [`ErrorKind::Invalid`] for a link to what comes later, to what is no
     /// insert, or to one of another table.
     pub fn check(&self, table: &Table, before: &[Write]) -> Result<()> {
-        let Self { at, result, .. } = *self;
-        let invalid = |message| Err(Error::new(ErrorKind::Invalid, message));
-        let made = match before.get(result) {
-            Some(Write::Insert { table, .. }) => table,
-            Some(_) => return invalid(format!("write {result}, which it refers to, is no insert")),
-            None => {
-                return invalid(format!(
-                    "it refers to write {result}, which does not come before it"
-                ));
-            }
+        let name = format!("write {}", self.result);
+        let Some(write) = before.get(self.result) else {
+            let message = format!("it refers to {name}, which does not come before it");
+            return Err(Error::new(ErrorKind::Invalid, message));
         };
-        match at {
-            LinkAt::Key if table.name() == made.name() => Ok(()),
-            LinkAt::Key => invalid(format!(
-                "it writes to `{}`, and write {result}, which it refers to, inserts into `{}`",
+        let made = match write {
+            Write::Insert { table, .. } => Some(&**table),
+            _ => None,
+        };
+        self.at.check(table, made, &name)
+    }
+}
+
+impl LinkAt {
+    /// Checks that a write on `table` may take here the key of a row of `made`, none for what
+    /// makes no row; `name` is what makes it, as errors call it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for what makes no row, or one of another table.
+    pub fn check(self, table: &Table, made: Option<&Table>, name: &str) -> Result<()> {
+        let invalid = |message| Err(Error::new(ErrorKind::Invalid, message));
+        let Some(made) = made else {
+            return invalid(format!("{name}, which it refers to, is no insert"));
+        };
+        match self {
+            Self::Key if table.name() == made.name() => Ok(()),
+            Self::Key => invalid(format!(
+                "it writes to `{}`, and {name}, which it refers to, inserts into `{}`",
                 table.name(),
                 made.name()
             )),
-            LinkAt::Field(position) => {
+            Self::Field(position) => {
                 let field = &table.fields()[position];
                 if matches!(&field.kind, Kind::Reference { table: to, .. } if to == made.name()) {
                     return Ok(());
                 }
-                let message =
-                    format!("cannot refer to a row of `{}`, made by write {result}", made.name());
-                let value = Value::Int(result as i64);
-                Err(Error::invalid(vec![violation(field, value.as_ref(), "reference", message)]))
+                let message = format!("cannot refer to a row of `{}`, made by {name}", made.name());
+                Err(Error::invalid(vec![violation(field, ValueRef::Null, "reference", message)]))
             }
         }
     }
 }
 
 /// The key of the row that an insert has made or met.
-pub(crate) fn key_made<'o>(write: &'o Write, outcome: &'o Outcome) -> Option<&'o Value> {
+#[must_use]
+pub fn key_made<'o>(write: &'o Write, outcome: &'o Outcome) -> Option<&'o Value> {
     match (&outcome.keys, write) {
         (Keys::One(key), _) => Some(key),
         (Keys::Known, Write::Insert { table, row, .. }) => row.get(table.key()),
-        (_, Write::Audited { write, .. }) => key_made(write, outcome),
+        (_, Write::Audited { write, .. } | Write::Guarded { write, .. }) => {
+            key_made(write, outcome)
+        }
         _ => None,
     }
 }
@@ -80,7 +94,7 @@ pub(crate) fn key_made<'o>(write: &'o Write, outcome: &'o Outcome) -> Option<&'o
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] if one of the inserts has failed.
-pub(super) fn resolve(
+pub fn resolve_links(
     write: &Write,
     links: &[Link],
     writes: &[Write],
@@ -94,7 +108,7 @@ pub(super) fn resolve(
             _ => None,
         };
         let Some(made) = made else {
-            let message = format!("write {}, which it refers to, made no row", link.result);
+            let message = "the insert that it refers to made no row";
             return Err(Error::new(ErrorKind::Invalid, message));
         };
         write.put(link.at, made.clone());
@@ -105,7 +119,7 @@ pub(super) fn resolve(
 impl Write {
     fn put(&mut self, at: LinkAt, value: Value) {
         match (at, self) {
-            (at, Self::Audited { write, .. }) => write.put(at, value),
+            (at, Self::Audited { write, .. } | Self::Guarded { write, .. }) => write.put(at, value),
             (
                 LinkAt::Key,
                 Self::Update { key, .. } | Self::Increment { key, .. } | Self::Delete { key, .. },

@@ -5,6 +5,7 @@
 //! after a crash. Two at once come one after the other, as all writes of a
 //! table do: the second finds what the first has kept.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ use super::{Keys, Operation, Outcome};
 pub const ANSWERS: &str = "marmota_answer";
 /// Bytes of a key at most.
 pub const KEY_BYTES_MAX: usize = 255;
+/// Stands in front of a part's number: a header has no such byte.
+const PART: char = '\u{1f}';
 /// Answers that have become too old or too many go when so many have come.
 const TRIM_EVERY: i64 = 64;
 
@@ -94,7 +97,7 @@ impl Fingerprint {
         self.add(bytes);
     }
 
-    fn bytes(&self) -> [u8; 32] {
+    pub(crate) fn bytes(&self) -> [u8; 32] {
         self.0.clone().finalize().into()
     }
 }
@@ -124,6 +127,49 @@ impl OnceKey {
         }
         Ok(Self { key, request: request.bytes(), now: Timestamp::now() })
     }
+
+    /// The key of one part of what has this key, where each part takes place by itself.
+    #[must_use]
+    pub fn part(mut self, number: u64) -> Self {
+        self.key.push(PART);
+        self.key.push_str(&number.to_string());
+        self
+    }
+
+    /// As it was given.
+    fn given(&self) -> &str {
+        self.key.split(PART).next().unwrap_or_default()
+    }
+
+    /// The key as one caller's: the same from another one is another key.
+    pub(crate) fn of_caller(&self, caller: &str) -> Self {
+        let mut both = Fingerprint::default();
+        both.add(caller.as_bytes());
+        both.add(self.key.as_bytes());
+        let hash: String = both.bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        // As it was given still stands in front.
+        Self { key: format!("{}{PART}{hash}", self.given()), ..self.clone() }
+    }
+
+    /// The key, and the hash of what is asked for with it.
+    #[must_use]
+    pub fn parts(&self) -> (&str, &[u8; 32]) {
+        (&self.key, &self.request)
+    }
+
+    /// The same key somewhere else, such as on a server, made of its parts.
+    ///
+    /// # Errors
+    /// As [`OnceKey::new`].
+    pub fn of_parts(key: impl Into<String>, request: [u8; 32]) -> Result<Self> {
+        let key = key.into();
+        // What parts and callers add to it is no more than that.
+        if key.is_empty() || key.len() > KEY_BYTES_MAX + 128 {
+            let message = format!("must have 1 to {KEY_BYTES_MAX} bytes");
+            return Err(refused(&key, "length", message));
+        }
+        Ok(Self { key, request, now: Timestamp::now() })
+    }
 }
 
 /// The answer to a batch.
@@ -142,7 +188,7 @@ pub struct Once<'a> {
     /// For how long they are kept.
     pub limits: Idempotency,
     /// Whose answer is wanted.
-    pub key: &'a OnceKey,
+    pub key: Cow<'a, OnceKey>,
     /// Makes the answer from what the writes came to.
     pub answer: &'a mut dyn FnMut(&[Result<Outcome>]) -> Vec<u8>,
     /// Takes it.
@@ -156,7 +202,13 @@ impl Once<'_> {
     /// The same, lent for less long.
     pub(crate) fn lend(&mut self) -> Once<'_> {
         let Self { table, limits, key, answer, answered } = self;
-        Once { table, limits: *limits, key, answer: &mut **answer, answered }
+        Once { table, limits: *limits, key: Cow::Borrowed(&**key), answer: &mut **answer, answered }
+    }
+
+    /// The same for one caller.
+    pub(crate) fn lend_to(&mut self, caller: &str) -> Once<'_> {
+        let key = Cow::Owned(self.key.of_caller(caller));
+        Once { key, ..self.lend() }
     }
 
     /// Looks for the answer; false if there is none yet.
@@ -188,7 +240,7 @@ impl Once<'_> {
         }
         if row[REQUEST] != Value::Blob(self.key.request.to_vec()) {
             let message = "was used for another request; a new request takes a new key";
-            return Err(refused(&self.key.key, "same_request", message.to_owned()));
+            return Err(refused(self.key.given(), "same_request", message.to_owned()));
         }
         // A write, so that this answer waits for the disk as the first one did.
         let mut count = Operation::Increment {

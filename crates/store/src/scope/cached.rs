@@ -88,7 +88,7 @@ impl Scope {
             return self.pass_by(None, operation, sink, outcome);
         };
         {
-            let _lending = super::Lending::begin()?;
+            let _lending = super::Lending::begin(&self.shared)?;
             self.shared.check_open()?;
             if cache.lend(&lookup, slot_number(), sink) {
                 outcome.rows = 1;
@@ -99,9 +99,11 @@ impl Scope {
             return self.pass_by(None, operation, sink, outcome);
         }
         let mut copying = Copying { sink, copy: None };
-        let progress = self.pass_by(None, operation, &mut copying, outcome)?;
-        if let (Progress::Done, Some(copy)) = (&progress, copying.copy) {
-            cache.keep(&lookup, copy);
+        let mut progress = self.pass_by(None, operation, &mut copying, outcome)?;
+        match (&mut progress, copying.copy) {
+            (Progress::Done, Some(copy)) => cache.keep(&lookup, copy),
+            (Progress::Pending(pending), None) => pending.fetch = Some(lookup.fetch()),
+            _ => {}
         }
         Ok(progress)
     }

@@ -1,12 +1,13 @@
 //! The verbs of SQL: [`Scope::sql`] and the forms its rows can take,
 //! [`Scope::execute`].
 
+use std::cell::OnceCell;
 use std::ops::ControlFlow;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, FieldValue, Model, Result, RowSink, Value, ValueRef};
 
-use super::{SqlCall, SqlColumns, SqlRow, SqlRows, no_sql};
+use super::{SqlCall, SqlColumn, SqlColumns, SqlRow, SqlRows, no_sql};
 use crate::action::{Action, Verb};
 use crate::operation::{Operation, Outcome};
 use crate::scope::Scope;
@@ -28,6 +29,7 @@ struct Statement {
     values: Vec<Value>,
     database: Option<String>,
     writes: bool,
+    unaudited: bool,
 }
 
 impl Statement {
@@ -50,11 +52,12 @@ impl Statement {
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let columns = OnceLock::new();
+        let columns = OnceCell::new();
         let statement = SqlCall {
             text: &self.text,
             values: &self.values,
             writes: self.writes,
+            unaudited: self.unaudited,
             database: self.database.as_deref(),
             columns: &columns,
         };
@@ -128,7 +131,8 @@ impl<'s> SqlQuery<'s> {
     /// As [`SqlQuery::rows`], and [`ErrorKind::Invalid`] naming the field that
     /// has no column.
     pub fn models<M: Model>(self) -> Action<'s, Models<M>> {
-        let models = Models { statement: self.statement, places: Vec::new(), rows: Vec::new() };
+        let models =
+            Models { statement: self.statement, places: Places::Unknown, rows: Vec::new() };
         Action::new(self.scope, models)
     }
 
@@ -225,25 +229,36 @@ impl<T, F: FnMut(&SqlRow<'_>) -> Result<T> + Unpin> Verb for Map<T, F> {
 pub struct Models<M> {
     statement: Statement,
     /// Where each field's column is, once the first row has come.
-    places: Vec<Option<usize>>,
+    places: Places,
     rows: Vec<M>,
 }
 
 impl<M> Unpin for Models<M> {}
 
+/// Where the columns of a model's fields are.
+enum Places {
+    Unknown,
+    /// The columns are the fields, in their order and of their kinds.
+    Same,
+    Each(Vec<Option<usize>>),
+}
+
 struct Modelling<'m, M> {
-    places: &'m mut Vec<Option<usize>>,
+    places: &'m mut Places,
     rows: &'m mut Vec<M>,
 }
 
 impl<M: Model> SqlSink for Modelling<'_, M> {
     fn row(&mut self, row: &SqlRow<'_>) -> Result<ControlFlow<()>> {
-        let fields = &M::schema().fields;
-        if self.places.is_empty() {
+        if let Places::Unknown = self.places {
             *self.places = places::<M>(row.columns())?;
         }
+        let Places::Each(places) = &*self.places else {
+            self.rows.push(M::read(row.values())?);
+            return Ok(ControlFlow::Continue(()));
+        };
         let mut values: smallvec::SmallVec<[ValueRef<'_>; 16]> = smallvec::SmallVec::new();
-        for (field, place) in fields.iter().zip(&*self.places) {
+        for (field, place) in M::schema().fields.iter().zip(places) {
             let value = place.map_or(ValueRef::Absent, |place| row.values()[place]);
             // What does not suit the kind is complained about by the struct.
             values.push(field.kind.read_stored(value).unwrap_or(value));
@@ -253,7 +268,14 @@ impl<M: Model> SqlSink for Modelling<'_, M> {
     }
 }
 
-fn places<M: Model>(columns: &SqlColumns) -> Result<Vec<Option<usize>>> {
+fn places<M: Model>(columns: &SqlColumns) -> Result<Places> {
+    let fields = &M::schema().fields;
+    let is_same = |(field, column): (&marmota_model::Field, &SqlColumn)| {
+        column.name == field.name && column.kind.as_ref() == Some(&field.kind)
+    };
+    if columns.list().len() == fields.len() && fields.iter().zip(columns.list()).all(is_same) {
+        return Ok(Places::Same);
+    }
     let place = |field: &marmota_model::Field| match columns.position(&field.name) {
         Ok(place) => Ok(Some(place)),
         Err(_) if matches!(field.kind, marmota_model::Kind::Blob) => Ok(None),
@@ -267,7 +289,7 @@ fn places<M: Model>(columns: &SqlColumns) -> Result<Vec<Option<usize>>> {
             Err(Error::new(error.kind(), message))
         }
     };
-    M::schema().fields.iter().map(place).collect()
+    fields.iter().map(place).collect::<Result<_>>().map(Places::Each)
 }
 
 impl<M: Model> Verb for Models<M> {
@@ -405,6 +427,13 @@ impl Action<'_, Execute> {
         self.verb.statement.database = Some(database.to_owned());
         self
     }
+
+    /// Lets it write to audited models, and to their history, without leaving
+    /// an entry: refused otherwise, with [`ErrorKind::Denied`].
+    pub fn unaudited(mut self) -> Self {
+        self.verb.statement.unaudited = true;
+        self
+    }
 }
 
 impl Scope {
@@ -434,6 +463,6 @@ impl Scope {
 
 impl Statement {
     const fn new(text: String, writes: bool) -> Self {
-        Self { text, values: Vec::new(), database: None, writes }
+        Self { text, values: Vec::new(), database: None, writes, unaudited: false }
     }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod cache;
+mod killed;
 #[cfg(feature = "encryption")]
 mod memory_encryption;
 mod memory_file;
@@ -9,4 +10,6 @@ mod memory_log;
 mod memory_log_crash;
 mod memory_model;
 mod memory_session;
+mod meter;
+mod small_disk;
 mod tenants;

@@ -2,10 +2,8 @@
 //! ends anywhere or is damaged, a disk that is full.
 
 use std::collections::HashSet;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use marmota_model::{ErrorKind, Table, Value, ValueRef};
 use marmota_store::engine::Engine;
@@ -13,7 +11,12 @@ use marmota_store::memory::Memory;
 use marmota_store::operation::Operation;
 use proptest::prelude::*;
 
+use super::killed::written_until_killed;
 use super::memory_log::{bodies, files, insert, log, note, open, rows, run, try_open};
+use super::small_disk::SmallDisk;
+
+/// What is run in the process that is killed.
+const TEST: &str = "memory_log_crash::writes_until_killed";
 
 /// A change of the property test.
 #[derive(Clone, Debug)]
@@ -194,7 +197,7 @@ pub(crate) fn survives_kills(environment: &[(&str, &str)], open: impl Fn(&Path) 
     let note = note();
     let mut acknowledged = HashSet::new();
     for round in 0..ROUNDS {
-        let told = written_until_killed(&path, round, environment);
+        let told = written_until_killed(TEST, &path, round, environment);
         assert!(!told.is_empty(), "round {round} wrote nothing");
         acknowledged.extend(told);
         let engine = open(&path);
@@ -213,39 +216,11 @@ pub(crate) fn survives_kills(environment: &[(&str, &str)], open: impl Fn(&Path) 
     }
 }
 
-/// Has a process write, kills it after some time, and gives what it told.
-fn written_until_killed(path: &Path, round: u64, environment: &[(&str, &str)]) -> Vec<String> {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "memory_log_crash::writes_until_killed", "--nocapture"])
-        .env("MARMOTA_LOG", path)
-        .env("MARMOTA_ROUND", round.to_string())
-        .envs(environment.iter().copied())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let output = child.stdout.take().unwrap();
-    let (first, begun) = std::sync::mpsc::channel();
-    let reader = std::thread::spawn(move || {
-        let lines = BufReader::new(output).lines().map_while(Result::ok);
-        let told = lines.filter_map(|line| line.strip_prefix("row ").map(str::to_owned));
-        let tell = told.inspect(|_| first.send(()).unwrap_or_default());
-        tell.collect::<Vec<_>>()
-    });
-    begun.recv_timeout(Duration::from_secs(60)).unwrap();
-    std::thread::sleep(Duration::from_millis(round * 17 % 100));
-    // SIGKILL on Unix.
-    child.kill().unwrap();
-    child.wait().unwrap();
-    // A line cut short by the kill ends in no full stop.
-    let told = reader.join().unwrap();
-    told.iter().filter_map(|row| row.strip_suffix('.').map(str::to_owned)).collect()
-}
-
 /// The process that is killed: threads that write single rows and pairs, and
 /// one that makes snapshots.
 #[test]
 fn writes_until_killed() {
-    let Some(path) = std::env::var_os("MARMOTA_LOG") else { return };
+    let Some(path) = std::env::var_os("MARMOTA_WRITE") else { return };
     let round: u64 = std::env::var("MARMOTA_ROUND").unwrap().parse().unwrap();
     let note = note();
     let durability = ["full", "relaxed", "none"][round as usize % 3];
@@ -284,26 +259,6 @@ fn writes(engine: &Memory, note: &Table, name: &str) {
             writeln!(out, "row {body}.").unwrap();
         }
         out.flush().unwrap();
-    }
-}
-
-/// A small file system in memory, where the test may make one.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn mount(folder: &Path) -> Option<Self> {
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=2m", "tmpfs"])
-            .arg(folder)
-            .output()
-            .is_ok_and(|output| output.status.success());
-        mounted.then(|| Self(folder.to_owned()))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 

@@ -14,11 +14,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use marmota_model::{Result, ValueRef};
+use marmota_model::{Form, Result, ValueRef};
 use smallvec::{SmallVec, smallvec};
 
 use super::super::catalog::Catalog;
-use super::super::layout::Form;
 use super::super::locked::Locked;
 use super::super::log::{Log, Undo};
 use super::super::row_codec::{Bytes, write_head, write_row, write_unsigned, write_value};
@@ -42,7 +41,7 @@ pub(in super::super) fn write_tables(out: &mut Vec<u8>, schema: u32, catalog: &C
     out.extend_from_slice(&(catalog.slots.len() as u32).to_le_bytes());
     for slot in &catalog.slots {
         let fields = slot.table.fields().iter();
-        let fields = fields.map(|field| (&*field.name, super::super::layout::form_of(&field.kind)));
+        let fields = fields.map(|field| (&*field.name, field.kind.form()));
         out.extend_from_slice(&(slot.table.key() as u16).to_le_bytes());
         // A vector takes whatever is written.
         let _ = write_head(out, slot.table.name(), fields);

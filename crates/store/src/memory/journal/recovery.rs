@@ -544,7 +544,7 @@ impl State {
     }
 }
 
-fn key_of(form: super::super::layout::Form, bytes: &[u8]) -> Key {
+fn key_of(form: marmota_model::Form, bytes: &[u8]) -> Key {
     [&[super::super::row_codec::form_number(form)], bytes].concat().into()
 }
 

@@ -1,14 +1,17 @@
-//! What a scope does around an operation when its store has audited models:
-//! a write to one becomes a batch of one transaction, and its result is taken
-//! from that.
+//! Writes that are carried out with more than themselves in one transaction:
+//! with an entry in the history where their table is audited, with a look at
+//! the rows that the caller has rights to. Such a write becomes a batch, and
+//! its result is taken from that.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use marmota_model::{Error, ErrorKind, NoRows, Result, RowSink, RowSource, Table, Value, ValueRef};
 
-use super::{Progress, Scope};
-use crate::audit::{Audit, Ledger};
+use super::{Pending, Progress, Scope};
+use crate::audit::Audit;
 use crate::durability::Durability;
+use crate::history::HISTORY_TABLE;
 use crate::operation::{
     BatchMode, Keys, Link, OnConflict, Once, Operation, Outcome, Placed, Write,
 };
@@ -104,16 +107,15 @@ fn at_row(place: usize, error: &Error) -> Error {
 }
 
 impl Scope {
-    /// [`Scope::submit`] for a store that has audited models.
-    pub(super) fn submit_audited(
+    /// Submits an operation, as a batch where it has to be one.
+    pub(super) fn submit_as_job(
         &self,
-        ledger: &Arc<Ledger>,
         durability: Option<Durability>,
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<Progress> {
-        let Some(mut job) = self.job(ledger, operation)? else {
+        let Some(mut job) = self.job(operation)? else {
             return self.submit_beneath(durability, operation, sink, outcome);
         };
         let submitted = job.with(operation, |batch| {
@@ -129,43 +131,94 @@ impl Scope {
         }
     }
 
-    /// What an operation becomes, if it writes to an audited table.
+    /// Goes on with it.
+    pub(super) fn poll_job(
+        &self,
+        pending: &mut Pending,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<()>> {
+        let Some(mut job) = pending.job.take() else {
+            return self.poll_session(pending, operation, sink, outcome, context);
+        };
+        let polled = job.with(operation, |batch| {
+            self.poll_session(pending, batch, &mut NoRows, &mut Outcome::default(), context)
+        });
+        match polled {
+            Poll::Ready(called) => Poll::Ready(job.finish(called, operation, outcome)),
+            Poll::Pending => {
+                pending.job = Some(job);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// What an operation becomes, if it writes to an audited table, or has to
+    /// be looked after for its caller's rights.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`] for a write to the history itself.
-    fn job(&self, ledger: &Arc<Ledger>, operation: &mut Operation<'_>) -> Result<Option<Job>> {
+    fn job(&self, operation: &mut Operation<'_>) -> Result<Option<Job>> {
         let (mut is_audited, mut is_history) = (false, false);
-        operation.each_table_written(|table| {
-            is_audited |= table.schema().audit;
-            is_history |= table.name() == ledger.table.name();
-        });
+        let ledger = self.shared.ledger();
+        if let Some(ledger) = ledger {
+            operation.each_table_written(|table| {
+                is_audited |= table.schema().audit;
+                is_history |= table.name() == ledger.table.name();
+            });
+        }
         if is_history {
-            let message = format!("`{}` is written by the store alone", ledger.table.name());
+            let message = format!("`{HISTORY_TABLE}` is written by the store alone");
             return Err(Error::new(ErrorKind::Denied, message));
         }
-        if !is_audited {
+        let rights = self.rights.as_ref();
+        let is_guarded = rights.is_some_and(|rights| match &*operation {
+            Operation::Batch { writes, .. } => writes.iter().any(|write| rights.guard(write)),
+            operation => rights.guards(operation),
+        });
+        // A delete by a filter is narrowed, which the writes of a batch are not yet.
+        let narrows = rights.is_some()
+            && matches!(operation, Operation::Batch { writes, .. }
+                if writes.iter().any(|write| matches!(write, Write::DeleteWhere { .. })));
+        if !is_audited && !is_guarded && !narrows {
             return Ok(None);
         }
-        let audit =
-            Audit { ledger: Arc::clone(ledger), actor: self.actor.clone(), at: self.time() };
-        let audited = |write: Write| match write.table().schema().audit {
-            true => Write::Audited { write: Box::new(write), audit: audit.clone() },
-            false => write,
+        let audit = ledger.map(|ledger| Audit {
+            ledger: Arc::clone(ledger),
+            actor: self.actor.clone(),
+            at: self.time(),
+        });
+        let wrapped = |write: Write| {
+            let is_guarded = rights.filter(|rights| rights.guard(&write));
+            let write = match &audit {
+                Some(audit) if write.table().schema().audit => {
+                    Write::Audited { write: Box::new(write), audit: audit.clone() }
+                }
+                _ => write,
+            };
+            match is_guarded {
+                Some(rights) => {
+                    Write::Guarded { write: Box::new(write), rights: Arc::clone(rights) }
+                }
+                None => write,
+            }
         };
         let kept = |table: &Table| self.registry().table(table.name()).cloned();
         Ok(Some(match operation {
             Operation::Insert { table, row, on_conflict } => {
                 let (table, row, on_conflict) = (kept(table)?, owned(row), *on_conflict);
-                Job::one(audited(Write::Insert { table, row, on_conflict }))
+                Job::one(wrapped(Write::Insert { table, row, on_conflict }))
             }
-            Operation::Update { table, key, row, version } => Job::one(audited(Write::Update {
+            Operation::Update { table, key, row, version } => Job::one(wrapped(Write::Update {
                 table: kept(table)?,
                 key: key.to_value(),
                 row: owned(row),
                 version: *version,
             })),
             Operation::Increment { table, key, field, by, stamp } => {
-                Job::one(audited(Write::Increment {
+                Job::one(wrapped(Write::Increment {
                     table: kept(table)?,
                     key: key.to_value(),
                     field: *field,
@@ -175,16 +228,16 @@ impl Scope {
             }
             Operation::Delete { table, key, version } => {
                 let (table, key) = (kept(table)?, key.to_value());
-                Job::one(audited(Write::Delete { table, key, version: *version }))
+                Job::one(wrapped(Write::Delete { table, key, version: *version }))
             }
             Operation::DeleteWhere { table, filter } => {
                 let (table, filter) = (kept(table)?, filter.cloned());
-                Job::one(audited(Write::DeleteWhere { table, filter }))
+                Job::one(wrapped(Write::DeleteWhere { table, filter }))
             }
             Operation::InsertMany { table, rows, on_conflict } => {
                 let on_conflict = *on_conflict;
                 let write = |table, row: &[ValueRef<'_>]| {
-                    audited(Write::Insert { table, row: owned(row), on_conflict })
+                    wrapped(Write::Insert { table, row: owned(row), on_conflict })
                 };
                 Job::new(each_row(&kept(table)?, *rows, write)?, true)
             }
@@ -195,12 +248,19 @@ impl Scope {
                     Write::Update { table, key, row, version: None }
                 };
                 Job::new(
-                    each_row(&kept(table)?, *rows, |table, row| audited(of_row(table, row)))?,
+                    each_row(&kept(table)?, *rows, |table, row| wrapped(of_row(table, row)))?,
                     true,
                 )
             }
             Operation::Batch { writes, links, mode, .. } => {
-                let writes = writes.iter().cloned().map(audited).collect();
+                let narrowed = |write: &Write| match (write, rights) {
+                    (Write::DeleteWhere { table, filter }, Some(rights)) => Write::DeleteWhere {
+                        filter: rights.narrow_delete(table, filter.clone()),
+                        table: Arc::clone(table),
+                    },
+                    (write, _) => write.clone(),
+                };
+                let writes = writes.iter().map(|write| wrapped(narrowed(write))).collect();
                 Job { mode: *mode, links: links.to_vec(), ..Job::new(writes, false) }
             }
             _ => return Ok(None),

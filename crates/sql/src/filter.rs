@@ -1,0 +1,222 @@
+//! The tree of a filter: its shape, by which a statement is found that was made
+//! for another with other values, and its text. The conditions themselves are
+//! the engine's.
+
+use marmota_model::{Comparison, Filter, Order, Table};
+
+const NOT: u8 = 5;
+const AND: u8 = 6;
+const OR: u8 = 7;
+const ORDER: u8 = 8;
+
+/// Where shapes are written.
+pub trait Shape {
+    /// The bytes so far.
+    fn bytes(&mut self) -> &mut Vec<u8>;
+}
+
+impl Shape for Vec<u8> {
+    fn bytes(&mut self) -> &mut Vec<u8> {
+        self
+    }
+}
+
+/// Adds a filter to a shape, its conditions by `condition`.
+///
+/// Bytes 5 to 8 begin what is added here: what `condition` adds begins with
+/// another.
+///
+/// # Errors
+/// What `condition` gives.
+pub fn shape_filter<S: Shape, E>(
+    shape: &mut S,
+    filter: &Filter,
+    condition: &mut impl FnMut(&mut S, &Filter) -> Result<(), E>,
+) -> Result<(), E> {
+    let (tag, filters) = match filter {
+        Filter::Not(inner) => {
+            shape.bytes().push(NOT);
+            return shape_filter(shape, inner, condition);
+        }
+        Filter::And(all) => (AND, all),
+        Filter::Or(any) => (OR, any),
+        filter => return condition(shape, filter),
+    };
+    shape.bytes().push(tag);
+    shape.bytes().extend((filters.len() as u32).to_le_bytes());
+    filters.iter().try_for_each(|filter| shape_filter(shape, filter, condition))
+}
+
+/// Adds an order to a shape.
+pub fn shape_order(shape: &mut impl Shape, order: impl IntoIterator<Item = Order>) {
+    shape.bytes().push(ORDER);
+    for by in order {
+        shape.bytes().extend([by.field as u8, u8::from(by.descending)]);
+    }
+}
+
+/// Calls for each condition of a filter, in the order in which they are written.
+///
+/// # Errors
+/// What `take` gives.
+pub fn each_condition<'f, E>(
+    filter: &'f Filter,
+    take: &mut impl FnMut(&'f Filter) -> Result<(), E>,
+) -> Result<(), E> {
+    match filter {
+        Filter::Not(inner) => each_condition(inner, take),
+        Filter::And(filters) | Filter::Or(filters) => {
+            filters.iter().try_for_each(|filter| each_condition(filter, take))
+        }
+        filter => take(filter),
+    }
+}
+
+/// Where an engine writes SQL.
+pub trait Writer {
+    /// A condition that always holds.
+    const TRUE: &'static str;
+    /// A condition that never does.
+    const FALSE: &'static str;
+
+    /// Adds text.
+    fn push(&mut self, text: &str) -> &mut Self;
+
+    /// Adds a condition: any filter but NOT, AND and OR.
+    fn condition(&mut self, table: &Table, filter: &Filter);
+}
+
+/// Writes a filter as SQL.
+pub fn filter_sql<W: Writer>(out: &mut W, table: &Table, filter: &Filter) {
+    let (filters, between, empty) = match filter {
+        Filter::Not(inner) => {
+            out.push("NOT (");
+            filter_sql(out, table, inner);
+            out.push(")");
+            return;
+        }
+        Filter::And(all) => (all, " AND ", W::TRUE),
+        Filter::Or(any) => (any, " OR ", W::FALSE),
+        condition => return out.condition(table, condition),
+    };
+    if filters.is_empty() {
+        out.push(empty);
+        return;
+    }
+    for (position, filter) in filters.iter().enumerate() {
+        out.push(if position == 0 { "(" } else { between });
+        filter_sql(out, table, filter);
+    }
+    out.push(")");
+}
+
+/// Writes ` WHERE` with a filter, if there is one.
+pub fn where_sql(out: &mut impl Writer, table: &Table, filter: Option<&Filter>) {
+    if let Some(filter) = filter {
+        out.push(" WHERE ");
+        filter_sql(out, table, filter);
+    }
+}
+
+/// A comparison's sign.
+#[must_use]
+pub const fn sign(comparison: Comparison) -> &'static str {
+    match comparison {
+        Comparison::Equal => "=",
+        Comparison::NotEqual => "<>",
+        Comparison::Less => "<",
+        Comparison::LessOrEqual => "<=",
+        Comparison::Greater => ">",
+        Comparison::GreaterOrEqual => ">=",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use marmota_model::{Field, Kind, Role, Schema};
+
+    use super::*;
+
+    struct Text(String);
+
+    impl Writer for Text {
+        const TRUE: &'static str = "1";
+        const FALSE: &'static str = "0";
+
+        fn push(&mut self, text: &str) -> &mut Self {
+            self.0.push_str(text);
+            self
+        }
+
+        fn condition(&mut self, table: &Table, filter: &Filter) {
+            if let Filter::IsNull { field } = filter {
+                self.push(&table.fields()[*field].name).push(" IS NULL");
+            }
+        }
+    }
+
+    fn table() -> Table {
+        let fields = vec![
+            Field::new("id", Kind::I64).role(Role::Key),
+            Field::new("a", Kind::I64).nullable(true),
+        ];
+        Table::new(Schema::new("t", fields)).unwrap()
+    }
+
+    fn sql(filter: &Filter) -> String {
+        let mut out = Text(String::new());
+        where_sql(&mut out, &table(), Some(filter));
+        out.0
+    }
+
+    const A: Filter = Filter::IsNull { field: 1 };
+
+    #[test]
+    fn trees_are_written_with_parentheses() {
+        assert_eq!(sql(&A), " WHERE a IS NULL");
+        let not = Filter::Not(Box::new(Filter::Or(vec![A, A])));
+        assert_eq!(
+            sql(&Filter::And(vec![A, not])),
+            " WHERE (a IS NULL AND NOT ((a IS NULL OR a IS NULL)))"
+        );
+        assert_eq!(sql(&Filter::And(vec![])), " WHERE 1");
+        assert_eq!(sql(&Filter::Or(vec![])), " WHERE 0");
+    }
+
+    #[test]
+    fn trees_that_differ_have_shapes_that_differ() {
+        let shape = |filter: &Filter| {
+            let mut shape = Vec::new();
+            let mut condition = |shape: &mut Vec<u8>, _: &Filter| -> Result<(), Infallible> {
+                shape.push(1);
+                Ok(())
+            };
+            let Ok(()) = shape_filter(&mut shape, filter, &mut condition);
+            shape
+        };
+        let both = || Filter::And(vec![A, A]);
+        let trees = [
+            both(),
+            Filter::Or(vec![A, A]),
+            Filter::And(vec![both(), A]),
+            Filter::And(vec![A, both()]),
+            Filter::Not(Box::new(A)),
+            Filter::And(vec![]),
+        ];
+        let shapes: Vec<Vec<u8>> = trees.iter().map(shape).collect();
+        for (at, one) in shapes.iter().enumerate() {
+            assert!(!shapes[..at].contains(one), "{one:?}");
+        }
+        for tree in &trees {
+            let mut count = 0;
+            let mut take = |_: &Filter| -> Result<(), Infallible> {
+                count += 1;
+                Ok(())
+            };
+            let Ok(()) = each_condition(tree, &mut take);
+            assert_eq!(count, format!("{tree:?}").matches("IsNull").count());
+        }
+    }
+}

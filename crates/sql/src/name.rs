@@ -1,0 +1,46 @@
+//! Names in SQL, and those of indexes that models ask for.
+
+use marmota_model::{Index, Table};
+
+/// A name in SQL.
+#[must_use]
+pub fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The columns of an index, by name.
+#[must_use]
+pub fn index_columns(table: &Table, index: &Index) -> Vec<String> {
+    index.fields.iter().map(|&field| table.fields()[field].name.to_string()).collect()
+}
+
+/// What an index is called. The colons keep it from being any other's name.
+#[must_use]
+pub fn index_name(table: &Table, index: &Index) -> String {
+    let kind = if index.unique { "unique" } else { "index" };
+    format!("{kind}:{}:{}", table.name(), index_columns(table, index).join(","))
+}
+
+/// True for the name of an index that was made for a table of this name.
+#[must_use]
+pub fn is_ours(index: &str, table: &str) -> bool {
+    ["unique", "index"].iter().any(|kind| index.starts_with(&format!("{kind}:{table}:")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        assert_eq!(quoted("plain"), "\"plain\"");
+        assert_eq!(quoted("a\"; DROP"), "\"a\"\"; DROP\"");
+    }
+
+    #[test]
+    fn indexes_are_told_apart_by_table() {
+        assert!(is_ours("unique:person:name", "person"));
+        assert!(!is_ours("unique:persons:name", "person"));
+        assert!(!is_ours("by_name", "person"));
+    }
+}

@@ -1,0 +1,113 @@
+//! Aggregation: a pipeline of stages over a model's documents, on an engine
+//! whose rows are documents. It is raw, as SQL is ([`crate::sql`]): what an
+//! engine understands of it is the engine's, and an engine that has it says so
+//! by its [`Capability`](crate::engine::Capability).
+
+use std::fmt::Display;
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
+
+use marmota_model::{Error, ErrorKind, Model, Result, RowSink, ValueRef};
+use serde::de::DeserializeOwned;
+
+use crate::action::{Action, Verb};
+use crate::operation::{Operation, Outcome};
+use crate::scope::Scope;
+
+/// The most bytes of a pipeline.
+const PIPELINE_BYTES_MAX: usize = 1 << 20;
+
+/// The verb of [`Scope::aggregate`].
+#[derive(Debug)]
+pub struct Aggregate<M, T> {
+    pipeline: String,
+    read: Vec<T>,
+    error: Option<Error>,
+    model: PhantomData<fn() -> M>,
+}
+
+impl<M, T> Unpin for Aggregate<M, T> {}
+
+impl<M: Model, T: DeserializeOwned> Verb for Aggregate<M, T> {
+    type Output = Vec<T>;
+
+    fn operate(
+        &mut self,
+        scope: &Scope,
+        call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
+    ) -> Result<()> {
+        let table = scope.registry().of::<M>()?;
+        let capability = scope.shared.engine.capability();
+        if !capability.aggregation {
+            return Err(no_aggregation(capability.name));
+        }
+        let Self { pipeline, read, error, .. } = self;
+        if pipeline.len() > PIPELINE_BYTES_MAX {
+            let message = format!(
+                "the pipeline has {} bytes, {PIPELINE_BYTES_MAX} at most are taken",
+                pipeline.len()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let mut sink = |row: &[ValueRef<'_>]| {
+            let text = match row {
+                [ValueRef::Json(text)] => *text,
+                _ => "null",
+            };
+            match serde_json::from_str(text) {
+                Ok(one) => {
+                    read.push(one);
+                    ControlFlow::Continue(())
+                }
+                Err(why) => {
+                    let text = marmota_model::text::excerpt(text);
+                    let message = format!("the pipeline's document {text} cannot be read: {why}");
+                    *error = Some(Error::new(ErrorKind::Engine, message));
+                    ControlFlow::Break(())
+                }
+            }
+        };
+        call(&mut Operation::Aggregate { table, pipeline }, &mut sink)
+    }
+
+    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Vec<T>> {
+        match self.error.take() {
+            Some(error) => Err(error),
+            None => Ok(std::mem::take(&mut self.read)),
+        }
+    }
+}
+
+impl Scope {
+    /// Runs an aggregation pipeline over the documents of a model, on an engine
+    /// that has it (MongoDB): a JSON array of stages, as text or anything that
+    /// is shown as one. Each document that comes out is read as a `T`.
+    ///
+    /// It reads alone, and works on documents as they lie there: members by
+    /// the names of fields, an amount as whole ten-thousandths. Under rights it
+    /// is refused, because it passes by them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] from an engine that has none,
+    /// [`ErrorKind::Invalid`] for what is no pipeline or a stage that writes,
+    /// [`ErrorKind::Engine`] for a document that is no `T`; otherwise the
+    /// engine's.
+    pub fn aggregate<M: Model, T: DeserializeOwned>(
+        &self,
+        pipeline: impl Display,
+    ) -> Action<'_, Aggregate<M, T>> {
+        let pipeline = pipeline.to_string();
+        let (read, error, model) = (Vec::new(), None, PhantomData);
+        Action::new(self, Aggregate { pipeline, read, error, model })
+    }
+}
+
+/// The error of an engine that has no aggregation.
+#[cold]
+pub(crate) fn no_aggregation(engine: &str) -> Error {
+    let message = format!(
+        "the engine `{engine}` has no aggregation pipelines; use SQL where it has that \
+         (`Scope::sql`), or list and sum"
+    );
+    Error::new(ErrorKind::Unsupported, message)
+}

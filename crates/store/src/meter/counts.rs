@@ -1,0 +1,113 @@
+//! Numbers of one kind of call: how often, how many rows, what failed, and how
+//! long it took.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// Upper ends of the classes of times, in microseconds; what took longer than
+/// the last is in one more.
+pub const CLASS_ENDS_US: [u64; 14] =
+    [1, 5, 10, 50, 100, 250, 500, 1_000, 5_000, 10_000, 50_000, 100_000, 1_000_000, 10_000_000];
+const CLASSES: usize = CLASS_ENDS_US.len() + 1;
+
+/// Counts calls; see [`Measured`].
+#[derive(Debug, Default)]
+pub struct Counts {
+    classes: [AtomicU64; CLASSES],
+    time_ns: AtomicU64,
+    rows: AtomicU64,
+    errors: AtomicU64,
+}
+
+/// What was counted. Each number is right by itself; while calls end, two of
+/// them may be of different moments.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Measured {
+    /// Calls that have ended, well or not.
+    pub count: u64,
+    /// Those that failed, and writes of batches that did.
+    pub errors: u64,
+    /// Rows that were read or written.
+    pub rows: u64,
+    /// How long all took together, in seconds.
+    pub seconds: f64,
+    /// How many took how long: classes that end at [`CLASS_ENDS_US`], and one
+    /// for what took longer.
+    pub classes: [u64; CLASSES],
+}
+
+impl Counts {
+    /// A call has ended.
+    pub fn note(&self, time: Duration, rows: u64, failed: bool) {
+        let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let class = CLASS_ENDS_US.partition_point(|&end_us| end_us * 1_000 < time_ns);
+        self.classes[class].fetch_add(1, Ordering::Relaxed);
+        self.time_ns.fetch_add(time_ns, Ordering::Relaxed);
+        if rows > 0 {
+            self.note_rows(rows);
+        }
+        if failed {
+            self.note_error();
+        }
+    }
+
+    pub(super) fn note_rows(&self, rows: u64) {
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_error(&self) {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Adds what was counted to what others have.
+    pub fn add_to(&self, sum: &mut Measured) {
+        for (class, count) in sum.classes.iter_mut().zip(&self.classes) {
+            let count = count.load(Ordering::Relaxed);
+            *class += count;
+            sum.count += count;
+        }
+        sum.seconds += self.time_ns.load(Ordering::Relaxed) as f64 / 1e9;
+        sum.rows += self.rows.load(Ordering::Relaxed);
+        sum.errors += self.errors.load(Ordering::Relaxed);
+    }
+}
+
+impl Measured {
+    /// Appends the times as a histogram in Prometheus' text format, with labels
+    /// in their own (`table="note"`), which have to be escaped already.
+    pub fn write_histogram(&self, text: &mut String, name: &str, labels: &str) {
+        let mut below = 0;
+        for (count, end_us) in self.classes.iter().zip(CLASS_ENDS_US) {
+            below += count;
+            let end = end_us as f64 / 1e6;
+            let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{end}\"}} {below}");
+        }
+        let Self { count, seconds, .. } = self;
+        let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
+        let _ =
+            writeln!(text, "{name}_sum{{{labels}}} {seconds}\n{name}_count{{{labels}}} {count}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_in_the_class_that_it_does_not_exceed() {
+        let counts = Counts::default();
+        for (ns, rows, failed) in [(0, 1, false), (1_000, 2, false), (1_001, 0, true)] {
+            counts.note(Duration::from_nanos(ns), rows, failed);
+        }
+        counts.note(Duration::from_secs(11), 0, false);
+        let mut sum = Measured::default();
+        counts.add_to(&mut sum);
+        assert_eq!((sum.count, sum.rows, sum.errors), (4, 3, 1));
+        assert_eq!((sum.classes[0], sum.classes[1], sum.classes[CLASSES - 1]), (2, 1, 1));
+        assert!((sum.seconds - 11.000_002_001).abs() < 1e-6, "{}", sum.seconds);
+    }
+}

@@ -1,0 +1,176 @@
+//! How a thread waits that runs an operation: parked, or, where the engine
+//! says what its answer comes through, asleep on that socket itself. No other
+//! thread has to wake it then.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::thread;
+use std::time::Duration;
+
+#[cfg(target_os = "linux")]
+use bell::Bell;
+
+/// How long a thread sleeps at most between two polls: an engine's time-out
+/// is found out by polling, and nobody wakes for it.
+const PARK_MAX: Duration = Duration::from_millis(50);
+
+/// What a thread may sleep on between two polls.
+pub struct Sleep {
+    /// Where the answer comes through.
+    #[cfg(target_os = "linux")]
+    pub source: crate::watch::Source,
+    /// True if it is to be woken as well when there is room to write.
+    pub writes: bool,
+}
+
+thread_local! {
+    /// Some while this thread polls to sleep afterwards: on what.
+    static SLEEP: RefCell<Option<Option<Sleep>>> = const { RefCell::new(None) };
+    #[cfg(target_os = "linux")]
+    static BELL: Option<Arc<Bell>> = Bell::new().map(Arc::new);
+}
+
+/// Called by an engine in a poll that is not ready: true if the thread sleeps
+/// on `sleep` next, so that it need not be woken for what happens there;
+/// false if it does something else, as a thread with an event loop does.
+#[must_use]
+pub fn sleep_on(sleep: Sleep) -> bool {
+    if cfg!(not(target_os = "linux")) {
+        return false;
+    }
+    SLEEP.with_borrow_mut(|slot| match slot {
+        Some(slot) => {
+            *slot = Some(sleep);
+            true
+        }
+        None => false,
+    })
+}
+
+/// Polls until it is ready, with the thread asleep in between.
+pub(crate) fn park_until<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
+    #[cfg(target_os = "linux")]
+    if let Some(bell) = BELL.with(Option::clone) {
+        return bell::sleep_until(&bell, poll);
+    }
+    parked_until(poll)
+}
+
+/// [`park_until`] where there is nothing to sleep on.
+fn parked_until<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
+    struct Unpark(thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(thread::current())).into();
+    loop {
+        if let Poll::Ready(result) = poll(&mut Context::from_waker(&waker)) {
+            return result;
+        }
+        thread::park_timeout(PARK_MAX);
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod bell {
+    //! Waking a thread that may sleep on a socket.
+
+    use std::os::fd::OwnedFd;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU8, Ordering};
+    use std::task::{Context, Poll, Wake, Waker};
+    use std::thread::{self, Thread};
+
+    use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+    use super::{PARK_MAX, SLEEP, Sleep};
+
+    const AWAKE: u8 = 0;
+    /// Asleep on a socket and this bell.
+    const ASLEEP: u8 = 1;
+    const RUNG: u8 = 2;
+
+    /// A thread's own, made once.
+    pub(super) struct Bell {
+        thread: Thread,
+        state: AtomicU8,
+        event: OwnedFd,
+    }
+
+    impl Bell {
+        pub(super) fn new() -> Option<Self> {
+            let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
+            Some(Self { thread: thread::current(), state: AtomicU8::new(AWAKE), event })
+        }
+
+        fn sleep(&self, on: &Sleep) {
+            let woken =
+                self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst);
+            if woken.is_ok() {
+                let room = if on.writes { PollFlags::OUT } else { PollFlags::empty() };
+                let mut on = [
+                    PollFd::new(&on.source, PollFlags::IN | room),
+                    PollFd::new(&self.event, PollFlags::IN),
+                ];
+                let timeout = Timespec::try_from(PARK_MAX).ok();
+                // Interrupted or failed, it is polled again.
+                let _ = poll(&mut on, timeout.as_ref());
+            }
+            if self.state.swap(AWAKE, Ordering::SeqCst) == RUNG {
+                let _ = rustix::io::read(&self.event, &mut [0; 8]);
+            }
+        }
+    }
+
+    impl Wake for Bell {
+        fn wake(self: Arc<Self>) {
+            self.wake_by_ref();
+        }
+
+        fn wake_by_ref(self: &Arc<Self>) {
+            if self.state.swap(RUNG, Ordering::SeqCst) == ASLEEP {
+                let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+            }
+            self.thread.unpark();
+        }
+    }
+
+    /// Takes what the poll said to sleep on; ends also if the poll panics.
+    struct Polling;
+
+    impl Polling {
+        fn begin() -> Self {
+            SLEEP.with_borrow_mut(|slot| *slot = Some(None));
+            Self
+        }
+    }
+
+    impl Drop for Polling {
+        fn drop(&mut self) {
+            SLEEP.with_borrow_mut(|slot| *slot = None);
+        }
+    }
+
+    pub(super) fn sleep_until<T>(
+        bell: &Arc<Bell>,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> T {
+        let waker = Waker::from(Arc::clone(bell));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            let polling = Polling::begin();
+            if let Poll::Ready(result) = poll(&mut context) {
+                return result;
+            }
+            let sleep = SLEEP.with_borrow_mut(|slot| slot.take().flatten());
+            drop(polling);
+            match sleep {
+                Some(sleep) => bell.sleep(&sleep),
+                None => thread::park_timeout(PARK_MAX),
+            }
+        }
+    }
+}

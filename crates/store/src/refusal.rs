@@ -1,0 +1,93 @@
+//! The words in which every engine refuses a write: the field, the value and
+//! the way out.
+
+use std::ops::Deref;
+
+use marmota_model::{Error, ErrorKind, Table, ValueRef, Violation};
+
+/// An error of `kind` that reads as its violation, if it has but one.
+#[must_use]
+pub fn with_violations(kind: ErrorKind, violations: Vec<Violation>) -> Error {
+    let message = match violations.as_slice() {
+        [one] => one.to_string(),
+        many => {
+            let names: Vec<&str> = many.iter().map(|one| &*one.field).collect();
+            format!("fields `{}` together", names.join("`, `"))
+        }
+    };
+    violations.into_iter().fold(Error::new(kind, message), Error::with_violation)
+}
+
+/// The same error once more, for a second one who is told; its source is not.
+#[cold]
+#[must_use]
+pub fn copy_of(error: &Error) -> Error {
+    let copy = Error::new(error.kind(), error.message());
+    let copy = if error.is_repeatable() { copy.repeatable() } else { copy };
+    error.violations().iter().cloned().fold(copy, Error::with_violation)
+}
+
+/// The same error with the place of the row in front.
+#[cold]
+#[must_use]
+pub fn at_row(index: usize, error: &Error) -> Error {
+    let placed = Error::new(error.kind(), format!("row {index}: {}", error.message()));
+    error.violations().iter().cloned().fold(placed, Error::with_violation)
+}
+
+/// There is no row with this key.
+#[cold]
+#[must_use]
+pub fn not_found(table: &Table, key: ValueRef<'_>) -> Error {
+    let name = &table.fields()[table.key()].name;
+    let key = marmota_model::text::excerpt_of(key);
+    Error::new(ErrorKind::NotFound, format!("no {} with {name} {key}", table.name()))
+}
+
+/// The row with this key has another version than the one expected.
+#[cold]
+#[must_use]
+pub fn stale(table: &Table, key: ValueRef<'_>, version: i64, expected: i64) -> Error {
+    Error::new(
+        ErrorKind::Stale,
+        format!(
+            "the {} with {} {} has version {version}, not {expected}: read it again",
+            table.name(),
+            table.fields()[table.key()].name,
+            marmota_model::text::excerpt_of(key)
+        ),
+    )
+}
+
+/// Rows inserted together differ in whether they have a key, this one from
+/// those before.
+#[cold]
+#[must_use]
+pub fn mixed_keys(row: usize) -> Error {
+    let message = format!("row {row}: rows inserted together all have a key, or none has");
+    Error::new(ErrorKind::Invalid, message)
+}
+
+/// The row with this key (or one of several) is still referred to by these
+/// fields of other tables.
+#[cold]
+#[must_use]
+pub fn still_referred_to(
+    table: &Table,
+    key: Option<ValueRef<'_>>,
+    by: &[(impl Deref<Target = Table>, usize)],
+) -> Error {
+    let what = match key {
+        Some(key) => format!("the {} {}", table.name(), marmota_model::text::excerpt_of(key)),
+        None => format!("a {} to be deleted", table.name()),
+    };
+    let by: Vec<String> = by
+        .iter()
+        .map(|(other, position)| {
+            format!("`{}` of `{}`", other.fields()[*position].name, other.name())
+        })
+        .collect();
+    let by = if by.is_empty() { "another table".to_owned() } else { by.join(", ") };
+    let message = format!("{what} is still referred to by {by}: delete or change that first");
+    Error::new(ErrorKind::Conflict, message)
+}

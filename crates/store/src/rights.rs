@@ -1,0 +1,377 @@
+//! What a caller may do, in the one place where all operations pass: a scope
+//! that has rights ([`crate::Store::acting_under`]) refuses or narrows each
+//! operation, whichever way it came (verbs, batches, transactions, REST, reads
+//! that the cache answers). What they are given to, and how somebody proves to
+//! be that, is not known here.
+//!
+//! - A right is for a table and a verb, maybe for those rows only that suit a
+//!   rule: a filter, which may compare with `@user.id`, `@user.name` and
+//!   `@user.groups`. Of several grants one is enough.
+//! - A row that may not be read is not there: a get, a write or a reference to
+//!   it is answered as if there were no such row. What may be read but not
+//!   written is refused as [`ErrorKind::Denied`].
+//! - A write's new row has to suit the rule that allows the write.
+//! - What a database cannot keep from telling: that a unique value is taken
+//!   (never by which row), and that a row cannot be deleted because something
+//!   refers to it (never what).
+//!
+//! SQL of one's own is refused: no rule holds there.
+
+mod access;
+mod guard;
+mod narrow;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use marmota_model::{
+    Caller, Error, ErrorKind, Filter, Result, Table, asks_for_caller, parse_filter, parse_rule,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::history::{HISTORY_TABLE, History};
+use crate::registry::Registry;
+use access::Access;
+pub(crate) use access::TableRights;
+pub(crate) use narrow::HistoryOf;
+
+/// Tables with this prefix are the framework's own: they are granted by name
+/// only.
+pub const OWN_PREFIX: &str = "marmota_";
+
+/// What stands before the name of a service in a grant.
+const SERVICE_PREFIX: &str = "service:";
+
+/// What can be allowed on a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Right {
+    /// To get, list and count rows.
+    Read,
+    /// To see what was done to rows that may be read, from before that too.
+    History,
+    /// To insert.
+    Insert,
+    /// To update, patch and increment rows that may be read.
+    Update,
+    /// To delete rows that may be read.
+    Delete,
+    /// To refer to rows from others; who may read a row may do so as well.
+    Refer,
+    /// To call methods of services ([`Grant::call`]); no table has it.
+    Call,
+}
+
+impl Right {
+    /// All of them that a table has.
+    pub const ALL: [Self; 6] =
+        [Self::Read, Self::History, Self::Insert, Self::Update, Self::Delete, Self::Refer];
+
+    /// The right in one word, as in the JSON of a grant.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::History => "history",
+            Self::Insert => "insert",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::Refer => "refer",
+            Self::Call => "call",
+        }
+    }
+}
+
+/// Rights on a table. As JSON:
+/// `{"table":"note","rights":["read","update"],"rule":"owner = @user.id"}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grant {
+    /// The table; `*` for all of the program's models. `service:` and what
+    /// [`Grant::call`] takes for methods.
+    pub table: String,
+    /// What is allowed.
+    pub rights: Vec<Right>,
+    /// On which rows; none for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+}
+
+impl Grant {
+    /// Rights on all rows of a table, or of all models (`*`).
+    #[must_use]
+    pub fn new(table: impl Into<String>, rights: &[Right]) -> Self {
+        Self { table: table.into(), rights: rights.to_vec(), rule: None }
+    }
+
+    /// The right to call: a method (`calculator.add`, `sum`), all of a service
+    /// (`calculator`), or all there are (`*`).
+    #[must_use]
+    pub fn call(methods: &str) -> Self {
+        Self::new(format!("{SERVICE_PREFIX}{methods}"), &[Right::Call])
+    }
+
+    /// Only on rows that suit this.
+    #[must_use]
+    pub fn rule(mut self, rule: impl Into<String>) -> Self {
+        self.rule = Some(rule.into());
+        self
+    }
+
+    /// Checks that it makes sense for a store's tables.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for a table that there is not,
+    /// [`ErrorKind::Invalid`] for a rule that is none.
+    pub fn check(&self, registry: &Registry) -> Result<()> {
+        let is_service = self.table.starts_with(SERVICE_PREFIX);
+        if is_service && (self.rights != [Right::Call] || self.rule.is_some()) {
+            let message = format!("`{}` gives the right `call` alone, without a rule", self.table);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        if is_service {
+            return Ok(());
+        }
+        if self.rights.contains(&Right::Call) {
+            let message = format!("`{}` is a table; `call` is for `service:NAME`", self.table);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        if self.table != "*" {
+            registry.table(&self.table)?;
+        }
+        let Some(rule) = &self.rule else { return Ok(()) };
+        let mut tables = registry.tables().iter().filter(|table| self.is_on(table));
+        tables.try_for_each(|table| parse_rule(table, rule, &Caller::sample()).map(drop))
+    }
+
+    fn is_on(&self, table: &Table) -> bool {
+        self.table == table.name() || self.table == "*" && !table.name().starts_with(OWN_PREFIX)
+    }
+
+    /// The filter of its rows, none for all; the outer none where it asks for
+    /// a caller, and nobody calls.
+    fn filter(&self, table: &Table, caller: Option<&Caller>) -> Result<Option<Option<Filter>>> {
+        let Some(rule) = &self.rule else { return Ok(Some(None)) };
+        match caller {
+            Some(caller) => parse_rule(table, rule, caller).map(|filter| Some(Some(filter))),
+            // In no place of a rule may a caller that is none be a value: `not
+            // owner = …` would let them see everything.
+            None if asks_for_caller(table, rule) => Ok(None),
+            None => parse_filter(table, rule).map(|filter| Some(Some(filter))),
+        }
+    }
+}
+
+/// What one caller may do with a store's tables; see the module.
+pub struct Rights {
+    caller: Option<Caller>,
+    tables: Vec<TableRights>,
+    /// Tables by where they lie.
+    numbers: HashMap<usize, usize>,
+    /// The methods that may be called, as they are granted.
+    calls: Vec<Box<str>>,
+    /// No two have the same.
+    number: u64,
+}
+
+impl std::fmt::Debug for Rights {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "rights of {}", self.caller_name())
+    }
+}
+
+impl Rights {
+    /// The rights that grants give a caller; none for one who is nobody, whom
+    /// grants with `@user` in their rule give nothing.
+    ///
+    /// ```
+    /// use marmota_model::{Caller, Field, Kind, Record, Role, Schema};
+    /// use marmota_store::memory::Memory;
+    /// use marmota_store::rights::{Grant, Right, Rights};
+    /// use marmota_store::Store;
+    ///
+    /// let fields =
+    ///     vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("owner", Kind::I64)];
+    /// let store = Store::builder(Memory::new()).schema(Schema::new("note", fields)).open()?;
+    /// let note = store.table("note")?;
+    /// for owner in [7, 8] {
+    ///     let mut row = Record::new(note.clone());
+    ///     row.set("owner", owner)?;
+    ///     store.insert_record(&row).run()?;
+    /// }
+    /// let ann = Caller { id: "7".into(), name: "ann".into(), groups: vec![] };
+    /// let own = Grant::new("note", &Right::ALL).rule("owner = @user.id");
+    /// let rights = Rights::new(store.registry(), Some(ann), &[own])?;
+    /// let hers = store.acting_under(rights);
+    /// assert_eq!(hers.list_records(&note, Default::default()).run()?.len(), 1);
+    /// assert!(hers.get_record(&note, 2).run().is_err());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Grant::check`]; [`ErrorKind::Invalid`] for a caller whose id cannot
+    /// be a value of the field that a rule compares it with.
+    pub fn new(registry: &Registry, caller: Option<Caller>, grants: &[Grant]) -> Result<Arc<Self>> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        grants.iter().try_for_each(|grant| grant.check(registry))?;
+        let mut tables = Vec::with_capacity(registry.tables().len());
+        for table in registry.tables() {
+            let mut granted = Vec::new();
+            for grant in grants.iter().filter(|grant| grant.is_on(table)) {
+                if let Some(filter) = grant.filter(table, caller.as_ref())? {
+                    granted.push((&*grant.rights, filter));
+                }
+            }
+            tables.push(TableRights::new(table, &granted));
+        }
+        access::settle_references(&mut tables);
+        settle_history(&mut tables);
+        let place = |table: &TableRights| Arc::as_ptr(&table.table) as usize;
+        let numbers = tables.iter().map(place).zip(0..).collect();
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let calls = grants.iter().filter_map(|grant| grant.table.strip_prefix(SERVICE_PREFIX));
+        let calls = calls.map(Box::from).collect();
+        Ok(Arc::new(Self { caller, tables, numbers, calls, number }))
+    }
+
+    /// Whose they are; none for nobody.
+    #[must_use]
+    pub const fn caller(&self) -> Option<&Caller> {
+        self.caller.as_ref()
+    }
+
+    /// True if the caller may do this with at least some rows of a table.
+    #[must_use]
+    pub fn allow(&self, table: &Table, right: Right) -> bool {
+        self.of(table).is_ok_and(|rights| !matches!(rights.access(right), Access::Denied))
+    }
+
+    /// Refuses a call of a service's method that was not granted
+    /// ([`Grant::call`]); of a function by itself the service is the name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], or [`ErrorKind::Unauthenticated`] to nobody.
+    pub fn check_call(&self, service: &str, method: Option<&str>) -> Result<()> {
+        let is_it = |granted: &str| match granted.split_once('.') {
+            None => granted == "*" || granted == service,
+            Some((of, one)) => of == service && Some(one) == method,
+        };
+        if self.calls.iter().any(|granted| is_it(granted)) {
+            return Ok(());
+        }
+        let who = self.caller_name();
+        let dot = if method.is_some() { "." } else { "" };
+        let message = format!("{who} may not call {service}{dot}{}", method.unwrap_or_default());
+        Err(Error::new(self.refusal(), message))
+    }
+
+    /// A number that two callers share only where both may read all rows of a
+    /// table; none where what they may read is not for the table's rows alone
+    /// to say.
+    pub(crate) fn read_number(&self, table: &Table) -> Option<u64> {
+        match &self.of(table).ok()?.read {
+            Access::All => Some(0),
+            Access::Where(_) if table.name() != HISTORY_TABLE => Some(self.number),
+            _ => None,
+        }
+    }
+
+    /// What stands for the caller where things are kept for each.
+    pub(crate) fn caller_key(&self) -> String {
+        self.caller.as_ref().map_or_else(String::new, |caller| format!("user {}", caller.id))
+    }
+
+    pub(crate) fn caller_name(&self) -> &str {
+        self.caller.as_ref().map_or("nobody", |caller| &caller.name)
+    }
+
+    /// The rights on a table.
+    pub(crate) fn of(&self, table: &Table) -> Result<&TableRights> {
+        let number = self.numbers.get(&(std::ptr::from_ref(table) as usize));
+        number.map(|&number| &self.tables[number]).ok_or_else(|| {
+            let name = table.name();
+            let message = format!("`{name}` is no table of this store's; take it from the store");
+            Error::new(ErrorKind::Denied, message)
+        })
+    }
+
+    #[cold]
+    fn denied(&self, right: Right, table: &Table) -> Error {
+        let (who, what) = (self.caller_name(), right.name());
+        let message = match right {
+            Right::Read => format!("{who} may not read `{}`", table.name()),
+            _ => format!("{who} may not {what} rows of `{}`", table.name()),
+        };
+        Error::new(self.refusal(), message)
+    }
+
+    /// What is refused to nobody might be allowed to somebody.
+    fn refusal(&self) -> ErrorKind {
+        if self.caller.is_some() { ErrorKind::Denied } else { ErrorKind::Unauthenticated }
+    }
+
+    /// The error of a new row that the caller may not write.
+    #[cold]
+    fn unsuitable(&self, table: &Table) -> Error {
+        let who = self.caller_name();
+        let message = format!("{who} may not write such a row of `{}`", table.name());
+        Error::new(self.refusal(), message)
+    }
+}
+
+/// Entries of the history are for those who have the right to them, table by
+/// table, where the history as such is not granted.
+fn settle_history(tables: &mut [TableRights]) {
+    let open = |table: &&TableRights| matches!(table.history, Access::All);
+    let names: Vec<String> =
+        tables.iter().filter(open).map(|table| table.table.name().to_owned()).collect();
+    let any = tables.iter().any(|table| !matches!(table.history, Access::Denied));
+    if let Some(history) = tables.iter_mut().find(|table| table.table.name() == HISTORY_TABLE)
+        && any
+        && matches!(history.read, Access::Denied)
+    {
+        history.read = Access::of(&history.table, vec![History::OF_TABLE.is_in(names)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Memory;
+
+    #[test]
+    fn calls_are_granted_by_method_by_service_or_all() {
+        let store = crate::Store::builder(Memory::new()).open().unwrap();
+        let may = |grant: &str, service, method| {
+            let rights = Rights::new(store.registry(), None, &[Grant::call(grant)]).unwrap();
+            rights.check_call(service, method).is_ok()
+        };
+        for (grant, add, sub, sum) in [
+            ("*", true, true, true),
+            ("calc", true, true, false),
+            ("calc.add", true, false, false),
+            ("sum", false, false, true),
+        ] {
+            assert_eq!(may(grant, "calc", Some("add")), add, "{grant}");
+            assert_eq!(may(grant, "calc", Some("sub")), sub, "{grant}");
+            assert_eq!(may(grant, "sum", None), sum, "{grant}");
+        }
+        for wrong in [
+            Grant::call("calc").rule("id = 1"),
+            Grant::new("service:calc", &[Right::Read]),
+            Grant::new("*", &[Right::Call]),
+        ] {
+            assert!(wrong.check(store.registry()).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_grant_is_json() {
+        let json = r#"{"table":"note","rights":["read","refer"],"rule":"owner = @user.id"}"#;
+        let grant: Grant = serde_json::from_str(json).unwrap();
+        assert_eq!(grant.rights, [Right::Read, Right::Refer]);
+        assert_eq!(serde_json::to_string(&grant).unwrap(), json);
+        assert!(serde_json::from_str::<Grant>(r#"{"table":"x","rights":[],"rules":""}"#).is_err());
+    }
+}

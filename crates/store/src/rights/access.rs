@@ -1,0 +1,179 @@
+//! The rights on one table, made ready.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use marmota_model::{FieldSet, Filter, KeyKind, Kind, Result, Table, ValueRef};
+
+use super::Right;
+use crate::memory::condition::Condition;
+
+/// To which rows a right extends.
+#[derive(Clone, Debug)]
+pub(crate) enum Access {
+    Denied,
+    All,
+    Where(Arc<Condition>),
+}
+
+impl Access {
+    /// To the rows that one of the filters selects.
+    pub(super) fn of(table: &Table, mut filters: Vec<Filter>) -> Self {
+        let filter = match filters.len() {
+            1 => filters.remove(0),
+            _ => Filter::Or(filters),
+        };
+        Self::Where(Arc::new(Condition::new(filter, table)))
+    }
+
+    /// To the rows that both extend to.
+    fn and(&self, table: &Table, other: &Self) -> Self {
+        match (self, other) {
+            (Self::Denied, _) | (_, Self::Denied) => Self::Denied,
+            (Self::All, access) | (access, Self::All) => access.clone(),
+            (Self::Where(one), Self::Where(two)) if one.filter() == two.filter() => self.clone(),
+            (Self::Where(one), Self::Where(two)) => {
+                let both = Filter::And(vec![one.filter().clone(), two.filter().clone()]);
+                Self::of(table, vec![both])
+            }
+        }
+    }
+
+    /// To the rows that one of them extends to.
+    fn or(&self, table: &Table, other: &Self) -> Self {
+        match (self, other) {
+            (Self::All, _) | (_, Self::All) => Self::All,
+            (Self::Denied, access) | (access, Self::Denied) => access.clone(),
+            (Self::Where(one), Self::Where(two)) => {
+                Self::of(table, vec![one.filter().clone(), two.filter().clone()])
+            }
+        }
+    }
+
+    /// Whether it extends to a row; what is absent in it is unknown.
+    pub(super) fn extends_to(&self, table: &Table, row: &[ValueRef<'_>]) -> Result<bool> {
+        match self {
+            Self::Denied => Ok(false),
+            Self::All => Ok(true),
+            Self::Where(condition) => Ok(condition.asked(table)?.selects(row)),
+        }
+    }
+
+    /// The fields that it looks at.
+    pub(super) fn fields(&self, table: &Table) -> FieldSet {
+        match self {
+            Self::Denied | Self::All => FieldSet::EMPTY,
+            Self::Where(condition) => condition.filter().fields(table),
+        }
+    }
+
+    /// The filter for it, beside another one; none for all rows.
+    pub(super) fn narrow(&self, filter: Option<Filter>) -> Option<Filter> {
+        match (self, filter) {
+            (Self::All, filter) => filter,
+            (Self::Denied, _) => Some(Filter::Or(Vec::new())),
+            (Self::Where(condition), None) => Some(condition.filter().clone()),
+            (Self::Where(condition), Some(filter)) => {
+                Some(Filter::And(vec![condition.filter().clone(), filter]))
+            }
+        }
+    }
+
+    pub(super) const fn is_all(&self) -> bool {
+        matches!(self, Self::All)
+    }
+}
+
+/// A field that refers to rows not all of which may be referred to.
+#[derive(Clone, Debug)]
+pub(super) struct Referring {
+    pub(super) field: usize,
+    pub(super) target: Arc<Table>,
+    pub(super) access: Access,
+}
+
+/// What a caller may do with a table.
+#[derive(Debug)]
+pub(crate) struct TableRights {
+    pub(crate) table: Arc<Table>,
+    pub(super) read: Access,
+    pub(super) history: Access,
+    pub(super) insert: Access,
+    pub(super) update: Access,
+    pub(super) delete: Access,
+    refer: Access,
+    pub(super) referring: Vec<Referring>,
+    /// Whether a new row may be inserted can be told before it is.
+    pub(super) tells_before: bool,
+}
+
+impl TableRights {
+    /// Those that grants give, each with its filter.
+    pub(super) fn new(table: &Arc<Table>, granted: &[(&[Right], Option<Filter>)]) -> Self {
+        let of = |right| {
+            let mut filters = Vec::new();
+            for (_, filter) in granted.iter().filter(|(rights, _)| rights.contains(&right)) {
+                match filter {
+                    None => return Access::All,
+                    Some(filter) => filters.push(filter.clone()),
+                }
+            }
+            match filters.is_empty() {
+                true => Access::Denied,
+                false => Access::of(table, filters),
+            }
+        };
+        let read = of(Right::Read);
+        let seen = |right| of(right).and(table, &read);
+        let insert = of(Right::Insert);
+        let key_is_made =
+            table.key_kind() == KeyKind::Auto && insert.fields(table).contains(table.key());
+        Self {
+            history: seen(Right::History),
+            update: seen(Right::Update),
+            delete: seen(Right::Delete),
+            refer: of(Right::Refer).or(table, &read),
+            referring: Vec::new(),
+            tells_before: !key_is_made,
+            table: Arc::clone(table),
+            insert,
+            read,
+        }
+    }
+
+    pub(super) const fn access(&self, right: Right) -> &Access {
+        match right {
+            Right::Read => &self.read,
+            Right::History => &self.history,
+            Right::Insert => &self.insert,
+            Right::Update => &self.update,
+            Right::Delete => &self.delete,
+            Right::Refer => &self.refer,
+            Right::Call => &Access::Denied,
+        }
+    }
+}
+
+/// Tells each table which of its fields may not refer to all rows.
+pub(super) fn settle_references(tables: &mut [TableRights]) {
+    let targets: HashMap<String, (Arc<Table>, Access)> = tables
+        .iter()
+        .map(|rights| {
+            (rights.table.name().to_owned(), (Arc::clone(&rights.table), rights.refer.clone()))
+        })
+        .collect();
+    for rights in tables {
+        for (field, of) in rights.table.fields().iter().enumerate() {
+            let Kind::Reference { table: to, .. } = &of.kind else { continue };
+            let Some((target, access)) = targets.get(&**to) else { continue };
+            if access.is_all() {
+                continue;
+            }
+            let key = FieldSet::EMPTY.with(target.key());
+            let by_key = access.fields(target).union(key) == key;
+            rights.tells_before &= by_key;
+            let (target, access) = (Arc::clone(target), access.clone());
+            rights.referring.push(Referring { field, target, access });
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Statements as text: what engines that have SQL look at in them, and how they
+//! name them in errors.
+
+use marmota_model::{Error, text::excerpt};
+
+/// The first word of a statement, behind white space and comments.
+#[must_use]
+pub fn first_word(text: &str) -> &str {
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', '\n', '\r', '\x0c', ';', '\u{feff}']);
+        let behind = if let Some(comment) = rest.strip_prefix("--") {
+            comment.split_once('\n').map(|(_, behind)| behind)
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            comment.split_once("*/").map(|(_, behind)| behind)
+        } else {
+            let end = rest.find(|letter: char| !letter.is_ascii_alphabetic());
+            return &rest[..end.unwrap_or(rest.len())];
+        };
+        rest = behind.unwrap_or_default();
+    }
+}
+
+/// True if the first word of a statement is one of these.
+#[must_use]
+pub fn begins_with(text: &str, words: &[&str]) -> bool {
+    let first = first_word(text);
+    words.iter().any(|word| first.eq_ignore_ascii_case(word))
+}
+
+/// The same error, with the statement that it is about.
+#[cold]
+#[must_use]
+pub fn at_text(error: &Error, text: &str) -> Error {
+    let message = format!("{} (in: {})", error.message(), excerpt(text));
+    error
+        .violations()
+        .iter()
+        .cloned()
+        .fold(Error::new(error.kind(), message), Error::with_violation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_word_is_behind_comments() {
+        for (text, word) in [
+            ("SELECT 1", "SELECT"),
+            ("  -- a\n/* b */ with x as (select 1) select 1", "with"),
+            (";;insert into a", "insert"),
+            ("/* open", ""),
+            ("-- all", ""),
+            ("(select 1)", ""),
+            ("", ""),
+        ] {
+            assert_eq!(first_word(text), word, "{text:?}");
+        }
+        assert!(begins_with(" Select 1", &["SELECT"]));
+    }
+}

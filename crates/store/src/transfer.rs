@@ -1,0 +1,364 @@
+//! Moving all rows from one database to another, of whatever engines: in pieces
+//! that each are there whole or not at all, so that it goes on after a break,
+//! and compared at the end, row by row.
+//!
+//! Rows go as they are, the store's own tables included: no rule, stamp or
+//! history has a part in it. Whoever writes to the database meanwhile is found
+//! out by the comparison.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use hashbrown::HashSet;
+use marmota_model::{
+    Error, ErrorKind, Filter, Kind, NoRows, Query, Result, RowSource, Table, Value, ValueRef,
+};
+
+use crate::engine::{self, Engine, Session};
+use crate::operation::{Fingerprint, Operation};
+use crate::plan::Losses;
+use crate::store::{Assembled, StoreBuilder};
+
+/// The most rows of a piece.
+const PIECE_ROWS: usize = 2_000;
+/// A piece ends once its texts and blobs have so many bytes.
+const PIECE_BYTES: usize = 8 << 20;
+/// The most rows that are held back because they refer to rows of their own
+/// table that come later.
+const HELD_ROWS_MAX: usize = 1_000_000;
+
+/// What a transfer has come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transferred {
+    /// The table.
+    pub table: String,
+    /// Its rows, as many in both databases.
+    pub rows: u64,
+    /// How many of them were there from an earlier try.
+    pub were_there: u64,
+    /// A sum over all values, the same in both databases.
+    pub checksum: u128,
+}
+
+/// How far a transfer has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransferProgress<'t> {
+    /// The table.
+    pub table: &'t str,
+    /// Rows that were looked at, copied or compared.
+    pub rows: u64,
+    /// Of how many: each is read once to be copied and twice to be compared.
+    pub rows_total: u64,
+}
+
+impl StoreBuilder {
+    /// Copies all rows of this database to another one with the same models,
+    /// and compares them; both engines are closed at the end. The other database
+    /// is made to fit the models; its migrations are those that this one has
+    /// done. What an earlier try has copied stays, and is not copied again.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Record, Role, Schema};
+    /// use marmota_store::{Store, memory::Memory};
+    ///
+    /// let city = || Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+    /// let folder = std::env::temp_dir().join(format!("transfer-{}", std::process::id()));
+    /// std::fs::create_dir_all(&folder)?;
+    /// let url = format!("memory:{}", folder.join("a.mem").display());
+    /// let from = || Ok::<_, marmota_model::Error>(Store::builder(Memory::from_url(&url)?).schema(city()));
+    /// let store = from()?.open()?;
+    /// store.insert_record(&Record::new(store.table("city")?)).run()?;
+    /// store.close()?;
+    ///
+    /// let to = Store::builder(Memory::new()).schema(city());
+    /// let moved = from()?.transfer_to(to, &mut |_| {})?;
+    /// assert_eq!((&*moved[0].table, moved[0].rows), ("city", 1));
+    /// # std::fs::remove_dir_all(folder)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - [`ErrorKind::Invalid`] if this database does not fit its models, or the
+    ///   other one cannot be made to.
+    /// - [`ErrorKind::Conflict`] if the other database has other rows, or this
+    ///   one was written to meanwhile.
+    pub fn transfer_to(
+        self,
+        to: Self,
+        progress: &mut dyn FnMut(TransferProgress<'_>),
+    ) -> Result<Vec<Transferred>> {
+        let (from_version, to_version) = (self.version, to.version);
+        let (from, to) = (self.assemble()?, to.assemble()?);
+        let done = check_source(&from, from_version)
+            .and_then(|()| to.engine.migrate(&to.tables, to_version, &Losses::default()))
+            .and_then(|_| run(&from, &to, progress));
+        let closed = from.engine.close().and(to.engine.close());
+        let done = done?;
+        closed.map(|()| done)
+    }
+}
+
+/// Has the engine use a database that fits already; changes nothing.
+fn check_source(from: &Assembled, version: u32) -> Result<()> {
+    let plan = from.engine.plan(&from.tables, version)?;
+    plan.check(&Losses::default())?;
+    if let Some(step) = plan.to_do(&Losses::default()).next() {
+        let message = format!(
+            "the database to move does not fit the models yet ({step}): open it with the program, or \
+             migrate it, first"
+        );
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    from.engine.migrate(&from.tables, version, &Losses::default()).map(drop)
+}
+
+fn run(
+    from: &Assembled,
+    to: &Assembled,
+    progress: &mut dyn FnMut(TransferProgress<'_>),
+) -> Result<Vec<Transferred>> {
+    let mut ends = Ends { from: session(&*from.engine)?, to: session(&*to.engine)? };
+    let mut totals = Vec::new();
+    for table in &from.tables {
+        totals.push(count(&mut *ends.from, table)?);
+    }
+    let (mut rows, rows_total) = (0, 3 * totals.iter().sum::<u64>());
+    let mut transferred = Vec::new();
+    for of_from in &from.tables {
+        let Some(of_to) = to.tables.iter().find(|table| table.name() == of_from.name()) else {
+            let message = format!("the other database has no model `{}`", of_from.name());
+            return Err(Error::new(ErrorKind::Invalid, message));
+        };
+        let mut step = |more: u64| {
+            rows += more;
+            progress(TransferProgress { table: of_from.name(), rows, rows_total });
+        };
+        let were_there = ends.copy(of_from, of_to, &mut step)?;
+        let ours = sum(&mut *ends.from, of_from, &mut step)?;
+        let theirs = sum(&mut *ends.to, of_to, &mut step)?;
+        if ours != theirs {
+            let message = format!(
+                "`{}` has {} rows here and {} there{}: the other database had rows of its own, or \
+                 this one was written to meanwhile; begin with an empty one, while nobody writes",
+                of_from.name(),
+                ours.rows,
+                theirs.rows,
+                if ours.rows == theirs.rows { ", which are not the same" } else { "" }
+            );
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        let Sum { rows, checksum } = ours;
+        let table = of_from.name().to_owned();
+        transferred.push(Transferred { table, rows, were_there, checksum });
+    }
+    Ok(transferred)
+}
+
+fn session(engine: &dyn Engine) -> Result<Box<dyn Session>> {
+    engine.session()
+}
+
+fn count(session: &mut dyn Session, table: &Table) -> Result<u64> {
+    let counted = engine::run(session, &mut Operation::Count { table, filter: None }, &mut NoRows);
+    counted.map(|outcome| outcome.rows)
+}
+
+/// A session on each side.
+struct Ends {
+    from: Box<dyn Session>,
+    to: Box<dyn Session>,
+}
+
+type Row = Vec<Value>;
+
+impl Ends {
+    /// Copies the rows of a table that are not there; gives how many are.
+    fn copy(
+        &mut self,
+        from: &Arc<Table>,
+        to: &Arc<Table>,
+        step: &mut dyn FnMut(u64),
+    ) -> Result<u64> {
+        let own: Vec<usize> = references_to_itself(from);
+        let mut were_there = count(&mut *self.to, to)?;
+        let goes_on = were_there > 0;
+        were_there = 0;
+        let (mut held, mut after): (Vec<Row>, Option<Value>) = (Vec::new(), None);
+        loop {
+            let mut piece = piece(&mut *self.from, from, after.take())?;
+            let Some(last) = piece.last() else { break };
+            let last = last[from.key()].clone();
+            let read = piece.len() as u64;
+            if goes_on {
+                let known = self.known(to, &piece)?;
+                were_there += known.len() as u64;
+                piece.retain(|row| !known.contains(&key_of(from, row)));
+            }
+            if !own.is_empty() {
+                held.append(&mut piece);
+                piece = self.ready(to, &own, &mut held)?;
+                if held.len() > HELD_ROWS_MAX {
+                    return Err(circle(from));
+                }
+            }
+            insert(&mut *self.to, to, &piece)?;
+            step(read);
+            after = Some(last);
+        }
+        while !held.is_empty() {
+            let piece = self.ready(to, &own, &mut held)?;
+            if piece.is_empty() {
+                // They refer to each other: together, or not at all.
+                insert(&mut *self.to, to, &held)
+                    .map_err(|error| circle(from).with_source(error))?;
+                break;
+            }
+            insert(&mut *self.to, to, &piece)?;
+        }
+        Ok(were_there)
+    }
+
+    /// The keys of those rows that are there.
+    fn known(&mut self, table: &Table, rows: &[Row]) -> Result<HashSet<String>> {
+        let values: Vec<Value> = rows.iter().map(|row| row[table.key()].clone()).collect();
+        self.keys(table, &values)
+    }
+
+    fn keys(&mut self, table: &Table, values: &[Value]) -> Result<HashSet<String>> {
+        let mut known = HashSet::new();
+        for values in values.chunks(PIECE_ROWS) {
+            let key = table.key();
+            let filter = Some(Filter::In { field: key, values: values.to_vec() });
+            let fields = Some(marmota_model::FieldSet::EMPTY.with(key));
+            let query = Query { filter, fields, ..Query::new() };
+            let mut keep = |row: &[ValueRef<'_>]| {
+                known.insert(format!("{:?}", row[key]));
+                ControlFlow::Continue(())
+            };
+            engine::run(&mut *self.to, &mut Operation::List { table, query: &query }, &mut keep)?;
+        }
+        Ok(known)
+    }
+
+    /// Takes those rows whose references to their own table find a row that is
+    /// there or among them.
+    fn ready(&mut self, table: &Table, own: &[usize], held: &mut Vec<Row>) -> Result<Vec<Row>> {
+        let targets = |row: &Row| -> Vec<Value> {
+            own.iter().map(|&field| row[field].clone()).filter(|to| *to != Value::Null).collect()
+        };
+        let wanted: Vec<Value> = held.iter().flat_map(targets).collect();
+        let mut there = self.keys(table, &wanted)?;
+        let (mut ready, mut rest) = (Vec::new(), std::mem::take(held));
+        loop {
+            let before = ready.len();
+            let (found, left): (Vec<Row>, Vec<Row>) = rest.into_iter().partition(|row| {
+                let own_key = &row[table.key()];
+                let found =
+                    |to: &Value| to == own_key || there.contains(&format!("{:?}", to.as_ref()));
+                targets(row).iter().all(found)
+            });
+            there.extend(found.iter().map(|row| key_of(table, row)));
+            ready.extend(found);
+            rest = left;
+            if ready.len() == before {
+                *held = rest;
+                return Ok(ready);
+            }
+        }
+    }
+}
+
+fn key_of(table: &Table, row: &Row) -> String {
+    format!("{:?}", row[table.key()].as_ref())
+}
+
+/// The fields that refer to rows of the table that they are in.
+fn references_to_itself(table: &Table) -> Vec<usize> {
+    let is_own =
+        |kind: &Kind| matches!(kind, Kind::Reference { table: to, .. } if to == table.name());
+    (0..table.fields().len()).filter(|&field| is_own(&table.fields()[field].kind)).collect()
+}
+
+#[cold]
+fn circle(table: &Table) -> Error {
+    let message = format!(
+        "rows of `{}` refer to each other in a circle, or too many of them to later ones: set those \
+         references to NULL before the move",
+        table.name()
+    );
+    Error::new(ErrorKind::Unsupported, message)
+}
+
+/// The next rows by key, whole.
+fn piece(session: &mut dyn Session, table: &Table, after: Option<Value>) -> Result<Vec<Row>> {
+    let (after, fields) = (after.map(|key| vec![key]), Some(table.all()));
+    let query = Query { after, fields, limit: Some(PIECE_ROWS as u64), ..Query::new() };
+    let (mut rows, mut bytes) = (Vec::new(), 0);
+    let mut keep = |row: &[ValueRef<'_>]| {
+        bytes += row.iter().map(bytes_of).sum::<usize>();
+        rows.push(row.iter().map(ValueRef::to_value).collect());
+        if bytes < PIECE_BYTES { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    engine::run(session, &mut Operation::List { table, query: &query }, &mut keep)?;
+    Ok(rows)
+}
+
+const fn bytes_of(value: &ValueRef<'_>) -> usize {
+    match value {
+        ValueRef::Text(text) | ValueRef::Json(text) => text.len(),
+        ValueRef::Blob(bytes) => bytes.len(),
+        _ => 8,
+    }
+}
+
+struct Rows<'r>(std::slice::Iter<'r, Row>);
+
+impl<'a> RowSource<'a> for Rows<'a> {
+    fn remaining(&self) -> usize {
+        self.0.len()
+    }
+
+    fn next(&mut self, row: &mut [ValueRef<'a>]) -> Result<bool> {
+        let Some(next) = self.0.next() else { return Ok(false) };
+        for (slot, value) in row.iter_mut().zip(next) {
+            *slot = value.as_ref();
+        }
+        Ok(true)
+    }
+}
+
+fn insert(session: &mut dyn Session, table: &Table, rows: &[Row]) -> Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut rows = Rows(rows.iter());
+    engine::run(session, &mut Operation::insert_many(table, &mut rows), &mut NoRows).map(drop)
+}
+
+/// How many rows a table has, and a sum over their values in whatever order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    rows: u64,
+    checksum: u128,
+}
+
+fn sum(session: &mut dyn Session, table: &Table, step: &mut dyn FnMut(u64)) -> Result<Sum> {
+    let (mut sum, mut after) = (Sum::default(), None);
+    loop {
+        let rows = piece(session, table, after.take())?;
+        let Some(last) = rows.last() else { return Ok(sum) };
+        for row in &rows {
+            sum.checksum = sum.checksum.wrapping_add(checksum(row));
+        }
+        sum.rows += rows.len() as u64;
+        after = Some(last[table.key()].clone());
+        step(rows.len() as u64);
+    }
+}
+
+fn checksum(row: &Row) -> u128 {
+    let mut hash = Fingerprint::default();
+    row.iter().for_each(|value| hash.add_value(value.as_ref()));
+    let bytes = hash.bytes();
+    u128::from_le_bytes(*bytes.first_chunk().unwrap_or(&[0; 16]))
+}
