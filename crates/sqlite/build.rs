@@ -2,7 +2,7 @@
 //! renamed so that a program may link another SQLite beside it.
 //!
 //! Options were chosen by what they measure (plain C calls, the record of
-//! `examples/rates.rs`): together they are worth 1.1 to 1.4 on reads by key.
+//! `examples/sqlite_rates.rs`): together they are worth 1.1 to 1.4 on reads by key.
 //!
 //! Without the feature `encryption` the source is SQLCipher's amalgamation,
 //! which is plain SQLite as long as `SQLITE_HAS_CODEC` is not defined. With it,

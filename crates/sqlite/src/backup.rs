@@ -6,11 +6,12 @@
 //! would do the same by building every table and index again (see
 //! `examples/backup.rs`), and says nothing of how far it is.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result};
-use marmota_store::backup::{Copied, Manifest};
+use marmota_store::backup::Copied;
 
 use crate::alone::{Beside, Content, check, content, have_alone, sync_folder_of, with_suffix};
 use crate::engine::{Shared, Sqlite, place_of, text_of};
@@ -105,7 +106,7 @@ impl Sqlite {
     /// old one or the new one, whole.
     ///
     /// The backup was compared with its manifest before: see
-    /// [`Manifest::verify`].
+    /// [`marmota_store::backup::Manifest::verify`]. `tables` has the rows of each.
     ///
     /// # Errors
     /// - [`ErrorKind::Conflict`] if there is a database and it is not to be
@@ -115,10 +116,15 @@ impl Sqlite {
     /// - [`ErrorKind::Denied`] if the key is not the backup's,
     ///   [`ErrorKind::Engine`] if the backup is damaged.
     /// - [`ErrorKind::Io`] if the disk fails or is full.
-    pub fn restore(url: &str, from: &Path, manifest: &Manifest, replaces: bool) -> Result<()> {
+    pub fn restore(
+        url: &str,
+        from: &Path,
+        tables: &BTreeMap<String, u64>,
+        replaces: bool,
+    ) -> Result<()> {
         let (location, mut options) = parse(url)?;
         options.take_key_from_environment(&location)?;
-        Self::restore_to(&location, &options, from, manifest, replaces)
+        Self::restore_to(&location, &options, from, tables, replaces)
     }
 
     /// [`Sqlite::restore`] to a place that no URL names.
@@ -129,7 +135,7 @@ impl Sqlite {
         location: &Location,
         options: &Options,
         from: &Path,
-        manifest: &Manifest,
+        tables: &BTreeMap<String, u64>,
         replaces: bool,
     ) -> Result<()> {
         let Location::File(path) = location else {
@@ -162,7 +168,7 @@ impl Sqlite {
             .map_err(|failure| vault.at(&failure, &new.0))?;
         let held_by_it = check(&mut connection, &new.0)?.rows.into_iter().collect();
         drop(connection);
-        if manifest.tables != held_by_it {
+        if *tables != held_by_it {
             let message = format!("{}: it does not hold what its manifest says", from.display());
             return Err(Error::new(ErrorKind::Engine, message));
         }

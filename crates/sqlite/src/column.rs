@@ -5,53 +5,25 @@
 //! JSON and names TEXT, bytes and UUIDs BLOB.
 
 use marmota_model::{
-    Collation, Currency, Date, EnumStored, Error, ErrorKind, Field, KeyKind, Kind, Result, Table,
-    Time, Timestamp, Uuid, Value, ValueRef,
+    Collation, Currency, Date, Error, ErrorKind, Field, Form, Kind, Result, Table, Time, Timestamp,
+    Uuid, Value, ValueRef,
 };
 
-use crate::ffi::{Bound, Row, Run, Stored, utf8};
+use crate::ffi::{Bound, Row, Run, Stored, StoredCell, utf8};
 
 /// A column of a result and the field it is read into.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     pub(crate) position: u8,
-    reading: Reading,
-}
-
-/// How a field's stored values are read.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Reading {
-    Bool,
-    Int,
-    Float,
-    Currency,
-    Text,
-    Blob,
-    Json,
-    Date,
-    Time,
-    Timestamp,
-    Uuid,
+    form: Form,
 }
 
 impl Column {
     pub(crate) fn new(table: &Table, position: usize) -> Self {
-        let reading = Reading::of(&table.fields()[position].kind);
-        Self { position: position as u8, reading }
+        Self { position: position as u8, form: table.fields()[position].kind.form() }
     }
 
-    /// See [`Reading::read`].
-    #[inline(always)]
-    pub(crate) fn read<'r, const N: usize>(
-        self,
-        row: &Row<'r, N>,
-        at: usize,
-        to: &mut ValueRef<'r>,
-    ) -> bool {
-        self.reading.read(row, at, to)
-    }
-
-    /// The error for a stored value that [`Column::read`] refuses.
+    /// The error for a stored value that [`read`] refuses.
     #[cold]
     fn misfit(self, table: &Table, stored: Stored<'_>) -> Error {
         let field = &table.fields()[usize::from(self.position)];
@@ -80,81 +52,55 @@ fn lossy_excerpt(bytes: &[u8]) -> String {
     marmota_model::text::excerpt(&String::from_utf8_lossy(bytes))
 }
 
-impl Reading {
-    /// Reads what is stored in the column `at` to where the field's value is
-    /// wanted; false if it is none of the field. (A value that is returned is
-    /// copied, and the copy waits for the bytes just written: a thirtieth of
-    /// a list.)
-    #[inline(always)]
-    pub(crate) fn read<'r, const N: usize>(
-        self,
-        row: &Row<'r, N>,
-        at: usize,
-        to: &mut ValueRef<'r>,
-    ) -> bool {
-        // By the field first and the value then: what is stored nearly always
-        // suits, so that this is one jump and one comparison.
-        let is_read = match self {
-            Self::Int => put(to, row.integer(at).map(ValueRef::Int)),
-            // SQLite stores what it is given: texts are checked here, once.
-            Self::Text => put(to, row.text(at).and_then(utf8).map(ValueRef::Text)),
-            Self::Timestamp => {
-                let time = row.integer(at).and_then(|micros| Timestamp::from_micros(micros).ok());
-                put(to, time.map(ValueRef::Timestamp))
-            }
-            Self::Currency => {
-                let amount = row.integer(at).map(Currency::from_scaled);
-                put(to, amount.map(ValueRef::Currency))
-            }
-            Self::Bool => put(to, row.integer(at).map(|value| ValueRef::Bool(value != 0))),
-            Self::Float => {
-                let whole = || row.integer(at).map(|value| value as f64);
-                put(to, row.float(at).or_else(whole).map(ValueRef::Float))
-            }
-            Self::Blob => put(to, row.blob(at).map(ValueRef::Blob)),
-            Self::Json => put(to, row.text(at).and_then(utf8).map(ValueRef::Json)),
-            Self::Date => {
-                let days = row.integer(at).and_then(|days| i32::try_from(days).ok());
-                put(to, days.and_then(|days| Date::from_days(days).ok()).map(ValueRef::Date))
-            }
-            Self::Time => {
-                let time = row.integer(at).and_then(|micros| Time::from_micros(micros).ok());
-                put(to, time.map(ValueRef::Time))
-            }
-            Self::Uuid => {
-                let uuid = row.blob(at).and_then(|bytes| Uuid::from_slice(bytes).ok());
-                put(to, uuid.map(ValueRef::Uuid))
-            }
-        };
-        is_read || row.is_null(at) && put(to, Some(ValueRef::Null))
-    }
-
-    pub(crate) fn of(kind: &Kind) -> Self {
-        match kind {
-            Kind::Bool => Self::Bool,
-            Kind::Float => Self::Float,
-            Kind::Currency => Self::Currency,
-            Kind::Blob => Self::Blob,
-            Kind::Json => Self::Json,
-            Kind::Date => Self::Date,
-            Kind::Time => Self::Time,
-            Kind::Timestamp => Self::Timestamp,
-            Kind::Uuid | Kind::Reference { key: KeyKind::Uuid, .. } => Self::Uuid,
-            Kind::Int { .. }
-            | Kind::Enum { stored: EnumStored::Integer, .. }
-            | Kind::Reference { key: KeyKind::Auto, .. } => Self::Int,
-            // A kind that is not known here is text, as is what is text.
-            _ => Self::Text,
+/// Reads what is stored to where the field's value is
+/// wanted; false if it is none of the field. (A value that is returned is
+/// copied, and the copy waits for the bytes just written: a thirtieth of
+/// a list.)
+#[inline(always)]
+pub(crate) fn read<'r>(form: Form, cell: StoredCell<'r>, to: &mut ValueRef<'r>) -> bool {
+    // By the field first and the value then: what is stored nearly always
+    // suits, so that this is one jump and one comparison.
+    let is_read = match form {
+        Form::Int => put(to, cell.integer().map(ValueRef::Int)),
+        // SQLite stores what it is given: texts are checked here, once.
+        Form::Text => put(to, cell.text().and_then(utf8).map(ValueRef::Text)),
+        Form::Timestamp => {
+            let time = cell.integer().and_then(|micros| Timestamp::from_micros(micros).ok());
+            put(to, time.map(ValueRef::Timestamp))
         }
-    }
+        Form::Currency => {
+            let amount = cell.integer().map(Currency::from_scaled);
+            put(to, amount.map(ValueRef::Currency))
+        }
+        Form::Bool => put(to, cell.integer().map(|value| ValueRef::Bool(value != 0))),
+        Form::Float => {
+            let whole = || cell.integer().map(|value| value as f64);
+            put(to, cell.float().or_else(whole).map(ValueRef::Float))
+        }
+        Form::Blob => put(to, cell.blob().map(ValueRef::Blob)),
+        Form::Json => put(to, cell.text().and_then(utf8).map(ValueRef::Json)),
+        Form::Date => {
+            let days = cell.integer().and_then(|days| i32::try_from(days).ok());
+            put(to, days.and_then(|days| Date::from_days(days).ok()).map(ValueRef::Date))
+        }
+        Form::Time => {
+            let time = cell.integer().and_then(|micros| Time::from_micros(micros).ok());
+            put(to, time.map(ValueRef::Time))
+        }
+        Form::Uuid => {
+            let uuid = cell.blob().and_then(|bytes| Uuid::from_slice(bytes).ok());
+            put(to, uuid.map(ValueRef::Uuid))
+        }
+    };
+    is_read || cell.is_null() && put(to, Some(ValueRef::Null))
 }
 
 /// The type that a column of such a field is declared with.
 pub(crate) fn sql_type(kind: &Kind) -> &'static str {
-    match Reading::of(kind) {
-        Reading::Float => "REAL",
-        Reading::Text | Reading::Json => "TEXT",
-        Reading::Blob | Reading::Uuid => "BLOB",
+    match kind.form() {
+        Form::Float => "REAL",
+        Form::Text | Form::Json => "TEXT",
+        Form::Blob | Form::Uuid => "BLOB",
         _ => "INTEGER",
     }
 }
@@ -249,14 +195,14 @@ fn put<'r>(to: &mut ValueRef<'r>, value: Option<ValueRef<'r>>) -> bool {
 pub(crate) fn lend<const N: usize, T>(
     table: &Table,
     plan: &[Column],
-    stored: &Row<'_, N>,
+    stored: Row<'_, N>,
     take: impl FnOnce(&[ValueRef<'_>]) -> T,
 ) -> Result<T> {
     // Made anew for each row: what it borrows ends with the row.
     let mut row = [ValueRef::Absent; N];
-    for (at, column) in plan.iter().enumerate() {
-        if !column.read(stored, at, &mut row[usize::from(column.position)]) {
-            return Err(column.misfit(table, stored.at(at)));
+    for (column, cell) in plan.iter().zip(stored.cells()) {
+        if !read(column.form, cell, &mut row[usize::from(column.position)]) {
+            return Err(column.misfit(table, cell.stored()));
         }
     }
     Ok(take(&row[..table.fields().len()]))

@@ -22,9 +22,9 @@ use crate::lane::Lane;
 use crate::neighbours::Neighbours;
 use crate::options::{Location, Options, parse};
 use crate::session::{SqliteSession, busy, closed};
-use crate::tables::{KnownTables, Tables};
 use crate::vault::{Vault, at_place};
 use crate::writer::Writer;
+use marmota_store::tables::{KnownTables, Tables};
 
 /// A session's own connection; none once the engine is closed.
 pub(crate) type Reader = Mutex<Option<Lane>>;
@@ -213,9 +213,7 @@ impl Engine for Sqlite {
         let mut turn = self.0.writer.turn_within(self.0.busy_timeout()).ok_or_else(busy)?;
         let lane = turn.lane().ok_or_else(closed)?;
         crate::neighbours::check_names(&mut lane.connection, &neighbour)?;
-        lane.neighbours
-            .add(&mut lane.connection, &neighbour, false)
-            .map_err(|failure| at_neighbour(&failure, &neighbour))?;
+        lane.neighbours.add(&mut lane.connection, &neighbour, false)?;
         self.0.neighbours.lock().push(neighbour);
         Ok(())
     }
@@ -256,12 +254,30 @@ impl Shared {
         self.groups.load(Ordering::Relaxed)
     }
 
-    /// The file, if another engine's connections may attach it.
-    pub(crate) fn attachable(&self) -> Option<&Path> {
-        match &self.location {
-            Location::File(path) if !self.options.exclusive && !self.vault.has_key() => Some(path),
-            _ => None,
+    /// Why a connection of another engine does not see the database, with the
+    /// way out; none if it does.
+    pub(crate) fn unseen(&self, only_reads: bool) -> Option<&'static str> {
+        match self.location {
+            Location::Memory => Some(
+                "it is in SQLite's memory, which its own connection alone reads; keep the table \
+                 in a file, in the memory engine, or in the first database",
+            ),
+            Location::File(_) if self.options.exclusive => Some(
+                "its file is exclusive, so that no other connection reads it; open it without \
+                 `exclusive`, or keep the table in the first database",
+            ),
+            Location::File(_) if !only_reads => Some(
+                "another file is seen by statements that read, outside of transactions, and where \
+                 the first database is a file that is not exclusive",
+            ),
+            Location::File(_) => None,
         }
+    }
+
+    /// Has a connection of another engine see the file.
+    pub(crate) fn attach_to(&self, connection: &mut Connection, name: &str) -> Result<()> {
+        let Location::File(path) = &self.location else { return Err(closed()) };
+        self.vault.attach(connection, path, name)
     }
 
     /// A view of the tables.
@@ -323,9 +339,7 @@ impl Shared {
         connection.busy_timeout_ms(self.options.busy_timeout_ms);
         let mut neighbours = Neighbours::default();
         for neighbour in &*self.neighbours.lock() {
-            neighbours
-                .add(&mut connection, neighbour, true)
-                .map_err(|failure| at_neighbour(&failure, neighbour))?;
+            neighbours.add(&mut connection, neighbour, true)?;
         }
         connection
             .execute(&cache_sql(&self.options))
@@ -381,13 +395,6 @@ impl Shared {
             _ => Ok(()),
         }
     }
-}
-
-/// The error of what kept a neighbour from being seen.
-fn at_neighbour(failure: &Failure, neighbour: &Neighbour) -> Error {
-    let error = fault::of(failure);
-    let message = format!("database `{}` for SQL: {}", neighbour.name, error.message());
-    Error::new(error.kind(), message).with_source(error)
 }
 
 /// Opens the connection that writes and makes sure that it can.

@@ -3,6 +3,7 @@
 
 use marmota_model::rule::violation;
 use marmota_model::{Error, ErrorKind, Table, ValueRef, Violation};
+use marmota_store::refusal::with_violations;
 
 use crate::ffi::{Failure, code};
 
@@ -92,18 +93,6 @@ pub(crate) fn of_row(failure: &Failure, table: &Table, row: &[ValueRef<'_>]) -> 
     if violations.is_empty() { of(failure) } else { with_violations(kind, violations) }
 }
 
-/// An error of `kind` that reads as its violation, if it has but one.
-pub(crate) fn with_violations(kind: ErrorKind, violations: Vec<Violation>) -> Error {
-    let message = match violations.as_slice() {
-        [one] => one.to_string(),
-        many => {
-            let names: Vec<&str> = many.iter().map(|one| &*one.field).collect();
-            format!("fields `{}` together", names.join("`, `"))
-        }
-    };
-    violations.into_iter().fold(Error::new(kind, message), Error::with_violation)
-}
-
 /// A violation for each field in "UNIQUE constraint failed: person.email,
 /// person.name", or in "cannot store TEXT value in INTEGER column person.age".
 fn violations(
@@ -133,13 +122,6 @@ fn violations(
 /// A field by its column's name, which an older file may write otherwise.
 fn find(table: &Table, column: &str) -> Option<usize> {
     table.fields().iter().position(|field| field.name.eq_ignore_ascii_case(column))
-}
-
-/// The same error with the place of the row in front.
-#[cold]
-pub(crate) fn at_row(index: usize, error: &Error) -> Error {
-    let placed = Error::new(error.kind(), format!("row {index}: {}", error.message()));
-    error.violations().iter().cloned().fold(placed, Error::with_violation)
 }
 
 /// The code without what SQLite adds to tell its kinds apart.

@@ -30,7 +30,7 @@ use std::sync::{Arc, OnceLock};
 pub(crate) use describe::{Described, Unfit, has_nul, is_misunderstood};
 use marmota_store::Durability;
 use raw::Cell;
-pub(crate) use value::{Bound, Row, Stored, utf8};
+pub(crate) use value::{Bound, Cells, Row, Stored, StoredCell, utf8};
 
 /// A result code of SQLite, extended, with its words.
 #[derive(Debug)]
@@ -268,8 +268,25 @@ impl Connection {
         self.query(sql, |_| {})
     }
 
+    /// Has the connection see another file as the database `name`.
+    pub(crate) fn attach(&mut self, path: &Path, name: &str) -> Result<(), Failure> {
+        // Without it the file would be taken for one with this one's key.
+        self.attach_by(path, name, Bound::text(""))
+    }
+
+    fn attach_by(&mut self, path: &Path, name: &str, key: Bound<'_>) -> Result<(), Failure> {
+        let id = self.prepare("ATTACH ? AS ? KEY ?")?;
+        let path = attached_name(path);
+        let mut run = self.start(id);
+        run.bind_all([Bound::text(&path), Bound::text(name), key].into_iter());
+        let done = run.step().map(|_| ());
+        drop(run);
+        self.finalize(id);
+        done
+    }
+
     /// Runs the statements of `sql`, lending each row: up to
-    /// [`QUERY_COLUMNS`] of its columns.
+    /// [`QUERY_COLUMNS`] of its columns. Parameters are NULL.
     pub(crate) fn query(
         &mut self,
         sql: &str,
@@ -284,10 +301,11 @@ impl Connection {
             }
             let id = StatementId(self.statements.len() as u32);
             self.statements.push(Prepared::new(statement));
-            let mut run = self.start(id);
+            let (mut run, mut cells) = (self.start(id), Cells::new());
+            run.bind_all((0..run.parameters).map(|_| Bound::NULL));
             let mut stepped = run.step();
             while let Ok(true) = stepped {
-                take(&run.row());
+                take(&run.row(&mut cells));
                 stepped = run.step();
             }
             drop(run);
@@ -527,16 +545,17 @@ impl<'v> Run<'_, 'v> {
     }
 
     /// The values of the row that the statement stands on, `N` at most; those
-    /// it has not are NULL.
-    #[inline]
-    pub(crate) fn row<const N: usize>(&self) -> Row<'_, N> {
-        let mut cells = [Cell::NULL; N];
-        // SAFETY: the statement is alive, and there are `N` cells. A cell of
-        // text or bytes points to memory that lives until the next step: for
-        // as long as the result borrows `self`, since stepping borrows it
-        // mutably.
-        unsafe { raw::marmota_row(self.statement, cells.as_mut_ptr(), N as c_int) };
-        Row { cells, run: PhantomData }
+    /// it has not are NULL. They are put into `cells`, which do for row after
+    /// row. (A row that is returned is copied, and the copy waits for the bytes
+    /// just written: a seventh of what a list takes beside SQLite's steps.)
+    #[inline(always)]
+    pub(crate) fn row<'r, const N: usize>(&'r self, cells: &'r mut Cells<N>) -> Row<'r, N> {
+        // SAFETY: the statement is alive, and there are `N` cells, each of
+        // which is written. A cell of text or bytes points to memory that lives
+        // until the next step: for as long as the result borrows `self`, since
+        // stepping borrows it mutably.
+        unsafe { raw::marmota_row(self.statement, cells.0.as_mut_ptr(), N as c_int) };
+        Row { cells: &cells.0, run: PhantomData }
     }
 
     /// How many columns the rows have.
@@ -549,8 +568,16 @@ impl<'v> Run<'_, 'v> {
     /// Steps to the end and gives how many rows were written.
     #[inline]
     pub(crate) fn finish(mut self) -> Result<u64, Failure> {
-        while self.step()? {}
+        self.run_out()?;
         Ok(self.connection.changes())
+    }
+
+    /// Steps to the end. (It does not take the run, as [`Run::finish`] does:
+    /// moved, that waits for what was bound just now.)
+    #[inline]
+    pub(crate) fn run_out(&mut self) -> Result<(), Failure> {
+        while self.step()? {}
+        Ok(())
     }
 }
 
@@ -568,4 +595,11 @@ impl Prepared {
         let parameters = unsafe { raw::marmota_sqlite3_bind_parameter_count(statement) };
         Self { statement, parameters }
     }
+}
+
+/// A path as SQLite takes it: a relative one gets `./`, because `:memory:` and
+/// the empty name mean something else.
+fn attached_name(path: &Path) -> String {
+    let name = path.to_string_lossy();
+    if path.is_relative() { format!("./{name}") } else { name.into_owned() }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use marmota_model::Result;
 
 use crate::fault;
-use crate::ffi::{Bound, Connection, QUERY_COLUMNS, Row, StatementId, thread_syncs};
+use crate::ffi::{Bound, Cells, Connection, QUERY_COLUMNS, Row, StatementId, thread_syncs};
 
 /// A connection with statements that were written by hand.
 #[derive(Debug)]
@@ -30,9 +30,9 @@ pub enum Cell<'v> {
 
 /// A row of eight columns at most.
 #[allow(missing_debug_implementations, reason = "it is only lent")]
-pub struct RowByHand<'r, 's>(&'r Row<'s, QUERY_COLUMNS>);
+pub struct RowByHand<'r>(Row<'r, QUERY_COLUMNS>);
 
-impl RowByHand<'_, '_> {
+impl RowByHand<'_> {
     /// An integer.
     #[inline]
     #[must_use]
@@ -95,16 +95,17 @@ impl ByHand {
         &mut self,
         statement: Statement,
         values: impl IntoIterator<Item = Cell<'v>>,
-        mut take: impl FnMut(&RowByHand<'_, '_>),
+        mut take: impl FnMut(&RowByHand<'_>),
     ) -> Result<()> {
         let mut run = self.connection.start(statement.0);
         run.bind_all(values.into_iter().map(|value| match value {
             Cell::Int(number) => Bound::int(number),
             Cell::Text(text) => Bound::text(text),
         }));
+        let mut cells = Cells::new();
         loop {
             match run.step() {
-                Ok(true) => take(&RowByHand(&run.row())),
+                Ok(true) => take(&RowByHand(run.row(&mut cells))),
                 Ok(false) => return Ok(()),
                 Err(failure) => return Err(fault::of(&failure)),
             }

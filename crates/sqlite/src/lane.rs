@@ -24,7 +24,7 @@ use crate::neighbours::Neighbours;
 use crate::shape::Shape;
 use crate::sql::Texts;
 use crate::statement::{Head, Statements, Verb};
-use crate::tables::KnownTables;
+use marmota_store::tables::KnownTables;
 
 /// The number of the savepoint around a write of many rows in a transaction;
 /// `run_batch` takes the one above it.

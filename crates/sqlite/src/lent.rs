@@ -93,6 +93,17 @@ impl Found {
         self.one
     }
 
+    /// True if all rows are taken.
+    pub(crate) fn is_all(&self) -> bool {
+        let narrowed = self.fixed > 0 || self.low.is_some() || self.high.is_some();
+        !narrowed
+    }
+
+    /// True for the row that has a key.
+    pub(crate) fn is_by_key(&self) -> bool {
+        self.one && self.index.is_none()
+    }
+
     pub(crate) fn to_number(self) -> i32 {
         let end = |end: Option<bool>| end.map_or(0, |inclusive| 1 + i32::from(inclusive));
         let index = self.index.map_or(0, |index| index as i32 + 1);

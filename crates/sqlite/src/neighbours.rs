@@ -1,7 +1,6 @@
 //! What the SQL of this engine sees of the other databases of its store: rows
 //! in memory as virtual tables, SQLite files attached.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Kind, Result, Table, ValueRef};
@@ -13,7 +12,6 @@ use crate::engine::Shared;
 use crate::fault;
 use crate::ffi::{Connection, Failure};
 use crate::lent::Shape;
-use crate::shape::quoted;
 
 /// The tables of other databases that a connection sees.
 #[derive(Debug, Default)]
@@ -22,6 +20,16 @@ pub(crate) struct Neighbours {
     tables: Vec<(String, Vec<Arc<Table>>)>,
     /// Those in memory, by their number on the connection.
     lent: Vec<Wanted>,
+    unseen: Vec<Unseen>,
+}
+
+/// A database that the connection does not see.
+#[derive(Debug)]
+struct Unseen {
+    database: String,
+    tables: Vec<Arc<Table>>,
+    /// And the way out.
+    why: &'static str,
 }
 
 impl Neighbours {
@@ -44,40 +52,62 @@ impl Neighbours {
         connection: &mut Connection,
         neighbour: &Neighbour,
         only_reads: bool,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
+        let tables = neighbour.tables.clone();
         match &neighbour.shown {
             Shown::Rows => {
                 let shapes = neighbour.tables.iter().map(|table| Shape::new(Arc::clone(table)));
-                connection.show(&neighbour.name, shapes.collect())?;
+                connection
+                    .show(&neighbour.name, shapes.collect())
+                    .map_err(|failure| at_neighbour(fault::of(&failure), neighbour))?;
                 let wanted = |table: &Arc<Table>| Wanted {
                     database: neighbour.place,
                     table: Arc::clone(table),
                 };
                 self.lent.extend(neighbour.tables.iter().map(wanted));
             }
-            Shown::Own(shared) if only_reads => {
-                let Some(path) = shared.downcast_ref::<Shared>().and_then(Shared::attachable)
-                else {
+            Shown::Own(shared) => {
+                let Some(shared) = shared.downcast_ref::<Shared>() else { return Ok(()) };
+                if let Some(why) = shared.unseen(only_reads) {
+                    self.unseen.push(Unseen { database: neighbour.name.clone(), tables, why });
                     return Ok(());
-                };
-                let (path, name) = (attached_name(path), quoted(&neighbour.name));
-                connection.execute(&format!(
-                    "ATTACH {} AS {name} KEY ''",
-                    sql_literal(ValueRef::Text(&path))
-                ))?;
+                }
+                shared
+                    .attach_to(connection, &neighbour.name)
+                    .map_err(|error| at_neighbour(error, neighbour))?;
             }
             _ => return Ok(()),
         }
-        self.tables.push((neighbour.name.clone(), neighbour.tables.clone()));
+        self.tables.push((neighbour.name.clone(), tables));
         Ok(())
+    }
+
+    /// The error for a table that SQLite does not find, if it is one that is
+    /// not seen.
+    pub(crate) fn why_unseen(&self, failure: &Failure) -> Option<Error> {
+        let named = failure.message().strip_prefix("no such table: ")?;
+        let (database, table) = match named.split_once('.') {
+            Some((database, table)) => (Some(database), table),
+            None => (None, named),
+        };
+        let is_it = |unseen: &&Unseen| {
+            database.is_none_or(|name| name.eq_ignore_ascii_case(&unseen.database))
+                && unseen.tables.iter().any(|known| known.name().eq_ignore_ascii_case(table))
+        };
+        let Unseen { database, why, .. } = self.unseen.iter().find(is_it)?;
+        let message = format!(
+            "the table `{table}` is in the database `{database}`, which this statement does not \
+             see: {why}; or run it there, by `.on(\"{database}\")`"
+        );
+        Some(Error::new(ErrorKind::Unsupported, message))
     }
 }
 
-/// A path as SQLite takes it: a relative one gets `./`, because `:memory:` and
-/// the empty name mean something else.
-fn attached_name(path: &Path) -> String {
-    let name = path.to_string_lossy();
-    if path.is_relative() { format!("./{name}") } else { name.into_owned() }
+/// The error of a database that was to be seen, with its name.
+#[cold]
+fn at_neighbour(error: Error, neighbour: &Neighbour) -> Error {
+    let message = format!("database `{}` for SQL: {}", neighbour.name, error.message());
+    Error::new(error.kind(), message).with_source(error)
 }
 
 /// Refuses a table of another database whose name stands for one of this one.

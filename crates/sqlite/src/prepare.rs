@@ -116,13 +116,15 @@ fn make_plan(
     let mut steps = Vec::new();
     for table in tables {
         // Triggers that name other columns would be in the way of the steps.
-        search_index::drop_unwanted(connection, table).map_err(|failure| fault::of(&failure))?;
+        let search =
+            search_index::step(connection, table).map_err(|failure| fault::of(&failure))?;
         let names = |name: &str| tables.iter().any(|other| other.name().eq_ignore_ascii_case(name));
         comparison::compare(connection, table, &names, counts, &mut steps).map_err(|failure| {
             let error = fault::of(&failure);
             let message = format!("table `{}`: {}", table.name(), error.message());
             Error::new(error.kind(), message).with_source(error)
         })?;
+        steps.extend(search);
     }
     Ok(Plan { steps })
 }

@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 
 use marmota_model::{FieldSet, Filter, Query, Result, RowSink, Table, ValueRef};
+use marmota_sql::{Writer as _, where_sql};
 
 use crate::column::{Column, bound, lend};
 use crate::fault;
-use crate::ffi::{Bound, Run};
+use crate::ffi::{Bound, Cells, Run};
 use crate::lane::Lane;
-use crate::shape::{bind_filter, filter_sql, order_sql, quoted, with_after};
+use crate::shape::{Sql, bind_filter, order_sql, quoted, with_after};
 use crate::statement::{Head, Verb};
 
 /// Calls a function that is generic over the width of its row buffer with the
@@ -69,13 +70,13 @@ impl Lane {
         let head = Head { verb: Verb::List, table: number, fields, variant };
         let place = self.statement(head, |_| {
             let columns = columns(table, fields);
-            let mut sql = select(table, &columns);
+            let mut sql = Sql(select(table, &columns));
             where_sql(&mut sql, table, filter);
             order_sql(&mut sql, table, &query.order);
             if query.limit.is_some() {
-                sql.push_str(" LIMIT ?");
+                sql.push(" LIMIT ?");
             }
-            (sql, columns)
+            (sql.0, columns)
         })?;
         let statement = self.statements.at(place);
         let mut run = self.connection.start(statement.id);
@@ -96,16 +97,16 @@ impl Lane {
         let fields = FieldSet::EMPTY;
         let head = Head { verb: Verb::Count, table: number, fields, variant: 0 };
         let place = self.statement(head, |_| {
-            let mut sql = format!("SELECT count(*) FROM {}", quoted(table.name()));
+            let mut sql = Sql(format!("SELECT count(*) FROM {}", quoted(table.name())));
             where_sql(&mut sql, table, filter);
-            (sql, Box::default())
+            (sql.0, Box::default())
         })?;
         let mut run = self.connection.start(self.statements.at(place).id);
         if let Some(filter) = filter {
             bind_filter(&mut run, filter, &mut self.shape.patterns.iter());
         }
         run.step().map_err(|failure| fault::of(&failure))?;
-        Ok(u64::try_from(run.row::<1>().at(0).int()).unwrap_or(0))
+        Ok(u64::try_from(run.row(&mut Cells::<1>::new()).at(0).int()).unwrap_or(0))
     }
 }
 
@@ -115,7 +116,7 @@ fn lend_one<const N: usize>(
     run: &Run<'_, '_>,
     sink: &mut dyn RowSink,
 ) -> Result<()> {
-    lend::<N, _>(table, plan, &run.row(), |row| sink.row(row)).map(|_| ())
+    lend::<N, _>(table, plan, run.row(&mut Cells::new()), |row| sink.row(row)).map(|_| ())
 }
 
 fn lend_all<const N: usize>(
@@ -124,10 +125,10 @@ fn lend_all<const N: usize>(
     run: &mut Run<'_, '_>,
     sink: &mut dyn RowSink,
 ) -> Result<u64> {
-    let mut rows = 0;
+    let (mut rows, mut cells) = (0, Cells::new());
     while run.step().map_err(|failure| fault::of(&failure))? {
         rows += 1;
-        if lend::<N, _>(table, plan, &run.row(), |row| sink.row(row))?.is_break() {
+        if lend::<N, _>(table, plan, run.row(&mut cells), |row| sink.row(row))?.is_break() {
             break;
         }
     }
@@ -147,11 +148,4 @@ fn select(table: &Table, columns: &[Column]) -> String {
         .collect();
     let names = if names.is_empty() { "1".to_owned() } else { names.join(",") };
     format!("SELECT {names} FROM {}", quoted(table.name()))
-}
-
-pub(crate) fn where_sql(sql: &mut String, table: &Table, filter: Option<&Filter>) {
-    if let Some(filter) = filter {
-        sql.push_str(" WHERE ");
-        filter_sql(sql, table, filter);
-    }
 }

@@ -11,6 +11,7 @@
 use std::fmt::Write as _;
 
 use marmota_model::{Error, ErrorKind, KeyKind, Result, Search, Table};
+use marmota_store::plan::{Change, Effect, Step};
 
 use crate::column::{sql_literal, sql_type};
 use crate::ffi::{Connection, Failure};
@@ -133,21 +134,18 @@ fn wanted(table: &Table) -> Vec<(String, String)> {
 }
 
 /// Makes the index of a table as it should be: anew, from the rows, if
-/// something of it is missing or was made for other fields.
+/// something of it is missing or was made for other fields. What the plan has
+/// shown is done already; a table that was made anew has lost its triggers.
 pub(crate) fn prepare(connection: &mut Connection, table: &Table) -> Result<(), Failure> {
     drop_renamed(connection, table)?;
-    if drop_unwanted(connection, table)? {
-        return Ok(());
-    }
-    let wanted = wanted(table);
-    for (_, sql) in &wanted {
-        connection.execute(sql)?;
-    }
-    if wanted.is_empty() { Ok(()) } else { fill(connection, table) }
+    let Some(step) = step(connection, table)? else { return Ok(()) };
+    step.statements.iter().try_for_each(|sql| connection.execute(sql))
 }
 
-/// True if the index is as it should be; otherwise drops what there is of it.
-pub(crate) fn drop_unwanted(connection: &mut Connection, table: &Table) -> Result<bool, Failure> {
+/// What makes the index of a table as it should be; none if it is so. What
+/// there is of another one is dropped at once: its triggers would be in the
+/// way of steps before this one.
+pub(crate) fn step(connection: &mut Connection, table: &Table) -> Result<Option<Step>, Failure> {
     let wanted = wanted(table);
     let mut there: Vec<(String, String)> = Vec::new();
     let mut kinds: Vec<String> = Vec::new();
@@ -163,18 +161,30 @@ pub(crate) fn drop_unwanted(connection: &mut Connection, table: &Table) -> Resul
         kinds.push(text(2));
     })?;
     if there.len() == wanted.len() && wanted.iter().all(|one| there.contains(one)) {
-        return Ok(true);
+        return Ok(None);
     }
+    let mut statements = Vec::new();
     // Triggers first: what they write to goes next.
     for of_triggers in [true, false] {
         for ((name, _), kind) in there.iter().zip(&kinds) {
             if (kind == "trigger") == of_triggers {
                 let what = if of_triggers { "TRIGGER" } else { "TABLE" };
-                connection.execute(&format!("DROP {what} {}", quoted(name)))?;
+                let sql = format!("DROP {what} IF EXISTS {}", quoted(name));
+                connection.execute(&sql)?;
+                statements.push(sql);
             }
         }
     }
-    Ok(false)
+    let fields = table.search_fields().map(|field| table.fields()[field].name.to_string());
+    let change = match wanted.is_empty() {
+        true => Change::DropSearch,
+        false => Change::AddSearch(fields.collect()),
+    };
+    if !wanted.is_empty() {
+        statements.extend(wanted.into_iter().map(|(_, sql)| sql));
+        statements.extend(filling(table));
+    }
+    Ok(Some(Step { table: table.name().to_owned(), change, effect: Effect::Keeps, statements }))
 }
 
 /// Drops the index that the table had under another name: its triggers went
@@ -202,8 +212,8 @@ fn drop_renamed(connection: &mut Connection, table: &Table) -> Result<(), Failur
     Ok(())
 }
 
-/// Enters the rows that are there.
-fn fill(connection: &mut Connection, table: &Table) -> Result<(), Failure> {
+/// What enters the rows that are there.
+fn filling(table: &Table) -> Vec<String> {
     let (index, on) = (quoted(&index_name(table)), quoted(table.name()));
     let key = quoted(&table.fields()[table.key()].name);
     let fields = || table.search_fields();
@@ -212,16 +222,18 @@ fn fill(connection: &mut Connection, table: &Table) -> Result<(), Failure> {
         fields().map(|field| format!("{on}.{}", quoted(&table.fields()[field].name))).collect();
     let (columns, values) = (columns.join(", "), values.join(", "));
     if table.key_kind() == KeyKind::Auto {
-        return connection.execute(&format!(
+        return vec![format!(
             "INSERT INTO {index} (rowid, {columns}) SELECT {on}.{key}, {values} FROM {on}"
-        ));
+        )];
     }
     let keys = quoted(&keys_name(table));
-    connection.execute(&format!("INSERT INTO {keys} (key) SELECT {key} FROM {on}"))?;
-    connection.execute(&format!(
-        "INSERT INTO {index} (rowid, {columns}) SELECT {keys}.number, {values} \
-         FROM {keys} JOIN {on} ON {on}.{key}={keys}.key"
-    ))
+    vec![
+        format!("INSERT INTO {keys} (key) SELECT {key} FROM {on}"),
+        format!(
+            "INSERT INTO {index} (rowid, {columns}) SELECT {keys}.number, {values} \
+             FROM {keys} JOIN {on} ON {on}.{key}={keys}.key"
+        ),
+    ]
 }
 
 #[cfg(test)]

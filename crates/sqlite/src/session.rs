@@ -21,9 +21,9 @@ use marmota_store::operation::{Operation, Outcome, Write};
 use crate::engine::{Reader, Shared};
 use crate::group;
 use crate::lane::Lane;
-use crate::tables::KnownTables;
 use crate::waiting::{Wait, Waiting};
 use crate::writer::LongTurn;
+use marmota_store::tables::KnownTables;
 
 pub(crate) use crate::group::closed;
 

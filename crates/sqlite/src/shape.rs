@@ -2,11 +2,14 @@
 //! their text (made once a shape) and their values (bound each time). All
 //! three walk the tree in the same order.
 
+use std::convert::Infallible;
 use std::fmt::Write as _;
 
 use marmota_model::{
     Comparison, Error, ErrorKind, Filter, KeyKind, Order, Place, Query, Result, Table,
 };
+pub(crate) use marmota_sql::quoted;
+use marmota_sql::{Writer, each_condition, shape_filter, shape_order, sign};
 
 use crate::column::bound_value;
 use crate::ffi::{Bound, Run};
@@ -34,13 +37,17 @@ impl Shape {
     /// # Errors
     /// [`ErrorKind::Invalid`] for a text to match that is too long.
     pub(crate) fn filter(&mut self, table: &Table, filter: &Filter) -> Result<()> {
+        shape_filter(self, filter, &mut |shape, condition| shape.condition(table, condition))
+    }
+
+    fn condition(&mut self, table: &Table, filter: &Filter) -> Result<()> {
         match filter {
             Filter::Compare { field, comparison, .. } => {
                 self.bytes.extend([1, *field as u8, *comparison as u8]);
             }
             Filter::In { field, values } => {
                 self.bytes.extend([2, *field as u8]);
-                self.count(values.len());
+                self.bytes.extend((values.len() as u32).to_le_bytes());
             }
             Filter::Match { field, place, text } => {
                 self.bytes.extend([3, *field as u8]);
@@ -52,32 +59,20 @@ impl Shape {
                 self.bytes.extend([10, field.map_or(u8::MAX, |field| field as u8)]);
                 self.patterns.push(match_text(table, *field, search)?);
             }
-            Filter::Not(inner) => {
-                self.bytes.push(5);
-                self.filter(table, inner)?;
-            }
-            Filter::And(all) => self.list(table, 6, all)?,
-            Filter::Or(any) => self.list(table, 7, any)?,
+            Filter::Not(_) | Filter::And(_) | Filter::Or(_) => {}
         }
         Ok(())
     }
 
-    fn list(&mut self, table: &Table, tag: u8, filters: &[Filter]) -> Result<()> {
-        self.bytes.push(tag);
-        self.count(filters.len());
-        filters.iter().try_for_each(|filter| self.filter(table, filter))
-    }
-
-    fn count(&mut self, count: usize) {
-        self.bytes.extend((count as u32).to_le_bytes());
-    }
-
     /// Adds an order.
     pub(crate) fn order(&mut self, table: &Table, order: &[Order]) {
-        self.bytes.push(8);
-        for by in with_key(table, order) {
-            self.bytes.extend([by.field as u8, u8::from(by.descending)]);
-        }
+        shape_order(self, with_key(table, order));
+    }
+}
+
+impl marmota_sql::Shape for Shape {
+    fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
     }
 }
 
@@ -135,84 +130,59 @@ fn pattern(place: Place, text: &str) -> Result<String> {
     Ok(pattern)
 }
 
-/// A name in SQL.
-pub(crate) fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
+/// SQL that is being written.
+#[derive(Debug, Default)]
+pub(crate) struct Sql(pub(crate) String);
 
-/// Writes a filter as SQL.
-pub(crate) fn filter_sql(out: &mut String, table: &Table, filter: &Filter) {
-    let name = |field: &usize| quoted(&table.fields()[*field].name);
-    match filter {
-        Filter::Compare { field, comparison, .. } => {
-            let sign = match comparison {
-                Comparison::Equal => "=",
-                Comparison::NotEqual => "<>",
-                Comparison::Less => "<",
-                Comparison::LessOrEqual => "<=",
-                Comparison::Greater => ">",
-                Comparison::GreaterOrEqual => ">=",
-            };
-            let _ = write!(out, "{}{sign}?", name(field));
-        }
-        // No value is in an empty list, and NULL is not in it either.
-        Filter::In { values, .. } if values.is_empty() => out.push('0'),
-        Filter::In { field, values } => {
-            let _ = write!(out, "{} IN (?{})", name(field), ",?".repeat(values.len() - 1));
-        }
-        Filter::Match { field, .. } => {
-            let _ = write!(out, "{} LIKE ? ESCAPE '\\'", name(field));
-        }
-        Filter::IsNull { field } => {
-            let _ = write!(out, "{} IS NULL", name(field));
-        }
-        Filter::Inside { field, .. } => {
-            let _ = write!(out, "marmota_json({},?)", name(field));
-        }
-        Filter::Search { .. } => {
-            let (key, index) = (name(&table.key()), quoted(&index_name(table)));
-            let _ = match table.key_kind() {
-                KeyKind::Auto => {
-                    write!(out, "{key} IN (SELECT rowid FROM {index} WHERE {index} MATCH ?)")
+impl Writer for Sql {
+    const TRUE: &'static str = "1";
+    const FALSE: &'static str = "0";
+
+    fn push(&mut self, text: &str) -> &mut Self {
+        self.0.push_str(text);
+        self
+    }
+
+    fn condition(&mut self, table: &Table, filter: &Filter) {
+        let name = |field: &usize| quoted(&table.fields()[*field].name);
+        let out = &mut self.0;
+        let _ = match filter {
+            Filter::Compare { field, comparison, .. } => {
+                write!(out, "{}{}?", name(field), sign(*comparison))
+            }
+            // No value is in an empty list, and NULL is not in it either.
+            Filter::In { values, .. } if values.is_empty() => write!(out, "0"),
+            Filter::In { field, values } => {
+                write!(out, "{} IN (?{})", name(field), ",?".repeat(values.len() - 1))
+            }
+            Filter::Match { field, .. } => write!(out, "{} LIKE ? ESCAPE '\\'", name(field)),
+            Filter::IsNull { field } => write!(out, "{} IS NULL", name(field)),
+            Filter::Inside { field, .. } => write!(out, "marmota_json({},?)", name(field)),
+            Filter::Search { .. } => {
+                let (key, index) = (name(&table.key()), quoted(&index_name(table)));
+                match table.key_kind() {
+                    KeyKind::Auto => {
+                        write!(out, "{key} IN (SELECT rowid FROM {index} WHERE {index} MATCH ?)")
+                    }
+                    KeyKind::Uuid | KeyKind::Text => write!(
+                        out,
+                        "{key} IN (SELECT key FROM {} WHERE number IN \
+                         (SELECT rowid FROM {index} WHERE {index} MATCH ?))",
+                        quoted(&keys_name(table))
+                    ),
                 }
-                KeyKind::Uuid | KeyKind::Text => write!(
-                    out,
-                    "{key} IN (SELECT key FROM {} WHERE number IN \
-                     (SELECT rowid FROM {index} WHERE {index} MATCH ?))",
-                    quoted(&keys_name(table))
-                ),
-            };
-        }
-        Filter::Not(inner) => {
-            out.push_str("NOT (");
-            filter_sql(out, table, inner);
-            out.push(')');
-        }
-        Filter::And(all) => list_sql(out, table, all, " AND ", "1"),
-        Filter::Or(any) => list_sql(out, table, any, " OR ", "0"),
+            }
+            Filter::Not(_) | Filter::And(_) | Filter::Or(_) => Ok(()),
+        };
     }
-}
-
-fn list_sql(out: &mut String, table: &Table, filters: &[Filter], between: &str, empty: &str) {
-    if filters.is_empty() {
-        return out.push_str(empty);
-    }
-    out.push('(');
-    for (position, filter) in filters.iter().enumerate() {
-        if position > 0 {
-            out.push_str(between);
-        }
-        filter_sql(out, table, filter);
-    }
-    out.push(')');
 }
 
 /// Writes an order as SQL.
-pub(crate) fn order_sql(out: &mut String, table: &Table, order: &[Order]) {
+pub(crate) fn order_sql(out: &mut Sql, table: &Table, order: &[Order]) {
     for (position, by) in with_key(table, order).enumerate() {
         let before = if position == 0 { " ORDER BY " } else { "," };
         let behind = if by.descending { " DESC" } else { "" };
-        let _ = write!(out, "{before}{}{behind}", quoted(&table.fields()[by.field].name));
+        let _ = write!(out.0, "{before}{}{behind}", quoted(&table.fields()[by.field].name));
     }
 }
 
@@ -222,20 +192,21 @@ pub(crate) fn bind_filter<'v>(
     filter: &'v Filter,
     patterns: &mut std::slice::Iter<'v, String>,
 ) {
-    match filter {
-        Filter::Compare { value, .. } => run.bind(bound_value(value)),
-        Filter::In { values, .. } => values.iter().for_each(|value| run.bind(bound_value(value))),
-        Filter::Match { .. } | Filter::Search { .. } => match patterns.next() {
-            Some(pattern) => run.bind(Bound::text(pattern)),
-            None => run.bind(Bound::NULL),
-        },
-        Filter::IsNull { .. } => {}
-        Filter::Inside { condition, .. } => run.bind(Bound::condition(condition)),
-        Filter::Not(inner) => bind_filter(run, inner, patterns),
-        Filter::And(filters) | Filter::Or(filters) => {
-            filters.iter().for_each(|filter| bind_filter(run, filter, patterns));
+    let Ok(()) = each_condition(filter, &mut |condition| -> Result<(), Infallible> {
+        match condition {
+            Filter::Compare { value, .. } => run.bind(bound_value(value)),
+            Filter::In { values, .. } => {
+                values.iter().for_each(|value| run.bind(bound_value(value)));
+            }
+            Filter::Match { .. } | Filter::Search { .. } => match patterns.next() {
+                Some(pattern) => run.bind(Bound::text(pattern)),
+                None => run.bind(Bound::NULL),
+            },
+            Filter::Inside { condition, .. } => run.bind(Bound::condition(condition)),
+            Filter::IsNull { .. } | Filter::Not(_) | Filter::And(_) | Filter::Or(_) => {}
         }
-    }
+        Ok(())
+    });
 }
 
 #[cfg(test)]
@@ -294,14 +265,9 @@ mod tests {
     }
 
     #[test]
-    fn empty_lists_have_a_meaning() {
-        let sql = |filter: &Filter| {
-            let mut out = String::new();
-            filter_sql(&mut out, &table(), filter);
-            out
-        };
-        assert_eq!(sql(&Filter::And(vec![])), "1");
-        assert_eq!(sql(&Filter::Or(vec![])), "0");
-        assert_eq!(sql(&Filter::In { field: 1, values: vec![] }), "0");
+    fn an_empty_list_has_a_meaning() {
+        let mut out = Sql::default();
+        marmota_sql::filter_sql(&mut out, &table(), &Filter::In { field: 1, values: vec![] });
+        assert_eq!(out.0, "0");
     }
 }

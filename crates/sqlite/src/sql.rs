@@ -10,16 +10,18 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use marmota_model::{Error, ErrorKind, Kind, Result, RowSink, ValueRef};
-use marmota_store::sql::{Lender, SqlCall, SqlColumn, SqlColumns};
+use marmota_model::{Error, ErrorKind, Form, Kind, Result, RowSink, ValueRef};
+use marmota_store::memory::LentTables;
+use marmota_store::sql::text::{at_text, begins_with, first_word};
+use marmota_store::sql::{Lender, SqlCall, SqlColumn, SqlColumns, Wanted};
 
-use crate::column::{Reading, bound_value};
+use crate::column::{bound_value, read, sql_literal};
 use crate::fault;
-use crate::ffi::lent::Loan;
 use crate::ffi::{
-    Described, Row, Run, StatementId, Stored, Unfit, has_nul, is_misunderstood, utf8,
+    Cells, Described, Run, StatementId, Stored, Unfit, has_nul, is_misunderstood, utf8,
 };
 use crate::lane::Lane;
+use crate::straight::Straight;
 
 /// The most texts kept on a connection: beyond that the one used least
 /// recently goes.
@@ -42,11 +44,18 @@ struct Text {
     writes: bool,
     /// The databases it writes to, a bit each.
     written: u32,
-    /// The tables in memory that it reads.
+    /// A table that it writes to though its history is kept.
+    audited: Option<Box<str>>,
+    /// The tables in memory that it reads, by their numbers.
     lent: Box<[usize]>,
+    wanted: Box<[Wanted]>,
+    /// True if it begins as what reads, or as what writes, has to.
+    begins_well: bool,
     columns: Arc<SqlColumns>,
     /// How each column is read.
-    readings: Box<[Option<Reading>]>,
+    forms: Box<[Option<Form>]>,
+    /// How its rows are lent without SQLite, if they can be.
+    straight: Option<Straight>,
     used: u64,
 }
 
@@ -97,7 +106,10 @@ impl Lane {
             None => self.add_text(call.text)?,
         };
         let text = &self.texts.kept[place];
-        check_use(text, call)?;
+        let is_plain = text.begins_well && text.written & !1 == 0 && text.audited.is_none();
+        if text.writes != call.writes || !is_plain {
+            check_use(text, call)?;
+        }
         let wanted = self.connection.parameters(text.id);
         if wanted != call.values.len() {
             let message = format!(
@@ -107,35 +119,26 @@ impl Lane {
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let columns = Arc::clone(&text.columns);
-        // Given back behind the run.
-        let _loan = self.borrow(&text.lent, lender)?;
-        let count = columns.list().len();
+        let count = text.columns.list().len();
         // Only the first call of a statement finds it empty.
-        let _ = call.columns.set(columns);
+        let _ = call.columns.set(Arc::clone(&text.columns));
+        // Given back behind the run.
+        let lent = lend_tables(text, lender)?;
+        if let (Some(straight), [table]) = (&text.straight, &lent[..])
+            && straight.takes(call.values)
+        {
+            return Ok(match count {
+                0..=8 => straight.run::<8>(table, call.values, sink),
+                9..=32 => straight.run::<32>(table, call.values, sink),
+                _ => straight.run::<COLUMNS_MAX>(table, call.values, sink),
+            });
+        }
+        let _loan = self.connection.lend(text.lent.iter().copied().zip(lent));
         match count {
             0..=8 => self.run_text::<8>(place, call, sink),
             9..=32 => self.run_text::<32>(place, call, sink),
             _ => self.run_text::<COLUMNS_MAX>(place, call, sink),
         }
-    }
-
-    /// Locks the tables in memory that a statement reads.
-    fn borrow(
-        &self,
-        numbers: &[usize],
-        lender: Option<&mut (dyn Lender + '_)>,
-    ) -> Result<Option<Loan>> {
-        if numbers.is_empty() {
-            return Ok(None);
-        }
-        let lender = lender.ok_or_else(|| {
-            let message = "the statement reads tables in memory, and nobody lends them here";
-            Error::new(ErrorKind::Unsupported, message)
-        })?;
-        let wanted = numbers.iter().filter_map(|&number| self.neighbours.lent(number)).cloned();
-        let lent = lender.lend(&wanted.collect::<Vec<_>>())?;
-        Ok(self.connection.lend(numbers.iter().copied().zip(lent)))
     }
 
     fn run_text<const N: usize>(
@@ -144,21 +147,21 @@ impl Lane {
         call: &SqlCall<'_>,
         sink: &mut dyn RowSink,
     ) -> Result<u64> {
-        let Text { id, ref readings, .. } = self.texts.kept[place];
+        let Text { id, ref forms, .. } = self.texts.kept[place];
         let mut run = self.connection.start(id);
         run.bind_all(call.values.iter().map(bound_value));
-        let mut rows = 0;
+        let (mut rows, mut cells) = (0, Cells::new());
         let failed = |failure| at_text(&fault::of(&failure), call.text);
         while run.step().map_err(failed)? {
             // A statement that was prepared anew, since another program has
             // changed the tables, may have other columns.
-            if rows == 0 && run.column_count() != readings.len() {
+            if rows == 0 && run.column_count() != forms.len() {
                 let message = "the tables have changed under the statement; close the store and \
                                open it again";
                 return Err(Error::new(ErrorKind::Engine, message));
             }
             rows += 1;
-            if lend::<N>(&run, readings, sink)?.is_break() {
+            if lend::<N>(&run, &mut cells, forms, sink)?.is_break() {
                 break;
             }
         }
@@ -173,8 +176,15 @@ impl Lane {
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         self.connection.begin_use();
-        let id = self.connection.prepare_one(text).map_err(|unfit| unfit_text(&unfit, text))?;
-        let lent = self.connection.used().into();
+        let id = self.connection.prepare_one(text).map_err(|unfit| match &unfit {
+            Unfit::Wrong(failure, _) => {
+                self.neighbours.why_unseen(failure).unwrap_or_else(|| unfit_text(&unfit, text))
+            }
+            _ => unfit_text(&unfit, text),
+        })?;
+        let lent = self.connection.used().into_boxed_slice();
+        let wanted = lent.iter().filter_map(|&number| self.neighbours.lent(number));
+        let wanted: Box<[Wanted]> = wanted.cloned().collect();
         let described = self.connection.describe(id);
         if described.len() > COLUMNS_MAX {
             self.connection.finalize(id);
@@ -185,22 +195,59 @@ impl Lane {
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let writes = !self.connection.only_reads(id);
+        let begins_well = begins_with(text, if writes { WRITES } else { READS });
         let written = self.connection.databases_written(id);
         self.tables.learn();
+        let audited = if writes { self.audited_by(id)? } else { None };
         let columns: Vec<SqlColumn> = described
             .into_iter()
             .map(|column| SqlColumn { kind: self.kind_of(&column), name: column.name })
             .collect();
-        let reading = |column: &SqlColumn| column.kind.as_ref().map(Reading::of);
-        let readings = columns.iter().map(reading).collect();
+        let form = |column: &SqlColumn| column.kind.as_ref().map(Kind::form);
+        let forms: Box<[Option<Form>]> = columns.iter().map(form).collect();
+        let straight = match !writes && begins_well && forms.iter().all(Option::is_some) {
+            true => Straight::of(&mut self.connection, text, &wanted).map_err(|e| fault::of(&e))?,
+            false => None,
+        };
         let columns = Arc::new(SqlColumns::new(columns));
-        let kept =
-            Text { text: text.into(), id, writes, written, lent, columns, readings, used: 0 };
+        let text = text.into();
+        let kept = Text {
+            text,
+            id,
+            writes,
+            written,
+            audited,
+            lent,
+            wanted,
+            begins_well,
+            columns,
+            forms,
+            straight,
+            used: 0,
+        };
         let (place, dropped) = self.texts.add(kept);
         if let Some(dropped) = dropped {
             self.connection.finalize(dropped);
         }
         Ok(place)
+    }
+
+    /// The audited table that a statement writes to, if it does.
+    fn audited_by(&mut self, id: StatementId) -> Result<Option<Box<str>>> {
+        let Self { connection, tables, .. } = self;
+        for table in tables.audited() {
+            let name = sql_literal(ValueRef::Text(table.name()));
+            let sql = format!(
+                "SELECT rootpage FROM sqlite_schema WHERE type='table' AND name={name} \
+                 COLLATE NOCASE"
+            );
+            let mut root = 0;
+            connection.query(&sql, |row| root = row.at(0).int()).map_err(|e| fault::of(&e))?;
+            if u32::try_from(root).is_ok_and(|root| connection.writes_to(id, root)) {
+                return Ok(Some(table.name().into()));
+            }
+        }
+        Ok(None)
     }
 
     /// The kind of the field that a column is read from.
@@ -215,23 +262,35 @@ impl Lane {
     }
 }
 
+/// Locks the tables in memory that a statement reads.
+fn lend_tables(text: &Text, lender: Option<&mut (dyn Lender + '_)>) -> Result<LentTables> {
+    if text.lent.is_empty() {
+        return Ok(LentTables::new());
+    }
+    let lender = lender.ok_or_else(|| {
+        let message = "the statement reads tables in memory, and nobody lends them here";
+        Error::new(ErrorKind::Unsupported, message)
+    })?;
+    lender.lend(&text.wanted)
+}
+
 /// Lends the row that a statement stands on.
 fn lend<const N: usize>(
     run: &Run<'_, '_>,
-    readings: &[Option<Reading>],
+    cells: &mut Cells<N>,
+    forms: &[Option<Form>],
     sink: &mut dyn RowSink,
 ) -> Result<std::ops::ControlFlow<()>> {
-    let stored: Row<'_, N> = run.row();
     let mut row = [ValueRef::Absent; N];
-    for (at, (reading, value)) in readings.iter().zip(&mut row).enumerate() {
-        let is_read = reading.is_some_and(|reading| reading.read(&stored, at, value));
+    for ((form, cell), value) in forms.iter().zip(run.row(cells).cells()).zip(&mut row) {
+        let is_read = form.is_some_and(|form| read(form, cell, value));
         if !is_read {
             // Worked out; or stored by another program, which is for the
             // reader to complain about.
-            *value = as_stored(stored.at(at))?;
+            *value = as_stored(cell.stored())?;
         }
     }
-    Ok(sink.row(&row[..readings.len()]))
+    Ok(sink.row(&row[..forms.len()]))
 }
 
 fn as_stored(stored: Stored<'_>) -> Result<ValueRef<'_>> {
@@ -251,16 +310,27 @@ fn as_stored(stored: Stored<'_>) -> Result<ValueRef<'_>> {
     })
 }
 
+/// What statements that read, and that write, begin with.
+const READS: &[&str] = &["SELECT", "VALUES", "WITH", "EXPLAIN"];
+const WRITES: &[&str] = &["INSERT", "REPLACE", "UPDATE", "DELETE", "WITH"];
+
 /// Refuses a statement that is not what it was announced as.
+#[cold]
 fn check_use(text: &Text, call: &SqlCall<'_>) -> Result<()> {
-    const READS: &[&str] = &["SELECT", "VALUES", "WITH", "EXPLAIN"];
-    const WRITES: &[&str] = &["INSERT", "REPLACE", "UPDATE", "DELETE", "WITH"];
-    let first = first_word(call.text);
-    let is_one_of = |words: &[&str]| words.iter().any(|word| first.eq_ignore_ascii_case(word));
+    let is_one_of = |words: &[&str]| begins_with(call.text, words);
     if text.written & !1 != 0 {
         let message = format!(
             "the statement writes to another database than its own: name that one with \
              `.on(\"…\")` (in: {})",
+            excerpt(call.text)
+        );
+        return Err(Error::new(ErrorKind::Denied, message));
+    }
+    if let Some(table) = text.audited.as_ref().filter(|_| call.writes && !call.unaudited) {
+        let message = format!(
+            "the statement writes to `{table}`, and what SQL writes would not be entered in the \
+             history: use the verbs (`insert`, `patch`, …), or say `.unaudited()` to leave no \
+             entries (in: {})",
             excerpt(call.text)
         );
         return Err(Error::new(ErrorKind::Denied, message));
@@ -287,27 +357,10 @@ fn check_use(text: &Text, call: &SqlCall<'_>) -> Result<()> {
                 "`{}` is no statement to be run here: `sql` takes SELECT, VALUES, WITH and \
                  EXPLAIN, `execute` INSERT, REPLACE, UPDATE, DELETE and WITH; tables are the \
                  models', transactions `store.transaction`",
-                marmota_model::text::excerpt(first)
+                excerpt(first_word(call.text))
             );
             Err(Error::new(ErrorKind::Denied, message))
         }
-    }
-}
-
-/// The first word of a statement, behind white space and comments.
-fn first_word(text: &str) -> &str {
-    let mut rest = text;
-    loop {
-        rest = rest.trim_start_matches([' ', '\t', '\n', '\r', '\x0c', ';', '\u{feff}']);
-        let behind = if let Some(comment) = rest.strip_prefix("--") {
-            comment.split_once('\n').map(|(_, behind)| behind)
-        } else if let Some(comment) = rest.strip_prefix("/*") {
-            comment.split_once("*/").map(|(_, behind)| behind)
-        } else {
-            let end = rest.find(|letter: char| !letter.is_ascii_alphabetic());
-            return &rest[..end.unwrap_or(rest.len())];
-        };
-        rest = behind.unwrap_or_default();
     }
 }
 
@@ -346,16 +399,6 @@ fn unfit_text(unfit: &Unfit, text: &str) -> Error {
     }
 }
 
-#[cold]
-fn at_text(error: &Error, text: &str) -> Error {
-    let message = format!("{} (in: {})", error.message(), excerpt(text));
-    error
-        .violations()
-        .iter()
-        .cloned()
-        .fold(Error::new(error.kind(), message), Error::with_violation)
-}
-
 fn excerpt(text: &str) -> String {
     marmota_model::text::excerpt(text)
 }
@@ -366,30 +409,29 @@ mod tests {
     use crate::ffi::Connection;
 
     #[test]
-    fn the_first_word_is_behind_comments() {
-        for (text, word) in [
-            ("SELECT 1", "SELECT"),
-            ("  -- a\n/* b */ with x as (select 1) select 1", "with"),
-            (";;insert into a", "insert"),
-            ("/* open", ""),
-            ("-- all", ""),
-            ("(select 1)", ""),
-            ("", ""),
-        ] {
-            assert_eq!(first_word(text), word, "{text:?}");
-        }
-    }
-
-    #[test]
     fn the_text_used_least_recently_goes() {
         let mut connection = Connection::open_memory().unwrap();
         let mut texts = Texts::default();
         let mut add = |texts: &mut Texts, text: &str| {
             let id = connection.prepare_one("SELECT 1").unwrap();
-            let (columns, readings) = (Arc::default(), Box::default());
-            let (text, lent) = (text.into(), Box::default());
-            let (writes, written, used) = (false, 0, 0);
-            texts.add(Text { text, id, writes, written, lent, columns, readings, used }).1
+            let (columns, forms) = (Arc::default(), Box::default());
+            let (text, lent, wanted) = (text.into(), Box::default(), Box::default());
+            let (writes, begins_well, written, used) = (false, true, 0, 0);
+            let text = Text {
+                text,
+                id,
+                writes,
+                written,
+                audited: None,
+                lent,
+                wanted,
+                begins_well,
+                columns,
+                forms,
+                straight: None,
+                used,
+            };
+            texts.add(text).1
         };
         for number in 0..TEXTS_MAX {
             assert!(add(&mut texts, &number.to_string()).is_none());

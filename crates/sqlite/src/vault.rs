@@ -48,6 +48,17 @@ mod plain {
             Connection::open_file(path).map_err(|failure| self.at(&failure, path))
         }
 
+        /// Has a connection see the file as another database.
+        #[allow(clippy::unused_self, reason = "with keys it is used")]
+        pub(crate) fn attach(
+            &self,
+            connection: &mut Connection,
+            path: &Path,
+            name: &str,
+        ) -> Result<()> {
+            connection.attach(path, name).map_err(|failure| fault::of(&failure))
+        }
+
         #[allow(clippy::unused_self, reason = "with keys it is used")]
         pub(crate) fn lost_race(&self, _: &Error) -> bool {
             false
@@ -73,6 +84,9 @@ mod keyed {
     use super::*;
     use crate::ffi::cipher::{FileStart, Salt, derive, new_salt};
     use crate::ffi::code;
+
+    /// Sorts and the like would otherwise be written to files.
+    const NOTHING_IN_FILES: &str = "PRAGMA temp_store=MEMORY";
 
     /// What opens the connections of one engine.
     pub(crate) struct Vault {
@@ -107,11 +121,41 @@ mod keyed {
         pub(crate) fn open(&self, path: &Path) -> Result<Connection> {
             let at = |failure: Failure| self.at(&failure, path);
             let mut connection = Connection::open_file(path).map_err(at)?;
+            if let Some((key, salt)) = self.key_of(&mut connection, path)? {
+                connection.use_key(&key, &salt).map_err(at)?;
+                connection.execute(NOTHING_IN_FILES).map_err(at)?;
+            }
+            Ok(connection)
+        }
+
+        /// Has a connection to another file see this one as a database of that name.
+        pub(crate) fn attach(
+            &self,
+            connection: &mut Connection,
+            path: &Path,
+            name: &str,
+        ) -> Result<()> {
+            let at = |failure: Failure| self.at(&failure, path);
+            let key = self.key_of(&mut Connection::open_file(path).map_err(at)?, path)?;
+            let Some((key, salt)) = key else {
+                return connection.attach(path, name).map_err(at);
+            };
+            connection.attach_with_key(path, name, &key, &salt).map_err(at)?;
+            connection.execute(NOTHING_IN_FILES).map_err(at)
+        }
+
+        /// The key of a file, of which the connection is, and its salt; none if it has none.
+        fn key_of(
+            &self,
+            connection: &mut Connection,
+            path: &Path,
+        ) -> Result<Option<(Box<KeyBytes>, Salt)>> {
+            let at = |failure: Failure| self.at(&failure, path);
             let start = connection.file_start().map_err(at)?;
             let Some(source) = &self.source else {
                 return match start {
                     FileStart::Other(_) => Err(closed_file(path)),
-                    FileStart::Empty | FileStart::Plain => Ok(connection),
+                    FileStart::Empty | FileStart::Plain => Ok(None),
                 };
             };
             self.began.store(start == FileStart::Empty, Ordering::Relaxed);
@@ -122,23 +166,21 @@ mod keyed {
             };
             let known = self.derived.lock();
             if let Some((_, key)) = known.as_ref().filter(|(known, _)| *known == salt) {
-                unlock(&mut connection, key, &salt).map_err(at)?;
-                return Ok(connection);
+                return Ok(Some((key.clone(), salt)));
             }
             drop(known);
             let key = source.ask().map_err(|error| {
                 let message = format!("{}: {}", place_of(path), error.message());
                 Error::new(error.kind(), message).with_source(error)
             })?;
-            match key.secret() {
-                Secret::Raw(key) => unlock(&mut connection, key, &salt).map_err(at)?,
+            Ok(Some(match key.secret() {
+                Secret::Raw(key) => (Box::new(key.clone()), salt),
                 Secret::Passphrase(passphrase) => {
                     let key = Box::new(derive(passphrase, &salt).map_err(at)?);
-                    unlock(&mut connection, &key, &salt).map_err(at)?;
-                    *self.derived.lock() = Some((salt, key));
+                    *self.derived.lock() = Some((salt, key.clone()));
+                    (key, salt)
                 }
-            }
-            Ok(connection)
+            }))
         }
 
         /// The error for a code met while opening: it names the file.
@@ -162,12 +204,6 @@ mod keyed {
             Secret::Raw(key) => Ok(key.clone()),
             Secret::Passphrase(passphrase) => derive(passphrase, salt),
         }
-    }
-
-    fn unlock(connection: &mut Connection, key: &KeyBytes, salt: &Salt) -> Result<(), Failure> {
-        connection.use_key(key, salt)?;
-        // Sorts and the like would otherwise be written to files.
-        connection.execute("PRAGMA temp_store=MEMORY")
     }
 
     #[cold]

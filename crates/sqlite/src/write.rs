@@ -1,19 +1,22 @@
 //! Writes of one row, and deletes by a filter.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use marmota_model::rule::violation;
 use marmota_model::{
     Currency, Error, ErrorKind, FieldSet, Filter, Kind, Result, Table, Value, ValueRef,
 };
+use marmota_sql::where_sql;
 use marmota_store::operation::{Keys, Outcome};
+use marmota_store::prepare::no_target;
+use marmota_store::refusal;
 
 use crate::column::{bind_present, bound};
 use crate::fault;
-use crate::ffi::{Bound, Failure, Run, code};
+use crate::ffi::{Bound, Cells, Failure, Run, code};
 use crate::lane::Lane;
-use crate::read::where_sql;
-use crate::shape::{bind_filter, quoted};
+use crate::shape::{Sql, bind_filter, quoted};
 use crate::statement::{Head, Verb};
 
 /// How an update deals with the version.
@@ -43,9 +46,12 @@ impl Lane {
         let fields = FieldSet::present(row);
         let head = Head { verb: Verb::Insert, table: number, fields, variant: 1 };
         let place = self.statement(head, |_| (insert_sql(table, row, 1), Box::default()))?;
-        let mut run = self.connection.start(self.statements.at(place).id);
-        bind_present(&mut run, row);
-        if let Err(failure) = run.finish() {
+        let done = {
+            let mut run = self.connection.start(self.statements.at(place).id);
+            bind_present(&mut run, row);
+            run.run_out()
+        };
+        if let Err(failure) = done {
             return Err(self.not_inserted(&failure, table, row));
         }
         outcome.rows = 1;
@@ -79,7 +85,7 @@ impl Lane {
             match (versioned, version) {
                 (Versioned::Given, _) => match run.step() {
                     Ok(true) => {
-                        let given = run.row::<1>().at(0).int();
+                        let given = run.row(&mut Cells::<1>::new()).at(0).int();
                         (run.finish().map(|_| 1), Some(given))
                     }
                     Ok(false) => (Ok(0), None),
@@ -168,7 +174,8 @@ impl Lane {
             drop(run);
             return Err(self.not_incremented(table, key, position, by));
         }
-        let row = run.row::<2>();
+        let mut cells = Cells::<2>::new();
+        let row = run.row(&mut cells);
         let sum = match field.kind {
             Kind::Currency => Value::Currency(Currency::from_scaled(row.at(0).int())),
             _ => Value::Int(row.at(0).int()),
@@ -200,7 +207,7 @@ impl Lane {
         }
         let field = &table.fields()[position];
         let (rule, message) = match old {
-            Value::Absent => return not_found(table, key),
+            Value::Absent => return refusal::not_found(table, *key),
             Value::Null => ("required", "has no value to add to; write one first".to_owned()),
             _ => {
                 let by = match field.kind {
@@ -254,9 +261,9 @@ impl Lane {
         let fields = FieldSet::EMPTY;
         let head = Head { verb: Verb::DeleteWhere, table: number, fields, variant: 0 };
         let place = self.statement(head, |_| {
-            let mut sql = format!("DELETE FROM {}", quoted(table.name()));
+            let mut sql = Sql(format!("DELETE FROM {}", quoted(table.name())));
             where_sql(&mut sql, table, filter);
-            (sql, Box::default())
+            (sql.0, Box::default())
         })?;
         let mut run = self.connection.start(self.statements.at(place).id);
         if let Some(filter) = filter {
@@ -282,7 +289,7 @@ impl Lane {
         let mut run = self.connection.start(self.statements.at(place).id);
         run.bind(bound(key));
         let found = run.step().map_err(|failure| fault::of(&failure))?;
-        Ok(found.then(|| run.row::<1>().at(0).int()))
+        Ok(found.then(|| run.row(&mut Cells::<1>::new()).at(0).int()))
     }
 
     /// # Errors
@@ -290,7 +297,7 @@ impl Lane {
     pub(crate) fn require(&mut self, table: &Table, key: &ValueRef<'_>) -> Result<()> {
         match self.version(table, key)? {
             Some(_) => Ok(()),
-            None => Err(not_found(table, key)),
+            None => Err(refusal::not_found(table, *key)),
         }
     }
 
@@ -304,16 +311,8 @@ impl Lane {
     ) -> Error {
         match (self.version(table, key), expected) {
             (Err(error), _) => error,
-            (Ok(Some(version)), Some(expected)) => Error::new(
-                ErrorKind::Stale,
-                format!(
-                    "the {} with {} {} has version {version}, not {expected}: read it again",
-                    table.name(),
-                    table.fields()[table.key()].name,
-                    marmota_model::text::excerpt_of(*key)
-                ),
-            ),
-            _ => not_found(table, key),
+            (Ok(Some(version)), Some(expected)) => refusal::stale(table, *key, version, expected),
+            _ => refusal::not_found(table, *key),
         }
     }
 
@@ -377,8 +376,7 @@ impl Lane {
             let goes = to == table.name() && going.iter().any(|key| key.as_ref() == *value);
             let exists = target.map(|target| self.version(&target, value));
             if goes || matches!(exists, Some(Ok(None))) {
-                let message = format!("there is no `{to}` with this key");
-                violations.push(violation(field, *value, "reference", message));
+                violations.push(no_target(field, *value, to));
             }
         }
         match violations.len() {
@@ -411,19 +409,16 @@ impl Lane {
         if failure.code() != code::CONSTRAINT_FOREIGNKEY {
             return fault::of(failure);
         }
-        let by = self.referrers(table, key);
-        let what = match key {
-            Some(key) => format!("the {} {}", table.name(), marmota_model::text::excerpt_of(*key)),
-            None => format!("a {} to be deleted", table.name()),
-        };
-        let by = if by.is_empty() { "another table".to_owned() } else { by.join(", ") };
-        let message = format!("{what} is still referred to by {by}: delete or change that first");
-        Error::new(ErrorKind::Conflict, message)
+        refusal::still_referred_to(table, key.copied(), &self.referrers(table, key))
     }
 
     /// The fields that refer to the row with this key, or to any without one.
     #[cold]
-    pub(crate) fn referrers(&mut self, table: &Table, key: Option<&ValueRef<'_>>) -> Vec<String> {
+    pub(crate) fn referrers(
+        &mut self,
+        table: &Table,
+        key: Option<&ValueRef<'_>>,
+    ) -> Vec<(Arc<Table>, usize)> {
         self.tables.learn();
         let mut by = Vec::new();
         for (other, position) in self.tables.references_to(table.name()) {
@@ -439,18 +434,11 @@ impl Lane {
                 }
             };
             if refers {
-                by.push(format!("`{}` of `{}`", other.fields()[position].name, other.name()));
+                by.push((other, position));
             }
         }
         by
     }
-}
-
-#[cold]
-pub(crate) fn not_found(table: &Table, key: &ValueRef<'_>) -> Error {
-    let name = &table.fields()[table.key()].name;
-    let key = marmota_model::text::excerpt_of(*key);
-    Error::new(ErrorKind::NotFound, format!("no {} with {name} {key}", table.name()))
 }
 
 /// The fields that an update writes: those present but the key and the version.

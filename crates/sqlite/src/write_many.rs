@@ -7,6 +7,7 @@
 
 use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSource, Table, Value, ValueRef};
 use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, Placed};
+use marmota_store::refusal::{at_row, mixed_keys};
 
 use crate::column::{bind_present, bound};
 use crate::fault;
@@ -117,7 +118,7 @@ impl Lane {
                     // One of them is in a row's way: each for itself.
                     for row in written..written + rows {
                         let put = self.put(table, chunk.row(row), on_conflict);
-                        let put = put.map_err(|error| fault::at_row(chunk.before + row, &error))?;
+                        let put = put.map_err(|error| at_row(chunk.before + row, &error))?;
                         placed.push(put.0);
                     }
                 }
@@ -147,7 +148,7 @@ impl Lane {
         let place = self.statement(head, |_| (insert_sql(table, row, rows), Box::default()))?;
         let mut run = self.connection.start(self.statements.at(place).id);
         bind_present(&mut run, &chunk.values[first * chunk.width..][..rows * chunk.width]);
-        Ok(run.finish().map(|_| ()))
+        Ok(run.run_out())
     }
 
     /// Finds the row that a statement failed at, by writing them one by one;
@@ -171,7 +172,7 @@ impl Lane {
                 Err(error) => return error,
             };
             let error = self.not_inserted(&failure, table, chunk.row(row));
-            return fault::at_row(chunk.before + row, &error);
+            return at_row(chunk.before + row, &error);
         }
         fault::of(failure)
     }
@@ -184,7 +185,7 @@ impl Lane {
         let mut row = vec![ValueRef::Absent; table.fields().len()];
         let mut updated = 0;
         while rows.next(&mut row)? {
-            self.update_row(table, &row).map_err(|error| fault::at_row(updated, &error))?;
+            self.update_row(table, &row).map_err(|error| at_row(updated, &error))?;
             updated += 1;
             row.fill(ValueRef::Absent);
         }
@@ -224,7 +225,7 @@ impl InsertedKeys {
     /// The rows from this one on held their keys.
     fn known(&self, row: usize) -> Result<()> {
         match self {
-            Self::Same(Some(_)) => Err(mixed(row)),
+            Self::Same(Some(_)) => Err(mixed_keys(row)),
             _ => Ok(()),
         }
     }
@@ -238,7 +239,7 @@ impl InsertedKeys {
                 placed.extend(keys.map(new));
             }
             Self::Same(start @ None) if row == 0 => *start = Some(first),
-            Self::Same(None) => return Err(mixed(row)),
+            Self::Same(None) => return Err(mixed_keys(row)),
             // SQLite gives the highest key plus one, until there is none.
             Self::Same(Some(start)) if start.checked_add(row as i64) == Some(first) => {}
             Self::Same(Some(_)) => {
@@ -259,10 +260,4 @@ impl InsertedKeys {
         };
         Ok(Outcome { keys, ..Outcome::rows(rows as u64) })
     }
-}
-
-#[cold]
-fn mixed(row: usize) -> Error {
-    let message = format!("row {row}: rows inserted together all have a key, or none has");
-    Error::new(ErrorKind::Invalid, message)
 }

@@ -16,7 +16,7 @@
 ** opened in 0.51 instead of 0.74 (with VAES; the nonce and the tag are as long,
 ** 32 bytes each).
 */
-static int marmota_cipher(sqlite3 *db){
+int marmota_cipher(sqlite3 *db){
   int set = sqlite3mc_config_cipher(db, "aegis", "default:algorithm", AEGIS_ALGORITHM_256X2);
   return set==AEGIS_ALGORITHM_256X2 ? SQLITE_OK : SQLITE_ERROR;
 }

@@ -3,12 +3,13 @@
 //! `marmota_store::key`; this file only hands it over.
 
 use std::ffi::{c_char, c_int};
+use std::path::Path;
 
 use marmota_store::key::{KEY_BYTES, KeyBytes};
 use zeroize::Zeroizing;
 
 use super::raw::Db;
-use super::{Connection, Failure, code};
+use super::{Bound, Connection, Failure, code};
 
 pub(crate) const SALT_BYTES: usize = 16;
 /// What a key that needs no derivation begins with.
@@ -29,6 +30,7 @@ pub(crate) enum FileStart {
 }
 
 unsafe extern "C" {
+    fn marmota_cipher(db: *mut Db) -> c_int;
     fn marmota_key(db: *mut Db, key: *const u8, bytes: c_int) -> c_int;
     fn marmota_rekey(db: *mut Db, key: *const u8, bytes: c_int) -> c_int;
     fn marmota_derive(
@@ -64,6 +66,22 @@ impl Connection {
         // SAFETY: the connection is open, and the key is read within the call.
         let code = unsafe { marmota_key(self.db.as_ptr(), key.as_ptr(), key.len() as c_int) };
         if code == code::OK { Ok(()) } else { Err(self.failure(code)) }
+    }
+
+    /// [`Connection::attach`] of a file that has a key, which is tried here.
+    pub(crate) fn attach_with_key(
+        &mut self,
+        path: &Path,
+        name: &str,
+        key: &KeyBytes,
+        salt: &Salt,
+    ) -> Result<(), Failure> {
+        // SAFETY: the connection is open.
+        let code = unsafe { marmota_cipher(self.db.as_ptr()) };
+        if code != code::OK {
+            return Err(self.failure(code));
+        }
+        self.attach_by(path, name, Bound::blob(&*handed_over(key, salt)))
     }
 
     /// Writes the whole file anew: under this key, or under none.

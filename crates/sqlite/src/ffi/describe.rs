@@ -76,6 +76,13 @@ impl Connection {
         unsafe { raw::marmota_written(self.statement_of(id)) }
     }
 
+    /// True if a statement writes to the table of the main database that begins
+    /// at this page, also by a trigger or for a reference.
+    pub(crate) fn writes_to(&self, id: StatementId, root: u32) -> bool {
+        // SAFETY: as for `databases_written`.
+        unsafe { raw::marmota_writes_root(self.statement_of(id), root) != 0 }
+    }
+
     /// How many values a statement wants.
     pub(crate) fn parameters(&self, id: StatementId) -> usize {
         usize::try_from(self.statements[id.0 as usize].parameters).unwrap_or(0)

@@ -67,6 +67,7 @@ pub(super) const DIRECTONLY: c_int = 0x8_0000;
 unsafe extern "C" {
     pub(super) fn marmota_row(statement: *mut Stmt, cells: *mut Cell, count: c_int);
     pub(super) fn marmota_written(statement: *mut Stmt) -> u32;
+    pub(super) fn marmota_writes_root(statement: *mut Stmt, root: u32) -> c_int;
     pub(super) fn marmota_bind(
         statement: *mut Stmt,
         first: c_int,

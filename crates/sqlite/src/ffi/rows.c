@@ -39,14 +39,15 @@ struct marmota_Cell {
 /*
 ** Reads the first `count` columns of the row that a statement stands on:
 ** sqlite3_column_type() and what fits it. The bytes live until the next step.
-** Columns that are not there are left as they are.
+** Columns that are not there are NULL.
 */
 void marmota_row(sqlite3_stmt *statement, marmota_Cell *cells, int count){
   Vdbe *v = (Vdbe*)statement;
   Mem *mem = v->pResultRow;
   int i;
-  if( mem==0 ) return;
-  if( count>v->nResColumn ) count = v->nResColumn;
+  while( count>0 && (mem==0 || count>v->nResColumn) ){
+    cells[--count].storage = SQLITE_NULL;
+  }
   for(i=0; i<count; i++, mem++, cells++){
     u16 flags = mem->flags;
     if( flags & MEM_Null ){
@@ -146,4 +147,28 @@ u32 marmota_written(sqlite3_stmt *statement){
     }
   }
   return written;
+}
+
+static int marmota_ops_write(const VdbeOp *ops, int count, u32 root){
+  const VdbeOp *end = ops + count;
+  for(; ops<end; ops++){
+    if( ops->opcode==OP_OpenWrite && ops->p3==0 && (ops->p5 & OPFLAG_P2ISREG)==0
+     && (u32)ops->p2==root ) return 1;
+    if( ops->opcode==OP_Clear && ops->p2==0 && (u32)ops->p1==root ) return 1;
+  }
+  return 0;
+}
+
+/*
+** True if a statement writes to the table of the main database that begins at
+** this page, by itself, by a trigger, or by what a reference does.
+*/
+int marmota_writes_root(sqlite3_stmt *statement, u32 root){
+  Vdbe *v = (Vdbe*)statement;
+  const SubProgram *program;
+  if( marmota_ops_write(v->aOp, v->nOp, root) ) return 1;
+  for(program=v->pProgram; program; program=program->pNext){
+    if( marmota_ops_write(program->aOp, program->nOp, root) ) return 1;
+  }
+  return 0;
 }

@@ -96,68 +96,87 @@ impl<'r> Stored<'r> {
     }
 }
 
+/// Where the values of a row are put.
+pub(crate) struct Cells<const N: usize>(pub(super) [Cell; N]);
+
+impl<const N: usize> Cells<N> {
+    pub(crate) const fn new() -> Self {
+        Self([Cell::NULL; N])
+    }
+}
+
 /// The row a statement stands on, lent until its next step.
 #[derive(Clone, Copy)]
 pub(crate) struct Row<'r, const N: usize> {
-    pub(super) cells: [Cell; N],
+    pub(super) cells: &'r [Cell; N],
     pub(super) run: PhantomData<&'r ()>,
 }
+
+/// A value of a [`Row`].
+#[derive(Clone, Copy)]
+pub(crate) struct StoredCell<'r>(&'r Cell);
 
 impl<'r, const N: usize> Row<'r, N> {
     /// The value of a column.
     pub(crate) fn at(&self, column: usize) -> Stored<'r> {
-        let integer = self.integer(column).map(Stored::Integer);
+        self.cell(column).stored()
+    }
+
+    /// The value of a column, as it lies there.
+    pub(crate) fn cell(&self, column: usize) -> StoredCell<'r> {
+        StoredCell(&self.cells[column])
+    }
+
+    /// The values.
+    #[inline(always)]
+    pub(crate) fn cells(self) -> impl Iterator<Item = StoredCell<'r>> {
+        self.cells.iter().map(StoredCell)
+    }
+}
+
+impl<'r> StoredCell<'r> {
+    /// The value.
+    pub(crate) fn stored(self) -> Stored<'r> {
+        let integer = self.integer().map(Stored::Integer);
         integer
-            .or_else(|| self.float(column).map(Stored::Real))
-            .or_else(|| self.text(column).map(Stored::Text))
-            .or_else(|| self.blob(column).map(Stored::Blob))
+            .or_else(|| self.float().map(Stored::Real))
+            .or_else(|| self.text().map(Stored::Text))
+            .or_else(|| self.blob().map(Stored::Blob))
             .unwrap_or(Stored::Null)
     }
 
-    /// The value of a column, if it is an integer.
+    /// The value, if it is an integer.
     #[inline(always)]
-    pub(crate) fn integer(&self, column: usize) -> Option<i64> {
-        match &self.cells[column] {
-            // SAFETY: `marmota_row` wrote the member that `storage` says; the
-            // cells are not written otherwise.
-            cell if cell.storage == raw::INTEGER => Some(unsafe { cell.value.integer }),
-            _ => None,
-        }
+    pub(crate) fn integer(self) -> Option<i64> {
+        // SAFETY: `marmota_row` wrote the member that `storage` says; the
+        // cells are not written otherwise.
+        if self.0.storage == raw::INTEGER { Some(unsafe { self.0.value.integer }) } else { None }
     }
 
-    /// The value of a column, if it is a float.
+    /// The value, if it is a float.
     #[inline(always)]
-    pub(crate) fn float(&self, column: usize) -> Option<f64> {
-        match &self.cells[column] {
-            // SAFETY: as for `integer`.
-            cell if cell.storage == raw::FLOAT => Some(unsafe { cell.value.real }),
-            _ => None,
-        }
+    pub(crate) fn float(self) -> Option<f64> {
+        // SAFETY: as for `integer`.
+        if self.0.storage == raw::FLOAT { Some(unsafe { self.0.value.real }) } else { None }
     }
 
-    /// The bytes of a column, if it is a text: in UTF-8 unless the file lies.
+    /// The bytes, if it is a text: in UTF-8 unless the file lies.
     #[inline(always)]
-    pub(crate) fn text(&self, column: usize) -> Option<&'r [u8]> {
-        match &self.cells[column] {
-            // SAFETY: as for `integer`; the bytes live for `'r`.
-            cell if cell.storage == raw::TEXT => Some(unsafe { bytes_of(cell) }),
-            _ => None,
-        }
+    pub(crate) fn text(self) -> Option<&'r [u8]> {
+        // SAFETY: as for `integer`; the bytes live for `'r`.
+        (self.0.storage == raw::TEXT).then(|| unsafe { bytes_of(self.0) })
     }
 
-    /// The bytes of a column, if it is a blob.
+    /// The bytes, if it is a blob.
     #[inline(always)]
-    pub(crate) fn blob(&self, column: usize) -> Option<&'r [u8]> {
-        match &self.cells[column] {
-            // SAFETY: as for `text`.
-            cell if cell.storage == raw::BLOB => Some(unsafe { bytes_of(cell) }),
-            _ => None,
-        }
+    pub(crate) fn blob(self) -> Option<&'r [u8]> {
+        // SAFETY: as for `text`.
+        (self.0.storage == raw::BLOB).then(|| unsafe { bytes_of(self.0) })
     }
 
-    /// True if a column is NULL.
-    pub(crate) fn is_null(&self, column: usize) -> bool {
-        self.cells[column].storage == raw::NULL
+    /// True for NULL.
+    pub(crate) fn is_null(self) -> bool {
+        self.0.storage == raw::NULL
     }
 }
 
@@ -180,18 +199,20 @@ unsafe fn bytes_of<'r>(cell: &Cell) -> &'r [u8] {
 /// list's.
 #[inline]
 pub(crate) fn utf8(bytes: &[u8]) -> Option<&str> {
-    const WORD: usize = size_of::<u64>();
     const HIGH: u64 = 0x8080_8080_8080_8080;
-    let word = |at: usize| {
-        let word: [u8; WORD] = bytes[at..at + WORD].try_into().unwrap_or_default();
-        u64::from_ne_bytes(word)
+    let all = |any: u64, word: &[u8]| {
+        any | u64::from_ne_bytes(word.try_into().unwrap_or([0x80; size_of::<u64>()]))
     };
-    let length = bytes.len();
-    let high = match length {
-        0..WORD => bytes.iter().fold(0, |high, byte| high | u64::from(*byte)),
-        // The first word and the last, which may overlap.
-        WORD..=16 => word(0) | word(length - WORD),
-        _ => return std::str::from_utf8(bytes).ok(),
+    // The last word may overlap the one before it.
+    let high = match (bytes.last_chunk::<8>(), bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        (Some(last), ..) if bytes.len() <= 64 => {
+            bytes.chunks_exact(last.len()).fold(u64::from_ne_bytes(*last), all)
+        }
+        (Some(_), ..) => return std::str::from_utf8(bytes).ok(),
+        (None, Some(first), Some(last)) => {
+            u64::from(u32::from_ne_bytes(*first) | u32::from_ne_bytes(*last))
+        }
+        _ => bytes.iter().fold(0, |high, byte| high | u64::from(*byte)),
     };
     if high & HIGH != 0 {
         return std::str::from_utf8(bytes).ok();

@@ -3,15 +3,15 @@
 //! Steps are in the order in which they can be carried out: names first, then
 //! what columns are, columns that are new, NULLs, columns that go, indexes.
 
-use marmota_model::{Collation, Field, Index, KeyKind, Kind, Role, Table, Timestamp, ValueRef};
+use marmota_model::{Collation, Field, Index, KeyKind, Kind, Table, Timestamp, ValueRef};
+use marmota_sql::{TableSteps, index_name, quoted};
 use marmota_store::plan::{Change, Effect, Step};
 
-use super::definition::{self, create_index, index_columns, index_name, is_ours};
+use super::definition::{self, create_index};
 use super::layout::{Layout, LayoutColumn};
 use super::rebuild::{self, Conversion};
-use crate::column::{Column, sql_literal, sql_type};
+use crate::column::{read, sql_literal, sql_type};
 use crate::ffi::{Connection, Failure};
-use crate::shape::quoted;
 
 /// Makes the steps for one table. `is_model` tells names that are a model's;
 /// `counts` asks how many values are left alone.
@@ -29,8 +29,8 @@ pub(super) fn compare(
         layout = Layout::of(connection, was)?;
         was.clone_into(&mut there);
     }
-    let mut comparison =
-        Comparison { table, there, steps, counts, renames: false, rebuilds: false };
+    let steps = TableSteps { table, there, steps };
+    let mut comparison = Comparison { steps, counts, renames: false, rebuilds: false };
     match layout {
         None => comparison.make_table(),
         Some(layout) => comparison.compare(connection, &layout)?,
@@ -40,10 +40,7 @@ pub(super) fn compare(
 
 /// A table that is compared.
 struct Comparison<'c> {
-    table: &'c Table,
-    /// What it is called in the database.
-    there: String,
-    steps: &'c mut Vec<Step>,
+    steps: TableSteps<'c>,
     /// True if values are counted that are left alone.
     counts: bool,
     /// True if the table or a column gets another name.
@@ -53,55 +50,36 @@ struct Comparison<'c> {
 }
 
 impl Comparison<'_> {
-    fn step(&mut self, change: Change, effect: Effect, statements: Vec<String>) {
-        let table = self.table.name().to_owned();
-        self.steps.push(Step { table, change, effect, statements });
-    }
-
-    fn refuse(&mut self, change: Change, why: String) {
-        self.step(change, Effect::Refused(why), Vec::new());
-    }
-
-    /// `ALTER TABLE … `, with what follows.
-    fn alter(&self, what: &str) -> Vec<String> {
-        vec![format!("ALTER TABLE {} {what}", quoted(self.table.name()))]
-    }
-
     fn make_table(&mut self) {
-        let table = self.table;
-        self.step(Change::AddTable, Effect::Keeps, vec![definition::create_table(table)]);
+        let table = self.steps.table;
+        self.steps.step(Change::AddTable, Effect::Keeps, vec![definition::create_table(table)]);
         for index in table.indexes() {
-            self.add_index(&index, Effect::Keeps);
+            self.steps.add_index(&index, create_index(table, &index), None);
         }
-    }
-
-    fn add_index(&mut self, index: &Index, effect: Effect) {
-        let columns = index_columns(self.table, index);
-        let change = Change::AddIndex { columns, unique: index.unique };
-        self.step(change, effect, vec![create_index(self.table, index)]);
     }
 
     fn compare(&mut self, connection: &mut Connection, layout: &Layout) -> Result<(), Failure> {
         if !layout.is_table {
             let why = "the database has a view or virtual table of this name; rename one";
-            self.refuse(Change::Misfit, why.to_owned());
+            self.steps.refuse(Change::Misfit, why.to_owned());
             return Ok(());
         }
         if let Some(why) = self.other_key(layout) {
-            self.refuse(Change::Misfit, why);
+            self.steps.refuse(Change::Misfit, why);
             return Ok(());
         }
-        if !self.there.eq_ignore_ascii_case(self.table.name()) {
-            let (from, to) = (self.there.clone(), quoted(self.table.name()));
-            let sql = format!("ALTER TABLE {} RENAME TO {to}", quoted(&from));
+        if !self.steps.there.eq_ignore_ascii_case(self.steps.table.name()) {
             self.renames = true;
-            self.step(Change::RenameTable { from }, Effect::Keeps, vec![sql]);
+            self.steps.rename_table();
         }
-        let fields = 0..self.table.fields().len();
+        let fields = 0..self.steps.table.fields().len();
         let columns: Vec<Option<&LayoutColumn>> =
-            fields.clone().map(|position| layout.column_of(self.table, position)).collect();
-        for (field, column) in self.table.fields().iter().zip(&columns) {
-            self.rename_column(field, *column);
+            fields.clone().map(|position| layout.column_of(self.steps.table, position)).collect();
+        for (field, column) in self.steps.table.fields().iter().zip(&columns) {
+            if let Some(column) = column.filter(|c| !c.name.eq_ignore_ascii_case(&field.name)) {
+                self.renames = true;
+                self.steps.rename_column(field, &column.name);
+            }
         }
         self.change_columns(connection, layout, &columns)?;
         for position in fields.clone() {
@@ -111,11 +89,15 @@ impl Comparison<'_> {
         }
         for position in fields {
             if let Some(column) = columns[position] {
-                self.change_null(connection, position, column)?;
+                let null = (&*column.name, column.not_null);
+                let there = self.steps.there.clone();
+                self.steps.change_null(position, null, |condition| {
+                    count(connection, &there, condition)
+                })?;
             }
         }
         for column in &layout.columns {
-            if layout.named(self.table, column).is_none() {
+            if layout.named(self.steps.table, column).is_none() {
                 self.drop_column(connection, layout, column)?;
             }
         }
@@ -124,7 +106,7 @@ impl Comparison<'_> {
 
     /// Why the key in the database cannot be the model's; none if it can.
     fn other_key(&self, layout: &Layout) -> Option<String> {
-        let table = self.table;
+        let table = self.steps.table;
         let field = &table.fields()[table.key()];
         let keys: Vec<&LayoutColumn> = layout.columns.iter().filter(|c| c.is_key).collect();
         if let [key] = keys.as_slice() {
@@ -135,29 +117,8 @@ impl Comparison<'_> {
                 return None;
             }
         }
-        let has: Vec<String> =
-            keys.iter().map(|key| format!("{} {}", key.name, key.declared)).collect();
-        let has = if has.is_empty() {
-            "no key".to_owned()
-        } else {
-            format!("the key {}", has.join(", "))
-        };
-        let wants = format!("{} {}", field.name, sql_type(&field.kind));
-        Some(format!(
-            "it has {has} in the database, and {wants} in the model: keys cannot be changed in \
-             place; give the model another table name and copy the rows, or change the model back"
-        ))
-    }
-
-    fn rename_column(&mut self, field: &Field, column: Option<&LayoutColumn>) {
-        let Some(column) = column else { return };
-        if column.name.eq_ignore_ascii_case(&field.name) {
-            return;
-        }
-        let sql = format!("RENAME COLUMN {} TO {}", quoted(&column.name), quoted(&field.name));
-        self.renames = true;
-        let change = Change::RenameColumn { from: column.name.clone(), to: field.name.to_string() };
-        self.step(change, Effect::Keeps, self.alter(&sql));
+        let keys: Vec<(&str, &str)> = keys.iter().map(|key| (&*key.name, &*key.declared)).collect();
+        Some(self.steps.other_key(&keys, sql_type(&field.kind)))
     }
 
     /// Columns of another type, comparison or reference: a step for each, the
@@ -168,7 +129,7 @@ impl Comparison<'_> {
         layout: &Layout,
         columns: &[Option<&LayoutColumn>],
     ) -> Result<(), Failure> {
-        let first = self.steps.len();
+        let first = self.steps.steps.len();
         let is_renamed = self.renames;
         let mut changes = Vec::new();
         for (position, column) in columns.iter().enumerate() {
@@ -177,20 +138,20 @@ impl Comparison<'_> {
                 changes.push((position, conversion));
             }
         }
-        if changes.is_empty() || changes.len() < self.steps.len() - first {
+        if changes.is_empty() || changes.len() < self.steps.steps.len() - first {
             return Ok(());
         }
-        let again = rebuild::attached(connection, &self.there)?;
+        let again = rebuild::attached(connection, &self.steps.there)?;
         if is_renamed && !again.is_empty() {
             let why = "it is renamed and changed, and the table has triggers or indexes of its \
                        own: rename it first, and change it when that is done";
-            self.steps[first].effect = Effect::Refused(why.to_owned());
+            self.steps.steps[first].effect = Effect::Refused(why.to_owned());
             return Ok(());
         }
         let mut statements =
-            rebuild::statements(connection, self.table, &self.there, layout, &changes)?;
+            rebuild::statements(connection, self.steps.table, &self.steps.there, layout, &changes)?;
         statements.extend(again);
-        self.steps[first].statements = statements;
+        self.steps.steps[first].statements = statements;
         self.rebuilds = true;
         Ok(())
     }
@@ -203,7 +164,7 @@ impl Comparison<'_> {
         position: usize,
         column: &LayoutColumn,
     ) -> Result<Option<Conversion>, Failure> {
-        let field = &self.table.fields()[position];
+        let field = &self.steps.table.fields()[position];
         let Some((from, to)) = self.difference(connection, layout, field, column)? else {
             return Ok(None);
         };
@@ -217,25 +178,29 @@ impl Comparison<'_> {
             (conversion, None) => (conversion, String::new()),
         };
         let Some(conversion) = conversion else {
-            self.refuse(change, format!("{what}{why}; {way_out}, or change it back"));
+            self.steps.refuse(change, format!("{what}{why}; {way_out}, or change it back"));
             return Ok(None);
         };
         let lost = match &conversion.misfit {
-            Some(misfit) => self.count(connection, misfit)?,
+            Some(misfit) => count(connection, &self.steps.there, misfit)?,
             None => 0,
         };
-        if lost > 0 && !field.nullable && self.table.default(position).is_none() {
+        if lost > 0 && !field.nullable && self.steps.table.default(position).is_none() {
             let why = format!(
                 "{what}, {lost} values cannot be converted, and it must have one; correct them, \
                  make the field optional, or {way_out}"
             );
-            self.refuse(change, why);
+            self.steps.refuse(change, why);
             return Ok(None);
         }
         let effect = if column.affinity() == sql_type(&field.kind) {
             Effect::Keeps
         } else {
-            let there = self.count(connection, &format!("{} IS NOT NULL", quoted(&column.name)))?;
+            let there = count(
+                connection,
+                &self.steps.there,
+                &format!("{} IS NOT NULL", quoted(&column.name)),
+            )?;
             Effect::Loses {
                 what: format!(
                     "{what}; of its {there} values {} would be converted and {lost} lost",
@@ -243,13 +208,13 @@ impl Comparison<'_> {
                 ),
                 way_out: format!(
                     "{way_out}, or allow it (`migrate --drop {}.{}`)",
-                    self.table.name(),
+                    self.steps.table.name(),
                     field.name
                 ),
                 needed: true,
             }
         };
-        self.step(change, effect, Vec::new());
+        self.steps.step(change, effect, Vec::new());
         Ok(Some(conversion))
     }
 
@@ -269,7 +234,7 @@ impl Comparison<'_> {
             };
             return Ok(Some((declared, wanted.to_owned())));
         }
-        let collation = connection.collation(&self.there, &column.name)?;
+        let collation = connection.collation(&self.steps.there, &column.name)?;
         let wanted = match field.kind.collation() {
             Collation::Binary => "BINARY",
             Collation::NoCase => "NOCASE",
@@ -289,104 +254,35 @@ impl Comparison<'_> {
     }
 
     fn add_column(&mut self, connection: &mut Connection, position: usize) -> Result<(), Failure> {
-        let field = &self.table.fields()[position];
-        let change = Change::AddColumn(field.name.to_string());
-        let mut default = self.table.default(position).map(sql_literal);
-        if !field.nullable && !self.is_empty(connection)? {
-            if matches!(field.kind, Kind::Reference { .. }) {
-                let why = "it is new and must refer to a row, but the table has rows: make it \
-                           optional, give it values, and make it required then";
-                self.refuse(change, why.to_owned());
-                return Ok(());
-            }
-            default = match (field.role, default) {
-                // What the rows had if the field had been there.
-                (Role::Version, None) => Some("1".to_owned()),
-                (Role::CreatedAt | Role::UpdatedAt, None) => {
-                    Some(Timestamp::now().micros().to_string())
-                }
-                (_, None) => {
-                    let why = "it is new and must have a value, but the table has rows: give it a \
-                               default for those, or make it optional";
-                    self.refuse(change, why.to_owned());
-                    return Ok(());
-                }
-                (_, default) => default,
-            };
-        }
-        let column = definition::column(self.table, position, default);
-        self.step(change, Effect::Keeps, self.alter(&format!("ADD COLUMN {column}")));
+        let table = self.steps.table;
+        let default = table.default(position).map(sql_literal);
+        let has_rows = has_rows(connection, &self.steps.there)?;
+        let now = || Timestamp::now().micros().to_string();
+        let definition = |default| definition::column(table, position, default);
+        self.steps.add_column(position, has_rows, default, now, definition);
         Ok(())
     }
 
-    /// A column that is to take NULL, or no longer.
-    fn change_null(
-        &mut self,
-        connection: &mut Connection,
-        position: usize,
-        column: &LayoutColumn,
-    ) -> Result<(), Failure> {
-        let field = &self.table.fields()[position];
-        if column.is_key || column.not_null != field.nullable {
-            return Ok(());
-        }
-        let (name, quoted_name) = (field.name.to_string(), quoted(&field.name));
-        if field.nullable {
-            let sql = self.alter(&format!("ALTER COLUMN {quoted_name} DROP NOT NULL"));
-            self.step(Change::AllowNull(name), Effect::Keeps, sql);
-            return Ok(());
-        }
-        let nulls = self.count(connection, &format!("{} IS NULL", quoted(&column.name)))?;
-        if nulls > 0 {
-            let why = format!(
-                "it must have a value in the model, and {nulls} rows in the database have none; \
-                 give them one (UPDATE {} SET {name}=… WHERE {name} IS NULL), or make the field \
-                 optional",
-                self.table.name(),
-            );
-            self.refuse(Change::RequireValue(name), why);
-            return Ok(());
-        }
-        let sql = self.alter(&format!("ALTER COLUMN {quoted_name} SET NOT NULL"));
-        self.step(Change::RequireValue(name), Effect::Keeps, sql);
-        Ok(())
-    }
-
-    /// A column that the model has not: left alone, unless no row could be
-    /// inserted without it.
+    /// A column that the model has not.
     fn drop_column(
         &mut self,
         connection: &mut Connection,
         layout: &Layout,
         column: &LayoutColumn,
     ) -> Result<(), Failure> {
-        let (name, table) = (column.name.clone(), self.table.name());
-        let change = Change::DropColumn(name.clone());
-        let needed = column.is_required();
+        let (name, needed) = (&column.name, column.is_required());
         let values = match needed || self.counts {
-            true => self.count(connection, &format!("{} IS NOT NULL", quoted(&name)))?,
+            true => count(connection, &self.steps.there, &format!("{} IS NOT NULL", quoted(name)))?,
             false => 0,
         };
-        let what = match needed {
-            true => format!(
-                "the column is NOT NULL without a default in the database, and the model has no \
-                 such field, so that no row could be inserted; its {values} values would be lost"
-            ),
-            false => format!("the model has no such field; its {values} values would be lost"),
-        };
-        let way_out = format!(
-            "add the field, or drop the column (ALTER TABLE {table} DROP COLUMN {name}, or \
-             `migrate --drop {table}.{name}`)"
-        );
         // SQLite drops no column that an index is over.
-        let mut statements: Vec<String> = layout
+        let first: Vec<String> = layout
             .indexes
             .iter()
-            .filter(|index| index.has(&name) && is_ours(&index.name, &self.there))
+            .filter(|index| index.has(name) && self.steps.is_ours(&index.name))
             .map(|index| format!("DROP INDEX IF EXISTS {}", quoted(&index.name)))
             .collect();
-        statements.extend(self.alter(&format!("DROP COLUMN {}", quoted(&name))));
-        self.step(change, Effect::Loses { what, way_out, needed }, statements);
+        self.steps.drop_column(name, needed, values, first);
         Ok(())
     }
 
@@ -396,21 +292,19 @@ impl Comparison<'_> {
         layout: &Layout,
         columns: &[Option<&LayoutColumn>],
     ) -> Result<(), Failure> {
-        let table = self.table;
+        let table = self.steps.table;
         let wanted = table.indexes();
-        // Ours that the model no longer has: a unique one would go on refusing.
         for index in &layout.indexes {
             let goes = !self.rebuilds
                 && wanted.iter().all(|wanted| index_name(table, wanted) != index.name);
-            if goes && (is_ours(&index.name, &self.there) || is_ours(&index.name, table.name())) {
-                let sql = format!("DROP INDEX IF EXISTS {}", quoted(&index.name));
-                self.step(Change::DropIndex(index.name.clone()), Effect::Keeps, vec![sql]);
+            if goes && self.steps.is_ours(&index.name) {
+                self.steps.drop_index(&index.name);
             }
         }
         for index in wanted {
             let name = index_name(table, &index);
             let serves = layout.indexes.iter().any(|there| {
-                let ours = is_ours(&there.name, &self.there) || is_ours(&there.name, table.name());
+                let ours = self.steps.is_ours(&there.name);
                 let names: Vec<&str> =
                     index.fields.iter().map(|&field| &*table.fields()[field].name).collect();
                 (there.name == name && !self.rebuilds)
@@ -419,25 +313,19 @@ impl Comparison<'_> {
             if serves {
                 continue;
             }
-            let effect = match self.duplicate(connection, &index, columns)? {
-                None => Effect::Keeps,
-                Some((names, value)) => Effect::Refused(format!(
-                    "{names} is to be unique, and more than one row has {value}; change or delete \
-                     all of them but one"
-                )),
-            };
-            self.add_index(&index, effect);
+            let double = self.double(connection, &index, columns)?;
+            self.steps.add_index(&index, create_index(table, &index), double);
         }
         Ok(())
     }
 
     /// A value that several rows have in columns that are to be unique.
-    fn duplicate(
+    fn double(
         &self,
         connection: &mut Connection,
         index: &Index,
         columns: &[Option<&LayoutColumn>],
-    ) -> Result<Option<(String, String)>, Failure> {
+    ) -> Result<Option<String>, Failure> {
         if !index.unique {
             return Ok(None);
         }
@@ -450,7 +338,7 @@ impl Comparison<'_> {
         let names = names.join(",");
         let sql = format!(
             "SELECT {names} FROM {} WHERE {} GROUP BY {names} HAVING count(*)>1 LIMIT 1",
-            quoted(&self.there),
+            quoted(&self.steps.there),
             there.join(" AND ")
         );
         let mut found = None;
@@ -461,29 +349,30 @@ impl Comparison<'_> {
                 .enumerate()
                 .map(|(at, &field)| {
                     let mut value = ValueRef::Absent;
-                    match Column::new(self.table, field).read(row, at, &mut value) {
+                    let form = self.steps.table.fields()[field].kind.form();
+                    match read(form, row.cell(at), &mut value) {
                         true => marmota_model::text::excerpt_of(value),
                         false => "a value of another type".to_owned(),
                     }
                 })
                 .collect();
-            found = Some((names.clone(), values.join(", ")));
+            found = Some(values.join(", "));
         })?;
         Ok(found)
     }
+}
 
-    /// How many rows satisfy a condition.
-    fn count(&self, connection: &mut Connection, condition: &str) -> Result<i64, Failure> {
-        let mut rows = 0;
-        let sql = format!("SELECT count(*) FROM {} WHERE {condition}", quoted(&self.there));
-        connection.query(&sql, |row| rows = row.at(0).int())?;
-        Ok(rows)
-    }
+/// How many rows of a table satisfy a condition.
+fn count(connection: &mut Connection, there: &str, condition: &str) -> Result<i64, Failure> {
+    let mut rows = 0;
+    let sql = format!("SELECT count(*) FROM {} WHERE {condition}", quoted(there));
+    connection.query(&sql, |row| rows = row.at(0).int())?;
+    Ok(rows)
+}
 
-    fn is_empty(&self, connection: &mut Connection) -> Result<bool, Failure> {
-        let mut empty = true;
-        let sql = format!("SELECT 1 FROM {} LIMIT 1", quoted(&self.there));
-        connection.query(&sql, |_| empty = false)?;
-        Ok(empty)
-    }
+fn has_rows(connection: &mut Connection, there: &str) -> Result<bool, Failure> {
+    let mut has = false;
+    let sql = format!("SELECT 1 FROM {} LIMIT 1", quoted(there));
+    connection.query(&sql, |_| has = true)?;
+    Ok(has)
 }

@@ -1,9 +1,9 @@
 //! What a model needs, as SQL: its table, its columns, its indexes.
 
 use marmota_model::{Index, KeyKind, Kind, Table};
+use marmota_sql::{index_columns, index_name, quoted};
 
 use crate::column::{sql_collation, sql_literal, sql_type};
-use crate::shape::quoted;
 
 /// The statement that makes a table.
 pub(super) fn create_table(table: &Table) -> String {
@@ -46,22 +46,6 @@ pub(super) fn column(table: &Table, position: usize, default: Option<String>) ->
         sql.push_str(&quoted(to));
     }
     sql
-}
-
-/// The columns of an index, by name.
-pub(super) fn index_columns(table: &Table, index: &Index) -> Vec<String> {
-    index.fields.iter().map(|&field| table.fields()[field].name.to_string()).collect()
-}
-
-/// What an index is called. The colons keep it from being any other's name.
-pub(super) fn index_name(table: &Table, index: &Index) -> String {
-    let kind = if index.unique { "unique" } else { "index" };
-    format!("{kind}:{}:{}", table.name(), index_columns(table, index).join(","))
-}
-
-/// True for the name of an index that was made for a table of this name.
-pub(super) fn is_ours(index: &str, table: &str) -> bool {
-    ["unique", "index"].iter().any(|kind| index.starts_with(&format!("{kind}:{table}:")))
 }
 
 /// The statement that makes an index.

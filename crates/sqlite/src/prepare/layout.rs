@@ -71,7 +71,7 @@ impl Layout {
                 name: text(row, 0),
                 declared: text(row, 1),
                 not_null: row.at(2).int() != 0,
-                default: (!row.is_null(3)).then(|| text(row, 3)),
+                default: (!row.cell(3).is_null()).then(|| text(row, 3)),
                 is_key: row.at(4).int() != 0,
                 generated: row.at(5).int() > 1,
             });

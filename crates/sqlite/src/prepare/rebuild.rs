@@ -119,7 +119,7 @@ pub(super) fn attached(connection: &mut Connection, there: &str) -> Result<Vec<S
     let mut again = Vec::new();
     connection.query(&sql, |row| {
         let text = |at| String::from_utf8_lossy(row.at(at).bytes()).into_owned();
-        if !definition::is_ours(&text(0), there) {
+        if !marmota_sql::is_ours(&text(0), there) {
             again.push(text(1));
         }
     })?;

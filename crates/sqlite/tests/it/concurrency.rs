@@ -168,7 +168,7 @@ fn another_process_that_writes_is_waited_for() {
         .spawn()
         .unwrap();
     // Kept open: the other process says more at its end.
-    let mut said = crate::kill::lines(child.stdout.take().unwrap());
+    let mut said = crate::killed::lines(child.stdout.take().unwrap());
     said.find(|line| line.contains("holding")).unwrap();
     for operation in [Operation::Begin, Operation::insert(&person, &person_row("a"))] {
         let error = session.run(operation).unwrap_err();

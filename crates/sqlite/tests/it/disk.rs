@@ -1,7 +1,6 @@
 //! A disk that is full or cannot be written.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use marmota_model::ErrorKind;
 use marmota_sqlite::{Location, Sqlite};
@@ -9,31 +8,7 @@ use marmota_store::engine::Engine;
 use marmota_store::operation::Operation;
 
 use crate::database::{Calls, file, id, options, table, text};
-
-/// A small file system in memory, where the test may make one.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn mount(folder: &Path) -> Option<Self> {
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=2m", "tmpfs"])
-            .arg(folder)
-            .output()
-            .is_ok_and(|output| output.status.success());
-        mounted.then(|| Self(folder.to_owned()))
-    }
-
-    fn make_readonly(&self) {
-        let remounted = Command::new("mount").args(["-o", "remount,ro"]).arg(&self.0).status();
-        assert!(remounted.unwrap().success());
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
+use crate::small_disk::SmallDisk;
 
 /// Inserts until the disk is full; gives how many rows were acknowledged.
 fn fill(engine: &Sqlite, note: &marmota_model::Table) -> u64 {

@@ -1,22 +1,16 @@
 //! A process that is killed while it writes: what it acknowledged is there.
 
 use std::collections::HashSet;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::io::Write;
 
 use marmota_model::{Query, ValueRef};
 use marmota_store::engine::Engine;
 use marmota_store::operation::{Keys, Operation};
 
 use crate::database::{Calls, file, id, table, text};
+use crate::killed::written_until_killed;
 
 const ROUNDS: u64 = 20;
-
-pub(crate) fn lines(from: impl Read) -> impl Iterator<Item = String> {
-    BufReader::new(from).lines().map_while(Result::ok)
-}
 
 fn note() -> std::sync::Arc<marmota_model::Table> {
     table("note", vec![id(), text("body").unique(true)])
@@ -28,7 +22,7 @@ fn every_acknowledged_row_survives_a_kill() {
     let path = folder.path().join("a.db");
     let mut acknowledged = HashSet::new();
     for round in 0..ROUNDS {
-        let told = written_until_killed(&path, round);
+        let told = written_until_killed("kill::writes_until_killed", &path, round, &[]);
         assert!(!told.is_empty(), "round {round} wrote nothing");
         acknowledged.extend(told);
         let note = note();
@@ -45,32 +39,6 @@ fn every_acknowledged_row_survives_a_kill() {
         }
         engine.execute("PRAGMA integrity_check").unwrap();
     }
-}
-
-/// Has a process write, kills it after some time, and gives what it told.
-fn written_until_killed(path: &Path, round: u64) -> Vec<String> {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "kill::writes_until_killed", "--nocapture"])
-        .env("MARMOTA_WRITE", path)
-        .env("MARMOTA_ROUND", round.to_string())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let output = child.stdout.take().unwrap();
-    let (first, begun) = std::sync::mpsc::channel();
-    let reader = std::thread::spawn(move || {
-        let told = lines(output).filter_map(|line| line.strip_prefix("row ").map(str::to_owned));
-        let tell = told.inspect(|_| first.send(()).unwrap_or_default());
-        tell.collect::<Vec<_>>()
-    });
-    begun.recv_timeout(Duration::from_secs(60)).unwrap();
-    std::thread::sleep(Duration::from_millis(round * 17 % 100));
-    // SIGKILL on Unix.
-    child.kill().unwrap();
-    child.wait().unwrap();
-    // A line cut short by the kill ends in no full stop.
-    let told = reader.join().unwrap();
-    told.iter().filter_map(|row| row.strip_suffix('.').map(str::to_owned)).collect()
 }
 
 /// The process that is killed: single rows, many at once, and transactions.

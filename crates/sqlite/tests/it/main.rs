@@ -8,6 +8,8 @@ mod disk;
 mod encryption;
 mod group;
 mod kill;
+#[path = "../../../store/tests/it/killed.rs"]
+mod killed;
 mod migrations;
 mod operations;
 mod power;
@@ -16,5 +18,7 @@ mod processes;
 mod queries;
 mod rebuild;
 mod refusals;
+#[path = "../../../store/tests/it/small_disk.rs"]
+mod small_disk;
 mod statistics;
 mod transactions;

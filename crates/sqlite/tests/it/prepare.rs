@@ -103,7 +103,7 @@ fn an_index_that_the_model_no_longer_has_refuses_no_more() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert_eq!(
         error.to_string(),
-        "table `tag`: \"name\" is to be unique, and more than one row has \"a\"; change or delete \
+        "table `tag`: name is to be unique, and more than one row has \"a\"; change or delete \
          all of them but one"
     );
 }
@@ -269,4 +269,31 @@ fn a_place_that_cannot_be_is_named() {
     assert!(error.to_string().contains("file for the database"), "{error}");
     let error = open(folder.path()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
+}
+
+#[test]
+fn a_plan_shows_the_index_of_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let note = |fields: &[&'static str]| {
+        let searched = |name| text(name).search(fields.contains(&name));
+        table("note", vec![id(), searched("title"), searched("body")])
+    };
+    let steps = |fields: &[&'static str]| -> Vec<String> {
+        let engine = file(&path, &[]);
+        let plan = engine.plan(&[note(fields)], 0).unwrap();
+        let again = engine.plan(&[note(fields)], 0).unwrap();
+        assert_eq!(plan, again, "a plan changes nothing");
+        let done = engine.migrate(&[note(fields)], 0, &marmota_store::plan::Losses::default());
+        assert_eq!(done.unwrap(), plan, "what is shown is what is done");
+        assert!(engine.plan(&[note(fields)], 0).unwrap().steps.is_empty());
+        for step in plan.steps.iter().filter(|step| step.to_string().contains("search")) {
+            assert!(!step.statements.is_empty());
+        }
+        plan.steps.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(steps(&["title"]), ["add table note", "add search of note over title"]);
+    assert_eq!(steps(&["title", "body"]), ["add search of note over title, body"]);
+    assert_eq!(steps(&[]), ["drop search of note"]);
+    assert_eq!(steps(&["body"]), ["add search of note over body"]);
 }

@@ -26,7 +26,7 @@ fn start(part: &str, variable: &str, path: &Path) -> (Child, impl Iterator<Item 
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = crate::kill::lines(child.stdout.take().unwrap());
+    let mut said = crate::killed::lines(child.stdout.take().unwrap());
     said.find(|line| line.contains("at work")).unwrap();
     (child, said)
 }

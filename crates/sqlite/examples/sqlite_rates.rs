@@ -1,5 +1,5 @@
 //! Rows a second through the engine, for the record of the ORM benchmark:
-//! `cargo run --release -p marmota-sqlite --example rates [rows] [folder]`.
+//! `cargo run --release -p marmota-sqlite --example sqlite_rates [rows] [folder]`.
 //!
 //! Times are those of the thread, not of the wall, so that other programs on
 //! the machine disturb less; what waits for a disk shows shorter than it is.
