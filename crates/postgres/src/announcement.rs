@@ -1,0 +1,127 @@
+//! What makes a database tell of writes: a trigger on each table, which
+//! announces its name and who wrote, in the transaction that writes, once for
+//! each however many rows and statements there are. So whoever writes, by
+//! whatever program, is heard.
+
+use std::sync::Arc;
+
+use marmota_model::{Error, ErrorKind, Result, Table};
+
+use crate::column::quoted;
+use crate::connection::Connection;
+use crate::options::Options;
+use crate::own::{Own, SETTING};
+use crate::prepare::{LOCK, literal};
+
+/// Where writes are announced.
+pub(crate) const CHANNEL: &str = "marmota";
+/// Announces a write. Its name ends with its version.
+const FUNCTION: &str = "marmota_wrote_1";
+/// Calls that function. The colon keeps it from being somebody else's.
+const TRIGGER: &str = "marmota:wrote";
+
+/// What a table has.
+struct Announced {
+    name: String,
+    /// Every write to it can be told.
+    is_plain: bool,
+    is_told: bool,
+    /// A write may write elsewhere.
+    has_effects: bool,
+}
+
+/// Takes an announcement apart: who wrote, to which table.
+pub(crate) fn read(payload: &str) -> Option<(&str, &str)> {
+    payload.split_once(' ')
+}
+
+/// Sees to it that writes to these tables are announced.
+pub(crate) fn prepare(
+    connection: &mut Connection,
+    tables: &[Arc<Table>],
+    own: &Own,
+    options: &Options,
+) -> Result<()> {
+    let found = look(connection, tables, options)?;
+    if let Some(other) = found.iter().find(|table| !table.is_plain) {
+        let message = format!(
+            "table `{}` is a view, or has parts that can be written to by themselves, of which \
+             PostgreSQL tells nothing: open the store without a cache",
+            other.name
+        );
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    own.have_effects(found.iter().any(|table| table.has_effects));
+    if found.iter().all(|table| table.is_told) {
+        return Ok(());
+    }
+    let made = make(connection, tables, options);
+    if made.is_err() {
+        // What failed says more than that it was undone.
+        let _ = connection.query("ROLLBACK", |_| {});
+    }
+    made
+}
+
+fn make(connection: &mut Connection, tables: &[Arc<Table>], options: &Options) -> Result<()> {
+    let mut run = |sql: &str| {
+        let done = connection.query(sql, |_| {});
+        done.map_err(|error| {
+            let error = error.into_error(options);
+            let message = format!(
+                "a cache needs to hear what others write, by a trigger on each table, which could \
+                 not be made: {}",
+                error.message()
+            );
+            Error::new(error.kind(), message).with_source(error)
+        })
+    };
+    run(&format!("BEGIN; SELECT pg_advisory_xact_lock({LOCK})"))?;
+    run(&format!(
+        "DO $do$ BEGIN IF to_regproc('{FUNCTION}') IS NULL THEN \
+         CREATE FUNCTION {FUNCTION}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         PERFORM pg_notify('{CHANNEL}', coalesce(current_setting('{SETTING}', true), '') \
+         || ' ' || TG_TABLE_NAME); RETURN NULL; END $$; END IF; END $do$"
+    ))?;
+    let (trigger, mut missing) = (quoted(TRIGGER), Vec::new());
+    missing.extend(tables.iter().map(|table| quoted(table.name())));
+    for table in missing {
+        // Always: also where rows come by replication.
+        run(&format!(
+            "CREATE OR REPLACE TRIGGER {trigger} AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE \
+             ON {table} FOR EACH STATEMENT EXECUTE FUNCTION {FUNCTION}(); \
+             ALTER TABLE {table} ENABLE ALWAYS TRIGGER {trigger}"
+        ))?;
+    }
+    run("COMMIT")
+}
+
+fn look(
+    connection: &mut Connection,
+    tables: &[Arc<Table>],
+    options: &Options,
+) -> Result<Vec<Announced>> {
+    let names: Vec<String> = tables.iter().map(|table| literal(table.name())).collect();
+    let sql = format!(
+        "SELECT n, c.relkind='r' AND NOT c.relhassubclass \
+         AND NOT EXISTS(SELECT FROM pg_inherits i WHERE i.inhrelid=c.oid), \
+         EXISTS(SELECT FROM pg_trigger t WHERE t.tgrelid=c.oid AND t.tgname={own} \
+         AND t.tgenabled='A'), \
+         c.relhasrules OR EXISTS(SELECT FROM pg_trigger t WHERE t.tgrelid=c.oid \
+         AND NOT t.tgisinternal AND t.tgname<>{own}) \
+         OR EXISTS(SELECT FROM pg_constraint f WHERE f.confrelid=c.oid AND f.contype='f' \
+         AND (f.confdeltype IN ('c','n','d') OR f.confupdtype IN ('c','n','d'))) \
+         FROM unnest(ARRAY[{names}]::text[]) AS n \
+         JOIN pg_class c ON c.oid=to_regclass(quote_ident(n))",
+        own = literal(TRIGGER),
+        names = names.join(",")
+    );
+    let mut found = Vec::new();
+    connection
+        .query(&sql, |row| {
+            let (is_plain, is_told, has_effects) = (row.is(1), row.is(2), row.is(3));
+            found.push(Announced { name: row.text(0).to_owned(), is_plain, is_told, has_effects });
+        })
+        .map_err(|error| error.into_error(options))?;
+    Ok(found)
+}

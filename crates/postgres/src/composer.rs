@@ -1,0 +1,154 @@
+//! Operations as calls of statements: which statement, with which parameters.
+//! `read.rs` and `write.rs` have the operations, this file what they share.
+
+use std::sync::Arc;
+
+use marmota_model::{FieldSet, Kind, Result, Table, ValueRef};
+use marmota_store::tables::{KnownTables, Tables};
+use parking_lot::RwLock;
+
+use crate::column::{form, quoted};
+use crate::shape::{Sql, misfit};
+use crate::sql::Described;
+use crate::statement::{AllTexts, Text, Texts, Verb};
+use crate::wire::value;
+
+/// What the database has of a table beyond what its model says.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// The table's number in the database.
+    pub(crate) oid: u32,
+    /// The numbers of its columns there, with the positions of their fields.
+    pub(crate) columns: Vec<(i16, usize)>,
+    /// Where automatic keys come from, as a constant in SQL.
+    pub(crate) sequence: Option<String>,
+    /// Unique indexes by name, with the positions of their fields.
+    pub(crate) uniques: Vec<(String, Vec<usize>)>,
+    /// Foreign keys by name, with the position of their field.
+    pub(crate) references: Vec<(String, usize)>,
+}
+
+/// What is known of the tables: shared by all sessions of an engine.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    pub(crate) tables: Arc<Tables>,
+    /// By the tables' numbers.
+    pub(crate) facts: RwLock<Vec<Arc<Facts>>>,
+    pub(crate) texts: Arc<AllTexts>,
+    /// Statements of the caller's own.
+    pub(crate) described: Described,
+}
+
+/// One session's way from operations to calls.
+pub(crate) struct Composer {
+    catalog: Arc<Catalog>,
+    pub(crate) tables: KnownTables,
+    pub(crate) texts: Texts,
+    /// The shape of a filter that is being looked for.
+    pub(crate) shape: Vec<u8>,
+    facts: Vec<Arc<Facts>>,
+}
+
+impl Composer {
+    pub(crate) fn new(catalog: &Arc<Catalog>) -> Self {
+        Self {
+            catalog: Arc::clone(catalog),
+            tables: KnownTables::new(Arc::clone(&catalog.tables)),
+            texts: Texts::new(Arc::clone(&catalog.texts)),
+            shape: Vec::new(),
+            facts: Vec::new(),
+        }
+    }
+
+    /// The facts about a table.
+    pub(crate) fn facts(&mut self, number: u32) -> Arc<Facts> {
+        let number = number as usize;
+        if number >= self.facts.len() {
+            self.facts.clone_from(&self.catalog.facts.read());
+        }
+        self.facts.get(number).cloned().unwrap_or_default()
+    }
+
+    /// Statements of the caller's own.
+    pub(crate) fn described(&self) -> &Described {
+        &self.catalog.described
+    }
+
+    /// The kind of the field that a column of the database is of.
+    pub(crate) fn kind_at(&mut self, (table, column): (u32, i16)) -> Option<Kind> {
+        if table == 0 {
+            return None;
+        }
+        self.tables.learn();
+        let facts = self.catalog.facts.read();
+        let number = facts.iter().rposition(|facts| facts.oid == table)?;
+        let field = facts[number].columns.iter().find(|(known, _)| *known == column)?.1;
+        Some(self.tables.at(number)?.fields()[field].kind.clone())
+    }
+
+    /// The statement that does this, without a filter.
+    pub(crate) fn text(
+        &mut self,
+        verb: Verb,
+        table: &Table,
+        fields: FieldSet,
+        variant: u32,
+        make: impl FnOnce(&mut Sql, &Table),
+    ) -> Result<Arc<Text>> {
+        let number = self.tables.number(table)?;
+        Ok(self.texts.find(verb, number, fields, variant, &[], || {
+            let mut sql = Sql::default();
+            make(&mut sql, table);
+            Text::new(sql.text, sql.types, Box::default())
+        }))
+    }
+}
+
+/// A field's name in SQL.
+pub(crate) fn name(table: &Table, position: usize) -> String {
+    quoted(&table.fields()[position].name)
+}
+
+/// The type of a field's parameters.
+pub(crate) fn oid(table: &Table, position: usize) -> u32 {
+    form(&table.fields()[position].kind).oid()
+}
+
+/// Writes ` WHERE key=$n`.
+pub(crate) fn by_key(sql: &mut Sql, table: &Table) {
+    let key = table.key();
+    sql.push(" WHERE ").push(&name(table, key)).push("=").parameter(oid(table, key));
+}
+
+/// Appends a field's value.
+#[inline]
+pub(crate) fn put(
+    out: &mut Vec<u8>,
+    table: &Table,
+    position: usize,
+    value: ValueRef<'_>,
+) -> Result<()> {
+    value::put(out, form(&table.fields()[position].kind), value)
+        .map_err(|value::Misfit| misfit(table, position))
+}
+
+/// Appends the values of a row that are there.
+pub(crate) fn put_present(out: &mut Vec<u8>, table: &Table, row: &[ValueRef<'_>]) -> Result<u16> {
+    let mut count = 0;
+    for (position, value) in row.iter().enumerate().filter(|(_, value)| !value.is_absent()) {
+        put(out, table, position, *value)?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// The fields that refer to other rows and have a value, with that value.
+pub(crate) fn references<'r>(
+    table: &'r Table,
+    row: &'r [ValueRef<'r>],
+) -> impl Iterator<Item = (usize, &'r str, ValueRef<'r>)> {
+    table.fields().iter().zip(row).enumerate().filter_map(|(position, (field, value))| {
+        let Kind::Reference { table: to, .. } = &field.kind else { return None };
+        (!value.is_null() && !value.is_absent()).then_some((position, &**to, *value))
+    })
+}

@@ -1,0 +1,160 @@
+//! Whose is what has come: every message is looked at once, in the order that
+//! it came in, and held for the exchange that it answers.
+
+use super::{Connection, State};
+use crate::wire::backend::{self, Message};
+
+/// So much of another's answer is kept before reading stops.
+const KEPT_BYTES_MAX: usize = 4 << 20;
+
+/// What became of what has come.
+pub(super) enum Routed {
+    /// Some of it was handed on.
+    Some,
+    /// There is nothing more.
+    None,
+    /// So much of another's answer is kept that it has to be taken first.
+    Full,
+}
+
+impl Connection {
+    /// Gives what has come of an answer to `take`.
+    pub(super) fn take(&mut self, place: usize, take: &mut dyn FnMut(Message<'_>)) {
+        let exchange = &mut self.exchanges[place];
+        if !exchange.kept.is_empty() {
+            let kept = std::mem::take(&mut exchange.kept);
+            let mut rest = &kept[..];
+            while let Ok(Some((message, taken))) = backend::first(rest) {
+                take(message);
+                rest = &rest[taken..];
+            }
+        }
+        while let Ok(Some((message, taken))) = backend::first(&self.input[exchange.held.clone()]) {
+            // Before the sink sees it: one that panics has had it.
+            exchange.held.start += taken;
+            self.held -= taken;
+            take(message);
+        }
+    }
+
+    /// Finds out whose is what has come, and wakes those whose answer is whole,
+    /// but for the exchange that asks.
+    pub(super) fn route(&mut self, number: u64) -> Routed {
+        let mut routed = Routed::None;
+        while let Some(current) = self.exchanges.get(self.ended) {
+            let is_own = self.first + self.ended as u64 == number;
+            if !is_own && current.kept.len() + current.held.len() > KEPT_BYTES_MAX {
+                if let Some(waker) = &current.waker {
+                    waker.wake_by_ref();
+                }
+                return Routed::Full;
+            }
+            match self.step(Some(number)) {
+                None => return routed,
+                Some(Err(())) => return Routed::Some,
+                Some(Ok(())) => routed = Routed::Some,
+            }
+        }
+        // Nobody asked for more: a word of the server's beside any answer.
+        while let Some(Ok(())) = self.step(None) {
+            routed = Routed::Some;
+        }
+        routed
+    }
+
+    /// Looks at one message; none if it has not come whole.
+    pub(super) fn step(&mut self, asking: Option<u64>) -> Option<Result<(), ()>> {
+        let (message, taken) = match backend::first(&self.input[self.unread.clone()]) {
+            Ok(Some(found)) => found,
+            Ok(None) => return None,
+            Err(backend::Broken) => {
+                self.lose("it broke the protocol");
+                return Some(Err(()));
+            }
+        };
+        let came = self.unread.start..self.unread.start + taken;
+        self.unread.start = came.end;
+        if let Message::Announcement(said) = message {
+            if let (Some(hears), Ok(said)) = (&mut self.hears, std::str::from_utf8(said.payload)) {
+                hears(said);
+            }
+            return Some(Ok(()));
+        }
+        let Some(exchange) = self.exchanges.get_mut(self.ended) else {
+            if let Message::Failure(notice) = message {
+                // The server ends: a failure that answers nothing.
+                let words = notice.field(b'M').unwrap_or_default();
+                self.lose(&words);
+            }
+            return Some(Ok(()));
+        };
+        match message {
+            Message::Parsed => {
+                exchange.parsing.pop_front();
+            }
+            Message::Failure(_) => {
+                if exchange.turns {
+                    self.in_order = None;
+                }
+                // The rest of the group is skipped, and what it would prepare.
+                let group = exchange.groups - exchange.groups_left;
+                while let Some(&(statement, of)) = exchange.parsing.front()
+                    && of == group
+                {
+                    self.prepared.remove(&statement);
+                    exchange.parsing.pop_front();
+                }
+            }
+            Message::Ready(state) => {
+                self.state = match state {
+                    b'T' => State::Transaction,
+                    b'E' => State::Failed,
+                    _ => State::Idle,
+                };
+                exchange.groups_left = exchange.groups_left.saturating_sub(1);
+            }
+            _ => {}
+        }
+        let ends = exchange.groups_left == 0;
+        if exchange.is_wanted {
+            // An announcement may lie in between.
+            let start = if exchange.held.is_empty() { came.start } else { exchange.held.start };
+            self.held += came.end - start - exchange.held.len();
+            exchange.held = start..came.end;
+            let is_asking = asking == Some(self.first + self.ended as u64);
+            if ends
+                && !is_asking
+                && let Some(waker) = exchange.waker.take()
+            {
+                waker.wake();
+            }
+        }
+        if ends {
+            self.ended += 1;
+            self.let_go();
+        }
+        Some(Ok(()))
+    }
+
+    /// Lets go of exchanges at the front that are over.
+    pub(super) fn let_go(&mut self) {
+        while self.ended > 0 && !self.exchanges[0].is_wanted {
+            self.exchanges.pop_front();
+            self.first += 1;
+            self.ended -= 1;
+        }
+    }
+
+    /// Somebody else has to go on reading.
+    pub(super) fn pass_on(&mut self) {
+        let next = self.exchanges.iter().skip(self.ended).find_map(|one| one.waker.as_ref());
+        if let Some(waker) = next {
+            // What has come already is told by nobody again.
+            if self.is_dry && self.unread.is_empty() && self.watched.is_some() {
+                self.watch.wake(waker);
+            } else {
+                waker.wake_by_ref();
+            }
+        }
+    }
+}

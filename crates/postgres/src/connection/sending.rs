@@ -1,0 +1,107 @@
+//! What an exchange sends: statements, prepared at their first use, with their
+//! parameters.
+
+use super::{Connection, Exchange};
+use crate::statement::Text;
+use crate::wire::frontend;
+
+/// The most statements that are prepared at once.
+const STATEMENTS_MAX: usize = 256;
+
+/// What an exchange sends.
+pub(crate) struct Sending<'c> {
+    connection: &'c mut Connection,
+    exchange: &'c mut Exchange,
+}
+
+impl Sending<'_> {
+    /// Runs a statement with parameters, as [`crate::wire::value::put`] wrote
+    /// them; prepares it at its first use.
+    pub(crate) fn call(&mut self, text: &Text, count: u16, parameters: &[u8]) {
+        self.prepare(text);
+        let out = &mut self.connection.out;
+        match &text.formats {
+            None => frontend::bind(out, text.number, count, parameters),
+            Some(formats) => {
+                let formats = (&*formats.parameters, &*formats.results);
+                frontend::bind_mixed(out, text.number, formats, parameters);
+            }
+        }
+        frontend::execute(&mut self.connection.out);
+    }
+
+    /// Asks what a statement's parameters and rows are.
+    pub(crate) fn describe(&mut self, text: &Text) {
+        self.prepare(text);
+        frontend::describe(&mut self.connection.out, text.number);
+    }
+
+    /// Sends what a COPY takes, behind its call.
+    pub(crate) fn copy(&mut self, body: impl FnOnce(&mut Vec<u8>)) {
+        frontend::copy_data(&mut self.connection.out, body);
+        frontend::copy_done(&mut self.connection.out);
+    }
+
+    /// True if the server has to be told first that statements are to find rows
+    /// in order, or no more. Taken as told from here on, until a group that
+    /// does tell it fails.
+    pub(crate) fn turns_to_order(&mut self, in_order: bool) -> bool {
+        let turns = self.connection.in_order != Some(in_order);
+        self.connection.in_order = Some(in_order);
+        self.exchange.turns |= turns;
+        turns
+    }
+
+    /// Runs SQL as it stands, and ends its group.
+    pub(crate) fn query(&mut self, sql: &str) {
+        frontend::query(&mut self.connection.out, sql);
+        self.exchange.groups += 1;
+        self.exchange.groups_left += 1;
+    }
+
+    /// Ends a group: if something in it fails, the rest of it is skipped.
+    pub(crate) fn sync(&mut self) {
+        frontend::sync(&mut self.connection.out);
+        self.exchange.groups += 1;
+        self.exchange.groups_left += 1;
+    }
+
+    /// Prepares a statement, unless it is.
+    pub(crate) fn prepare(&mut self, text: &Text) {
+        let connection = &mut *self.connection;
+        connection.uses += 1;
+        let uses = connection.uses;
+        if let Some(used) = connection.prepared.get_mut(&text.number) {
+            *used = uses;
+            return;
+        }
+        if connection.prepared.len() >= STATEMENTS_MAX {
+            let oldest = connection.prepared.iter().min_by_key(|(_, used)| **used);
+            if let Some(oldest) = oldest.map(|(number, _)| *number) {
+                connection.prepared.remove(&oldest);
+                frontend::close(&mut connection.out, oldest);
+            }
+        }
+        frontend::parse(&mut connection.out, text.number, &text.sql, &text.types);
+        connection.prepared.insert(text.number, uses);
+        self.exchange.parsing.push_back((text.number, self.exchange.groups));
+    }
+}
+
+impl Connection {
+    /// Adds an exchange to what is sent with the next poll; gives its number.
+    pub(crate) fn submit(&mut self, build: impl FnOnce(&mut Sending<'_>)) -> u64 {
+        let mut exchange = Exchange { is_wanted: true, ..Exchange::default() };
+        build(&mut Sending { connection: self, exchange: &mut exchange });
+        self.exchanges.push_back(exchange);
+        self.first + self.exchanges.len() as u64 - 1
+    }
+
+    /// Prepares a statement again at its next use: the server does not know it
+    /// any more, or knows it by tables that have changed.
+    pub(crate) fn forget(&mut self, text: &Text) {
+        if self.prepared.remove(&text.number).is_some() {
+            frontend::close(&mut self.out, text.number);
+        }
+    }
+}

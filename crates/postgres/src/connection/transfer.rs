@@ -1,0 +1,141 @@
+//! Bytes to and from the server: one buffer for what goes out, one for what has
+//! come, and the wait for more.
+
+use std::io;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Instant;
+
+use marmota_store::engine::{Sleep, Source, Watched, sleep_on};
+
+use super::Connection;
+use crate::wire::backend;
+
+/// What the buffer for answers begins with, and goes back to.
+const INPUT_BYTES: usize = 16 << 10;
+/// A buffer larger than this is given back when it is empty.
+const BUFFER_BYTES_MAX: usize = 256 << 10;
+
+impl Connection {
+    /// Wakes this one when it is worth polling again. A thread that sleeps
+    /// between its polls sleeps on the socket.
+    pub(crate) fn wait(&mut self, number: u64, waker: &Waker) {
+        let writes = self.sent < self.out.len();
+        if let Some(place) = self.place(number) {
+            match &mut self.exchanges[place].waker {
+                Some(kept) => kept.clone_from(waker),
+                none => *none = Some(waker.clone()),
+            }
+        }
+        let source: Source = Arc::clone(self.socket.stream()) as Source;
+        if sleep_on(Sleep { source: Arc::clone(&source), writes }) {
+            // It looks for itself, whatever the watch has heard.
+            self.is_dry = false;
+            return;
+        }
+        if self.watch.keep(&source, &mut self.watched) {
+            self.is_dry = false;
+        }
+        if self.watched.is_none() {
+            return waker.wake_by_ref();
+        }
+        self.watch.wake(waker);
+    }
+
+    /// True if there is nothing to read, which the thread knows that watches.
+    fn has_nothing(&self) -> bool {
+        self.is_dry
+            && self.watched.as_ref().is_some_and(Watched::is_here)
+            && !self.watch.has_happened()
+    }
+
+    pub(super) fn send(&mut self) -> io::Result<()> {
+        while self.sent < self.out.len() {
+            match self.socket.write(&self.out[self.sent..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(taken) => self.sent += taken,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        self.socket.flush()?;
+        self.out.clear();
+        self.sent = 0;
+        if self.out.capacity() > BUFFER_BYTES_MAX {
+            self.out = Vec::new();
+        }
+        Ok(())
+    }
+
+    /// Sends and reads what it can; true if something has come.
+    pub(super) fn pump(&mut self) -> bool {
+        // Each of many that wait in a turn would ask the system anew.
+        let pumped = match self.has_nothing() {
+            true => self.send().map(|()| false),
+            false => {
+                self.watch.look();
+                self.send().and_then(|()| self.receive())
+            }
+        };
+        match pumped {
+            Ok(came) => came,
+            Err(error) => {
+                self.lose(&error.to_string());
+                false
+            }
+        }
+    }
+
+    fn receive(&mut self) -> io::Result<bool> {
+        self.make_room();
+        let came = match self.socket.read(&mut self.input[self.unread.end..]) {
+            Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it hung up")),
+            Ok(came) => came,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.is_dry = true;
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        self.unread.end += came;
+        self.is_dry = self.socket.is_plain() && self.unread.end < self.input.len();
+        self.used = Instant::now();
+        Ok(true)
+    }
+
+    /// Makes room for more input: for all of a message, if its length is known.
+    fn make_room(&mut self) {
+        if self.held > 0 {
+            if self.input.len() - self.unread.end >= INPUT_BYTES / 4 {
+                return;
+            }
+            self.keep();
+        }
+        if self.unread.is_empty() {
+            self.unread = 0..0;
+            if self.input.len() > BUFFER_BYTES_MAX || self.input.is_empty() {
+                self.input = vec![0; INPUT_BYTES];
+            }
+        }
+        if self.unread.end < self.input.len() && self.unread.start == 0 {
+            return;
+        }
+        let wanted = backend::length(&self.input[self.unread.clone()]).unwrap_or(0);
+        let length = self.unread.len();
+        self.input.copy_within(self.unread.clone(), 0);
+        self.unread = 0..length;
+        let wanted = wanted.min(backend::MESSAGE_BYTES_MAX).max(length + 1);
+        if wanted > self.input.len() {
+            // Long answers are read in larger pieces.
+            self.input.resize(wanted.next_power_of_two().max(4 * INPUT_BYTES), 0);
+        }
+    }
+
+    /// Moves what exchanges hold of the input elsewhere.
+    fn keep(&mut self) {
+        for exchange in self.exchanges.iter_mut().take(self.ended + 1) {
+            exchange.kept.extend_from_slice(&self.input[std::mem::take(&mut exchange.held)]);
+        }
+        self.held = 0;
+    }
+}

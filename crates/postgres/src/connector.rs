@@ -1,0 +1,214 @@
+//! Making a connection: reaching the server, TLS, proving who one is. It
+//! blocks, and so has a thread of its own (`lane.rs`).
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use marmota_model::{Error, ErrorKind};
+use marmota_store::Durability;
+use postgres_protocol::authentication::md5_hash;
+use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
+
+use crate::connection::{CancelKey, Connection};
+use crate::fault::Failure;
+use crate::options::{Options, Password};
+use crate::own;
+use crate::socket::Socket;
+use crate::wire::backend::{self, Message};
+use crate::wire::frontend;
+
+/// Why there is no connection.
+#[derive(Clone, Debug)]
+pub(crate) struct NoConnection {
+    kind: ErrorKind,
+    message: String,
+    /// True if it makes no sense to try again.
+    pub(crate) is_final: bool,
+}
+
+impl NoConnection {
+    pub(crate) fn error(&self) -> Error {
+        Error::new(self.kind, self.message.clone())
+    }
+}
+
+/// A message of the server is no longer than this before it knows us.
+const MESSAGE_BYTES_MAX: usize = 1 << 16;
+
+/// What authentication asks for, by number.
+mod ask {
+    pub(super) const DONE: i32 = 0;
+    pub(super) const PASSWORD: i32 = 3;
+    pub(super) const MD5: i32 = 5;
+    pub(super) const SASL: i32 = 10;
+    pub(super) const SASL_GOES_ON: i32 = 11;
+    pub(super) const SASL_ENDS: i32 = 12;
+}
+
+/// Makes a connection; the server lets nothing be changed on one for reads.
+pub(crate) fn connect(options: &Options, is_for_reads: bool) -> Result<Connection, NoConnection> {
+    let until = Instant::now() + Duration::from_millis(options.connect_timeout_ms.into());
+    let unreached = |error: io::Error| NoConnection {
+        kind: ErrorKind::Refused,
+        message: format!("no connection to PostgreSQL at {}: {error}", options.place()),
+        is_final: matches!(
+            error.kind(),
+            io::ErrorKind::PermissionDenied
+                | io::ErrorKind::InvalidInput
+                | io::ErrorKind::InvalidData
+        ),
+    };
+    let mut socket = Socket::connect(options, until).map_err(unreached)?;
+    let (number, mut out) = (Connection::next_number(), Vec::new());
+    let statement_timeout = options.statement_timeout_ms.to_string();
+    let waits = if options.durability == Durability::Full { "on" } else { "off" };
+    frontend::startup(
+        &mut out,
+        [
+            ("user", &*options.user),
+            ("database", &options.database),
+            ("application_name", &options.application_name),
+            ("client_encoding", "UTF8"),
+            ("statement_timeout", &statement_timeout),
+            ("synchronous_commit", waits),
+            ("default_transaction_read_only", if is_for_reads { "on" } else { "off" }),
+            (own::SETTING, &options.own.name(number)),
+        ],
+    );
+    socket.write_all(&out).map_err(unreached)?;
+    let mut greeting = Greeting { options, scram: None, key: None };
+    let (mut bytes, mut chunk) = (Vec::new(), vec![0; 8_192]);
+    loop {
+        let refused = |what: &str| unreached(io::Error::new(io::ErrorKind::InvalidData, what));
+        while let Some((message, taken)) =
+            backend::first(&bytes).map_err(|_| refused("it broke the protocol"))?
+        {
+            out.clear();
+            let ready = greeting.hear(message, &mut out)?;
+            if !out.is_empty() {
+                socket.write_all(&out).map_err(unreached)?;
+            }
+            bytes.drain(..taken);
+            if ready {
+                socket.never_blocks().map_err(unreached)?;
+                let mut connection = Connection::new(number, socket, &options.own);
+                connection.has_key(greeting.key);
+                return Ok(connection);
+            }
+        }
+        if bytes.len() > MESSAGE_BYTES_MAX {
+            return Err(refused("it broke the protocol"));
+        }
+        if Instant::now() >= until {
+            return Err(unreached(io::Error::new(io::ErrorKind::TimedOut, "it took too long")));
+        }
+        match socket.read(&mut chunk).map_err(unreached)? {
+            0 => {
+                let message = "it hung up before the connection was made";
+                return Err(unreached(io::Error::new(io::ErrorKind::UnexpectedEof, message)));
+            }
+            read => bytes.extend_from_slice(&chunk[..read]),
+        }
+    }
+}
+
+/// Asks the server, by a connection for nothing else, to end what it is at on
+/// another; when this returns, it was told so.
+pub(crate) fn cancel(options: &Options, key: &CancelKey) -> io::Result<()> {
+    let until = Instant::now() + Duration::from_millis(options.connect_timeout_ms.into());
+    let mut socket = Socket::connect(options, until)?;
+    let mut out = Vec::new();
+    frontend::cancel_request(&mut out, key.process, &key.secret);
+    socket.write_all(&out)?;
+    // It answers nothing, and hangs up.
+    while socket.read(&mut [0; 64])? > 0 {}
+    Ok(())
+}
+
+/// The talk before the first query.
+struct Greeting<'o> {
+    options: &'o Options,
+    scram: Option<ScramSha256>,
+    key: Option<CancelKey>,
+}
+
+impl Greeting<'_> {
+    /// Hears a message and writes an answer to it; true when all is said.
+    fn hear(&mut self, message: Message<'_>, out: &mut Vec<u8>) -> Result<bool, NoConnection> {
+        match message {
+            Message::Authentication(ask, body) => self.prove(ask, body, out).map(|()| false),
+            Message::Failure(notice) => Err(self.turned_away(&Failure::new(notice))),
+            Message::BackendKey(process, secret) => {
+                self.key = Some(CancelKey { process, secret: secret.into() });
+                Ok(false)
+            }
+            Message::Ready(_) => Ok(true),
+            _ => Ok(false),
+        }
+    }
+
+    fn prove(&mut self, ask: i32, body: &[u8], out: &mut Vec<u8>) -> Result<(), NoConnection> {
+        match ask {
+            ask::DONE => {}
+            ask::PASSWORD => frontend::password(out, self.password()?.as_str().as_bytes()),
+            ask::MD5 => {
+                let salt = body.first_chunk().ok_or_else(|| self.refused("it sent no salt"))?;
+                let (user, password) = (self.options.user.as_bytes(), self.password()?);
+                let hash = md5_hash(user, password.as_str().as_bytes(), *salt);
+                frontend::password(out, hash.as_bytes());
+            }
+            ask::SASL => {
+                if !body.split(|&byte| byte == 0).any(|name| name == SCRAM_SHA_256.as_bytes()) {
+                    return Err(self.refused("it asks for a proof other than SCRAM-SHA-256"));
+                }
+                let password = self.password()?.as_str().as_bytes();
+                let scram = ScramSha256::new(password, ChannelBinding::unsupported());
+                frontend::sasl_initial(out, SCRAM_SHA_256, scram.message());
+                self.scram = Some(scram);
+            }
+            ask::SASL_GOES_ON | ask::SASL_ENDS => {
+                let Some(scram) = &mut self.scram else {
+                    return Err(self.refused("it went on with what was not begun"));
+                };
+                let heard =
+                    if ask == ask::SASL_ENDS { scram.finish(body) } else { scram.update(body) };
+                if ask == ask::SASL_GOES_ON && heard.is_ok() {
+                    frontend::sasl_response(out, scram.message());
+                }
+                if let Err(error) = heard {
+                    return Err(self.refused(&error.to_string()));
+                }
+            }
+            _ => return Err(self.refused("it asks for a proof that Marmota does not know")),
+        }
+        Ok(())
+    }
+
+    fn password(&self) -> Result<&Password, NoConnection> {
+        self.options.password.as_ref().ok_or_else(|| {
+            self.refused(
+                "it asks for a password: give it in the URL, in PGPASSWORD or in ~/.pgpass",
+            )
+        })
+    }
+
+    /// It makes no sense to try again.
+    fn refused(&self, why: &str) -> NoConnection {
+        let message = format!("no connection to PostgreSQL at {}: {why}", self.options.place());
+        NoConnection { kind: ErrorKind::Denied, message, is_final: true }
+    }
+
+    /// The server's own words: 28… is who, 3D000 the database, 57P03 that it
+    /// is starting, 53300 that it has too many connections.
+    fn turned_away(&self, failure: &Failure) -> NoConnection {
+        let (user, words) = (&self.options.user, &failure.message);
+        let (kind, is_final) = match failure.code() {
+            code if code.starts_with("28") => (ErrorKind::Denied, true),
+            "3D000" | "22023" => (ErrorKind::Invalid, true),
+            _ => (ErrorKind::Refused, false),
+        };
+        let place = self.options.place();
+        let message = format!("PostgreSQL at {place} does not let {user} in: {words}");
+        NoConnection { kind, message, is_final }
+    }
+}

@@ -1,0 +1,242 @@
+//! The engine: its connections, and closing it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_store::News;
+use marmota_store::engine::{Capability, Engine, Session};
+use marmota_store::plan::{Losses, Plan};
+use parking_lot::Mutex;
+
+use crate::composer::Catalog;
+use crate::connection::Connection;
+use crate::connector;
+use crate::lane::Lane;
+use crate::listener::Listener;
+use crate::options::Options;
+use crate::own::Own;
+use crate::pool::Pool;
+use crate::session::PostgresSession;
+
+/// How long an operation that was sent may take to end when the engine is
+/// closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Models in a PostgreSQL database.
+///
+/// ```no_run
+/// use marmota_postgres::Postgres;
+/// use marmota_store::Store;
+/// let engine = Postgres::from_url("postgres://ada@localhost/app")?;
+/// let store = Store::builder(engine).open()?;
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+pub struct Postgres(Arc<Shared>);
+
+/// What an engine shares with its sessions.
+pub(crate) struct Shared {
+    pub(crate) options: Arc<Options>,
+    capability: Capability,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) pool: Pool,
+    /// What carries reads, and what carries writes.
+    readers: Vec<Arc<Lane>>,
+    writers: Vec<Arc<Lane>>,
+    sessions: AtomicUsize,
+    /// Hears what others write, where somebody wants to know.
+    listener: Mutex<Option<Listener>>,
+    is_closed: AtomicBool,
+}
+
+impl Postgres {
+    /// Connects to a database.
+    ///
+    /// # Errors
+    /// - [`ErrorKind::Refused`] for a server that is not there, or takes no more
+    ///   connections.
+    /// - [`ErrorKind::Denied`] for who may not come in, or TLS that is refused.
+    /// - [`ErrorKind::Invalid`] for a database that is not there.
+    pub fn open(mut options: Options) -> Result<Self> {
+        // Others may be opened with the same.
+        options.own = Own::default();
+        let first = connector::connect(&options, false).map_err(|refused| refused.error())?;
+        let lanes = || (0..options.lanes_max()).map(|_| Arc::default()).collect();
+        let readers = (0..options.lanes_max()).map(|_| Arc::new(Lane::for_reads())).collect();
+        let mut writers: Vec<Arc<Lane>> = lanes();
+        writers[0] = Arc::new(Lane::with(first));
+        Ok(Self(Arc::new(Shared {
+            options: Arc::new(options),
+            capability: Capability::new("postgres", true).with_sql(),
+            catalog: Arc::default(),
+            pool: Pool::default(),
+            readers,
+            writers,
+            sessions: AtomicUsize::new(0),
+            listener: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+        })))
+    }
+
+    /// Connects to what a URL says; see [`Options::parse`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a URL of another form; otherwise as
+    /// [`Postgres::open`].
+    pub fn from_url(url: &str) -> Result<Self> {
+        Self::open(Options::parse(url)?)
+    }
+
+    /// Runs SQL of one's own, for what models do not say: a view, a trigger, a
+    /// change to rows before a model is prepared. Rows it gives are dropped.
+    /// Several statements are one transaction, unless they say otherwise.
+    ///
+    /// The text must not come from outside: values in it are not bound.
+    ///
+    /// # Errors
+    /// PostgreSQL's, by the same kinds as operations.
+    pub fn execute(&self, sql: &str) -> Result<()> {
+        self.0.with_connection(|connection, options| {
+            // A store on this engine knows nothing of it.
+            connection.is_news();
+            connection.query(sql, |_| {}).map_err(|error| error.into_error(options))
+        })
+    }
+}
+
+impl std::fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Postgres").field(&self.0.options).finish()
+    }
+}
+
+impl Engine for Postgres {
+    fn capability(&self) -> &Capability {
+        &self.0.capability
+    }
+
+    fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
+        self.0.with_connection(|connection, options| {
+            crate::prepare::plan(connection, tables, version, options)
+        })
+    }
+
+    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
+        let (plan, facts) = self.0.with_connection(|connection, options| {
+            crate::prepare::migrate(connection, tables, version, losses, options)
+        })?;
+        let mut known = self.0.catalog.facts.write();
+        known.extend(facts.into_iter().map(Arc::new));
+        self.0.catalog.tables.add(tables);
+        Ok(plan)
+    }
+
+    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
+        let facts = self.0.with_connection(|connection, options| {
+            crate::prepare::facts_of(connection, table, options)
+        })?;
+        let Some(facts) = facts else { return Ok(false) };
+        self.0.catalog.facts.write().push(Arc::new(facts));
+        self.0.catalog.tables.add(std::slice::from_ref(table));
+        Ok(true)
+    }
+
+    fn session(&self) -> Result<Box<dyn Session>> {
+        self.0.check_open()?;
+        Ok(Box::new(PostgresSession::new(Arc::clone(&self.0))))
+    }
+
+    fn hear(&self, tables: &[Arc<Table>], news: &Arc<News>) -> Result<()> {
+        self.0.check_open()?;
+        let listener = Listener::start(&self.0.options, tables, news)?;
+        *self.0.listener.lock() = Some(listener);
+        Ok(())
+    }
+
+    fn close(&self) -> Result<()> {
+        self.0.close()
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // Nobody is left to hear of an error; a caller who wants to calls `close`.
+        let _ = self.0.close();
+    }
+}
+
+impl Shared {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.is_closed() { Err(closed()) } else { Ok(()) }
+    }
+
+    /// The lanes of the next session: one for reads, one for writes.
+    pub(crate) fn lanes(&self) -> (Arc<Lane>, Arc<Lane>) {
+        let at = self.sessions.fetch_add(1, Ordering::Relaxed) % self.readers.len();
+        (Arc::clone(&self.readers[at]), Arc::clone(&self.writers[at]))
+    }
+
+    /// How many connections there may be for transactions.
+    pub(crate) fn transactions_max(&self) -> usize {
+        usize::from(self.options.connections_max) - 2 * self.options.lanes_max()
+    }
+
+    /// Calls `run` with a connection, and blocks until it is done.
+    fn with_connection<T>(
+        &self,
+        run: impl FnOnce(&mut Connection, &Options) -> Result<T>,
+    ) -> Result<T> {
+        self.check_open()?;
+        let mut inside = self.writers[0].lock();
+        if inside.working().is_none() {
+            let made =
+                connector::connect(&self.options, false).map_err(|refused| refused.error())?;
+            inside.connection = Some(made);
+        }
+        let connection = inside.connection.as_mut().ok_or_else(closed)?;
+        run(connection, &self.options)
+    }
+
+    fn close(&self) -> Result<()> {
+        if self.is_closed() {
+            return Ok(());
+        }
+        // A transaction that is open goes on to its end; if that takes too
+        // long, the engine stays open and can be closed later.
+        let timeout = Duration::from_millis(self.options.acquire_timeout_ms.into());
+        if !self.pool.close(timeout) {
+            let message = "a transaction is open, and did not end in time; end it and close again";
+            return Err(Error::new(ErrorKind::Busy, message));
+        }
+        self.is_closed.store(true, Ordering::SeqCst);
+        drop(self.listener.lock().take());
+        let until = Instant::now() + CLOSE_TIMEOUT;
+        for lane in self.readers.iter().chain(&self.writers) {
+            // What was sent is still told how it ended.
+            loop {
+                let mut inside = lane.lock();
+                inside.is_closed = true;
+                let Some(connection) = &mut inside.connection else { break };
+                let waits = connection.wanted() > 0 && connection.loss().is_none();
+                if !waits || Instant::now() >= until {
+                    connection.finish(until);
+                    connection.close();
+                    break;
+                }
+                drop(inside);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+pub(crate) fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the engine is closed")
+}

@@ -1,0 +1,201 @@
+//! What an operation sends, in the forms that are more than its calls: the
+//! statements that steer transactions around them.
+
+use std::sync::LazyLock;
+
+use crate::connection::Sending;
+use crate::linked::Linked;
+use crate::running::Problem;
+use crate::script::{Call, Role, Script};
+use crate::statement::Text;
+
+/// Statements that steer transactions.
+pub(crate) struct Controls {
+    pub(crate) begin: Text,
+    pub(crate) begin_batch: Text,
+    pub(crate) commit: Text,
+    pub(crate) rollback: Text,
+    pub(crate) only_read: Text,
+    /// Around each write of a transaction.
+    pub(crate) savepoint: Text,
+    pub(crate) release: Text,
+    pub(crate) rollback_to: Text,
+    /// Around a batch.
+    pub(crate) savepoint_batch: Text,
+    pub(crate) release_batch: Text,
+    pub(crate) rollback_batch: Text,
+    /// Has statements of many rows find them one by one, in the order that they
+    /// name them in: a join by hashes would lock them in another.
+    pub(crate) in_order: Text,
+    /// Leaves the way to the server again.
+    pub(crate) in_any_order: [Text; 3],
+}
+
+pub(crate) static CONTROLS: LazyLock<Controls> = LazyLock::new(|| Controls {
+    begin: Text::plain("BEGIN ISOLATION LEVEL SERIALIZABLE"),
+    begin_batch: Text::plain("BEGIN"),
+    commit: Text::plain("COMMIT"),
+    rollback: Text::plain("ROLLBACK"),
+    only_read: Text::plain("SET TRANSACTION READ ONLY"),
+    savepoint: Text::plain("SAVEPOINT m"),
+    release: Text::plain("RELEASE m"),
+    rollback_to: Text::plain("ROLLBACK TO m"),
+    savepoint_batch: Text::plain("SAVEPOINT b"),
+    release_batch: Text::plain("RELEASE b"),
+    rollback_batch: Text::plain("ROLLBACK TO b"),
+    in_order: Text::plain(
+        "SELECT 1 WHERE set_config('enable_hashjoin','off',false) \
+         ||set_config('enable_mergejoin','off',false)||set_config('enable_seqscan','off',false) \
+         IS NULL",
+    ),
+    in_any_order: [
+        Text::plain("RESET enable_hashjoin"),
+        Text::plain("RESET enable_mergejoin"),
+        Text::plain("RESET enable_seqscan"),
+    ],
+});
+
+/// Writes an exchange and the roles of its answers.
+pub(crate) struct Exchange<'a, 'c> {
+    pub(crate) sending: &'a mut Sending<'c>,
+    pub(crate) roles: &'a mut Vec<Role>,
+}
+
+impl Exchange<'_, '_> {
+    pub(crate) fn control(&mut self, text: &Text) {
+        self.sending.call(text, 0, &[]);
+        self.roles.push(Role::Beside);
+    }
+
+    /// Has what follows find rows in the order that it names them in, or as the
+    /// server likes. It stays so, since most writes of many come behind others;
+    /// where this group fails the server takes it back, see
+    /// [`Sending::turns_to_order`].
+    pub(crate) fn order(&mut self, in_order: bool) {
+        if !self.sending.turns_to_order(in_order) {
+            return;
+        }
+        let controls = &*CONTROLS;
+        match in_order {
+            true => self.control(&controls.in_order),
+            false => controls.in_any_order.iter().for_each(|text| self.control(text)),
+        }
+    }
+
+    /// Sends these calls of a script; with `beside` only for their effect.
+    pub(crate) fn calls(&mut self, script: &Script, calls: std::ops::Range<usize>, beside: bool) {
+        for call in &script.calls[calls] {
+            script.send(call, self.sending);
+            self.roles.push(if beside { Role::Beside } else { call.role });
+        }
+    }
+
+    pub(crate) fn sync(&mut self) {
+        self.sending.sync();
+        self.roles.push(Role::Sync);
+    }
+}
+
+/// A look, in the state that the problem met: what was done before it is done
+/// again, and undone.
+pub(crate) fn look(
+    exchange: &mut Exchange<'_, '_>,
+    script: &Script,
+    problem: &Problem,
+    guarded: bool,
+    failed: bool,
+) {
+    let controls = &*CONTROLS;
+    let is_before = |role: Role| matches!(role, Role::Main(at) if at < problem.at);
+    let before = script.calls.iter().rposition(|call| is_before(call.role)).map_or(0, |at| at + 1);
+    let is_look = |call: &Call| call.role == Role::Look;
+    let at = script.calls.iter().rposition(is_look).unwrap_or(0);
+    match (guarded && failed, before) {
+        (true, _) => exchange.control(&controls.rollback_to),
+        (false, 0) => {}
+        (false, _) => exchange.control(&controls.begin_batch),
+    }
+    exchange.calls(script, 0..before, true);
+    exchange.calls(script, at..at + 1, false);
+    exchange.sync();
+    match (guarded && failed, before) {
+        (true, _) => {
+            exchange.control(&controls.rollback_to);
+            exchange.control(&controls.release);
+            exchange.sync();
+        }
+        (false, 0) => {}
+        (false, _) => {
+            exchange.control(&controls.rollback);
+            exchange.sync();
+        }
+    }
+}
+
+/// A step of a batch whose writes take keys from one another.
+pub(crate) fn link(
+    exchange: &mut Exchange<'_, '_>,
+    script: &Script,
+    linked: &Linked,
+    guarded: bool,
+    opens: bool,
+) {
+    let controls = &*CONTROLS;
+    let all = 0..script.calls.len();
+    if opens {
+        let open = if guarded { &controls.savepoint_batch } else { &controls.begin_batch };
+        exchange.control(open);
+    }
+    match linked {
+        Linked::Write(..) => {
+            exchange.control(&controls.savepoint);
+            exchange.calls(script, all, false);
+            exchange.control(&controls.release);
+        }
+        Linked::Look(..) => {
+            exchange.control(&controls.rollback_to);
+            exchange.calls(script, all, false);
+            exchange.control(&controls.release);
+        }
+        Linked::End(error) => match (guarded, error) {
+            (true, None) => exchange.control(&controls.release_batch),
+            (true, Some(_)) => {
+                exchange.control(&controls.rollback_batch);
+                exchange.control(&controls.release_batch);
+            }
+            (false, None) => exchange.control(&controls.commit),
+            (false, Some(_)) => exchange.control(&controls.rollback),
+        },
+    }
+    exchange.sync();
+}
+
+/// Each write between two savepoints of the same name: if it fails, the way
+/// back ends at the one before it, otherwise at the one behind it. So nobody
+/// has to know the outcome of one before the next is sent.
+pub(crate) fn each(exchange: &mut Exchange<'_, '_>, script: &Script, guarded: bool) {
+    let controls = &*CONTROLS;
+    let open = if guarded { &controls.savepoint_batch } else { &controls.begin_batch };
+    // What fails skips the rest of its group, and what that would prepare.
+    for text in [&controls.savepoint, &controls.release, &controls.rollback_to] {
+        exchange.sending.prepare(text);
+    }
+    script.calls.iter().for_each(|call| exchange.sending.prepare(&call.text));
+    exchange.control(open);
+    exchange.sync();
+    let mut at = 0;
+    while at < script.calls.len() {
+        // A write has one call, and perhaps one that goes with it.
+        let own = script.calls[at..].iter().skip(1);
+        let end = at + 1 + own.take_while(|call| call.role == Role::Beside).count();
+        exchange.control(&controls.savepoint);
+        exchange.calls(script, at..end, false);
+        exchange.control(&controls.release);
+        exchange.control(&controls.savepoint);
+        exchange.sync();
+        exchange.control(&controls.rollback_to);
+        exchange.control(&controls.release);
+        exchange.sync();
+        at = end;
+    }
+}

@@ -1,0 +1,172 @@
+//! PostgreSQL's codes as Marmota's errors: one table, and the words that name
+//! the field, the value and the way out.
+
+use marmota_model::rule::violation;
+use marmota_model::{Error, ErrorKind, Table, ValueRef, Violation};
+use marmota_store::refusal::with_violations;
+
+use crate::connection::Loss;
+use crate::options::Options;
+use crate::wire::backend::Notice;
+
+/// What the server said of what failed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Failure {
+    code: String,
+    pub(crate) message: String,
+    detail: Option<String>,
+    /// The constraint or unique index.
+    pub(crate) constraint: Option<String>,
+    pub(crate) column: Option<String>,
+    /// The character of the statement that it is about, from 1 on.
+    pub(crate) position: Option<usize>,
+}
+
+/// The codes that are told apart.
+pub(crate) mod code {
+    pub(crate) const UNIQUE: &str = "23505";
+    pub(crate) const REFERENCE: &str = "23503";
+    pub(crate) const REQUIRED: &str = "23502";
+    /// What a write of several raises if it has found no row.
+    pub(crate) const NO_ROW: &str = "22012";
+    pub(crate) const SERIALIZATION: &str = "40001";
+    pub(crate) const DEADLOCK: &str = "40P01";
+    pub(crate) const CANCELLED: &str = "57014";
+    pub(crate) const DISK_FULL: &str = "53100";
+    /// A text that was to be a number.
+    pub(crate) const NO_NUMBER: &str = "22P02";
+    /// A prepared statement that is not there any more.
+    pub(crate) const NO_STATEMENT: &str = "26000";
+    /// Among others, that a table has changed under a prepared statement.
+    pub(crate) const NOT_SUPPORTED: &str = "0A000";
+}
+
+impl Failure {
+    pub(crate) fn new(notice: Notice<'_>) -> Self {
+        Self {
+            code: notice.field(b'C').unwrap_or_default(),
+            message: notice.field(b'M').unwrap_or_default(),
+            detail: notice.field(b'D'),
+            constraint: notice.field(b'n'),
+            column: notice.field(b'c'),
+            position: notice.field(b'P').and_then(|text| text.parse().ok()),
+        }
+    }
+
+    /// A failure of this code, without words.
+    pub(crate) fn of_code(code: &str) -> Self {
+        Self { code: code.to_owned(), ..Self::default() }
+    }
+
+    pub(crate) fn code(&self) -> &str {
+        &self.code
+    }
+
+    /// True if it lost against another transaction, and may succeed when run
+    /// again.
+    pub(crate) fn lost_a_race(&self) -> bool {
+        matches!(self.code(), code::SERIALIZATION | code::DEADLOCK)
+    }
+
+    /// True if the server was told to end it, or took too long.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.code == code::CANCELLED
+    }
+
+    /// True if a statement has to be prepared again.
+    pub(crate) fn is_of_preparing(&self) -> bool {
+        self.code == code::NO_STATEMENT
+            || self.code == code::NOT_SUPPORTED && self.message.contains("cached plan")
+    }
+}
+
+/// The error for a code, where nothing is known about a row.
+#[cold]
+pub(crate) fn of(failure: &Failure) -> Error {
+    let words = &failure.message;
+    let (kind, message) = match failure.code() {
+        code::SERIALIZATION | code::DEADLOCK => return lost_race().with_source(source(failure)),
+        code::UNIQUE => (ErrorKind::Conflict, format!("another row has the same value: {words}")),
+        code::REFERENCE => (
+            ErrorKind::Conflict,
+            format!("rows that refer to each other would be torn apart: {words}"),
+        ),
+        code::CANCELLED => (
+            ErrorKind::Timeout,
+            "PostgreSQL took longer than statement_timeout_ms allows, and did nothing".to_owned(),
+        ),
+        "55P03" => (ErrorKind::Busy, "what it needs is locked; try again".to_owned()),
+        "2200H" => {
+            (ErrorKind::Engine, "there are no keys left: the highest is taken; free it".to_owned())
+        }
+        // What a trigger says in RAISE is meant for the caller.
+        "P0001" => (ErrorKind::Conflict, words.clone()),
+        "42501" => (ErrorKind::Denied, format!("PostgreSQL forbids it: {words}")),
+        "25006" => (ErrorKind::Io, format!("the server can only be read: {words}")),
+        code if code.starts_with("23") || code.starts_with("22") => {
+            (ErrorKind::Invalid, words.clone())
+        }
+        code::DISK_FULL => (ErrorKind::Io, format!("the server's disk is full: {words}")),
+        code if code.starts_with("53") => {
+            (ErrorKind::Busy, format!("PostgreSQL lacks room: {words}; make some, or try later"))
+        }
+        code if code.starts_with("57P") || code.starts_with("08") => {
+            (ErrorKind::Lost, format!("PostgreSQL ended the connection: {words}"))
+        }
+        code if code.starts_with("58") => (ErrorKind::Io, format!("the server's disk: {words}")),
+        code => (ErrorKind::Engine, format!("{words} (PostgreSQL code {code})")),
+    };
+    Error::new(kind, message).with_source(source(failure))
+}
+
+/// Another transaction was in the way.
+#[cold]
+pub(crate) fn lost_race() -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        "another transaction changed what this one rests on, and nothing of this one was done: \
+         run it again from its beginning",
+    )
+    .repeatable()
+}
+
+/// The connection went away in the middle of an operation.
+#[cold]
+pub(crate) fn lost(loss: &Loss, options: &Options, writes: bool) -> Error {
+    let unknown = if writes { "; whether it took place is unknown: look" } else { "" };
+    let message = format!("PostgreSQL at {} is gone: {}{unknown}", options.place(), loss.0);
+    Error::new(ErrorKind::Lost, message)
+}
+
+/// The error of a row that breaks a unique index, over these fields.
+#[cold]
+pub(crate) fn taken(
+    failure: &Failure,
+    table: &Table,
+    row: &[ValueRef<'_>],
+    fields: &[usize],
+) -> Error {
+    let message = "another row has it already";
+    let violations = fields.iter().map(|&field| blame(table, row, field, "unique", message));
+    with_violations(ErrorKind::Conflict, violations.collect()).with_source(source(failure))
+}
+
+/// A violation of a field by its value in the row.
+pub(crate) fn blame(
+    table: &Table,
+    row: &[ValueRef<'_>],
+    field: usize,
+    rule: &'static str,
+    message: &str,
+) -> Violation {
+    let value = match row.get(field) {
+        None | Some(ValueRef::Absent) => ValueRef::Null,
+        Some(value) => *value,
+    };
+    violation(&table.fields()[field], value, rule, message)
+}
+
+fn source(failure: &Failure) -> String {
+    let detail = failure.detail.as_deref().unwrap_or_default();
+    format!("PostgreSQL code {}: {} {detail}", failure.code, failure.message)
+}

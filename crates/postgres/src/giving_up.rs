@@ -1,0 +1,112 @@
+//! Ending what was given up and still keeps the server busy.
+//!
+//! Most of what is given up ends by itself before anybody could ask for it. What
+//! the server is still at a moment later is ended by a request over a
+//! connection of its own. Such a request ends whatever the server is at when it
+//! comes: an operation behind it on a shared connection that is hit by it is
+//! sent again (`running.rs`), and nothing more is sent meanwhile.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
+
+use marmota_store::engine::wake_at;
+
+use crate::connection::Standing;
+use crate::connector;
+use crate::exchange::CONTROLS;
+use crate::lane::{Inside, Lane};
+use crate::options::Options;
+
+/// What is given up may take so much longer before it is ended.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// The most requests under way at once; what is beyond waits.
+const REQUESTS_MAX: usize = 8;
+
+static REQUESTS: AtomicUsize = AtomicUsize::new(0);
+
+/// An exchange that nobody waits for any more.
+struct GivenUp {
+    lane: Weak<Lane>,
+    options: Arc<Options>,
+    /// The connection, and the exchange on it.
+    exchange: (u64, u64),
+}
+
+/// Sees to it that an exchange that was given up ends.
+pub(crate) fn watch(lane: &Arc<Lane>, options: &Arc<Options>, exchange: (u64, u64)) {
+    look_later(&Arc::new(GivenUp {
+        lane: Arc::downgrade(lane),
+        options: Arc::clone(options),
+        exchange,
+    }));
+}
+
+fn look_later(given_up: &Arc<GivenUp>) {
+    // Without, it ends when its time is over.
+    let _ = wake_at(Instant::now() + PATIENCE, Waker::from(Arc::clone(given_up)));
+}
+
+impl Wake for GivenUp {
+    fn wake(self: Arc<Self>) {
+        let Some(lane) = self.lane.upgrade() else { return };
+        let (of, number) = self.exchange;
+        // Whoever has it may keep it for long, and others wait for this thread.
+        let Some(mut inside) = lane.try_lock() else { return look_later(&self) };
+        let connection = inside.connection.as_mut().filter(|connection| connection.number() == of);
+        match connection.map(|connection| connection.standing(number)) {
+            None | Some(Standing::Over) => {}
+            Some(Standing::Current) if !inside.is_cancelling && may_begin() => {
+                self.end(&lane, &mut inside);
+            }
+            Some(Standing::Current | Standing::Behind) => look_later(&self),
+        }
+    }
+}
+
+impl GivenUp {
+    /// Has the server asked, on a thread of its own.
+    fn end(self: &Arc<Self>, lane: &Arc<Lane>, inside: &mut Inside) {
+        let key = inside.connection.as_mut().and_then(|connection| connection.cancel());
+        let (given_up, lane) = (Arc::clone(self), Arc::clone(lane));
+        let asks = move |key| {
+            if let Err(error) = connector::cancel(&given_up.options, &key) {
+                log::debug!("what was given up goes on at the server: {error}");
+            }
+            REQUESTS.fetch_sub(1, Ordering::AcqRel);
+            given_up.was_asked(&lane);
+        };
+        let thread = std::thread::Builder::new().name("marmota-postgres-cancel".to_owned());
+        inside.is_cancelling = key.is_some_and(|key| thread.spawn(move || asks(key)).is_ok());
+        if !inside.is_cancelling {
+            REQUESTS.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The server was told: the connection may be used again.
+    fn was_asked(self: &Arc<Self>, lane: &Lane) {
+        let mut inside = lane.lock();
+        inside.is_cancelling = false;
+        if let Some(connection) = &mut inside.connection
+            && connection.number() == self.exchange.0
+        {
+            // It may have met the way out of a transaction as well.
+            let number = connection.submit(|sending| {
+                sending.call(&CONTROLS.rollback, 0, &[]);
+                sending.sync();
+            });
+            connection.abandon(number);
+            connection.flush();
+        }
+        inside.wake_all();
+        drop(inside);
+        look_later(self);
+    }
+}
+
+/// True if there may be one more request.
+fn may_begin() -> bool {
+    let begins = |requests| (requests < REQUESTS_MAX).then_some(requests + 1);
+    REQUESTS.fetch_update(Ordering::AcqRel, Ordering::Acquire, begins).is_ok()
+}

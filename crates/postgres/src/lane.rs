@@ -1,0 +1,168 @@
+//! A place for a connection: made when it is first wanted, made again when it
+//! was lost, shared by whoever has the lane.
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use marmota_model::{Error, ErrorKind};
+use marmota_store::engine::wake_at;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::connection::Connection;
+use crate::connector::{self, NoConnection};
+use crate::options::Options;
+
+/// The first pause between two attempts; each is twice as long as the last.
+const PAUSE: Duration = Duration::from_millis(25);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Lane(Mutex<Inside>);
+
+/// What is in a lane.
+#[derive(Default)]
+pub(crate) struct Inside {
+    pub(crate) connection: Option<Connection>,
+    connecting: bool,
+    /// Why the last attempt failed.
+    refused: Option<NoConnection>,
+    /// Until when somebody waits for a connection.
+    until: Option<Instant>,
+    waiting: Vec<Waker>,
+    /// The server is asked to end what it is at: nothing is sent meanwhile, so
+    /// that it meets nothing else.
+    pub(crate) is_cancelling: bool,
+    pub(crate) is_closed: bool,
+    /// The server lets nothing be changed on its connections.
+    is_for_reads: bool,
+}
+
+impl Lane {
+    /// A lane that carries reads only.
+    pub(crate) fn for_reads() -> Self {
+        Self(Mutex::new(Inside { is_for_reads: true, ..Inside::default() }))
+    }
+
+    /// A lane with a connection.
+    pub(crate) fn with(connection: Connection) -> Self {
+        Self(Mutex::new(Inside { connection: Some(connection), ..Inside::default() }))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.0.lock()
+    }
+
+    /// The same, if nobody has it.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Inside>> {
+        self.0.try_lock()
+    }
+}
+
+impl Inside {
+    /// The connection, if there is one that works.
+    pub(crate) fn working(&mut self) -> Option<&mut Connection> {
+        if let Some(connection) = &mut self.connection {
+            connection.look();
+            if connection.loss().is_some() && connection.wanted() == 0 {
+                self.connection = None;
+            }
+        }
+        let cancels = self.is_cancelling;
+        self.connection.as_mut().filter(|connection| connection.loss().is_none() && !cancels)
+    }
+
+    /// Why there is no connection, if it makes no sense to wait for one.
+    pub(crate) fn refusal(&mut self) -> Option<Error> {
+        let is_final = self.refused.as_ref().is_some_and(|refused| refused.is_final);
+        if is_final && !self.connecting {
+            return self.refused.take().map(|refused| refused.error());
+        }
+        None
+    }
+
+    /// What to say when the wait for a connection was too long.
+    pub(crate) fn too_long(&self, options: &Options) -> Error {
+        match &self.refused {
+            Some(refused) => refused.error(),
+            None => Error::new(
+                ErrorKind::Busy,
+                format!(
+                    "no connection to PostgreSQL at {} within {} ms; try again",
+                    options.place(),
+                    options.acquire_timeout_ms
+                ),
+            ),
+        }
+    }
+
+    /// Asks for a connection, on a thread of its own; wakes when there is one,
+    /// or when an attempt has failed.
+    pub(crate) fn want(
+        &mut self,
+        lane: &Arc<Lane>,
+        options: &Arc<Options>,
+        until: Instant,
+        waker: Option<&Waker>,
+    ) {
+        self.until = self.until.max(Some(until));
+        if let Some(waker) = waker
+            && !self.waiting.iter().any(|known| known.will_wake(waker))
+        {
+            self.waiting.push(waker.clone());
+            // Whoever is not woken then looks when something else happens.
+            let _ = wake_at(until, waker.clone());
+        }
+        let has_one = self.connection.as_ref().is_some_and(|one| one.loss().is_none());
+        if self.connecting || self.is_closed || self.is_cancelling && has_one {
+            return;
+        }
+        self.refused = None;
+        let (lane, options) = (Arc::clone(lane), Arc::clone(options));
+        let thread = std::thread::Builder::new().name("marmota-postgres-connect".to_owned());
+        let is_for_reads = self.is_for_reads;
+        self.connecting = thread.spawn(move || connect(&lane, &options, is_for_reads)).is_ok();
+    }
+
+    pub(crate) fn wake_all(&mut self) {
+        self.waiting.drain(..).for_each(Waker::wake);
+    }
+}
+
+/// Tries until it is connected, or nobody waits any more.
+fn connect(lane: &Lane, options: &Options, is_for_reads: bool) {
+    let mut pause = PAUSE;
+    loop {
+        let made = connector::connect(options, is_for_reads);
+        let mut inside = lane.lock();
+        if inside.is_closed {
+            inside.connecting = false;
+            return inside.wake_all();
+        }
+        match made {
+            Ok(connection) => {
+                inside.connection = Some(connection);
+                inside.refused = None;
+                inside.until = None;
+                inside.connecting = false;
+                return inside.wake_all();
+            }
+            Err(refused) => {
+                log::debug!("{}", refused.error());
+                let goes_on = !refused.is_final
+                    && inside.until.is_some_and(|until| Instant::now() + pause < until);
+                inside.refused = Some(refused);
+                inside.connecting = goes_on;
+                inside.wake_all();
+                if !goes_on {
+                    inside.until = None;
+                    return;
+                }
+            }
+        }
+        drop(inside);
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(PAUSE_MAX);
+    }
+}

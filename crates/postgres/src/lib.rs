@@ -1,0 +1,60 @@
+//! The PostgreSQL engine of Marmota: models in a PostgreSQL database (15 or
+//! newer), with the same operations and answers as every other engine.
+//!
+//! - [`Postgres`]: the engine, opened by URL or by [`Options`].
+//! - [`wire`]: the protocol, as functions on bytes.
+//!
+//! Operations are pipelined: what a thread submits in one turn goes out in one
+//! write, and each answer is found by its place in the row. Statements are
+//! prepared by shape, parameters and results are binary, rows are lent to the
+//! sink from the buffer that the socket was read into.
+//!
+//! It waits without a runtime: a thread that runs an operation sleeps on the
+//! socket, a future is woken by a thread of the engine's that watches sockets.
+//! For Linux.
+#![forbid(unsafe_code)]
+
+mod announcement;
+mod column;
+mod composer;
+mod conflict;
+mod connection;
+mod connector;
+mod engine;
+mod exchange;
+mod fault;
+mod giving_up;
+mod inside;
+mod lane;
+mod linked;
+mod listener;
+mod once;
+mod options;
+mod outcome;
+mod own;
+mod pool;
+mod prepare;
+mod query;
+mod read;
+mod reply;
+mod running;
+mod script;
+mod search;
+mod session;
+mod shape;
+mod socket;
+mod sql;
+mod statement;
+mod subject;
+#[cfg(feature = "temporary-server")]
+mod temporary;
+mod tickets;
+pub mod wire;
+mod write;
+mod write_many;
+
+pub use engine::Postgres;
+pub use marmota_store::Durability;
+pub use options::{Host, Options, Password, TlsMode};
+#[cfg(feature = "temporary-server")]
+pub use temporary::TemporaryServer;

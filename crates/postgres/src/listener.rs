@@ -1,0 +1,181 @@
+//! Hears what others write, and tells a store's cache: a connection of its own
+//! and a thread that sleeps on it.
+//!
+//! When the connection is lost, or the server has been silent for too long,
+//! the store is told that nothing is heard, and keeps no rows until it is
+//! heard again.
+
+use std::sync::Arc;
+use std::task::Poll;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_store::News;
+use parking_lot::{Condvar, Mutex};
+
+use crate::announcement::{self, CHANNEL};
+use crate::connection::Connection;
+use crate::connector;
+use crate::options::Options;
+use crate::socket::Stream;
+
+/// After so much silence the server is asked whether it is there.
+const PULSE: Duration = Duration::from_secs(1);
+/// A server that does not answer for so long is not heard.
+const PULSE_MAX: Duration = Duration::from_secs(3);
+/// The first pause between two attempts to listen again; each is twice as long
+/// as the last.
+const PAUSE: Duration = Duration::from_millis(25);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// See the module. It ends when this is dropped.
+pub(crate) struct Listener {
+    inside: Arc<Inside>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Inside {
+    options: Arc<Options>,
+    tables: Vec<Arc<Table>>,
+    news: Arc<News>,
+    state: Mutex<State>,
+    /// Rung when it is to end.
+    ends: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Where it listens.
+    stream: Option<Arc<Stream>>,
+    has_ended: bool,
+}
+
+impl Listener {
+    /// Begins to listen; when this returns, everything written from then on is
+    /// heard.
+    ///
+    /// # Errors
+    /// What keeps it from it.
+    pub(crate) fn start(
+        options: &Arc<Options>,
+        tables: &[Arc<Table>],
+        news: &Arc<News>,
+    ) -> Result<Self> {
+        let inside = Arc::new(Inside {
+            options: Arc::clone(options),
+            tables: tables.to_vec(),
+            news: Arc::clone(news),
+            state: Mutex::default(),
+            ends: Condvar::new(),
+        });
+        let unheard = news.unheard(tables);
+        let connection = inside.connect()?;
+        drop(unheard);
+        let shared = Arc::clone(&inside);
+        let thread = std::thread::Builder::new()
+            .name("marmota-postgres-listen".to_owned())
+            .spawn(move || shared.run(connection))
+            .map_err(|error| Error::from(error).with_source("a thread that listens"))?;
+        Ok(Self { inside, thread: Some(thread) })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let mut state = self.inside.state.lock();
+        state.has_ended = true;
+        if let Some(stream) = &state.stream {
+            // It is woken by the end of its socket; one that is gone has one.
+            let _ = rustix::net::shutdown(&**stream, rustix::net::Shutdown::Both);
+        }
+        drop(state);
+        self.inside.ends.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It does not panic; if it did, nothing of it is left.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Inside {
+    /// Connects and listens.
+    fn connect(&self) -> Result<Connection> {
+        let options = &self.options;
+        let made = connector::connect(options, false);
+        let mut connection = made.map_err(|refused| refused.error())?;
+        self.state.lock().stream = Some(connection.stream());
+        announcement::prepare(&mut connection, &self.tables, &options.own, options)?;
+        let (news, own) = (Arc::clone(&self.news), options.own.clone());
+        connection.hear(Box::new(move |payload| match announcement::read(payload) {
+            Some((writer, _)) if own.knows(writer) => {}
+            Some((_, table)) => news.wrote(table),
+            None => {}
+        }));
+        let listens = connection.query(&format!("LISTEN {CHANNEL}"), |_| {});
+        listens.map_err(|error| error.into_error(options))?;
+        Ok(connection)
+    }
+
+    fn run(&self, mut connection: Connection) {
+        loop {
+            self.listen(&mut connection);
+            let unheard = self.news.unheard(&self.tables);
+            if let Some(loss) = connection.loss() {
+                log::debug!("no news from PostgreSQL at {}: {}", self.options.place(), loss.0);
+            }
+            drop(connection);
+            match self.connect_again() {
+                Some(again) => connection = again,
+                None => return,
+            }
+            drop(unheard);
+        }
+    }
+
+    /// Listens until the connection is lost, or silent for too long.
+    fn listen(&self, connection: &mut Connection) {
+        let (mut asked, mut answered) = (None, Instant::now());
+        while connection.loss().is_none() && !self.state.lock().has_ended {
+            match asked {
+                None if answered.elapsed() < PULSE => connection.read_on(),
+                None => {
+                    let number = connection.submit(|sending| sending.query(""));
+                    asked = Some((number, Instant::now() + PULSE_MAX));
+                }
+                Some((number, until)) => match connection.answer(number, &mut |_| {}) {
+                    Poll::Ready(_) => (asked, answered) = (None, Instant::now()),
+                    Poll::Pending if Instant::now() >= until => return,
+                    Poll::Pending => {}
+                },
+            }
+            if connection.loss().is_none() {
+                connection.sleep(PULSE);
+            }
+        }
+    }
+
+    /// Tries until it listens again; none if it is to end.
+    fn connect_again(&self) -> Option<Connection> {
+        let mut pause = PAUSE;
+        loop {
+            let mut state = self.state.lock();
+            if !state.has_ended {
+                self.ends.wait_for(&mut state, pause);
+            }
+            if state.has_ended {
+                return None;
+            }
+            drop(state);
+            match self.connect() {
+                Ok(connection) if !self.state.lock().has_ended => return Some(connection),
+                Ok(_) => return None,
+                Err(error) if matches!(error.kind(), ErrorKind::Refused | ErrorKind::Lost) => {
+                    log::debug!("{error}");
+                }
+                Err(error) => log::warn!("rows are not cached: {error}"),
+            }
+            pause = (2 * pause).min(PAUSE_MAX);
+        }
+    }
+}

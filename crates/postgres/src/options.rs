@@ -1,0 +1,289 @@
+//! Which server, as whom, and with how much patience.
+
+mod password_file;
+mod url;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::Durability;
+
+use crate::own::Own;
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// At a name or address.
+    Tcp(String),
+    /// At a Unix socket in this folder.
+    Unix(PathBuf),
+}
+
+/// Whether a connection is encrypted, and what the server has to prove; as
+/// libpq's `sslmode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsMode {
+    /// Never.
+    Disable,
+    /// If the server can; it proves nothing.
+    #[default]
+    Prefer,
+    /// Always; the server proves nothing, unless a root certificate is given.
+    Require,
+    /// Always; its certificate is signed by the root.
+    VerifyCa,
+    /// Always; its certificate is signed by the root, and has the host's name.
+    VerifyFull,
+}
+
+/// A password. It is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(String);
+
+impl Password {
+    /// This password.
+    #[must_use]
+    pub fn new(password: impl Into<String>) -> Self {
+        Self(password.into())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+/// Which server, as whom, and with how much patience.
+///
+/// ```
+/// use marmota_postgres::{Host, Options, TlsMode};
+/// let options = Options::parse("postgres://ada:secret@db.example.org/app?sslmode=verify-full")?;
+/// assert_eq!(options.host, Host::Tcp("db.example.org".to_owned()));
+/// assert_eq!((options.port, options.tls_mode), (5432, TlsMode::VerifyFull));
+/// assert!(!format!("{options:?}").contains("secret"));
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Where the server is.
+    pub host: Host,
+    /// Its port; part of the name of a Unix socket.
+    pub port: u16,
+    /// Who connects.
+    pub user: String,
+    /// What proves it, where the server asks.
+    pub password: Option<Password>,
+    /// The database.
+    pub database: String,
+    /// Whether connections over TCP are encrypted.
+    pub tls_mode: TlsMode,
+    /// The certificates, in PEM, that sign the server's. Without a path libpq's,
+    /// `~/.postgresql/root.crt`, if it is there.
+    pub tls_root: Option<PathBuf>,
+    /// What the server's lists call these connections.
+    pub application_name: String,
+    /// What a write waits for: full for the server's disk, otherwise for its
+    /// memory.
+    pub durability: Durability,
+    /// How long one attempt to connect may take, in milliseconds.
+    pub connect_timeout_ms: u32,
+    /// How long an operation waits for a connection before it fails with
+    /// [`ErrorKind::Busy`], or [`ErrorKind::Refused`] if the server is not there;
+    /// and a close for open transactions. In milliseconds.
+    pub acquire_timeout_ms: u32,
+    /// How long the server works on one statement, waiting for locks included,
+    /// before it fails with [`ErrorKind::Timeout`], in milliseconds; 0 for no
+    /// limit.
+    pub statement_timeout_ms: u32,
+    /// The most connections. A quarter of them carry reads and a quarter
+    /// writes, shared by all threads, each operation behind the one before;
+    /// the rest are for transactions, which have one to themselves.
+    pub connections_max: u16,
+    /// The connections that are made with these.
+    pub(crate) own: Own,
+}
+
+impl Options {
+    /// What a URL says, and behind it libpq's environment variables (`PGHOST`,
+    /// `PGPORT`, `PGUSER`, `PGPASSWORD`, `PGDATABASE`, `PGSSLMODE`,
+    /// `PGSSLROOTCERT`, `PGCONNECT_TIMEOUT`, `PGAPPNAME`, `PGPASSFILE`) and
+    /// its password file `~/.pgpass`.
+    ///
+    /// `postgres://user:password@host:port/database?name=value&…`, or
+    /// `postgresql:`; a folder as `?host=/run/postgresql` for a Unix socket.
+    /// Further names: `port`, `user`, `password`, `dbname`, `sslmode`,
+    /// `sslrootcert`, `application_name`, `connect_timeout` (seconds), and of
+    /// Marmota's own `durability`, `acquire_timeout_ms`,
+    /// `statement_timeout_ms`, `connections_max`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] naming the part that is wrong, never a password.
+    pub fn parse(url: &str) -> Result<Self> {
+        Self::parse_in(url, &|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+    }
+
+    fn parse_in(url: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
+        let given = url::Parts::parse(url)?;
+        let part = |name: &str, variable: &str| given.get(name).or_else(|| environment(variable));
+        let host = match part("host", "PGHOST") {
+            Some(folder) if folder.starts_with('/') => Host::Unix(folder.into()),
+            Some(name) => Host::Tcp(name),
+            None => Host::Tcp("localhost".to_owned()),
+        };
+        let user = part("user", "PGUSER")
+            .or_else(|| environment("USER"))
+            .ok_or_else(|| invalid("user", "", "name one, as in postgres://user@host/database"))?;
+        let database = part("dbname", "PGDATABASE").unwrap_or_else(|| user.clone());
+        let mut options = Self {
+            host,
+            port: number("port", part("port", "PGPORT"), 5432)?,
+            user,
+            password: part("password", "PGPASSWORD").map(Password),
+            database,
+            tls_mode: tls_mode(part("sslmode", "PGSSLMODE").as_deref())?,
+            tls_root: part("sslrootcert", "PGSSLROOTCERT").map(PathBuf::from),
+            application_name: part("application_name", "PGAPPNAME")
+                .unwrap_or_else(|| "marmota".to_owned()),
+            durability: durability(given.get("durability").as_deref())?,
+            connect_timeout_ms: number::<u32>(
+                "connect_timeout",
+                part("connect_timeout", "PGCONNECT_TIMEOUT"),
+                10,
+            )?
+            .clamp(1, 3_600)
+                * 1_000,
+            acquire_timeout_ms: number(
+                "acquire_timeout_ms",
+                given.get("acquire_timeout_ms"),
+                5_000,
+            )?,
+            statement_timeout_ms: number(
+                "statement_timeout_ms",
+                given.get("statement_timeout_ms"),
+                30_000,
+            )?,
+            connections_max: number("connections_max", given.get("connections_max"), 40)?,
+            own: Own::default(),
+        };
+        if options.connections_max < CONNECTIONS_LEAST {
+            let value = options.connections_max.to_string();
+            let why = format!("there must be at least {CONNECTIONS_LEAST}");
+            return Err(invalid("connections_max", &value, &why));
+        }
+        if options.password.is_none() {
+            options.password = password_file::look_up(&options, environment)?.map(Password);
+        }
+        Ok(options)
+    }
+
+    /// The server and database in words, for errors.
+    pub(crate) fn place(&self) -> String {
+        match &self.host {
+            Host::Tcp(name) => format!("{name}:{}/{}", self.port, self.database),
+            Host::Unix(folder) => {
+                format!("{}/.s.PGSQL.{}, {}", folder.display(), self.port, self.database)
+            }
+        }
+    }
+
+    /// How many connections carry reads, and how many writes.
+    pub(crate) fn lanes_max(&self) -> usize {
+        usize::from(self.connections_max / 4)
+    }
+}
+
+/// One each for reads and for writes, and two for transactions.
+const CONNECTIONS_LEAST: u16 = 4;
+
+#[cold]
+fn invalid(part: &str, value: &str, why: &str) -> Error {
+    let value = marmota_model::text::excerpt(value);
+    let message = format!("`{part}` of the PostgreSQL URL is {value:?}: {why}");
+    Error::new(ErrorKind::Invalid, message)
+}
+
+fn number<T: std::str::FromStr>(part: &str, text: Option<String>, otherwise: T) -> Result<T> {
+    let Some(text) = text else { return Ok(otherwise) };
+    text.parse().map_err(|_| invalid(part, &text, "give a whole number within its range"))
+}
+
+fn tls_mode(text: Option<&str>) -> Result<TlsMode> {
+    Ok(match text {
+        None | Some("prefer" | "allow") => TlsMode::Prefer,
+        Some("disable") => TlsMode::Disable,
+        Some("require") => TlsMode::Require,
+        Some("verify-ca") => TlsMode::VerifyCa,
+        Some("verify-full") => TlsMode::VerifyFull,
+        Some(other) => {
+            let why = "give disable, prefer, require, verify-ca or verify-full";
+            return Err(invalid("sslmode", other, why));
+        }
+    })
+}
+
+fn durability(text: Option<&str>) -> Result<Durability> {
+    Ok(match text {
+        None | Some("full") => Durability::Full,
+        Some("relaxed") => Durability::Relaxed,
+        Some("none") => Durability::None,
+        Some(other) => return Err(invalid("durability", other, "give full, relaxed or none")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Result<Options> {
+        Options::parse_in(url, &|name| match name {
+            "PGUSER" => Some("env".to_owned()),
+            "PGSSLMODE" => Some("require".to_owned()),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn every_part_of_a_url_is_taken() {
+        let options = parse(
+            "postgresql://a%40b:p%3Aw@[::1]:7000/my%20db?sslmode=disable&connect_timeout=3\
+             &statement_timeout_ms=0&connections_max=9&durability=relaxed",
+        )
+        .unwrap();
+        assert_eq!((&*options.user, &*options.database), ("a@b", "my db"));
+        assert_eq!(options.password, Some(Password::new("p:w")));
+        assert_eq!((options.host.clone(), options.port), (Host::Tcp("::1".to_owned()), 7000));
+        assert_eq!((options.tls_mode, options.connect_timeout_ms), (TlsMode::Disable, 3_000));
+        assert_eq!((options.statement_timeout_ms, options.connections_max), (0, 9));
+        assert_eq!(options.place(), "::1:7000/my db");
+    }
+
+    #[test]
+    fn the_environment_stands_behind_the_url() {
+        let options = parse("postgres:///?host=/run/pg").unwrap();
+        assert_eq!((&*options.user, &*options.database), ("env", "env"));
+        assert_eq!(options.host, Host::Unix("/run/pg".into()));
+        assert_eq!(options.tls_mode, TlsMode::Require);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_without_the_password() {
+        for (url, part) in [
+            ("postgres://u:hush@h:99999/d", "`port`"),
+            ("postgres://u:hush@h/d?sslmode=maybe", "`sslmode`"),
+            ("postgres://u:hush@h/d?colour=red", "`colour`"),
+            ("postgres://u:hush@h/d?connections_max=2", "`connections_max`"),
+            ("postgres://u:hu%zzsh@h/d", "`password`"),
+            ("postgres://u:hush@h/d?durability", "`durability`"),
+            ("postgres:u:hush@h", "postgres://"),
+        ] {
+            let error = parse(url).unwrap_err().to_string();
+            assert!(error.contains(part) && !error.contains("hu"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! libpq's password file: lines of `host:port:database:user:password`, where
+//! `*` is anything and `\` escapes.
+
+use std::path::{Path, PathBuf};
+
+use marmota_model::{Error, ErrorKind, Result};
+
+use super::{Host, Options};
+
+/// A file larger than this is none.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The password of the first line that fits.
+pub(super) fn look_up(
+    options: &Options,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<String>> {
+    let named = environment("PGPASSFILE").map(PathBuf::from);
+    let home = || environment("HOME").map(|home| Path::new(&home).join(".pgpass"));
+    let Some(path) = named.or_else(home) else { return Ok(None) };
+    let Ok(metadata) = std::fs::metadata(&path) else { return Ok(None) };
+    if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
+        return Ok(None);
+    }
+    if is_open_to_others(&metadata) {
+        // As libpq does: said, and passed over.
+        log::warn!("{} can be read by others and is not used: chmod 600", path.display());
+        return Ok(None);
+    }
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        let message = format!("the password file {} cannot be read: {error}", path.display());
+        Error::new(ErrorKind::Io, message)
+    })?;
+    Ok(text.lines().find_map(|line| password_in(line, options)))
+}
+
+#[cfg(unix)]
+fn is_open_to_others(metadata: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    metadata.permissions().mode() & 0o077 != 0
+}
+
+#[cfg(not(unix))]
+fn is_open_to_others(_: &std::fs::Metadata) -> bool {
+    false
+}
+
+fn password_in(line: &str, options: &Options) -> Option<String> {
+    if line.starts_with('#') {
+        return None;
+    }
+    let host = match &options.host {
+        Host::Tcp(name) => name.clone(),
+        // libpq's name for the socket where it is by default.
+        Host::Unix(folder) => folder.display().to_string(),
+    };
+    let mut fields = fields(line).into_iter();
+    let port = options.port.to_string();
+    for wanted in [&host, &port, &options.database, &options.user] {
+        let field = fields.next()?;
+        let is_local = matches!(options.host, Host::Unix(_)) && *wanted == host;
+        if field != "*" && field != *wanted && !(is_local && field == "localhost") {
+            return None;
+        }
+    }
+    fields.next()
+}
+
+fn fields(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            ':' if fields.len() < 5 => fields.push(String::new()),
+            character => {
+                let taken = if character == '\\' { characters.next() } else { Some(character) };
+                if let (Some(last), Some(taken)) = (fields.last_mut(), taken) {
+                    last.push(taken);
+                }
+            }
+        }
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_that_fits_has_the_password() {
+        let options = Options::parse_in("postgres://ada@db:5433/app", &|_| None).unwrap();
+        for (line, password) in [
+            ("db:5433:app:ada:a:b", Some("a:b")),
+            ("*:*:*:ada:x\\:y\\\\", Some("x:y\\")),
+            ("db:5432:app:ada:wrong port", None),
+            ("# *:*:*:*:remark", None),
+            ("db:5433:app", None),
+        ] {
+            assert_eq!(password_in(line, &options).as_deref(), password, "{line}");
+        }
+    }
+}

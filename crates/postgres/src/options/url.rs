@@ -1,0 +1,119 @@
+//! The parts of a URL, decoded and by libpq's names.
+
+use marmota_model::{Error, ErrorKind, Result};
+
+use super::invalid;
+
+/// The names that a URL may give behind its `?`.
+const NAMES: [&str; 13] = [
+    "host",
+    "port",
+    "user",
+    "password",
+    "dbname",
+    "sslmode",
+    "sslrootcert",
+    "application_name",
+    "connect_timeout",
+    "durability",
+    "acquire_timeout_ms",
+    "statement_timeout_ms",
+    "connections_max",
+];
+
+/// What a URL says.
+#[derive(Debug, Default)]
+pub(super) struct Parts(Vec<(String, String)>);
+
+impl Parts {
+    pub(super) fn parse(url: &str) -> Result<Self> {
+        let rest = url
+            .strip_prefix("postgres://")
+            .or_else(|| url.strip_prefix("postgresql://"))
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorKind::Invalid,
+                    "the URL of a PostgreSQL server begins with postgres:// or postgresql://, as \
+                     in postgres://user:password@host:5432/database",
+                )
+            })?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+        let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let mut parts = Self::default();
+        let (user, password) = match user.split_once(':') {
+            Some((user, password)) => (user, password),
+            None => (user, ""),
+        };
+        parts.add("user", user)?;
+        parts.add("password", password)?;
+        parts.add_host(host)?;
+        parts.add("dbname", database)?;
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if !NAMES.contains(&name) {
+                let message = format!(
+                    "`{}` is no part of a PostgreSQL URL; there are: {}",
+                    marmota_model::text::excerpt(name),
+                    NAMES.join(", ")
+                );
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+            if value.is_empty() {
+                return Err(invalid(name, "", "give it a value, or leave it out"));
+            }
+            parts.add(name, value)?;
+        }
+        Ok(parts)
+    }
+
+    fn add_host(&mut self, host: &str) -> Result<()> {
+        let (host, port) = match host.strip_prefix('[') {
+            Some(rest) => {
+                let (host, port) = rest
+                    .split_once(']')
+                    .ok_or_else(|| invalid("host", host, "an address in [ needs its ]"))?;
+                (host, port.strip_prefix(':').unwrap_or(""))
+            }
+            None => host.rsplit_once(':').unwrap_or((host, "")),
+        };
+        if host.contains(',') {
+            return Err(invalid("host", host, "give one host"));
+        }
+        self.add("host", host)?;
+        self.add("port", port)
+    }
+
+    /// Adds a part, unless it is empty.
+    fn add(&mut self, name: &str, value: &str) -> Result<()> {
+        if !value.is_empty() {
+            let shown = if name == "password" { "…" } else { value };
+            let decoded = decoded(value)
+                .ok_or_else(|| invalid(name, shown, "a % needs two hexadecimal digits (UTF-8)"))?;
+            self.0.push((name.to_owned(), decoded));
+        }
+        Ok(())
+    }
+
+    /// The part of this name; the last, if it is given twice.
+    pub(super) fn get(&self, name: &str) -> Option<String> {
+        self.0.iter().rev().find(|(found, _)| found == name).map(|(_, value)| value.clone())
+    }
+}
+
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let (digits, behind) = rest.split_first_chunk::<2>()?;
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        bytes.push((digit(digits[0])? * 16 + digit(digits[1])?) as u8);
+        rest = behind;
+    }
+    String::from_utf8(bytes).ok()
+}

@@ -1,0 +1,115 @@
+//! Connections for transactions: each has one to itself, and gives it back.
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::engine::wake_at;
+use parking_lot::{Condvar, Mutex};
+
+use crate::engine::{Shared, closed};
+use crate::lane::Lane;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Pool {
+    inside: Mutex<Inside>,
+    /// Rung when a lane is given back.
+    given_back: Condvar,
+}
+
+#[derive(Default)]
+struct Inside {
+    free: Vec<Arc<Lane>>,
+    taken: usize,
+    waiting: Vec<Waker>,
+    is_closed: bool,
+}
+
+impl Pool {
+    /// Takes a lane; none if all are taken, then `waker` is woken when that
+    /// changes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if that takes too long.
+    pub(crate) fn take(
+        &self,
+        shared: &Shared,
+        until: Instant,
+        waker: &Waker,
+    ) -> Result<Option<Arc<Lane>>> {
+        let mut inside = self.inside.lock();
+        if inside.is_closed {
+            return Err(closed());
+        }
+        let lanes_max = shared.transactions_max();
+        // One that has nothing left to do: the last one undoes what it had.
+        let idle = inside.free.iter().rposition(|lane| {
+            let inside = lane.lock();
+            inside.connection.as_ref().is_none_or(|connection| connection.under_way() == 0)
+        });
+        let total = inside.free.len() + inside.taken;
+        let lane = match idle {
+            Some(at) => inside.free.swap_remove(at),
+            None if total < lanes_max => Arc::default(),
+            None => match inside.free.pop() {
+                Some(lane) => lane,
+                None if Instant::now() >= until => {
+                    let message = format!(
+                        "all {lanes_max} connections for transactions are taken, and none was given \
+                         back in time; try again, or raise connections_max"
+                    );
+                    return Err(Error::new(ErrorKind::Busy, message));
+                }
+                None => {
+                    if !inside.waiting.iter().any(|known| known.will_wake(waker)) {
+                        inside.waiting.push(waker.clone());
+                        // Whoever is not woken then looks when something else happens.
+                        let _ = wake_at(until, waker.clone());
+                    }
+                    return Ok(None);
+                }
+            },
+        };
+        inside.taken += 1;
+        Ok(Some(lane))
+    }
+
+    pub(crate) fn give_back(&self, lane: Arc<Lane>) {
+        let mut inside = self.inside.lock();
+        inside.taken -= 1;
+        if inside.is_closed {
+            drop(lane);
+        } else {
+            inside.free.push(lane);
+        }
+        // All: one of them may not wait any more.
+        inside.waiting.drain(..).for_each(Waker::wake);
+        self.given_back.notify_all();
+    }
+
+    /// Closes the pool when nothing is taken; false if that takes too long.
+    pub(crate) fn close(&self, timeout: Duration) -> bool {
+        let until = Instant::now() + timeout;
+        let mut inside = self.inside.lock();
+        while inside.taken > 0 {
+            if self.given_back.wait_until(&mut inside, until).timed_out() && inside.taken > 0 {
+                return false;
+            }
+        }
+        inside.is_closed = true;
+        let lanes = std::mem::take(&mut inside.free);
+        inside.waiting.drain(..).for_each(Waker::wake);
+        drop(inside);
+        for lane in lanes {
+            let mut inside = lane.lock();
+            inside.is_closed = true;
+            if let Some(connection) = &mut inside.connection {
+                connection.finish(until);
+                connection.close();
+            }
+        }
+        true
+    }
+}

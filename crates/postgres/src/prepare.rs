@@ -1,0 +1,235 @@
+//! Making a database fit the tables of models: a plan is made and carried out
+//! in one transaction, so that all of it takes place or nothing.
+//!
+//! `layout.rs` says what the database has, `definition.rs` what a model needs,
+//! and `comparison.rs` makes the steps between the two.
+
+mod comparison;
+mod definition;
+mod layout;
+
+use std::sync::Arc;
+
+use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_store::plan::{Change, Losses, Plan, Step};
+
+use crate::column::{quoted, sql_literal};
+use crate::composer::Facts;
+use crate::connection::Connection;
+use crate::fault::{self, code};
+use crate::options::Options;
+pub(crate) use crate::prepare::definition::bounded;
+use crate::prepare::layout::Layout;
+use crate::query::{QueryError, Texts};
+use crate::search;
+
+/// Two programs that prepare at once do it one after the other.
+pub(crate) const LOCK: i64 = 0x6d61_726d_6f74_6100;
+
+/// A connection in a transaction in which a database is looked at.
+pub(crate) struct Preparing<'c> {
+    connection: &'c mut Connection,
+    options: &'c Options,
+}
+
+/// Says what the tables miss; changes nothing.
+pub(crate) fn plan(
+    connection: &mut Connection,
+    tables: &[Arc<Table>],
+    version: u32,
+    options: &Options,
+) -> Result<Plan> {
+    let mut run = Preparing { connection, options };
+    run.execute("BEGIN READ ONLY")?;
+    let plan = run.plan(tables, version);
+    run.execute("ROLLBACK")?;
+    plan
+}
+
+/// Makes what the tables miss; gives the plan, and what the database has then.
+pub(crate) fn migrate(
+    connection: &mut Connection,
+    tables: &[Arc<Table>],
+    version: u32,
+    losses: &Losses,
+    options: &Options,
+) -> Result<(Plan, Vec<Facts>)> {
+    let mut run = Preparing { connection, options };
+    run.execute(&format!("BEGIN; SELECT pg_advisory_xact_lock({LOCK})"))?;
+    let done = run.migrate(tables, version, losses);
+    let ended = run.execute(if done.is_ok() { "COMMIT" } else { "ROLLBACK" });
+    // What was refused says more than that it was undone.
+    let done = done?;
+    ended.map(|()| done)
+}
+
+/// What the database has of a table, whatever its version; none if it has no
+/// such table.
+pub(crate) fn facts_of(
+    connection: &mut Connection,
+    table: &Table,
+    options: &Options,
+) -> Result<Option<Facts>> {
+    let mut run = Preparing { connection, options };
+    match Layout::of(&mut run, table, table.name())? {
+        Some(_) => run.facts(table).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// A text as a constant in SQL.
+pub(crate) fn literal(text: &str) -> String {
+    sql_literal(marmota_model::ValueRef::Text(text))
+}
+
+impl Preparing<'_> {
+    fn execute(&mut self, sql: &str) -> Result<()> {
+        self.query(sql, |_| {})
+    }
+
+    fn query(&mut self, sql: &str, take: impl FnMut(&Texts)) -> Result<()> {
+        self.connection.query(sql, take).map_err(|error| error.into_error(self.options))
+    }
+
+    /// A number that SQL gives.
+    fn number(&mut self, sql: &str) -> Result<i64> {
+        let mut number = 0;
+        self.query(sql, |row| number = row.text(0).parse().unwrap_or(0))?;
+        Ok(number)
+    }
+
+    fn plan(&mut self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
+        let there = self.version()?;
+        if there > i64::from(version) {
+            let message = format!(
+                "{} was made by a newer schema (database {there}, program {version}): start the \
+                 newer program or restore a backup",
+                self.options.place()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let mut plan = Plan::default();
+        for at in 0..tables.len() {
+            comparison::compare(self, tables, at, &mut plan.steps)?;
+        }
+        Ok(plan)
+    }
+
+    fn migrate(
+        &mut self,
+        tables: &[Arc<Table>],
+        version: u32,
+        losses: &Losses,
+    ) -> Result<(Plan, Vec<Facts>)> {
+        let plan = self.plan(tables, version)?;
+        plan.check(losses)?;
+        for table in tables {
+            self.drop_search(table)?;
+        }
+        for step in plan.to_do(losses) {
+            for sql in &step.statements {
+                self.connection
+                    .query(sql, |_| {})
+                    .map_err(|error| refusal(step, error, self.options))?;
+            }
+        }
+        for table in tables {
+            self.add_search(table)?;
+        }
+        if self.version()? < i64::from(version) {
+            self.execute(&format!(
+                "CREATE TABLE IF NOT EXISTS marmota_schema (version bigint NOT NULL); \
+                 DELETE FROM marmota_schema; INSERT INTO marmota_schema VALUES ({version})"
+            ))?;
+        }
+        let facts = tables.iter().map(|table| self.facts(table)).collect::<Result<_>>()?;
+        Ok((plan, facts))
+    }
+
+    /// Drops what was made to search a table, unless it is as it should be: it
+    /// would keep columns from being changed.
+    fn drop_search(&mut self, table: &Table) -> Result<()> {
+        let wanted = search::column_name(table);
+        for name in [Some(table.name()), table.schema().was.as_deref()].into_iter().flatten() {
+            let Some(layout) = Layout::of(self, table, name)? else { continue };
+            for column in layout.searches.iter().filter(|column| Some(*column) != wanted.as_ref()) {
+                let (table, column) = (quoted(name), quoted(column));
+                self.execute(&format!("ALTER TABLE {table} DROP COLUMN {column}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes what is needed to search a table.
+    fn add_search(&mut self, table: &Table) -> Result<()> {
+        let Some(wanted) = search::column_name(table) else { return Ok(()) };
+        let layout = Layout::of(self, table, table.name())?;
+        if layout.is_some_and(|layout| layout.searches.contains(&wanted)) {
+            return Ok(());
+        }
+        if self.number(&search::has_functions())? == 0 {
+            self.execute(&search::make_functions())?;
+        }
+        self.execute(&search::add_column(table, &wanted))
+    }
+
+    /// The version that the database was made by.
+    fn version(&mut self) -> Result<i64> {
+        let there = "SELECT (to_regclass('marmota_schema') IS NOT NULL)::int";
+        match self.number(there)? {
+            0 => Ok(0),
+            _ => self.number("SELECT coalesce(max(version),0) FROM marmota_schema"),
+        }
+    }
+
+    /// What the database has of a table beyond its model.
+    fn facts(&mut self, table: &Table) -> Result<Facts> {
+        let Some(layout) = Layout::of(self, table, table.name())? else {
+            return Ok(Facts::default());
+        };
+        let mut facts =
+            Facts { oid: layout.oid, sequence: layout.sequence.clone(), ..Facts::default() };
+        for column in &layout.columns {
+            facts.columns.extend(table.find(&column.name).map(|field| (column.number, field)));
+        }
+        let indexes = table.indexes();
+        for index in layout.indexes.iter().filter(|index| index.unique) {
+            let own = indexes.iter().find(|own| definition::index_name(table, own) == index.name);
+            let fields = match own {
+                Some(own) => own.fields.to_vec(),
+                None => index.columns.iter().filter_map(|column| table.find(column)).collect(),
+            };
+            facts.uniques.push((index.name.clone(), fields));
+        }
+        for reference in &layout.references {
+            if let Some(field) = table.find(&reference.column) {
+                facts.references.push((reference.name.clone(), field));
+            }
+        }
+        Ok(facts)
+    }
+}
+
+#[cold]
+fn refusal(step: &Step, error: QueryError, options: &Options) -> Error {
+    let (code, error) = match &error {
+        QueryError::Refused(failure) => (failure.code().to_owned(), fault::of(failure)),
+        QueryError::Lost(_) => (String::new(), error.into_error(options)),
+    };
+    let why = match (&step.change, &*code) {
+        (Change::AddIndex { columns, .. }, code::UNIQUE) => format!(
+            "{} is to be unique, and more than one row has the same; change or delete all of them \
+             but one",
+            columns.join(", ")
+        ),
+        (_, code::REFERENCE) => {
+            format!("cannot {step}: rows refer to rows that are not there; correct those")
+        }
+        _ => format!("cannot {step}: {}", error.message()),
+    };
+    let kind = match &*code {
+        code::UNIQUE | code::REFERENCE => ErrorKind::Invalid,
+        _ => error.kind(),
+    };
+    Error::new(kind, format!("table `{}`: {why}", step.table)).with_source(error)
+}

@@ -1,0 +1,335 @@
+//! The steps from a table as it is to the one that a model needs.
+//!
+//! Steps are in the order in which they can be carried out: names first, then
+//! what columns are, columns that are new, NULLs, columns that go, references,
+//! indexes.
+
+use std::sync::Arc;
+
+use marmota_model::{Field, Index, KeyKind, Kind, Result, Table, Timestamp, ValueRef};
+use marmota_sql::{TableSteps, quoted};
+use marmota_store::plan::{Change, Effect, Step};
+
+use super::Preparing;
+use super::definition::{self, create_index, index_name};
+use super::layout::{Layout, LayoutColumn, LayoutIndex};
+use crate::column::{compared, form, is_folded, sql_literal, sql_type};
+use crate::wire::value::Form;
+
+/// Makes the steps for one of the tables.
+pub(super) fn compare(
+    run: &mut Preparing<'_>,
+    tables: &[Arc<Table>],
+    at: usize,
+    steps: &mut Vec<Step>,
+) -> Result<()> {
+    let table = &*tables[at];
+    let mut there = table.name().to_owned();
+    let mut layout = Layout::of(run, table, &there)?;
+    let is_model = |name: &str| tables.iter().any(|other| other.name() == name);
+    let was = table.schema().was.as_deref();
+    if let (None, Some(was)) = (&layout, was.filter(|was| !is_model(was))) {
+        layout = Layout::of(run, table, was)?;
+        was.clone_into(&mut there);
+    }
+    let mut comparison = Comparison { steps: TableSteps { table, there, steps } };
+    match layout {
+        None => comparison.make_table(&tables[..=at]),
+        Some(layout) => comparison.compare(run, &layout)?,
+    }
+    // Tables that refer to each other in a circle: once all of them are there.
+    for other in &tables[..at] {
+        for position in 0..other.fields().len() {
+            let refers = |field: &Field| matches!(&field.kind, Kind::Reference { table: to, .. } if to == table.name());
+            if refers(&other.fields()[position]) {
+                let there = other.name().to_owned();
+                let mut late = Comparison { steps: TableSteps { table: other, there, steps } };
+                late.add_late_reference(run, position)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A table that is compared.
+struct Comparison<'c> {
+    steps: TableSteps<'c>,
+}
+
+const fn integer_bytes(form: Form) -> Option<u8> {
+    match form {
+        Form::Int2 => Some(2),
+        Form::Int4 => Some(4),
+        Form::Int8 => Some(8),
+        _ => None,
+    }
+}
+
+impl Comparison<'_> {
+    /// A new table, with its references to tables that come before it.
+    fn make_table(&mut self, before: &[Arc<Table>]) {
+        let table = self.steps.table;
+        let mut statements = vec![definition::create_table(table)];
+        for (position, field) in table.fields().iter().enumerate() {
+            if let Kind::Reference { table: to, .. } = &field.kind
+                && before.iter().any(|other| other.name() == to)
+            {
+                statements.extend(definition::add_reference(table, position));
+            }
+        }
+        self.steps.step(Change::AddTable, Effect::Keeps, statements);
+        for index in table.indexes() {
+            self.steps.add_index(&index, create_index(table, &index), None);
+        }
+    }
+
+    /// A reference to a table that is made behind this one.
+    fn add_late_reference(&mut self, run: &mut Preparing<'_>, position: usize) -> Result<()> {
+        let field = &self.steps.table.fields()[position];
+        let Kind::Reference { table: to, .. } = &field.kind else { return Ok(()) };
+        let layout = Layout::of(run, self.steps.table, &self.steps.there)?;
+        if !layout.is_some_and(|layout| layout.refers(&field.name, to)) {
+            self.add_reference(position);
+        }
+        Ok(())
+    }
+
+    fn add_reference(&mut self, position: usize) {
+        let field = &self.steps.table.fields()[position];
+        let Kind::Reference { table: to, .. } = &field.kind else { return };
+        let (from, to) = (format!("does not refer to `{to}`"), format!("a reference to `{to}`"));
+        let change = Change::ChangeColumn { column: field.name.to_string(), from, to };
+        let sql = definition::add_reference(self.steps.table, position);
+        self.steps.step(change, Effect::Keeps, sql.into_iter().collect());
+    }
+
+    fn compare(&mut self, run: &mut Preparing<'_>, layout: &Layout) -> Result<()> {
+        if !layout.is_table {
+            let why = "the database has something else of this name (a view?); rename one";
+            self.steps.refuse(Change::Misfit, why);
+            return Ok(());
+        }
+        if let Some(why) = self.other_key(layout) {
+            self.steps.refuse(Change::Misfit, why);
+            return Ok(());
+        }
+        if self.steps.there != self.steps.table.name() {
+            self.steps.rename_table();
+        }
+        let fields = 0..self.steps.table.fields().len();
+        let columns: Vec<Option<&LayoutColumn>> =
+            self.steps.table.fields().iter().map(|field| layout.column_of(field)).collect();
+        for (field, column) in self.steps.table.fields().iter().zip(&columns) {
+            if let Some(column) = column.filter(|column| column.name != field.name) {
+                self.steps.rename_column(field, &column.name);
+            }
+        }
+        for position in fields.clone() {
+            if let Some(column) = columns[position] {
+                self.change_column(position, column);
+            }
+        }
+        for position in fields.clone() {
+            if columns[position].is_none() {
+                self.add_column(run, position)?;
+            }
+        }
+        for position in fields.clone() {
+            if let Some(column) = columns[position] {
+                let null = (&*column.name, column.not_null);
+                let there = self.steps.there.clone();
+                self.steps
+                    .change_null(position, null, |condition| count(run, &there, condition))?;
+            }
+        }
+        for column in &layout.columns {
+            let known = columns.iter().flatten().any(|known| known.name == column.name);
+            if !known {
+                self.drop_column(run, column)?;
+            }
+        }
+        for position in fields {
+            if let Kind::Reference { table: to, .. } = &self.steps.table.fields()[position].kind
+                && !columns[position].is_some_and(|column| layout.refers(&column.name, to))
+            {
+                self.add_reference(position);
+            }
+        }
+        self.change_indexes(run, layout, &columns)
+    }
+
+    /// Why the key in the database cannot be the model's; none if it can.
+    fn other_key(&self, layout: &Layout) -> Option<String> {
+        let table = self.steps.table;
+        let field = &table.fields()[table.key()];
+        let wanted = form(&field.kind);
+        let keys: Vec<&LayoutColumn> = layout.columns.iter().filter(|c| c.is_key).collect();
+        if let [key] = keys.as_slice() {
+            let is_it = layout.column_of(field).is_some_and(|column| column.name == key.name);
+            if is_it && key.is_a(wanted) {
+                if table.key_kind() != KeyKind::Auto || layout.sequence.is_some() {
+                    return None;
+                }
+                return Some(format!(
+                    "its key is automatic in the model and has no sequence in the database: ALTER \
+                     TABLE {} ALTER COLUMN {} ADD GENERATED BY DEFAULT AS IDENTITY",
+                    quoted(table.name()),
+                    quoted(&field.name)
+                ));
+            }
+        }
+        let keys: Vec<(&str, &str)> = keys.iter().map(|key| (&*key.name, &*key.declared)).collect();
+        Some(self.steps.other_key(&keys, sql_type(wanted)))
+    }
+
+    /// A column of another type, or one that sorts texts by the rules of a
+    /// language.
+    fn change_column(&mut self, position: usize, column: &LayoutColumn) {
+        let field = &self.steps.table.fields()[position];
+        let wanted = form(&field.kind);
+        let name = quoted(&field.name);
+        let change = |to: &str| Change::ChangeColumn {
+            column: field.name.to_string(),
+            from: column.declared.clone(),
+            to: to.to_owned(),
+        };
+        match (column.integer_bytes(), integer_bytes(wanted)) {
+            // A wider column holds all that a narrower one does.
+            (Some(there), Some(wanted)) if there >= wanted => {}
+            (Some(_), Some(_)) => {
+                let sql =
+                    self.steps.alter(&format!("ALTER COLUMN {name} TYPE {}", sql_type(wanted)));
+                self.steps.step(change(sql_type(wanted)), Effect::Keeps, sql);
+            }
+            _ if !column.is_a(wanted) => {
+                let why = format!(
+                    "the column is {} in the database, and a {} field is {}; give the field \
+                     another name (it is added, and values can be copied), or change its type back",
+                    column.declared,
+                    field.kind.name(),
+                    sql_type(wanted)
+                );
+                self.steps.refuse(change(sql_type(wanted)), why);
+            }
+            _ if wanted == Form::Text && !column.is_by_bytes => {
+                let why = format!(
+                    "the column sorts texts by the rules of a language, and a model byte by byte: \
+                     ALTER TABLE {} ALTER COLUMN {name} TYPE text COLLATE \"C\"",
+                    quoted(self.steps.table.name()),
+                );
+                self.steps.refuse(change("text COLLATE \"C\""), why);
+            }
+            _ => {}
+        }
+    }
+
+    fn add_column(&mut self, run: &mut Preparing<'_>, position: usize) -> Result<()> {
+        let table = self.steps.table;
+        let default = table.default(position).map(sql_literal);
+        let has_rows = count(run, &self.steps.there, "true LIMIT 1")? > 0;
+        let now = || sql_literal(ValueRef::Timestamp(Timestamp::now()));
+        let definition = |default| definition::column(table, position, default);
+        self.steps.add_column(position, has_rows, default, now, definition);
+        Ok(())
+    }
+
+    /// A column that the model has not.
+    fn drop_column(&mut self, run: &mut Preparing<'_>, column: &LayoutColumn) -> Result<()> {
+        let there = format!("{} IS NOT NULL", quoted(&column.name));
+        let values = count(run, &self.steps.there, &there)?;
+        self.steps.drop_column(&column.name, column.is_required, values, Vec::new());
+        Ok(())
+    }
+
+    fn change_indexes(
+        &mut self,
+        run: &mut Preparing<'_>,
+        layout: &Layout,
+        columns: &[Option<&LayoutColumn>],
+    ) -> Result<()> {
+        let table = self.steps.table;
+        let wanted = table.indexes();
+        let ours = |name: &str| self.steps.is_ours(name);
+        let going: Vec<String> = layout
+            .indexes
+            .iter()
+            .map(|index| &index.name)
+            .filter(|name| ours(name) && wanted.iter().all(|one| index_name(table, one) != **name))
+            .cloned()
+            .collect();
+        let missing: Vec<&Index> = wanted
+            .iter()
+            .filter(|index| {
+                let name = index_name(table, index);
+                let serves = |there: &LayoutIndex| {
+                    let same = there.unique == index.unique && is_over(there, table, index);
+                    there.name == name || same && !ours(&there.name)
+                };
+                !layout.indexes.iter().any(serves)
+            })
+            .collect();
+        for name in going {
+            self.steps.drop_index(&name);
+        }
+        for index in missing {
+            let double = self.double(run, index, columns)?;
+            self.steps.add_index(index, create_index(table, index), double);
+        }
+        Ok(())
+    }
+
+    /// A value that several rows have in columns that are to be unique.
+    fn double(
+        &self,
+        run: &mut Preparing<'_>,
+        index: &Index,
+        columns: &[Option<&LayoutColumn>],
+    ) -> Result<Option<String>> {
+        // Rows of a column that is yet to come are alike only by its default,
+        // which the making of the index finds out; so is one of another type.
+        let fits = |&field: &usize| {
+            columns[field].is_some_and(|c| {
+                let wanted = form(&self.steps.table.fields()[field].kind);
+                c.name == self.steps.table.fields()[field].name
+                    && (c.is_a(wanted) || c.integer_bytes().is_some())
+            })
+        };
+        if !index.unique || !index.fields.iter().all(fits) {
+            return Ok(None);
+        }
+        let fields = || index.fields.iter().map(|&field| &self.steps.table.fields()[field]);
+        let by: Vec<String> = fields().map(compared).collect();
+        let shown: Vec<String> =
+            fields().map(|field| format!("min({}::text)", quoted(&field.name))).collect();
+        let there: Vec<String> =
+            fields().map(|field| format!("{} IS NOT NULL", quoted(&field.name))).collect();
+        let sql = format!(
+            "SELECT concat_ws(', ',{}) FROM {} WHERE {} GROUP BY {} HAVING count(*)>1 LIMIT 1",
+            shown.join(","),
+            quoted(&self.steps.there),
+            there.join(" AND "),
+            by.join(",")
+        );
+        let mut double = None;
+        run.query(&sql, |row| double = Some(marmota_model::text::excerpt(row.text(0))))?;
+        Ok(double)
+    }
+}
+
+/// How many rows of a table satisfy a condition.
+fn count(run: &mut Preparing<'_>, there: &str, condition: &str) -> Result<i64> {
+    let there = quoted(there);
+    run.number(&format!("SELECT count(*) FROM (SELECT 1 FROM {there} WHERE {condition}) r"))
+}
+
+/// True if an index that is there is over exactly these fields, as they
+/// compare.
+fn is_over(there: &LayoutIndex, table: &Table, index: &Index) -> bool {
+    there.columns.len() == index.fields.len()
+        && there.columns.iter().zip(index.fields.iter()).all(|(column, &field)| {
+            let field = &table.fields()[field];
+            let folded = *column == format!("lower({})", field.name)
+                || *column == format!("lower({})", quoted(&field.name));
+            if is_folded(field) { folded } else { *column == *field.name }
+        })
+}

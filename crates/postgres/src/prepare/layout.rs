@@ -1,0 +1,189 @@
+//! What the database has: a table's columns, references and indexes, as
+//! PostgreSQL's own tables tell them.
+
+use marmota_model::{Field, Result, Table};
+
+use super::{Preparing, literal};
+use crate::column::{quoted, sql_type};
+use crate::search;
+use crate::wire::value::Form;
+
+/// A table as it is.
+#[derive(Debug, Default)]
+pub(super) struct Layout {
+    pub(super) is_table: bool,
+    /// Its number.
+    pub(super) oid: u32,
+    pub(super) columns: Vec<LayoutColumn>,
+    pub(super) references: Vec<LayoutReference>,
+    pub(super) indexes: Vec<LayoutIndex>,
+    /// Columns that it is searched by.
+    pub(super) searches: Vec<String>,
+    /// The sequence that its key comes from, as SQL names it.
+    pub(super) sequence: Option<String>,
+}
+
+/// A column as it is.
+#[derive(Debug)]
+pub(super) struct LayoutColumn {
+    pub(super) name: String,
+    pub(super) number: i16,
+    /// Its type, in SQL's words.
+    pub(super) declared: String,
+    pub(super) not_null: bool,
+    /// True if no row can be inserted without it.
+    pub(super) is_required: bool,
+    pub(super) is_key: bool,
+    /// True if texts in it sort byte by byte.
+    pub(super) is_by_bytes: bool,
+}
+
+/// A reference as it is.
+#[derive(Debug)]
+pub(super) struct LayoutReference {
+    pub(super) name: String,
+    pub(super) column: String,
+    to: String,
+}
+
+/// An index as it is.
+#[derive(Debug)]
+pub(super) struct LayoutIndex {
+    pub(super) name: String,
+    pub(super) unique: bool,
+    /// What it is over, in SQL; none for a part of the rows.
+    pub(super) columns: Vec<String>,
+}
+
+impl Layout {
+    /// The layout of the table called `name`, with a model's key; `None` if
+    /// there is none.
+    pub(super) fn of(run: &mut Preparing<'_>, table: &Table, name: &str) -> Result<Option<Self>> {
+        let oid = format!("to_regclass({})", literal(&quoted(name)));
+        let mut layout: Option<Self> = None;
+        run.query(
+            &format!("SELECT relkind IN ('r','p'), oid FROM pg_class WHERE oid={oid}"),
+            |row| {
+                let oid = row.text(1).parse().unwrap_or(0);
+                layout = Some(Self { is_table: row.is(0), oid, ..Self::default() });
+            },
+        )?;
+        let Some(mut layout) = layout else { return Ok(None) };
+        layout.read_columns(run, &oid)?;
+        layout.read_references(run, &oid)?;
+        layout.read_indexes(run, &oid)?;
+        let key = layout.column_of(&table.fields()[table.key()]).map(|key| literal(&key.name));
+        if let Some(key) = key {
+            run.query(&format!("SELECT pg_get_serial_sequence({oid}::text,{key})"), |row| {
+                layout.sequence = (!row.is_null(0)).then(|| row.text(0).to_owned());
+            })?;
+        }
+        Ok(Some(layout))
+    }
+
+    fn read_columns(&mut self, run: &mut Preparing<'_>, oid: &str) -> Result<()> {
+        let sql = format!(
+            "SELECT a.attname, format_type(a.atttypid,a.atttypmod), a.attnotnull, \
+             a.attnotnull AND NOT a.atthasdef AND a.attidentity='', \
+             coalesce(a.attnum=ANY(p.conkey),false), \
+             coalesce(CASE l.collname WHEN 'default' THEN d.datcollate ELSE l.collname END,'C') \
+             IN ('C','POSIX','ucs_basic'), a.attnum \
+             FROM pg_attribute a \
+             LEFT JOIN pg_constraint p ON p.conrelid=a.attrelid AND p.contype='p' \
+             LEFT JOIN pg_collation l ON l.oid=a.attcollation \
+             JOIN pg_database d ON d.datname=current_database() \
+             WHERE a.attrelid={oid} AND a.attnum>0 AND NOT a.attisdropped ORDER BY a.attnum"
+        );
+        run.query(&sql, |row| {
+            if row.text(0).starts_with(search::COLUMN_START) {
+                self.searches.push(row.text(0).to_owned());
+                return;
+            }
+            self.columns.push(LayoutColumn {
+                name: row.text(0).to_owned(),
+                declared: row.text(1).to_owned(),
+                not_null: row.is(2),
+                is_required: row.is(3),
+                is_key: row.is(4),
+                is_by_bytes: row.is(5),
+                number: row.text(6).parse().unwrap_or(0),
+            });
+        })
+    }
+
+    fn read_references(&mut self, run: &mut Preparing<'_>, oid: &str) -> Result<()> {
+        let sql = format!(
+            "SELECT c.conname, a.attname, t.relname FROM pg_constraint c \
+             JOIN pg_attribute a ON a.attrelid=c.conrelid AND a.attnum=c.conkey[1] \
+             JOIN pg_class t ON t.oid=c.confrelid \
+             WHERE c.conrelid={oid} AND c.contype='f' AND array_length(c.conkey,1)=1"
+        );
+        run.query(&sql, |row| {
+            self.references.push(LayoutReference {
+                name: row.text(0).to_owned(),
+                column: row.text(1).to_owned(),
+                to: row.text(2).to_owned(),
+            });
+        })
+    }
+
+    fn read_indexes(&mut self, run: &mut Preparing<'_>, oid: &str) -> Result<()> {
+        let sql = format!(
+            "SELECT c.relname, i.indisunique, i.indpred IS NULL, \
+             coalesce(a.attname, pg_get_indexdef(i.indexrelid,n,true)) \
+             FROM pg_index i JOIN pg_class c ON c.oid=i.indexrelid \
+             CROSS JOIN LATERAL generate_series(1,i.indnkeyatts) n \
+             LEFT JOIN pg_attribute a ON a.attrelid=i.indrelid AND a.attnum=i.indkey[n-1] \
+             AND i.indkey[n-1]<>0 \
+             WHERE i.indrelid={oid} ORDER BY c.relname, n"
+        );
+        run.query(&sql, |row| {
+            if self.indexes.last().is_none_or(|last| last.name != row.text(0)) {
+                self.indexes.push(LayoutIndex {
+                    name: row.text(0).to_owned(),
+                    unique: row.is(1),
+                    columns: Vec::new(),
+                });
+            }
+            if let Some(last) = self.indexes.last_mut()
+                && row.is(2)
+            {
+                last.columns.push(row.text(3).to_owned());
+            }
+        })
+    }
+
+    /// The column that holds a field's values, perhaps by the name that it had
+    /// before.
+    pub(super) fn column_of(&self, field: &Field) -> Option<&LayoutColumn> {
+        let named = |name: &str| self.columns.iter().find(|column| column.name == name);
+        named(&field.name).or_else(|| named(field.was.as_deref()?))
+    }
+
+    /// True if a column refers to a table.
+    pub(super) fn refers(&self, column: &str, table: &str) -> bool {
+        self.references.iter().any(|one| one.column == column && one.to == table)
+    }
+}
+
+impl LayoutColumn {
+    /// How many bytes its integers have, if it has integers.
+    pub(super) fn integer_bytes(&self) -> Option<u8> {
+        match &*self.declared {
+            "smallint" => Some(2),
+            "integer" => Some(4),
+            "bigint" => Some(8),
+            _ => None,
+        }
+    }
+
+    /// True if its values have this form.
+    pub(super) fn is_a(&self, form: Form) -> bool {
+        match form {
+            Form::Text => self.declared == "text" || self.declared.starts_with("character varying"),
+            Form::Time => self.declared == "time without time zone",
+            Form::Timestamptz => self.declared == "timestamp with time zone",
+            form => self.declared == sql_type(form),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What has come back for an exchange: rows lent on to a sink, or kept with
+//! how many rows each statement found, and what failed.
+
+use std::ops::{ControlFlow, Range};
+
+use marmota_model::{Error, FieldSet, RowSink, Table};
+
+use crate::column::{Column, lend};
+use crate::fault::Failure;
+use crate::script::Role;
+use crate::sql::{Description, SqlText};
+use crate::wire::backend::{Message, Row, rows_of};
+use crate::wire::value::read_integer;
+
+/// A statement of a [`Role::Main`] or [`Role::Look`] that has ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    pub(crate) role: Role,
+    /// How many rows it found.
+    pub(crate) rows: u64,
+    /// Where its rows lie in what was returned.
+    returned: Range<usize>,
+    returned_rows: usize,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Reply {
+    pub(crate) failures: Vec<(Role, Failure)>,
+    pub(crate) marks: Vec<Mark>,
+    returned: Vec<u8>,
+    /// Rows of the statement that has not ended.
+    rows: usize,
+    start: usize,
+    /// Rows lent to the sink.
+    pub(crate) lent: u64,
+    is_enough: bool,
+    /// A row that could not be lent.
+    pub(crate) fault: Option<Error>,
+    /// What the server has said of a statement.
+    pub(crate) description: Description,
+    /// True if a COMMIT was answered by a rollback.
+    pub(crate) is_undone: bool,
+    /// What the next answer is to.
+    at: usize,
+}
+
+/// Where rows go.
+pub(crate) struct Lending<'l> {
+    pub(crate) rows: Rows<'l>,
+    pub(crate) sink: &'l mut dyn RowSink,
+}
+
+/// What rows are of.
+#[derive(Clone, Copy)]
+pub(crate) enum Rows<'l> {
+    Table(&'l Table, &'l [Column]),
+    Sql(&'l SqlText),
+}
+
+impl Reply {
+    /// Forgets what it held, keeping the memory.
+    pub(crate) fn clear(&mut self) {
+        self.failures.clear();
+        self.marks.clear();
+        self.returned.clear();
+        self.fault = None;
+        (self.rows, self.start, self.at, self.lent) = (0, 0, 0, 0);
+        (self.is_enough, self.is_undone) = (false, false);
+    }
+
+    /// About how much memory its buffers have.
+    pub(crate) fn bytes(&self) -> usize {
+        self.returned.capacity()
+    }
+
+    /// Hears a message of an answer to `roles`.
+    #[inline]
+    pub(crate) fn hear(
+        &mut self,
+        roles: &[Role],
+        message: Message<'_>,
+        lending: &mut Option<Lending<'_>>,
+    ) {
+        match message {
+            Message::Row(row) => match lending {
+                Some(lending) => self.lend(lending, row),
+                None => self.keep(row),
+            },
+            Message::Complete(tag) => {
+                let role = roles.get(self.at).copied().unwrap_or(Role::Sync);
+                if matches!(role, Role::Main(_) | Role::Look) {
+                    let returned = self.start..self.returned.len();
+                    let rows = rows_of(tag);
+                    self.marks.push(Mark { role, rows, returned, returned_rows: self.rows });
+                }
+                self.is_undone |= tag == b"ROLLBACK";
+                (self.start, self.rows) = (self.returned.len(), 0);
+                self.at += 1;
+            }
+            Message::Failure(notice) => {
+                let role = roles.get(self.at).copied().unwrap_or(Role::Sync);
+                self.failures.push((role, Failure::new(notice)));
+                while roles.get(self.at).is_some_and(|role| *role != Role::Sync) {
+                    self.at += 1;
+                }
+            }
+            Message::Ready(_) => self.at += 1,
+            Message::Parameters(oids) => self.description.hear_parameters(oids),
+            Message::Columns(columns) => self.description.hear_columns(columns),
+            _ => {}
+        }
+    }
+
+    fn lend(&mut self, lending: &mut Lending<'_>, row: Row<'_>) {
+        if self.is_enough || self.fault.is_some() {
+            return;
+        }
+        let Lending { rows, sink } = lending;
+        self.lent += 1;
+        let (table, columns) = match *rows {
+            Rows::Table(table, columns) => (table, columns),
+            Rows::Sql(text) => {
+                let lent = text.lend(row, *sink);
+                return self.take_lent(lent);
+            }
+        };
+        // A buffer is cleared for each row: the smallest that the table needs.
+        let lent = match table.fields().len() {
+            0..=8 => lend::<8, _>(table, columns, row, |row| sink.row(row)),
+            9..=16 => lend::<16, _>(table, columns, row, |row| sink.row(row)),
+            17..=32 => lend::<32, _>(table, columns, row, |row| sink.row(row)),
+            _ => lend::<{ FieldSet::CAPACITY }, _>(table, columns, row, |row| sink.row(row)),
+        };
+        self.take_lent(lent);
+    }
+
+    fn take_lent(&mut self, lent: marmota_model::Result<ControlFlow<()>>) {
+        match lent {
+            Ok(ControlFlow::Continue(())) => {}
+            Ok(ControlFlow::Break(())) => self.is_enough = true,
+            Err(error) => self.fault = Some(error),
+        }
+    }
+
+    fn keep(&mut self, mut row: Row<'_>) {
+        self.rows += 1;
+        while let Ok(column) = row.next_column() {
+            let length = column.map_or(-1, |column| column.len() as i32);
+            self.returned.extend(length.to_be_bytes());
+            self.returned.extend_from_slice(column.unwrap_or_default());
+        }
+    }
+
+    /// The columns that a statement returned, row by row.
+    pub(crate) fn columns(&self, mark: &Mark) -> impl Iterator<Item = Option<&[u8]>> {
+        let mut rest = &self.returned[mark.returned.clone()];
+        std::iter::from_fn(move || {
+            let (length, behind) = rest.split_first_chunk()?;
+            let length = i32::from_be_bytes(*length);
+            if length < 0 {
+                rest = behind;
+                return Some(None);
+            }
+            let (column, behind) = behind.split_at_checked(length as usize)?;
+            rest = behind;
+            Some(Some(column))
+        })
+    }
+
+    /// The integer in the column `at` of the first row.
+    pub(crate) fn integer(&self, mark: &Mark, at: usize) -> Option<i64> {
+        self.columns(mark).nth(at).flatten().and_then(read_integer)
+    }
+
+    /// True if a statement returned a row.
+    pub(crate) const fn has_row(mark: &Mark) -> bool {
+        mark.returned_rows > 0
+    }
+
+    /// What the write at this place gave.
+    pub(crate) fn mark_at(&self, at: u32) -> Option<&Mark> {
+        // They come in order, and mostly without gaps.
+        let near = self.marks.get(at as usize).filter(|mark| mark.role == Role::Main(at));
+        near.or_else(|| self.mark(Role::Main(at)))
+    }
+
+    /// What the first statement of a role gave.
+    pub(crate) fn mark(&self, role: Role) -> Option<&Mark> {
+        self.marks.iter().find(|mark| mark.role == role)
+    }
+}

@@ -1,0 +1,237 @@
+//! Bytes to and from a server: TCP or a Unix socket, plain or in TLS.
+//!
+//! A socket blocks while a connection is made (`connector.rs`); then it is
+//! told not to.
+
+mod tls;
+
+use std::io::{self, ErrorKind as Io, Read as _, Write as _};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::ClientConnection;
+
+use crate::options::{Host, Options, TlsMode};
+use crate::wire::frontend;
+
+/// What can be waited for.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+impl Stream {
+    fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => { stream }.read(bytes),
+            Self::Unix(stream) => { stream }.read(bytes),
+        }
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => { stream }.write(bytes),
+            Self::Unix(stream) => { stream }.write(bytes),
+        }
+    }
+
+    fn blocks_for(&self, timeout: Duration) -> io::Result<()> {
+        let timeout = Some(timeout.max(Duration::from_millis(1)));
+        match self {
+            Self::Tcp(stream) => {
+                stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout))
+            }
+            Self::Unix(stream) => {
+                stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout))
+            }
+        }
+    }
+}
+
+/// [`Stream`] as TLS wants it.
+struct Ends<'s>(&'s Stream);
+
+impl io::Read for Ends<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.read(bytes)
+    }
+}
+
+impl io::Write for Ends<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// See the module.
+pub(crate) struct Socket {
+    stream: Arc<Stream>,
+    tls: Option<Box<ClientConnection>>,
+}
+
+impl Socket {
+    /// True if nothing that has come lies between the socket and its reader.
+    pub(crate) const fn is_plain(&self) -> bool {
+        self.tls.is_none()
+    }
+
+    /// Connects, with TLS if it is wanted and to be had.
+    ///
+    /// # Errors
+    /// What kept it from it, in words.
+    pub(crate) fn connect(options: &Options, until: Instant) -> io::Result<Self> {
+        let mut socket = Self { stream: Arc::new(reach(options, until)?), tls: None };
+        let is_local = matches!(options.host, Host::Unix(_));
+        socket.stream.blocks_for(until.saturating_duration_since(Instant::now()))?;
+        // libpq does not encrypt what never leaves the machine.
+        if !is_local && options.tls_mode != TlsMode::Disable {
+            socket.ask_for_tls(options)?;
+        }
+        Ok(socket)
+    }
+
+    fn ask_for_tls(&mut self, options: &Options) -> io::Result<()> {
+        let mut request = Vec::new();
+        frontend::tls_request(&mut request);
+        self.write_all(&request)?;
+        // One byte: what stands behind it would not be encrypted.
+        let mut answer = [0];
+        if self.stream.read(&mut answer)? == 0 {
+            return Err(io::Error::new(Io::UnexpectedEof, "it hung up when asked for TLS"));
+        }
+        match (answer, options.tls_mode) {
+            ([b'S'], _) => {
+                let mut tls = tls::client(options)?;
+                let mut ends = Ends(&self.stream);
+                while tls.is_handshaking() {
+                    tls.complete_io(&mut ends)?;
+                }
+                self.tls = Some(Box::new(tls));
+                Ok(())
+            }
+            ([b'N'], TlsMode::Prefer) => Ok(()),
+            ([b'N'], _) => Err(io::Error::new(
+                Io::PermissionDenied,
+                "it does not speak TLS: switch it on there (ssl = on), or give sslmode=disable",
+            )),
+            _ => Err(io::Error::new(Io::InvalidData, "what listens there is no PostgreSQL")),
+        }
+    }
+
+    /// From here on, nothing blocks.
+    pub(crate) fn never_blocks(&self) -> io::Result<()> {
+        match &*self.stream {
+            Stream::Tcp(stream) => stream.set_nonblocking(true),
+            Stream::Unix(stream) => stream.set_nonblocking(true),
+        }
+    }
+
+    /// What to wait for.
+    pub(crate) const fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
+    /// Reads some bytes; none are the end.
+    pub(crate) fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else { return retry(|| self.stream.read(bytes)) };
+        loop {
+            match tls.reader().read(bytes) {
+                Err(error) if error.kind() == Io::WouldBlock => {}
+                // An end without a goodbye is an end.
+                Err(error) if error.kind() == Io::UnexpectedEof => return Ok(0),
+                read => return read,
+            }
+            if retry(|| tls.read_tls(&mut Ends(&self.stream)))? == 0 {
+                return Ok(0);
+            }
+            tls.process_new_packets().map_err(|error| io::Error::new(Io::InvalidData, error))?;
+        }
+    }
+
+    /// Takes some bytes to be sent.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.tls {
+            None => retry(|| self.stream.write(bytes)),
+            Some(tls) => {
+                let taken = tls.writer().write(bytes)?;
+                self.flush()?;
+                if taken == 0 { Err(Io::WouldBlock.into()) } else { Ok(taken) }
+            }
+        }
+    }
+
+    /// Sends what TLS has taken and not sent; true if nothing is left.
+    pub(crate) fn flush(&mut self) -> io::Result<bool> {
+        let Some(tls) = &mut self.tls else { return Ok(true) };
+        while tls.wants_write() {
+            match retry(|| tls.write_tls(&mut Ends(&self.stream))) {
+                Ok(_) => {}
+                Err(error) if error.kind() == Io::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes all, while the socket still blocks.
+    pub(crate) fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let taken = self.write(bytes)?;
+            bytes = &bytes[taken..];
+        }
+        self.flush().map(|_| ())
+    }
+}
+
+fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == Io::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
+/// Connects to the first address that answers.
+fn reach(options: &Options, until: Instant) -> io::Result<Stream> {
+    let name = match &options.host {
+        Host::Unix(folder) => {
+            let path = folder.join(format!(".s.PGSQL.{}", options.port));
+            return UnixStream::connect(path).map(Stream::Unix);
+        }
+        Host::Tcp(name) => name,
+    };
+    let mut failure = io::Error::new(Io::NotFound, "the name has no address");
+    for address in (name.as_str(), options.port).to_socket_addrs()? {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::new(Io::TimedOut, "it did not answer in time"));
+        }
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
+                return Ok(Stream::Tcp(stream));
+            }
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}

@@ -1,0 +1,134 @@
+//! TLS as libpq's `sslmode` wants it: what the server has to prove.
+
+use std::io::{self, ErrorKind as Io};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore,
+    SignatureScheme,
+};
+
+use crate::options::{Host, Options, TlsMode};
+
+/// A client that is about to shake hands.
+pub(super) fn client(options: &Options) -> io::Result<ClientConnection> {
+    let Host::Tcp(host) = &options.host else {
+        return Err(io::Error::new(Io::Unsupported, "a Unix socket is not encrypted"));
+    };
+    let refused = |error: &dyn std::fmt::Display| {
+        io::Error::new(Io::InvalidInput, format!("TLS cannot begin: {error}"))
+    };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = Verifier::new(options, &provider)?;
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| refused(&error))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    let name = ServerName::try_from(host.clone()).map_err(|error| refused(&error))?;
+    ClientConnection::new(Arc::new(config), name).map_err(|error| refused(&error))
+}
+
+/// Checks what the mode asks for, and no more.
+#[derive(Debug)]
+struct Verifier {
+    provider: Arc<CryptoProvider>,
+    /// Checks who has signed the certificate; none if nobody asks.
+    signed: Option<Arc<WebPkiServerVerifier>>,
+    named: bool,
+}
+
+impl Verifier {
+    fn new(options: &Options, provider: &Arc<CryptoProvider>) -> io::Result<Self> {
+        let mode = options.tls_mode;
+        let root = options.tls_root.clone().or_else(default_root);
+        let signed = match (mode, root) {
+            (TlsMode::Disable | TlsMode::Prefer, _) | (TlsMode::Require, None) => None,
+            (_, Some(path)) => Some(signed_by(&path, provider)?),
+            (_, None) => {
+                return Err(io::Error::new(
+                    Io::InvalidInput,
+                    "sslmode asks for a certificate that is signed by a known root: name the \
+                     root's file by sslrootcert, or put it to ~/.postgresql/root.crt",
+                ));
+            }
+        };
+        let named = mode == TlsMode::VerifyFull;
+        Ok(Self { provider: Arc::clone(provider), signed, named })
+    }
+}
+
+fn default_root() -> Option<PathBuf> {
+    let path = PathBuf::from(std::env::var_os("HOME")?).join(".postgresql/root.crt");
+    path.is_file().then_some(path)
+}
+
+fn signed_by(
+    path: &std::path::Path,
+    provider: &Arc<CryptoProvider>,
+) -> io::Result<Arc<WebPkiServerVerifier>> {
+    let refused = |error: &dyn std::fmt::Display| {
+        let message = format!("the root certificate {} is of no use: {error}", path.display());
+        io::Error::new(Io::InvalidInput, message)
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| refused(&error))? {
+        roots
+            .add(certificate.map_err(|error| refused(&error))?)
+            .map_err(|error| refused(&error))?;
+    }
+    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+        .build()
+        .map_err(|error| refused(&error))
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        stapled: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let Some(signed) = &self.signed else { return Ok(ServerCertVerified::assertion()) };
+        match signed.verify_server_cert(end, between, name, stapled, now) {
+            // The name is looked at last, when all else has been found right.
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) if !self.named => Ok(ServerCertVerified::assertion()),
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,293 @@
+//! Statements of the caller's own: described by the server once, found by their
+//! text afterwards, and held to what they were announced as.
+//!
+//! A statement that is to read runs where the server itself lets nothing be
+//! changed: on a connection for reads, or in a transaction behind SET
+//! TRANSACTION READ ONLY, which ends with the savepoint around it. One that is
+//! to write begins with INSERT, UPDATE, DELETE, MERGE or WITH. The server takes
+//! one statement at a time.
+
+mod parameter;
+mod passing_by;
+mod placeholder;
+mod reading;
+mod running;
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use marmota_model::{Error, ErrorKind, Kind, Result, RowSink, ValueRef};
+use marmota_store::sql::text::{at_text, begins_with, first_word};
+use marmota_store::sql::{SqlCall, SqlColumn, SqlColumns};
+use parking_lot::Mutex;
+
+use self::reading::Reading;
+use crate::composer::Composer;
+use crate::fault::{self, Failure};
+use crate::script::{Role, Script};
+use crate::statement::{Formats, Text};
+use crate::wire::backend::{Columns, Oids, Row};
+
+/// The most statements that the engine knows.
+const KNOWN_MAX: usize = 256;
+/// The most columns of a row.
+const COLUMNS_MAX: usize = 256;
+
+/// The statements that were described, by their text.
+#[derive(Debug, Default)]
+pub(crate) struct Described(Mutex<HashMap<Box<str>, Arc<SqlText>>>);
+
+/// A statement, with what its parameters and rows are.
+#[derive(Debug)]
+pub(crate) struct SqlText {
+    text: Arc<Text>,
+    /// What it was announced as.
+    writes: bool,
+    /// The types of its parameters.
+    parameters: Box<[u32]>,
+    columns: Arc<SqlColumns>,
+    readings: Box<[Reading]>,
+}
+
+/// What the server has said of a statement.
+#[derive(Debug, Default)]
+pub(crate) struct Description {
+    parameters: Vec<u32>,
+    columns: Vec<DescribedColumn>,
+}
+
+#[derive(Debug)]
+struct DescribedColumn {
+    name: String,
+    /// The table and column that it is read from.
+    origin: (u32, i16),
+    oid: u32,
+}
+
+impl Description {
+    /// Hears the types of the parameters.
+    pub(crate) fn hear_parameters(&mut self, oids: Oids<'_>) {
+        self.parameters = oids.collect();
+    }
+
+    /// Hears what the columns are.
+    pub(crate) fn hear_columns(&mut self, columns: Columns<'_>) {
+        self.columns = columns
+            .map(|column| DescribedColumn {
+                name: String::from_utf8_lossy(column.name).into_owned(),
+                origin: (column.table, column.number),
+                oid: column.oid,
+            })
+            .collect();
+    }
+}
+
+impl Described {
+    /// What is known of a statement that was announced in the same way before.
+    pub(crate) fn find(&self, call: &SqlCall<'_>) -> Option<Arc<SqlText>> {
+        let is_same =
+            |known: &&Arc<SqlText>| known.writes == call.writes && call.database.is_none();
+        self.0.lock().get(call.text).filter(is_same).cloned()
+    }
+
+    fn keep(&self, text: &str, described: &Arc<SqlText>) {
+        let mut known = self.0.lock();
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        known.insert(text.into(), Arc::clone(described));
+    }
+
+    /// Forgets a statement: the tables have changed under it.
+    pub(crate) fn forget(&self, text: &str) {
+        self.0.lock().remove(text);
+    }
+}
+
+/// Looks at what a statement was announced as, before the server sees it; gives
+/// it with parameters as the server numbers them.
+pub(crate) fn announce(call: &SqlCall<'_>) -> Result<Arc<Text>> {
+    const READS: &[&str] = &["SELECT", "VALUES", "WITH", "EXPLAIN", "TABLE"];
+    const WRITES: &[&str] = &["INSERT", "UPDATE", "DELETE", "MERGE", "WITH"];
+    let text = call.text;
+    let refused = |kind, message: &str| Err(at_text(&Error::new(kind, message), text));
+    if let Some(name) = call.database {
+        let message =
+            format!("there is no database `{name}` to name here: the store has one, leave it out");
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    if text.contains('\0') {
+        let message = "a NUL character ends a statement, and no text of PostgreSQL's has one";
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    if first_word(text).is_empty() && text.trim_start().is_empty() {
+        return Err(Error::new(ErrorKind::Invalid, "there is no statement in the text"));
+    }
+    match call.writes {
+        false if begins_with(text, READS) => {}
+        true if begins_with(text, WRITES) => {}
+        false if begins_with(text, WRITES) => {
+            let message = "the statement changes rows, and `sql` only reads: use `execute`";
+            return refused(ErrorKind::Denied, message);
+        }
+        true if begins_with(text, READS) => {
+            let message = "the statement changes nothing: use `sql` to read its rows";
+            return refused(ErrorKind::Invalid, message);
+        }
+        _ => {
+            let message = format!(
+                "`{}` is no statement to be run here: `sql` takes SELECT, VALUES, TABLE, WITH and \
+                 EXPLAIN, `execute` INSERT, UPDATE, DELETE, MERGE and WITH; tables are the models', \
+                 transactions `store.transaction`",
+                marmota_model::text::excerpt(first_word(text))
+            );
+            return Err(Error::new(ErrorKind::Denied, message));
+        }
+    }
+    Ok(Arc::new(Text::plain(&placeholder::numbered(text))))
+}
+
+/// Keeps what the server has said of a statement.
+pub(crate) fn keep(
+    composer: &mut Composer,
+    call: &SqlCall<'_>,
+    text: &Text,
+    description: Description,
+) -> Result<Arc<SqlText>> {
+    if description.columns.len() > COLUMNS_MAX {
+        let message = format!(
+            "the rows have {} columns, {COLUMNS_MAX} at most are read: name those you need",
+            description.columns.len()
+        );
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    let parameters: Box<[u32]> = description.parameters.into();
+    let mut readings = Vec::with_capacity(description.columns.len());
+    let mut columns = Vec::with_capacity(description.columns.len());
+    for DescribedColumn { name, origin, oid } in description.columns {
+        let kind: Option<Kind> = composer.kind_at(origin);
+        readings.push(Reading::of(kind.as_ref(), oid));
+        columns.push(SqlColumn { name, kind });
+    }
+    let formats = Formats {
+        parameters: parameters.iter().map(|&oid| parameter::format(oid)).collect(),
+        results: readings.iter().map(Reading::format).collect(),
+    };
+    let described = Arc::new(SqlText {
+        text: Arc::new(text.with_formats(formats)),
+        writes: call.writes,
+        parameters,
+        columns: Arc::new(SqlColumns::new(columns)),
+        readings: readings.into(),
+    });
+    composer.described().keep(call.text, &described);
+    Ok(described)
+}
+
+impl SqlText {
+    /// The columns of its rows.
+    pub(crate) fn columns(&self) -> &Arc<SqlColumns> {
+        &self.columns
+    }
+
+    /// Writes it down with its values.
+    pub(crate) fn call(&self, script: &mut Script, call: &SqlCall<'_>) -> Result<()> {
+        let wanted = self.parameters.len();
+        if wanted != call.values.len() {
+            let message = format!(
+                "the statement has {wanted} parameters, {} values were bound",
+                call.values.len()
+            );
+            return Err(at_text(&Error::new(ErrorKind::Invalid, message), call.text));
+        }
+        script.call(Role::Main(0), Arc::clone(&self.text), |out| {
+            for (at, (oid, value)) in self.parameters.iter().zip(call.values).enumerate() {
+                parameter::put(out, *oid, value.as_ref()).map_err(|parameter::Misfit| {
+                    let message = format!(
+                        "the value {} of parameter {} is none of the type that PostgreSQL expects \
+                         there ({}): cast the parameter, or bind another",
+                        marmota_model::text::excerpt_of(value.as_ref()),
+                        at + 1,
+                        parameter::type_name(*oid)
+                    );
+                    at_text(&Error::new(ErrorKind::Invalid, message), call.text)
+                })?;
+            }
+            Ok(wanted as u16)
+        })
+    }
+
+    /// Lends one of its rows.
+    pub(crate) fn lend(
+        &self,
+        row: Row<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Result<std::ops::ControlFlow<()>> {
+        match self.readings.len() {
+            0..=8 => self.lend_in::<8>(row, sink),
+            9..=32 => self.lend_in::<32>(row, sink),
+            _ => self.lend_in::<COLUMNS_MAX>(row, sink),
+        }
+    }
+
+    fn lend_in<const N: usize>(
+        &self,
+        mut stored: Row<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Result<std::ops::ControlFlow<()>> {
+        let mut row = [ValueRef::Absent; N];
+        for (at, (reading, value)) in self.readings.iter().zip(&mut row).enumerate() {
+            let bytes = stored.next_column().map_err(|_| changed())?;
+            *value = match bytes {
+                None => ValueRef::Null,
+                Some(bytes) => reading.read(bytes).ok_or_else(|| self.unread(at, bytes.len()))?,
+            };
+        }
+        Ok(sink.row(&row[..self.readings.len()]))
+    }
+
+    #[cold]
+    fn unread(&self, at: usize, bytes: usize) -> Error {
+        let name = self.columns.list().get(at).map_or("?", |column| &column.name);
+        let message = format!(
+            "column `{name}` holds a value of {bytes} bytes that Marmota has not (an infinite date, \
+             or a number out of its range): cast it to text in the statement"
+        );
+        Error::new(ErrorKind::Engine, message)
+    }
+}
+
+#[cold]
+fn changed() -> Error {
+    Error::new(ErrorKind::Engine, "the tables have changed under the statement: run it again")
+}
+
+/// The error of a statement that the server refused.
+#[cold]
+pub(crate) fn refused(failure: &Failure, call: &SqlCall<'_>) -> Error {
+    let error = match failure.code() {
+        "25006" if !call.writes => Error::new(
+            ErrorKind::Denied,
+            "the statement changes something, and `sql` only reads: use `execute`",
+        ),
+        "42601" if failure.message.contains("multiple commands") => Error::new(
+            ErrorKind::Invalid,
+            "there is more than one statement in the text: run them one by one, in a transaction if \
+             they belong together",
+        ),
+        code if code.starts_with("42") && code != "42501" => {
+            let place = match failure.position {
+                Some(at) => {
+                    let sql = placeholder::numbered(call.text);
+                    let near: String = sql.chars().skip(at.saturating_sub(1)).collect();
+                    format!(" at `{}`", marmota_model::text::excerpt(&near))
+                }
+                None => String::new(),
+            };
+            Error::new(ErrorKind::Invalid, format!("{}{place}", failure.message))
+        }
+        _ => fault::of(failure),
+    };
+    let told = at_text(&error, call.text);
+    if error.is_repeatable() { told.repeatable() } else { told }
+}

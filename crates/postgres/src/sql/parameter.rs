@@ -1,0 +1,115 @@
+//! Values of parameters, as the types that the server expects: binary where
+//! Marmota has the type, as text otherwise.
+
+use std::fmt::Write as _;
+
+use marmota_model::ValueRef;
+
+use crate::wire::value::{self, Form};
+
+pub(super) use crate::wire::value::Misfit;
+
+/// PostgreSQL's own numbers of types that no field has.
+pub(super) mod oid {
+    pub(in crate::sql) const NAME: u32 = 19;
+    pub(in crate::sql) const FLOAT4: u32 = 700;
+    pub(in crate::sql) const UNKNOWN: u32 = 705;
+    pub(in crate::sql) const BPCHAR: u32 = 1042;
+    pub(in crate::sql) const VARCHAR: u32 = 1043;
+    pub(in crate::sql) const TIMESTAMP: u32 = 1114;
+    pub(in crate::sql) const JSONB: u32 = 3802;
+}
+
+/// The form of a type; none for those that are written as text.
+pub(super) fn form(oid: u32) -> Option<Form> {
+    Some(match oid {
+        oid::TIMESTAMP => Form::Timestamptz,
+        oid => *Form::ALL.iter().find(|form| form.oid() == oid)?,
+    })
+}
+
+/// 1 for a type that is sent in binary, 0 for text.
+pub(super) fn format(oid: u32) -> u8 {
+    u8::from(form(oid).is_some_and(|form| form != Form::Numeric))
+}
+
+/// A type's name, for errors.
+pub(super) fn type_name(oid: u32) -> String {
+    match form(oid) {
+        Some(form) => crate::column::sql_type(form).to_owned(),
+        None => format!("type number {oid}"),
+    }
+}
+
+/// Appends a value behind its length.
+pub(super) fn put(out: &mut Vec<u8>, oid: u32, value: ValueRef<'_>) -> Result<(), Misfit> {
+    let form = form(oid);
+    match (form, value) {
+        (_, ValueRef::Null | ValueRef::Absent) => value::put(out, Form::Text, ValueRef::Null),
+        (Some(Form::Bool), ValueRef::Int(int @ (0 | 1))) => {
+            value::put(out, Form::Bool, ValueRef::Bool(int == 1))
+        }
+        (Some(Form::Float8), ValueRef::Int(int)) => {
+            value::put(out, Form::Float8, ValueRef::Float(int as f64))
+        }
+        (
+            Some(form @ (Form::Uuid | Form::Date | Form::Time | Form::Timestamptz)),
+            ValueRef::Text(text),
+        ) => {
+            let read = match form {
+                Form::Uuid => text.parse().map(ValueRef::Uuid).ok(),
+                Form::Date => text.parse().map(ValueRef::Date).ok(),
+                Form::Time => text.parse().map(ValueRef::Time).ok(),
+                _ => text.parse().map(ValueRef::Timestamp).ok(),
+            };
+            value::put(out, form, read.ok_or(Misfit)?)
+        }
+        (None | Some(Form::Text | Form::Json | Form::Numeric), value) => {
+            let text = as_text(value).ok_or(Misfit)?;
+            value::put(out, Form::Text, ValueRef::Text(&text))
+        }
+        (Some(form), value) => value::put(out, form, value),
+    }
+}
+
+/// A value as PostgreSQL reads it from a text.
+fn as_text(value: ValueRef<'_>) -> Option<std::borrow::Cow<'_, str>> {
+    let mut text = String::new();
+    let written = match value {
+        ValueRef::Text(text) | ValueRef::Json(text) => return Some(text.into()),
+        ValueRef::Bool(value) => write!(text, "{value}"),
+        ValueRef::Int(value) => write!(text, "{value}"),
+        ValueRef::Float(value) => write!(text, "{value}"),
+        ValueRef::Currency(value) => write!(text, "{value}"),
+        ValueRef::Date(value) => write!(text, "{value}"),
+        ValueRef::Time(value) => write!(text, "{value}"),
+        ValueRef::Timestamp(value) => write!(text, "{value}"),
+        ValueRef::Uuid(value) => write!(text, "{value}"),
+        ValueRef::Blob(_) | ValueRef::Null | ValueRef::Absent => return None,
+    };
+    written.ok().map(|()| text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(oid: u32, value: ValueRef<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        put(&mut out, oid, value).unwrap();
+        out.split_off(4)
+    }
+
+    #[test]
+    fn values_take_the_type_that_is_expected() {
+        assert_eq!(written(21, ValueRef::Int(258)), [1, 2]);
+        assert_eq!(written(701, ValueRef::Int(1)), 1.0_f64.to_be_bytes());
+        assert_eq!(written(25, ValueRef::Int(12)), b"12");
+        assert_eq!(written(1700, ValueRef::Float(0.5)), b"0.5");
+        assert_eq!(written(16, ValueRef::Int(1)), [1]);
+        assert_eq!(written(1082, ValueRef::Text("2000-01-02")), [0, 0, 0, 1]);
+        assert_eq!(put(&mut Vec::new(), 21, ValueRef::Int(40_000)), Err(Misfit));
+        assert_eq!(put(&mut Vec::new(), 20, ValueRef::Text("1")), Err(Misfit));
+        assert_eq!((format(20), format(oid::JSONB), format(1700)), (1, 0, 0));
+    }
+}

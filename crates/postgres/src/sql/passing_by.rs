@@ -1,0 +1,95 @@
+//! Statements of the caller's own that would write past the history: seen by
+//! what they have locked and written, in their own transaction, whatever their
+//! text, triggers and cascades. What is seen undoes them.
+//!
+//! A statement locks the tables that it is to write to, also where it finds no
+//! row. In a transaction that has written to them before, the numbers of rows
+//! that the server counts tell.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use marmota_model::{Error, ErrorKind, FieldSet, Result, ValueRef};
+use marmota_store::sql::SqlCall;
+use marmota_store::sql::text::at_text;
+
+use crate::column::sql_literal;
+use crate::composer::Composer;
+use crate::fault::Failure;
+use crate::script::{Role, Script};
+use crate::statement::{Text, Verb};
+
+/// A setting that keeps what was there before.
+const BEFORE: &str = "marmota.before";
+
+/// Adds what looks before and behind a statement, whose call `add` adds.
+pub(crate) fn around(
+    composer: &mut Composer,
+    script: &mut Script,
+    call: &SqlCall<'_>,
+    add: impl FnOnce(&mut Script) -> Result<()>,
+) -> Result<()> {
+    let audited = composer.audited();
+    if !call.writes || call.unaudited || audited.is_empty() {
+        return add(script);
+    }
+    let mut tables = String::new();
+    for (oid, name) in &audited {
+        let comma = if tables.is_empty() { "" } else { "," };
+        let name = sql_literal(ValueRef::Text(name));
+        let _ = write!(tables, "{comma}({oid}::oid,{name}::text)");
+    }
+    let seen = "SELECT (pg_stat_get_xact_tuples_inserted(o)+pg_stat_get_xact_tuples_updated(o)\
+                +pg_stat_get_xact_tuples_deleted(o))::text||(SELECT \
+                CASE WHEN current_setting('track_counts')::bool OR count(*)=0 THEN '' ELSE '+' END\
+                ||(count(*)>0)::text FROM pg_locks l \
+                WHERE l.pid=pg_backend_pid() AND l.relation=o AND l.mode='RowExclusiveLock')";
+    let before = format!(
+        "SELECT 1 WHERE set_config('{BEFORE}',(SELECT string_agg(n||' '||({seen}),'/' ORDER BY o) \
+         FROM (VALUES {tables}) t(o,n)),true) IS NULL"
+    );
+    // The name of one is no number: the server says it in its refusal.
+    let behind = format!(
+        "SELECT 1 WHERE (SELECT n FROM (VALUES {tables}) t(o,n) WHERE n||' '||({seen}) \
+         <>ALL(string_to_array(current_setting('{BEFORE}'),'/')) ORDER BY o LIMIT 1)::int IS NOT NULL"
+    );
+    script.call(Role::Beside, composer.watching(&before), |_| Ok(0))?;
+    add(script)?;
+    script.call(Role::Look, composer.watching(&behind), |_| Ok(0))
+}
+
+/// The error of a statement that was seen.
+#[cold]
+pub(crate) fn refused(composer: &mut Composer, failure: &Failure, call: &SqlCall<'_>) -> Error {
+    let audited = composer.audited();
+    let named = |(_, name): &&(u32, String)| failure.message.contains(&format!("\"{name}\""));
+    let table = audited.iter().find(named).map_or("a table", |(_, name)| name);
+    let message = format!(
+        "the statement writes to `{table}`, and what SQL writes would not be entered in the \
+         history: use the verbs (`insert`, `patch`, …), or say `.unaudited()` to leave no entries"
+    );
+    at_text(&Error::new(ErrorKind::Denied, message), call.text)
+}
+
+impl Composer {
+    /// The tables that have a history, and that of the history, by their
+    /// numbers in the database.
+    fn audited(&mut self) -> Vec<(u32, String)> {
+        self.tables.learn();
+        let names: Vec<String> = self.tables.audited().map(|t| t.name().to_owned()).collect();
+        let mut found = Vec::with_capacity(names.len());
+        for name in names {
+            let number = self.tables.named(&name).cloned();
+            if let Some(Ok(number)) = number.map(|table| self.tables.number(&table)) {
+                found.push((self.facts(number).oid, name));
+            }
+        }
+        found
+    }
+
+    /// A statement that looks what another has done.
+    fn watching(&mut self, sql: &str) -> Arc<Text> {
+        self.texts
+            .find(Verb::Control, u32::MAX, FieldSet::EMPTY, 0, sql.as_bytes(), || Text::plain(sql))
+    }
+}

@@ -1,0 +1,87 @@
+//! A statement of the caller's own under way: described first, where nobody has
+//! asked the server what it is, then run.
+
+use std::sync::Arc;
+
+use marmota_model::Result;
+use marmota_store::operation::Operation;
+use marmota_store::sql::SqlCall;
+
+use super::{SqlText, announce, keep, passing_by, refused};
+use crate::composer::Composer;
+use crate::fault::{self, Failure, code};
+use crate::running::{Next, Running, Stage};
+use crate::script::Role;
+
+impl Running {
+    /// Begins with a statement of the caller's own: to describe it, unless that
+    /// was done.
+    pub(crate) fn begin_sql(&mut self, composer: &mut Composer, call: &SqlCall<'_>) -> Result<()> {
+        self.is_held_to_reading = self.in_transaction && !call.writes;
+        match composer.described().find(call) {
+            Some(known) => self.take_sql(composer, known, call),
+            None => {
+                self.describes = Some(announce(call)?);
+                self.stage = Stage::Describe;
+                Ok(())
+            }
+        }
+    }
+
+    fn take_sql(
+        &mut self,
+        composer: &mut Composer,
+        known: Arc<SqlText>,
+        call: &SqlCall<'_>,
+    ) -> Result<()> {
+        self.script.clear();
+        passing_by::around(composer, &mut self.script, call, |script| known.call(script, call))?;
+        self.sql = Some(known);
+        self.tell_columns(call);
+        Ok(())
+    }
+
+    /// Each poll of a future comes with a call that has no columns yet.
+    pub(crate) fn tell_columns(&self, call: &SqlCall<'_>) {
+        if let Some(known) = &self.sql {
+            let _ = call.columns.set(Arc::clone(known.columns()));
+        }
+    }
+
+    /// The server has said what the statement is.
+    pub(crate) fn end_description(
+        &mut self,
+        composer: &mut Composer,
+        operation: &Operation<'_>,
+    ) -> Next {
+        let (Operation::Sql { statement, .. }, Some(text)) = (operation, self.describes.take())
+        else {
+            return Next::Done(Ok(()));
+        };
+        let description = std::mem::take(&mut self.reply.description);
+        let known = keep(composer, statement, &text, description);
+        match known.and_then(|known| self.take_sql(composer, known, statement)) {
+            Ok(()) => Next::Send,
+            Err(error) => Next::Done(Err(error)),
+        }
+    }
+
+    /// A statement of the caller's own was refused.
+    pub(crate) fn fail_sql(
+        &mut self,
+        composer: &mut Composer,
+        operation: &Operation<'_>,
+        role: Role,
+        failure: &Failure,
+    ) -> Next {
+        let Operation::Sql { statement, .. } = operation else {
+            return self.give_up(fault::of(failure));
+        };
+        if role == Role::Look && failure.code() == code::NO_NUMBER {
+            return self.give_up(passing_by::refused(composer, failure, statement));
+        }
+        // It may be another when it is described again.
+        composer.described().forget(statement.text);
+        self.give_up(refused(failure, statement))
+    }
+}

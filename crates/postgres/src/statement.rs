@@ -1,0 +1,163 @@
+//! Statements: text made once for what it does, whatever the values.
+//!
+//! A statement is found by its verb, its table, its fields and the shape of
+//! its filter (`shape.rs`): in the session's own list, else in the engine's,
+//! which all sessions share, so that a connection prepares it once. What is
+//! prepared where is the connection's affair.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hashbrown::HashMap;
+use marmota_model::FieldSet;
+use parking_lot::Mutex;
+
+use crate::column::Column;
+
+/// The most statements that a session, and the engine, keep the text of.
+const TEXTS_MAX: usize = 1_024;
+
+/// What a statement does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub(crate) enum Verb {
+    Get,
+    List,
+    Count,
+    Insert,
+    InsertOver,
+    Copy,
+    Update,
+    UpdateMany,
+    Increment,
+    Delete,
+    DeleteWhere,
+    Look,
+    MoveKeys,
+    Targets,
+    Referrers,
+    Control,
+}
+
+/// What a statement is found by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Head {
+    pub(crate) verb: Verb,
+    /// The table's number.
+    pub(crate) table: u32,
+    /// The fields read or written.
+    pub(crate) fields: FieldSet,
+    /// What else there is to tell, by verb.
+    pub(crate) variant: u32,
+    /// The shape of a filter and order.
+    pub(crate) shape: Box<[u8]>,
+}
+
+/// A statement.
+#[derive(Debug)]
+pub(crate) struct Text {
+    /// A number that no other has.
+    pub(crate) number: u64,
+    pub(crate) sql: String,
+    /// The types of its parameters.
+    pub(crate) types: Vec<u32>,
+    /// What its rows hold.
+    pub(crate) columns: Box<[Column]>,
+    /// What is binary of its parameters and rows; none if all of them are.
+    pub(crate) formats: Option<Formats>,
+}
+
+/// 1 for each parameter and column that is binary, 0 for text.
+#[derive(Debug)]
+pub(crate) struct Formats {
+    pub(crate) parameters: Box<[u8]>,
+    pub(crate) results: Box<[u8]>,
+}
+
+impl Text {
+    pub(crate) fn new(sql: String, types: Vec<u32>, columns: Box<[Column]>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self { number, sql, types, columns, formats: None }
+    }
+
+    /// The same statement, with formats.
+    pub(crate) fn with_formats(&self, formats: Formats) -> Self {
+        let Self { number, sql, types, columns, .. } = self;
+        let (sql, types, columns) = (sql.clone(), types.clone(), columns.clone());
+        Self { number: *number, sql, types, columns, formats: Some(formats) }
+    }
+
+    /// A statement whose parameters have the types that the server finds.
+    pub(crate) fn plain(sql: &str) -> Self {
+        Self::new(sql.to_owned(), Vec::new(), Box::default())
+    }
+}
+
+/// The engine's statements.
+#[derive(Debug, Default)]
+pub(crate) struct AllTexts(Mutex<HashMap<Head, Arc<Text>>>);
+
+/// A session's statements.
+#[derive(Debug)]
+pub(crate) struct Texts {
+    all: Arc<AllTexts>,
+    known: HashMap<Head, Arc<Text>>,
+    /// The ones used last, by table and verb: most programs do the same again.
+    recent: HashMap<(u32, Verb), (Head, Arc<Text>)>,
+}
+
+impl Texts {
+    pub(crate) fn new(all: Arc<AllTexts>) -> Self {
+        Self { all, known: HashMap::new(), recent: HashMap::new() }
+    }
+
+    /// The statement that does this; `make` makes its text, if nobody has.
+    #[inline]
+    pub(crate) fn find(
+        &mut self,
+        verb: Verb,
+        table: u32,
+        fields: FieldSet,
+        variant: u32,
+        shape: &[u8],
+        make: impl FnOnce() -> Text,
+    ) -> Arc<Text> {
+        if let Some((head, text)) = self.recent.get(&(table, verb))
+            && head.fields == fields
+            && head.variant == variant
+            && *head.shape == *shape
+        {
+            return Arc::clone(text);
+        }
+        let head = Head { verb, table, fields, variant, shape: shape.into() };
+        let text = match self.known.get(&head) {
+            Some(text) => Arc::clone(text),
+            None => {
+                let text = self.all.find(&head, make);
+                if self.known.len() >= TEXTS_MAX {
+                    self.known.clear();
+                }
+                self.known.insert(head.clone(), Arc::clone(&text));
+                text
+            }
+        };
+        self.recent.insert((table, verb), (head, Arc::clone(&text)));
+        text
+    }
+}
+
+impl AllTexts {
+    fn find(&self, head: &Head, make: impl FnOnce() -> Text) -> Arc<Text> {
+        let mut all = self.0.lock();
+        if let Some(text) = all.get(head) {
+            return Arc::clone(text);
+        }
+        if all.len() >= TEXTS_MAX {
+            all.clear();
+        }
+        let text = Arc::new(make());
+        all.insert(head.clone(), Arc::clone(&text));
+        text
+    }
+}

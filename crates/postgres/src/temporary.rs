@@ -1,0 +1,255 @@
+//! A PostgreSQL server of one's own, for tests and benches: in a temporary
+//! folder, on a free port, gone with the process.
+//!
+//! It needs PostgreSQL's programs: in the folder that `MARMOTA_POSTGRES_BIN`
+//! names, in `/usr/lib/postgresql/*/bin`, or in the path. The server does not
+//! run as root; started by root it runs as the user `postgres`, or `nobody`.
+
+use std::io;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::engine::Postgres;
+
+/// Who may come in, by password over TCP and without one over the socket.
+const USER: &str = "marmota";
+const PASSWORD: &str = "p:ss w@rd";
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+const FOLDER_PREFIX: &str = "marmota-postgres-";
+
+/// A server. Dropped, it ends and takes its folder with it.
+///
+/// ```
+/// use marmota_postgres::{Postgres, TemporaryServer};
+/// let server = TemporaryServer::start(&["fsync=off"])?;
+/// let engine = Postgres::from_url(&server.make_database()?)?;
+/// # drop(engine);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct TemporaryServer {
+    folder: PathBuf,
+    port: u16,
+    settings: Vec<String>,
+    /// The server's process.
+    process: Mutex<Option<(Pid, mpsc::Receiver<()>)>>,
+    databases: AtomicU32,
+}
+
+impl TemporaryServer {
+    /// Makes and starts a server with settings beside its own, such as
+    /// `fsync=off`.
+    ///
+    /// # Errors
+    /// What kept it from starting; that the programs are missing.
+    pub fn start(settings: &[&str]) -> io::Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        remove_leavings();
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{FOLDER_PREFIX}{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let server = Self {
+            port: TcpListener::bind("127.0.0.1:0")?.local_addr()?.port(),
+            folder,
+            settings: settings.iter().map(|setting| (*setting).to_owned()).collect(),
+            process: Mutex::default(),
+            databases: AtomicU32::new(0),
+        };
+        server.initialise()?;
+        server.resume()?;
+        Ok(server)
+    }
+
+    /// Makes a database; gives its URL.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn make_database(&self) -> io::Result<String> {
+        let name = format!("d{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        let engine = Postgres::from_url(&self.url("postgres")).map_err(io::Error::other)?;
+        engine.execute(&format!("CREATE DATABASE {name}")).map_err(io::Error::other)?;
+        Ok(self.url(&name))
+    }
+
+    /// The URL of a database, over TCP.
+    #[must_use]
+    pub fn url(&self, database: &str) -> String {
+        let password = PASSWORD.replace(':', "%3A").replace(' ', "%20").replace('@', "%40");
+        format!("postgres://{USER}:{password}@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// The URL of a database, over the Unix socket.
+    #[must_use]
+    pub fn socket_url(&self, database: &str) -> String {
+        let folder = self.folder.display();
+        format!("postgres://{USER}@/{database}?host={folder}&port={}", self.port)
+    }
+
+    /// The port that it listens to.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The folder of its data.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    /// Ends the server at once; connections are cut.
+    pub fn pause(&self) {
+        if let Some((process, ended)) = self.process.lock().take() {
+            let _ = kill_process(process, Signal::INT);
+            if ended.recv_timeout(START_TIMEOUT).is_err() {
+                let _ = kill_process(process, Signal::KILL);
+            }
+        }
+    }
+
+    /// Starts it again, where it was.
+    ///
+    /// # Errors
+    /// What kept it from starting.
+    pub fn resume(&self) -> io::Result<()> {
+        let mut command = unprivileged(&program("postgres")?, true);
+        command.arg("-D").arg(self.data()).arg("-k").arg(&self.folder);
+        let port = self.port.to_string();
+        command.args(["-p", &port, "-c", "listen_addresses=127.0.0.1"]);
+        for setting in [
+            "max_connections=400",
+            "shared_buffers=64MB",
+            "deadlock_timeout=100ms",
+            "log_min_messages=fatal",
+            "timezone=Asia/Kolkata",
+        ] {
+            command.args(["-c", setting]);
+        }
+        for setting in &self.settings {
+            command.args(["-c", setting]);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let (started, process) = mpsc::channel();
+        let (ends, ended) = mpsc::channel();
+        // The server ends with the thread that started it.
+        std::thread::spawn(move || match command.spawn() {
+            Ok(mut child) => {
+                let _ = started.send(Ok(pid_of(&child)));
+                let _ = child.wait();
+                let _ = ends.send(());
+            }
+            Err(error) => drop(started.send(Err(error))),
+        });
+        let process = process.recv().map_err(io::Error::other)??;
+        *self.process.lock() = process.map(|process| (process, ended));
+        self.wait_until_ready()
+    }
+
+    fn wait_until_ready(&self) -> io::Result<()> {
+        let until = Instant::now() + START_TIMEOUT;
+        loop {
+            match Postgres::from_url(&self.url("postgres")) {
+                Ok(_) => return Ok(()),
+                Err(error) if Instant::now() >= until => return Err(io::Error::other(error)),
+                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
+    fn initialise(&self) -> io::Result<()> {
+        let mut command = unprivileged(&program("initdb")?, false);
+        // The locale of a language, so that what sorts by bytes says so.
+        command.args(["--username", USER, "--no-sync", "--no-instructions", "--encoding=UTF8"]);
+        command.args(["--auth-local=trust", "--auth-host=scram-sha-256", "--locale=C.UTF-8"]);
+        // It is no secret: it stands above.
+        let password = self.folder.with_extension("password");
+        std::fs::write(&password, PASSWORD)?;
+        command.arg("--pwfile").arg(&password).arg("-D").arg(self.data());
+        let output = command.stdin(Stdio::null()).output();
+        std::fs::remove_file(&password)?;
+        let output = output?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()))
+    }
+}
+
+impl Drop for TemporaryServer {
+    fn drop(&mut self) {
+        self.pause();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn pid_of(child: &Child) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(child.id()).ok()?)
+}
+
+/// A command that does not run as root; `ends` with the thread that starts it.
+fn unprivileged(program: &Path, ends: bool) -> Command {
+    let mut command = Command::new("setpriv");
+    if ends {
+        command.args(["--pdeathsig", "INT"]);
+    }
+    if rustix::process::geteuid().is_root() {
+        let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let has_own = users.lines().any(|line| line.starts_with("postgres:"));
+        let user = if has_own { "postgres" } else { "nobody" };
+        command.args(["--reuid", user, "--clear-groups"]);
+    }
+    command.arg("--").arg(program).current_dir("/");
+    command
+}
+
+/// One of PostgreSQL's programs, of the newest version there is.
+fn program(name: &str) -> io::Result<PathBuf> {
+    let mut folders: Vec<PathBuf> =
+        std::env::var_os("MARMOTA_POSTGRES_BIN").map(PathBuf::from).into_iter().collect();
+    let mut versions: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let version = entry.file_name().to_str()?.parse().ok()?;
+            Some((version, entry.path().join("bin")))
+        })
+        .collect();
+    versions.sort_by(|a, b| b.cmp(a));
+    folders.extend(versions.into_iter().map(|(_, folder)| folder));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    folders.extend(std::env::split_paths(&path));
+    folders.into_iter().map(|folder| folder.join(name)).find(|path| path.is_file()).ok_or_else(
+        || {
+            io::Error::new(
+                io::ErrorKind::NotFound,
+                format!(
+                    "PostgreSQL's {name} is not here: install postgresql, or name its folder \
+                         by MARMOTA_POSTGRES_BIN"
+                ),
+            )
+        },
+    )
+}
+
+/// Removes what processes have left that ended in the middle.
+fn remove_leavings() {
+    let folders = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
+    for folder in folders {
+        let name = folder.file_name();
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(FOLDER_PREFIX)) else {
+            continue;
+        };
+        let process = rest.split('-').next().unwrap_or_default();
+        if process.parse::<u32>().is_ok() && !Path::new("/proc").join(process).exists() {
+            let _ = std::fs::remove_dir_all(folder.path());
+        }
+    }
+}

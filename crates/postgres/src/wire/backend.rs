@@ -1,0 +1,295 @@
+//! Messages from the server, read from where they lie. Nothing is copied: a
+//! row lends its columns.
+
+/// The largest message that is taken: PostgreSQL's own limit of a value, and
+/// some.
+pub const MESSAGE_BYTES_MAX: usize = (1 << 30) + (64 << 20);
+
+/// The bytes are no message of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken;
+
+/// A message.
+#[derive(Clone, Copy, Debug)]
+pub enum Message<'a> {
+    /// A statement is prepared.
+    Parsed,
+    /// A row.
+    Row(Row<'a>),
+    /// A statement has ended; its tag says what it was and how many rows.
+    Complete(&'a [u8]),
+    /// Something failed; all up to the next [`Message::Ready`] is skipped.
+    Failure(Notice<'a>),
+    /// The answer to a Sync: `I` outside, `T` in, `E` in a failed transaction.
+    Ready(u8),
+    /// The server takes what COPY wants.
+    CopyIn,
+    /// A word beside the answer.
+    Notice(Notice<'a>),
+    /// How it wants to know who connects: a number, and what belongs to it.
+    Authentication(i32, &'a [u8]),
+    /// What it takes to cancel: the process, and a secret.
+    BackendKey(i32, &'a [u8]),
+    /// The types of a statement's parameters.
+    Parameters(Oids<'a>),
+    /// What a statement's rows are.
+    Columns(Columns<'a>),
+    /// What somebody has announced, on a channel that is listened to.
+    Announcement(Announcement<'a>),
+    /// Anything that nobody waits for: settings, ends of binding and closing.
+    Other(u8),
+}
+
+/// Reads the first message of some bytes, and how many it takes; none if they
+/// end before it does.
+///
+/// # Errors
+/// [`Broken`] for what is no message.
+#[inline]
+pub fn first(bytes: &[u8]) -> Result<Option<(Message<'_>, usize)>, Broken> {
+    let Some((head, _)) = bytes.split_first_chunk::<5>() else { return Ok(None) };
+    let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+    if !(4..=MESSAGE_BYTES_MAX).contains(&length) {
+        return Err(Broken);
+    }
+    let Some(body) = bytes.get(5..length + 1) else { return Ok(None) };
+    Ok(Some((message(head[0], body)?, length + 1)))
+}
+
+/// How many bytes the first message takes; none if that cannot be seen yet.
+#[must_use]
+pub fn length(bytes: &[u8]) -> Option<usize> {
+    let head = bytes.first_chunk::<5>()?;
+    Some(u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize + 1)
+}
+
+#[inline]
+fn message(tag: u8, body: &[u8]) -> Result<Message<'_>, Broken> {
+    let number = |body: &[u8]| body.first_chunk().map(|bytes| i32::from_be_bytes(*bytes));
+    Ok(match tag {
+        b'D' => {
+            let (count, columns) = body.split_first_chunk().ok_or(Broken)?;
+            Message::Row(Row { count: u16::from_be_bytes(*count), columns })
+        }
+        b'C' => Message::Complete(body.strip_suffix(&[0]).ok_or(Broken)?),
+        b'Z' => Message::Ready(*body.first().ok_or(Broken)?),
+        b'1' => Message::Parsed,
+        b'E' => Message::Failure(Notice(body)),
+        b'N' => Message::Notice(Notice(body)),
+        b'G' => Message::CopyIn,
+        b'R' => Message::Authentication(number(body).ok_or(Broken)?, &body[4..]),
+        b'K' => Message::BackendKey(number(body).ok_or(Broken)?, &body[4..]),
+        b't' => Message::Parameters(Oids(body.get(2..).ok_or(Broken)?)),
+        b'T' => Message::Columns(Columns(body.get(2..).ok_or(Broken)?)),
+        b'A' => Message::Announcement(Announcement::of(body).ok_or(Broken)?),
+        tag => Message::Other(tag),
+    })
+}
+
+/// What somebody has announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Announcement<'a> {
+    /// The channel's name.
+    pub channel: &'a [u8],
+    /// What was said.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Announcement<'a> {
+    fn of(body: &'a [u8]) -> Option<Self> {
+        // Behind the number of the process that it comes from.
+        let mut texts = body.get(4..)?.split(|&byte| byte == 0);
+        let (channel, payload, end) = (texts.next()?, texts.next()?, texts.next()?);
+        end.is_empty().then_some(Self { channel, payload })
+    }
+}
+
+/// Numbers of types.
+#[derive(Clone, Copy, Debug)]
+pub struct Oids<'a>(&'a [u8]);
+
+impl Iterator for Oids<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let (oid, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u32::from_be_bytes(*oid))
+    }
+}
+
+/// What the columns of rows are.
+#[derive(Clone, Copy, Debug)]
+pub struct Columns<'a>(&'a [u8]);
+
+/// What a column is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// The table that it is read from; 0 for what was worked out.
+    pub table: u32,
+    /// Its number in that table.
+    pub number: i16,
+    /// The number of its type.
+    pub oid: u32,
+}
+
+impl<'a> Iterator for Columns<'a> {
+    type Item = Column<'a>;
+
+    fn next(&mut self) -> Option<Column<'a>> {
+        let end = self.0.iter().position(|&byte| byte == 0)?;
+        let (fixed, rest) = self.0[end + 1..].split_first_chunk::<18>()?;
+        let name = &self.0[..end];
+        self.0 = rest;
+        let number = |at: usize| [fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]];
+        Some(Column {
+            name,
+            table: u32::from_be_bytes(number(0)),
+            number: i16::from_be_bytes([fixed[4], fixed[5]]),
+            oid: u32::from_be_bytes(number(6)),
+        })
+    }
+}
+
+/// A row: columns one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    count: u16,
+    columns: &'a [u8],
+}
+
+impl<'a> Row<'a> {
+    /// How many columns it says it has.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// True if it has none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Takes the next column; NULL is none.
+    ///
+    /// # Errors
+    /// [`Broken`] if there is none, or it goes beyond the row.
+    #[inline]
+    pub fn next_column(&mut self) -> Result<Option<&'a [u8]>, Broken> {
+        let (length, rest) = self.columns.split_first_chunk().ok_or(Broken)?;
+        let length = i32::from_be_bytes(*length);
+        if length < 0 {
+            self.columns = rest;
+            return Ok(None);
+        }
+        let (column, rest) = rest.split_at_checked(length as usize).ok_or(Broken)?;
+        self.columns = rest;
+        Ok(Some(column))
+    }
+}
+
+/// A failure, or a word beside the answer: fields, each named by a letter.
+#[derive(Clone, Copy, Debug)]
+pub struct Notice<'a>(pub &'a [u8]);
+
+impl Notice<'_> {
+    /// The field of this letter: `C` the code, `M` the message, `D` the
+    /// detail, `n` the constraint, …
+    #[must_use]
+    pub fn field(&self, letter: u8) -> Option<String> {
+        let mut rest = self.0;
+        while let Some((&found, behind)) = rest.split_first() {
+            if found == 0 {
+                return None;
+            }
+            let end = behind.iter().position(|&byte| byte == 0)?;
+            if found == letter {
+                return Some(String::from_utf8_lossy(&behind[..end]).into_owned());
+            }
+            rest = &behind[end + 1..];
+        }
+        None
+    }
+}
+
+/// The number of rows that a statement's tag tells: `UPDATE 3`, `INSERT 0 3`.
+#[must_use]
+pub fn rows_of(tag: &[u8]) -> u64 {
+    let digits = tag.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    tag[tag.len() - digits..]
+        .iter()
+        .fold(0_u64, |rows, digit| rows.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(tag: u8, body: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![tag];
+        bytes.extend((body.len() as u32 + 4).to_be_bytes());
+        bytes.extend_from_slice(body);
+        bytes
+    }
+
+    #[test]
+    fn a_message_that_has_not_come_whole_is_none() {
+        let whole = of(b'C', b"UPDATE 12\0");
+        for end in 0..whole.len() {
+            assert!(first(&whole[..end]).unwrap().is_none());
+        }
+        let Some((Message::Complete(tag), taken)) = first(&whole).unwrap() else { panic!() };
+        assert_eq!((rows_of(tag), taken), (12, whole.len()));
+        assert_eq!(rows_of(b"BEGIN"), 0);
+    }
+
+    #[test]
+    fn a_row_lends_its_columns() {
+        let row = of(b'D', &[0, 2, 255, 255, 255, 255, 0, 0, 0, 1, 7]);
+        let Some((Message::Row(mut row), _)) = first(&row).unwrap() else { panic!() };
+        assert_eq!(row.next_column(), Ok(None));
+        assert_eq!(row.next_column(), Ok(Some(&[7][..])));
+        assert_eq!(row.next_column(), Err(Broken));
+    }
+
+    #[test]
+    fn columns_have_a_name_an_origin_and_a_type() {
+        let mut body = vec![0, 1, b'a', 0, 0, 0, 0, 9, 0, 2, 0, 0, 0, 25];
+        body.extend([255; 8]);
+        let row = of(b'T', &body);
+        let Some((Message::Columns(mut columns), _)) = first(&row).unwrap() else { panic!() };
+        let column = Column { name: b"a", table: 9, number: 2, oid: 25 };
+        assert_eq!((columns.next(), columns.next()), (Some(column), None));
+        let oids = of(b't', &[0, 2, 0, 0, 0, 20, 0, 0, 0, 25]);
+        let Some((Message::Parameters(oids), _)) = first(&oids).unwrap() else { panic!() };
+        assert_eq!(oids.collect::<Vec<_>>(), [20, 25]);
+    }
+
+    #[test]
+    fn a_failure_has_fields() {
+        let body = of(b'E', b"SERROR\0C23505\0Mtaken\0\0");
+        let Some((Message::Failure(notice), _)) = first(&body).unwrap() else { panic!() };
+        assert_eq!(notice.field(b'C').as_deref(), Some("23505"));
+        assert_eq!(notice.field(b'n'), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_a_panic(bytes: Vec<u8>) {
+            if let Ok(Some((message, taken))) = first(&bytes) {
+                prop_assert!(taken <= bytes.len());
+                match message {
+                    Message::Row(mut row) => while row.next_column().is_ok() {},
+                    Message::Failure(notice) => drop(notice.field(b'C')),
+                    Message::Parameters(oids) => drop(oids.count()),
+                    Message::Columns(columns) => drop(columns.count()),
+                    _ => {}
+                }
+            }
+        }
+    }
+}

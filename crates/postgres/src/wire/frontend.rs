@@ -1,0 +1,212 @@
+//! Messages to the server, appended to a buffer.
+
+/// The protocol's version, 3.0.
+const VERSION: i32 = 3 << 16;
+/// Asks for TLS in place of a version.
+const TLS: i32 = 80_877_103;
+/// Cancels in place of a version.
+const CANCEL: i32 = 80_877_102;
+
+/// Appends a message: its tag, its length, and what `body` writes.
+fn message(out: &mut Vec<u8>, tag: u8, body: impl FnOnce(&mut Vec<u8>)) {
+    out.push(tag);
+    sized(out, body);
+}
+
+/// Appends what `body` writes behind its length, which counts itself.
+fn sized(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend([0; 4]);
+    body(out);
+    let length = (out.len() - start) as i32;
+    out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+}
+
+fn text(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(text.as_bytes());
+    out.push(0);
+}
+
+/// The name of a prepared statement: `s` and its number.
+fn name(out: &mut Vec<u8>, number: u64) {
+    out.push(b's');
+    let mut digits = [0; 20];
+    let (mut at, mut rest) = (digits.len(), number);
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+    out.push(0);
+}
+
+/// Asks whether the server speaks TLS; it answers with one byte.
+pub fn tls_request(out: &mut Vec<u8>) {
+    sized(out, |out| out.extend(TLS.to_be_bytes()));
+}
+
+/// The first message: who connects, to what, with which settings.
+pub fn startup<'a>(out: &mut Vec<u8>, settings: impl IntoIterator<Item = (&'a str, &'a str)>) {
+    sized(out, |out| {
+        out.extend(VERSION.to_be_bytes());
+        for (key, value) in settings {
+            text(out, key);
+            text(out, value);
+        }
+        out.push(0);
+    });
+}
+
+/// Cancels what another connection is at.
+pub fn cancel_request(out: &mut Vec<u8>, process: i32, secret: &[u8]) {
+    sized(out, |out| {
+        out.extend(CANCEL.to_be_bytes());
+        out.extend(process.to_be_bytes());
+        out.extend_from_slice(secret);
+    });
+}
+
+/// A password, as it is or hashed.
+pub fn password(out: &mut Vec<u8>, password: &[u8]) {
+    message(out, b'p', |out| {
+        out.extend_from_slice(password);
+        out.push(0);
+    });
+}
+
+/// Begins SASL with a mechanism and its first message.
+pub fn sasl_initial(out: &mut Vec<u8>, mechanism: &str, first: &[u8]) {
+    message(out, b'p', |out| {
+        text(out, mechanism);
+        out.extend((first.len() as i32).to_be_bytes());
+        out.extend_from_slice(first);
+    });
+}
+
+/// Goes on with SASL.
+pub fn sasl_response(out: &mut Vec<u8>, response: &[u8]) {
+    message(out, b'p', |out| out.extend_from_slice(response));
+}
+
+/// Prepares the statement of this number; its parameters have these types.
+pub fn parse(out: &mut Vec<u8>, statement: u64, sql: &str, types: &[u32]) {
+    message(out, b'P', |out| {
+        name(out, statement);
+        text(out, sql);
+        out.extend((types.len() as u16).to_be_bytes());
+        types.iter().for_each(|oid| out.extend(oid.to_be_bytes()));
+    });
+}
+
+/// Gives a prepared statement its parameters, each behind its length as
+/// [`super::value::put`] writes them; results are to be binary.
+#[inline]
+pub fn bind(out: &mut Vec<u8>, statement: u64, count: u16, parameters: &[u8]) {
+    message(out, b'B', |out| {
+        out.push(0);
+        name(out, statement);
+        out.extend([0, 1, 0, 1]);
+        out.extend(count.to_be_bytes());
+        out.extend_from_slice(parameters);
+        out.extend([0, 1, 0, 1]);
+    });
+}
+
+/// [`bind`] of a statement whose parameters and results are not all binary: 1
+/// for one that is, 0 for one that is text.
+pub fn bind_mixed(
+    out: &mut Vec<u8>,
+    statement: u64,
+    (formats, results): (&[u8], &[u8]),
+    parameters: &[u8],
+) {
+    let put = |out: &mut Vec<u8>, formats: &[u8]| {
+        out.extend((formats.len() as u16).to_be_bytes());
+        formats.iter().for_each(|&format| out.extend([0, format]));
+    };
+    message(out, b'B', |out| {
+        out.push(0);
+        name(out, statement);
+        put(out, formats);
+        out.extend((formats.len() as u16).to_be_bytes());
+        out.extend_from_slice(parameters);
+        put(out, results);
+    });
+}
+
+/// Asks what a prepared statement's parameters and rows are.
+pub fn describe(out: &mut Vec<u8>, statement: u64) {
+    message(out, b'D', |out| {
+        out.push(b'S');
+        name(out, statement);
+    });
+}
+
+/// Runs what was bound last, to its end.
+#[inline]
+pub fn execute(out: &mut Vec<u8>) {
+    out.extend_from_slice(&[b'E', 0, 0, 0, 9, 0, 0, 0, 0, 0]);
+}
+
+/// Ends what belongs together: a failure before it skips all up to here.
+#[inline]
+pub fn sync(out: &mut Vec<u8>) {
+    out.extend_from_slice(&[b'S', 0, 0, 0, 4]);
+}
+
+/// Forgets a prepared statement.
+pub fn close(out: &mut Vec<u8>, statement: u64) {
+    message(out, b'C', |out| {
+        out.push(b'S');
+        name(out, statement);
+    });
+}
+
+/// Runs statements given as text.
+pub fn query(out: &mut Vec<u8>, sql: &str) {
+    message(out, b'Q', |out| text(out, sql));
+}
+
+/// A piece of what COPY takes.
+pub fn copy_data(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+    message(out, b'd', body);
+}
+
+/// The end of what COPY takes.
+pub fn copy_done(out: &mut Vec<u8>) {
+    out.extend_from_slice(&[b'c', 0, 0, 0, 4]);
+}
+
+/// Says goodbye.
+pub fn terminate(out: &mut Vec<u8>) {
+    out.extend_from_slice(&[b'X', 0, 0, 0, 4]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_counts_itself_and_not_the_tag() {
+        let mut out = Vec::new();
+        query(&mut out, "x");
+        assert_eq!(out, [b'Q', 0, 0, 0, 6, b'x', 0]);
+        out.clear();
+        close(&mut out, 120);
+        assert_eq!(out, [b'C', 0, 0, 0, 10, b'S', b's', b'1', b'2', b'0', 0]);
+        out.clear();
+        bind(&mut out, 0, 1, &[255; 4]);
+        assert_eq!(&out[..8], [b'B', 0, 0, 0, 22, 0, b's', b'0']);
+        assert_eq!(out.len(), 23);
+        out.clear();
+        bind_mixed(&mut out, 0, (&[1], &[0, 1]), &[255; 4]);
+        assert_eq!(out[8..], [0, 0, 1, 0, 1, 0, 1, 255, 255, 255, 255, 0, 2, 0, 0, 0, 1]);
+        out.clear();
+        tls_request(&mut out);
+        assert_eq!(out, [0, 0, 0, 8, 4, 210, 22, 47]);
+    }
+}

@@ -1,0 +1,293 @@
+//! Writes of many rows of one table as calls.
+//!
+//! Rows come one by one from a source that cannot be asked again, so their
+//! values are written one behind the other as PostgreSQL takes them. The same
+//! bytes then serve for statements of many rows, for COPY, and for statements
+//! of one row, by which the row at fault is found.
+
+use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSource, Table, ValueRef};
+use marmota_store::refusal::mixed_keys;
+
+use crate::column::{form, quoted};
+use crate::composer::{Composer, name, put, put_present};
+use crate::script::{Call, Part, Role, Script};
+use crate::shape::Sql;
+use crate::statement::Verb;
+use crate::wire::value::{self, Form};
+use crate::write::{insert_sql, variant, written};
+
+/// Rows of one statement. A number that is no multiple of the first takes some
+/// of the others, so that five statements do for any number of rows.
+const STATEMENT_ROWS: [usize; 5] = [256, 64, 16, 4, 1];
+/// The most parameters of a statement.
+const PARAMETERS_MAX: usize = 16_384;
+/// From so many rows on, COPY is better, where no keys are to be told.
+const COPY_ROWS_MIN: usize = 256;
+/// The most rows of a statement that updates.
+const UPDATE_ROWS_MAX: usize = 8_192;
+/// What is sent at once is in memory.
+const BYTES_MAX: usize = 1 << 30;
+
+impl Composer {
+    /// Writes down the rows of an insert.
+    pub(crate) fn take_rows<'a>(
+        &mut self,
+        script: &mut Script,
+        table: &'a Table,
+        source: &mut dyn RowSource<'a>,
+    ) -> Result<()> {
+        let key = table.key();
+        let mut row = vec![ValueRef::Absent; table.fields().len()];
+        script.rows.reserve(source.remaining());
+        while source.next(&mut row)? {
+            let (fields, at) = (FieldSet::present(&row), script.rows.len());
+            match script.parts.last_mut() {
+                Some(part) if part.fields == fields => part.rows.end += 1,
+                Some(part) if part.fields.contains(key) != fields.contains(key) => {
+                    return Err(mixed_keys(at));
+                }
+                _ => script.parts.push(Part { fields, rows: at..at + 1 }),
+            }
+            let start = script.parameters.len();
+            put_present(&mut script.parameters, table, &row)?;
+            script.rows.push(start..script.parameters.len());
+            if let ValueRef::Int(key) = row[key] {
+                script.key_max = script.key_max.max(Some(key));
+            }
+            if script.parameters.len() > BYTES_MAX {
+                let message = format!("the rows of one insert take more than {BYTES_MAX} bytes");
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+            row.fill(ValueRef::Absent);
+        }
+        Ok(())
+    }
+
+    /// Calls that insert the rows, many at once.
+    pub(crate) fn insert_rows(&mut self, script: &mut Script, table: &Table) -> Result<()> {
+        script.calls.clear();
+        for part in script.parts.clone() {
+            let has_key = part.fields.contains(table.key());
+            if has_key && part.rows.len() >= COPY_ROWS_MIN {
+                self.copy_rows(script, table, &part)?;
+                continue;
+            }
+            let mut at = part.rows.start;
+            while at < part.rows.end {
+                let left = part.rows.end - at;
+                let parameters = part.fields.len();
+                let fits = |&rows: &usize| rows <= left && rows * parameters <= PARAMETERS_MAX;
+                let rows = match parameters {
+                    // A statement of no fields is one of DEFAULT VALUES: one row.
+                    0 => 1,
+                    _ => STATEMENT_ROWS.into_iter().find(fits).unwrap_or(1),
+                };
+                self.insert_some(script, table, part.fields, at, rows)?;
+                at += rows;
+            }
+        }
+        self.end_insert(script, table)
+    }
+
+    /// Calls that insert them one by one.
+    pub(crate) fn insert_rows_singly(&mut self, script: &mut Script, table: &Table) -> Result<()> {
+        script.calls.clear();
+        for part in script.parts.clone() {
+            for row in part.rows.clone() {
+                self.insert_some(script, table, part.fields, row, 1)?;
+            }
+        }
+        self.end_insert(script, table)
+    }
+
+    fn insert_some(
+        &mut self,
+        script: &mut Script,
+        table: &Table,
+        fields: FieldSet,
+        at: usize,
+        rows: usize,
+    ) -> Result<()> {
+        let text = self.text(Verb::Insert, table, fields, rows as u32, |sql, table| {
+            insert_sql(sql, table, fields, rows);
+        })?;
+        script.calls.push(Call {
+            text,
+            role: Role::Main(at as u32),
+            count: (rows * fields.len()) as u16,
+            parameters: script.rows[at].start..script.rows[at + rows - 1].end,
+            copies: None,
+        });
+        Ok(())
+    }
+
+    fn copy_rows(&mut self, script: &mut Script, table: &Table, part: &Part) -> Result<()> {
+        let fields = part.fields;
+        let text = self.text(Verb::Copy, table, fields, 0, |sql, table| {
+            let names: Vec<String> = fields.iter().map(|field| name(table, field)).collect();
+            sql.push("COPY ").push(&quoted(table.name()));
+            sql.push(" (").push(&names.join(",")).push(") FROM STDIN (FORMAT binary)");
+        })?;
+        let (role, copies) = (Role::Main(part.rows.start as u32), Some(part.rows.clone()));
+        script.calls.push(Call { text, role, count: 0, parameters: 0..0, copies });
+        Ok(())
+    }
+
+    fn end_insert(&mut self, script: &mut Script, table: &Table) -> Result<()> {
+        match script.key_max {
+            Some(key) => self.move_keys(script, table, key),
+            None => Ok(()),
+        }
+    }
+
+    /// Updates of rows in the order of their keys, so that two such do not wait
+    /// for each other: rows one behind the other that write the same fields in
+    /// one statement. A key that comes twice is updated twice, by its later row
+    /// last.
+    pub(crate) fn update_many<'a>(
+        &mut self,
+        script: &mut Script,
+        table: &'a Table,
+        source: &mut dyn RowSource<'a>,
+    ) -> Result<()> {
+        let mut row = vec![ValueRef::Absent; table.fields().len()];
+        // Where each row's key begins, which is behind what is written.
+        let mut keys: Vec<usize> = Vec::new();
+        while source.next(&mut row)? {
+            let (fields, at, start) =
+                (written(table, &row), script.rows.len(), script.parameters.len());
+            for position in fields.iter() {
+                put(&mut script.parameters, table, position, row[position])?;
+            }
+            keys.push(script.parameters.len());
+            put(&mut script.parameters, table, table.key(), row[table.key()])?;
+            script.rows.push(start..script.parameters.len());
+            match script.parts.last_mut() {
+                Some(part) if part.fields == fields => part.rows.end += 1,
+                _ => script.parts.push(Part { fields, rows: at..at + 1 }),
+            }
+            row.fill(ValueRef::Absent);
+        }
+        let key = |at: &usize| &script.parameters[keys[*at]..script.rows[*at].end];
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        order.sort_by(|one, other| key(one).cmp(key(other)));
+        let fields_of = |at: usize| {
+            let part = script.parts.partition_point(|part| part.rows.end <= at);
+            script.parts.get(part).map_or(FieldSet::EMPTY, |part| part.fields)
+        };
+        let goes_on = |one: &usize, next: &usize| {
+            key(one) != key(next) && fields_of(*one) == fields_of(*next)
+        };
+        let runs: Vec<(FieldSet, &[usize])> =
+            order.chunk_by(goes_on).map(|run| (fields_of(run[0]), run)).collect();
+        for (fields, run) in runs {
+            for rows in run.chunks(UPDATE_ROWS_MAX) {
+                match rows {
+                    [at] => self.update_one(script, table, fields, *at)?,
+                    rows if fields.is_empty() => rows
+                        .iter()
+                        .try_for_each(|at| self.update_one(script, table, fields, *at))?,
+                    rows => self.update_some(script, table, fields, rows)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls that update them one by one, in the order they came in: the first
+    /// that is at fault is told.
+    pub(crate) fn update_rows_singly(&mut self, script: &mut Script, table: &Table) -> Result<()> {
+        script.calls.clear();
+        script.is_single = true;
+        for part in script.parts.clone() {
+            for at in part.rows {
+                self.update_one(script, table, part.fields, at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A call that updates this row.
+    fn update_one(
+        &mut self,
+        script: &mut Script,
+        table: &Table,
+        fields: FieldSet,
+        at: usize,
+    ) -> Result<()> {
+        script.calls.push(Call {
+            text: self.update_text(table, fields, false, variant::STRICT)?,
+            role: Role::Main(at as u32),
+            count: fields.len() as u16 + 1,
+            parameters: script.rows[at].clone(),
+            copies: None,
+        });
+        Ok(())
+    }
+
+    /// A call that updates these rows, each column of them an array.
+    fn update_some(
+        &mut self,
+        script: &mut Script,
+        table: &Table,
+        fields: FieldSet,
+        rows: &[usize],
+    ) -> Result<()> {
+        let text = self.text(Verb::UpdateMany, table, fields, 0, |sql, table| {
+            update_many_sql(sql, table, fields);
+        })?;
+        let positions: Vec<usize> = fields.iter().chain([table.key()]).collect();
+        // Where the next column of each row begins: values lie there as the
+        // elements of an array do.
+        let mut next: Vec<usize> = rows.iter().map(|&row| script.rows[row].start).collect();
+        let start = script.parameters.len();
+        for &position in &positions {
+            let form = form(&table.fields()[position].kind);
+            let parameters = &mut script.parameters;
+            value::put_array(parameters, form, rows.len(), |out| {
+                for next in &mut next {
+                    let length = out[*next..].first_chunk().map_or(-1, |b| i32::from_be_bytes(*b));
+                    let end = *next + 4 + usize::try_from(length).unwrap_or(0);
+                    out.extend_from_within(*next..end);
+                    *next = end;
+                }
+                Ok::<(), Error>(())
+            })?;
+        }
+        // An integer always is a bigint.
+        let count = ValueRef::Int(rows.len() as i64);
+        let _ = value::put(&mut script.parameters, Form::Int8, count);
+        let parameters = start..script.parameters.len();
+        let (role, count) = (Role::Main(rows[0] as u32), positions.len() as u16 + 1);
+        script.calls.push(Call { text, role, count, parameters, copies: None });
+        Ok(())
+    }
+}
+
+/// Writes an update of rows that come as arrays; it fails unless it finds as
+/// many as it is told.
+fn update_many_sql(sql: &mut Sql, table: &Table, fields: FieldSet) {
+    let own = quoted(table.name());
+    sql.push("WITH w AS (UPDATE ").push(&own).push(" SET ");
+    for (place, position) in fields.iter().enumerate() {
+        let comma = if place == 0 { "" } else { "," };
+        sql.push(&format!("{comma}{}=v.c{place}", name(table, position)));
+    }
+    if let Some(version) = table.version() {
+        let version = name(table, version);
+        sql.push(&format!(",{version}={own}.{version}+1"));
+    }
+    sql.push(" FROM unnest(");
+    for position in fields.iter().chain([table.key()]) {
+        sql.push(if sql.types.is_empty() { "" } else { "," });
+        sql.parameter(form(&table.fields()[position].kind).array_oid());
+    }
+    let columns: Vec<String> = (0..fields.len()).map(|place| format!("c{place}")).collect();
+    sql.push(&format!(
+        ") AS v({},k) WHERE {own}.{}=v.k",
+        columns.join(","),
+        name(table, table.key())
+    ));
+    sql.push(" RETURNING 1) SELECT 1/(count(*)=").parameter(Form::Int8.oid());
+    sql.push(")::int FROM w");
+}
