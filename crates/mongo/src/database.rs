@@ -1,0 +1,348 @@
+//! The database's commands, as far as the engine needs them.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+
+use futures_core::Stream;
+use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::Durability;
+use mongodb::bson::raw::{RawArrayBuf, RawDocument, cstr};
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+use mongodb::raw_batch_cursor::{RawBatch, RawBatchCursor};
+use mongodb::{Client, Database as Driver};
+
+use crate::fault;
+use crate::shape::Shape;
+
+/// The most documents in a list of keys or rows that one command has.
+pub(crate) const LIST_MAX: usize = 1_000;
+/// The same for inserts of FerretDB, which takes them by so many and does not
+/// end at the first that fails.
+const FERRET_LIST_MAX: usize = 100;
+/// The most updates of one command to FerretDB: each keeps a connection to its
+/// SQLite file until all have ended, and it waits for ever when those run out.
+const FERRET_UPDATES_MAX: usize = 16;
+/// The most bytes of rows that one command has.
+const BYTES_MAX: usize = 8 << 20;
+
+/// A database of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Database {
+    pub(crate) client: Client,
+    pub(crate) driver: Driver,
+    /// What the URL says of when a write counts.
+    concern: Option<Document>,
+    /// True for FerretDB, which gives back whole documents, and does not even
+    /// write one document in one step.
+    pub(crate) is_ferret: bool,
+}
+
+/// What is sought in a collection.
+#[derive(Debug, Default)]
+pub(crate) struct Find {
+    pub(crate) collection: String,
+    pub(crate) filter: Document,
+    pub(crate) sort: Option<Document>,
+    pub(crate) projection: Option<Document>,
+    pub(crate) limit: Option<i64>,
+}
+
+/// The documents that were found, a message at a time.
+pub(crate) struct Batches(RawBatchCursor);
+
+impl Batches {
+    pub(crate) async fn next(&mut self) -> Result<Option<RawBatch>> {
+        let next = poll_fn(|context| Pin::new(&mut self.0).poll_next(context)).await;
+        next.transpose().map_err(|fault| fault::of(&fault, false))
+    }
+}
+
+/// Calls `with` for each document of a message.
+pub(crate) fn each_document(
+    batch: &RawBatch,
+    mut with: impl FnMut(&RawDocument) -> Result<()>,
+) -> Result<()> {
+    let broken = |error: &dyn std::fmt::Display| {
+        Error::new(ErrorKind::Protocol, format!("the MongoDB server answered otherwise: {error}"))
+    };
+    for document in batch.doc_slices().map_err(|error| broken(&error))? {
+        let document = document.map_err(|error| broken(&error))?;
+        match document.as_document() {
+            Some(document) => with(document)?,
+            None => return Err(broken(&"a row is no document")),
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn raw(command: &Document) -> Result<RawDocumentBuf> {
+    RawDocumentBuf::try_from(command).map_err(|error| {
+        Error::new(ErrorKind::Invalid, format!("a value cannot be sent to MongoDB: {error}"))
+    })
+}
+
+impl Database {
+    pub(crate) fn new(client: Client, name: &str) -> Self {
+        let driver = client.database(name);
+        let concern = driver.write_concern();
+        let concern = concern.and_then(|it| mongodb::bson::serialize_to_document(it).ok());
+        Self { client, driver, concern, is_ferret: false }
+    }
+
+    /// The same for writes that ask for another durability than the URL does.
+    pub(crate) fn asking_for(&self, durability: Durability) -> Self {
+        let mut concern = self.concern.clone().unwrap_or_default();
+        // Acknowledged always, or nobody would learn what was refused.
+        concern.insert("j", durability == Durability::Full);
+        Self { concern: Some(concern), ..self.clone() }
+    }
+
+    /// Seeks documents; a connection that was broken is replaced once.
+    pub(crate) async fn find(&self, find: &Find) -> Result<Batches> {
+        let mut command = doc! { "find": &find.collection, "filter": &find.filter };
+        let mut set = |name: &str, value: Option<Bson>| {
+            if let Some(value) = value {
+                command.insert(name, value);
+            }
+        };
+        set("sort", find.sort.clone().map(Bson::from));
+        set("projection", find.projection.clone().map(Bson::from));
+        set("limit", find.limit.map(Bson::from));
+        set("singleBatch", (find.limit == Some(1)).then_some(Bson::Boolean(true)));
+        let command = raw(&command)?;
+        self.find_raw(command).await
+    }
+
+    /// [`Self::find`] with a command that is ready.
+    pub(crate) async fn find_raw(&self, command: RawDocumentBuf) -> Result<Batches> {
+        let mut is_second = false;
+        loop {
+            let sent = self.driver.run_raw_cursor_command(command.clone());
+            let sent = match self.driver.selection_criteria() {
+                Some(criteria) => sent.selection_criteria(criteria.clone()),
+                None => sent,
+            };
+            match sent.batch().await {
+                Ok(cursor) => return Ok(Batches(cursor)),
+                Err(fault) if fault::is_passing(&fault) && !is_second => is_second = true,
+                Err(fault) => return Err(fault::of(&fault, false)),
+            }
+        }
+    }
+
+    /// Every document that is found, copied.
+    pub(crate) async fn fetch(&self, find: &Find) -> Result<Vec<RawDocumentBuf>> {
+        let mut batches = self.find(find).await?;
+        let mut found = Vec::new();
+        while let Some(batch) = batches.next().await? {
+            each_document(&batch, |document| {
+                found.push(document.to_owned());
+                Ok(())
+            })?;
+        }
+        Ok(found)
+    }
+
+    /// How many documents there are.
+    pub(crate) async fn count(&self, collection: &str, filter: Document) -> Result<u64> {
+        let command = doc! { "count": collection, "query": filter };
+        let answer = self.command(&command, false).await?;
+        Ok(number(&answer, "n"))
+    }
+
+    /// Whether a document is there.
+    pub(crate) async fn has(&self, collection: &str, filter: Document) -> Result<bool> {
+        let find = Find {
+            collection: collection.to_owned(),
+            filter,
+            projection: Some(doc! { "_id": 1 }),
+            limit: Some(1),
+            ..Find::default()
+        };
+        Ok(!self.fetch(&find).await?.is_empty())
+    }
+
+    /// Runs a command and gives the answer.
+    pub(crate) async fn command(&self, command: &Document, changes: bool) -> Result<Document> {
+        let answer = self.driver.run_raw_command(raw(command)?).await;
+        answer.map_err(|fault| fault::of(&fault, changes))
+    }
+
+    /// Runs a command that writes: what went wrong is left to the caller.
+    async fn written(&self, mut command: RawDocumentBuf) -> Result<Written> {
+        if let Some(concern) = &self.concern {
+            command.append(cstr!("writeConcern"), raw(concern)?);
+        }
+        match self.driver.run_raw_command(command).await {
+            Ok(answer) => Written::of(answer),
+            Err(fault) if fault::is_taken(&fault) => {
+                Ok(Written { taken: Some(None), ..Written::default() })
+            }
+            Err(fault) => Err(fault::of(&fault, true)),
+        }
+    }
+
+    /// Inserts documents, in order, until one is refused.
+    pub(crate) async fn insert(
+        &self,
+        collection: &str,
+        documents: &[RawDocumentBuf],
+    ) -> Result<Written> {
+        let mut list = RawArrayBuf::new();
+        for document in documents {
+            list.push(document);
+        }
+        let mut command = RawDocumentBuf::new();
+        command.append(cstr!("insert"), collection);
+        command.append(cstr!("documents"), list);
+        self.written(command).await
+    }
+
+    /// Carries out updates, in order, until one is refused: each of what is
+    /// sought and what is changed.
+    pub(crate) async fn update(&self, shape: &Shape, updates: Vec<Document>) -> Result<Written> {
+        let command = doc! { "update": shape.name(), "updates": updates };
+        self.written(raw(&command)?).await
+    }
+
+    /// Changes one document and gives these members of what it is then; none
+    /// if there is none.
+    pub(crate) async fn modify(
+        &self,
+        collection: &str,
+        filter: Document,
+        update: Document,
+        members: Document,
+    ) -> Result<Modified> {
+        let mut command = doc! {
+            "findAndModify": collection,
+            "query": filter,
+            "update": update,
+            "new": true,
+        };
+        if !self.is_ferret {
+            command.insert("fields", members);
+        }
+        let mut written = self.written(raw(&command)?).await?.checked()?;
+        Ok(match (written.taken.is_some(), written.answer.remove("value")) {
+            (true, _) => Modified::Taken,
+            (false, Some(Bson::Document(document))) => Modified::Done(document),
+            _ => Modified::Missing,
+        })
+    }
+
+    /// Deletes the documents of a filter, or only one.
+    pub(crate) async fn delete(
+        &self,
+        collection: &str,
+        filter: Document,
+        only_one: bool,
+    ) -> Result<u64> {
+        let limit = i32::from(only_one);
+        let command = doc! { "delete": collection, "deletes": [{ "q": filter, "limit": limit }] };
+        let written = self.written(raw(&command)?).await?.checked()?;
+        Ok(written.count)
+    }
+
+    /// Deletes the documents with these keys.
+    pub(crate) async fn delete_keys(&self, collection: &str, keys: &[Bson]) -> Result<u64> {
+        let mut count = 0;
+        for keys in keys.chunks(LIST_MAX) {
+            let filter = doc! { "_id": { "$in": keys } };
+            count += self.delete(collection, filter, false).await?;
+        }
+        Ok(count)
+    }
+}
+
+/// What a command that writes has done.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    pub(crate) count: u64,
+    /// A value was taken, for the statement with this number if it is known;
+    /// those before it took place.
+    pub(crate) taken: Option<Option<usize>>,
+    /// The statement with this number failed for another reason; those before
+    /// it took place.
+    pub(crate) failed: Option<(usize, Error)>,
+    answer: Document,
+}
+
+impl Written {
+    fn of(answer: Document) -> Result<Self> {
+        let mut written = Self { count: number(&answer, "n"), ..Self::default() };
+        if let Some(first) = answer.get_array("writeErrors").ok().and_then(|all| all.first())
+            && let Some(first) = first.as_document()
+        {
+            let code = i32::try_from(number(first, "code")).unwrap_or(0);
+            let words = first.get_str("errmsg").unwrap_or("refused");
+            let at = number(first, "index") as usize;
+            if code == fault::TAKEN || words.contains("UNIQUE constraint failed") {
+                written.taken = Some(Some(at));
+            } else {
+                let (kind, message) = fault::of_code(code, words);
+                written.failed = Some((at, Error::new(kind, message)));
+            }
+        } else if let Ok(late) = answer.get_document("writeConcernError") {
+            let words = late.get_str("errmsg").unwrap_or("not confirmed");
+            let message = format!("the write took place, but not as durably as asked: {words}");
+            return Err(Error::new(ErrorKind::Lost, message));
+        }
+        written.answer = answer;
+        Ok(written)
+    }
+
+    /// The error of a statement that failed, where it was the only one.
+    pub(crate) fn checked(self) -> Result<Self> {
+        match self.failed {
+            Some((_, error)) => Err(error),
+            None => Ok(self),
+        }
+    }
+}
+
+/// What [`Database::modify`] found.
+#[derive(Debug)]
+pub(crate) enum Modified {
+    Done(Document),
+    Missing,
+    Taken,
+}
+
+/// A whole number of an answer, of whatever type; 0 if there is none.
+pub(crate) fn number(answer: &Document, name: &str) -> u64 {
+    match answer.get(name) {
+        Some(Bson::Int32(value)) => u64::try_from(*value).unwrap_or(0),
+        Some(Bson::Int64(value)) => u64::try_from(*value).unwrap_or(0),
+        Some(Bson::Double(value)) => *value as u64,
+        _ => 0,
+    }
+}
+
+impl Database {
+    /// The most updates that one command can have.
+    pub(crate) const fn updates_max(&self) -> usize {
+        if self.is_ferret { FERRET_UPDATES_MAX } else { LIST_MAX }
+    }
+
+    /// Documents in parts that an insert can have.
+    pub(crate) fn parts<'d>(
+        &self,
+        documents: &'d [RawDocumentBuf],
+    ) -> impl Iterator<Item = &'d [RawDocumentBuf]> + use<'d> {
+        let most = if self.is_ferret { FERRET_LIST_MAX } else { LIST_MAX };
+        let mut rest = documents;
+        std::iter::from_fn(move || {
+            let mut bytes = 0;
+            let fits = rest.iter().take(most).take_while(|document| {
+                bytes += document.as_bytes().len();
+                bytes <= BYTES_MAX
+            });
+            // A document that is too large alone is refused by the server.
+            let count = fits.count().max(1).min(rest.len());
+            let (part, left) = rest.split_at(count);
+            rest = left;
+            (!part.is_empty()).then_some(part)
+        })
+    }
+}

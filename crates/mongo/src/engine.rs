@@ -1,0 +1,321 @@
+//! The engine: the driver on a thread of its own, the models' shapes, closing.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_store::EngineStatistics;
+use marmota_store::engine::{Capability, Engine, Session};
+use marmota_store::plan::{Losses, Plan};
+use mongodb::bson::doc;
+use mongodb::event::EventHandler;
+use mongodb::options::ClientOptions;
+use parking_lot::{Mutex, RwLock};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::time::Instant;
+
+use crate::counts::Counts;
+use crate::database::Database;
+use crate::fault;
+use crate::gather::Gets;
+use crate::options::{Options, parse};
+use crate::prepare;
+use crate::session::MongoSession;
+use crate::shape::Shape;
+use crate::turn::Turns;
+
+/// The database of a URL that names none.
+const DATABASE: &str = "marmota";
+/// How long an operation looks for a server, unless the URL says otherwise.
+const REACH_MS: u64 = 3_000;
+/// How long a connection stays that nobody needs, unless the URL says otherwise.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Models in a MongoDB database.
+#[derive(Debug)]
+pub struct Mongo(Arc<Shared>);
+
+/// What an engine shares with its sessions.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    runtime: Mutex<Option<Runtime>>,
+    pub(crate) handle: Handle,
+    pub(crate) database: Database,
+    pub(crate) options: Options,
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) turns: Turns,
+    pub(crate) gets: Gets,
+    shapes: RwLock<HashMap<String, Arc<Shape>>>,
+    /// The operations under way.
+    under_way: AtomicU64,
+    closed: AtomicBool,
+    /// For each table with automatic keys, one that was given or taken.
+    keys: Mutex<HashMap<String, i64>>,
+    capability: Capability,
+}
+
+/// An operation that is under way, counted.
+#[derive(Debug)]
+pub(crate) struct UnderWay(Arc<Shared>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Mongo {
+    /// Opens the database that a URL names: `mongodb://host:27017/name?…`, with
+    /// the options of MongoDB's drivers (logins, TLS, `replicaSet`,
+    /// `compressors=zstd,snappy,zlib`, `maxPoolSize`, …) and two of the
+    /// engine's own: `operation_timeout_ms` (30,000) and `operations_max`
+    /// (10,000; more at once are refused). The server must answer.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a URL that the driver cannot read,
+    /// [`ErrorKind::Io`] if no server can be reached, [`ErrorKind::Denied`] if
+    /// it refuses the login.
+    pub fn from_url(url: &str) -> Result<Self> {
+        let (url, options) = parse(url)?;
+        let failed = |why: &dyn std::fmt::Display| {
+            Error::new(ErrorKind::Io, format!("the engine's thread could not be started: {why}"))
+        };
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("marmota-mongo")
+            .enable_all()
+            .build()
+            .map_err(|error| failed(&error))?;
+        let handle = runtime.handle().clone();
+        let counts = Arc::new(Counts::default());
+        let opened = wait_on(&handle, connect(url, Arc::clone(&counts)));
+        let database = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                runtime.shutdown_background();
+                return Err(error);
+            }
+        };
+        Ok(Self(Arc::new(Shared {
+            runtime: Mutex::new(Some(runtime)),
+            handle,
+            database,
+            options,
+            counts,
+            turns: Turns::default(),
+            gets: Gets::default(),
+            shapes: RwLock::default(),
+            under_way: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+            keys: Mutex::default(),
+            capability: Capability::new("mongodb", true).without_transactions().with_aggregation(),
+        })))
+    }
+}
+
+/// Connects, and asks the server what it is.
+async fn connect(url: String, counts: Arc<Counts>) -> Result<Database> {
+    let refused = |fault: mongodb::error::Error| fault::of(&fault, false);
+    let mut options = ClientOptions::parse(url).await.map_err(refused)?;
+    options.app_name.get_or_insert_with(|| "marmota".to_owned());
+    options.server_selection_timeout.get_or_insert(Duration::from_millis(REACH_MS));
+    options.connect_timeout.get_or_insert(Duration::from_millis(REACH_MS));
+    options.max_idle_time.get_or_insert(IDLE);
+    let note: Arc<dyn Fn(_) + Send + Sync> = Arc::new(move |event| counts.note(&event));
+    options.cmap_event_handler = Some(EventHandler::Callback(note));
+    let name = options.default_database.clone().unwrap_or_else(|| DATABASE.to_owned());
+    let client = mongodb::Client::with_options(options).map_err(refused)?;
+    let mut database = Database::new(client, &name);
+    let server = database.command(&doc! { "buildInfo": 1 }, false).await?;
+    database.is_ferret = server.contains_key("ferretdb") || server.contains_key("ferretdbVersion");
+    Ok(database)
+}
+
+/// Runs something on the engine's thread and waits for it, on a thread that
+/// may itself belong to a runtime.
+fn wait_on<T: Send + 'static>(
+    handle: &Handle,
+    future: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    let (sender, receiver) = mpsc::channel();
+    handle.spawn(async move {
+        // Whoever asked may have gone.
+        let _ = sender.send(future.await);
+    });
+    receiver.recv().unwrap_or_else(|_| Err(fault::closed()))
+}
+
+impl Shared {
+    /// A table's shape.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a table that was not prepared.
+    pub(crate) fn shape(&self, table: &Table) -> Result<Arc<Shape>> {
+        self.named(table.name()).ok_or_else(|| {
+            let message = format!("the table `{}` was not prepared by this store", table.name());
+            Error::new(ErrorKind::Invalid, message)
+        })
+    }
+
+    pub(crate) fn named(&self, name: &str) -> Option<Arc<Shape>> {
+        self.shapes.read().get(name).cloned()
+    }
+
+    /// The fields that refer to a table.
+    pub(crate) fn referrers(&self, table: &str) -> Vec<(Arc<Shape>, usize)> {
+        let mut referrers = Vec::new();
+        for shape in self.shapes.read().values() {
+            for (at, field) in shape.table.fields().iter().enumerate() {
+                if matches!(&field.kind, marmota_model::Kind::Reference { table: to, .. } if to == table)
+                {
+                    referrers.push((Arc::clone(shape), at));
+                }
+            }
+        }
+        referrers.sort_by(|a, b| (a.0.name(), a.1).cmp(&(b.0.name(), b.1)));
+        referrers
+    }
+
+    /// An automatic key of a table that is known to be taken.
+    pub(crate) fn key_known(&self, table: &str) -> i64 {
+        self.keys.lock().get(table).copied().unwrap_or(0)
+    }
+
+    /// A key was given or taken.
+    pub(crate) fn know_key(&self, table: &str, key: i64) {
+        let mut keys = self.keys.lock();
+        match keys.get_mut(table) {
+            Some(known) => *known = (*known).max(key),
+            None => drop(keys.insert(table.to_owned(), key)),
+        }
+    }
+
+    /// Counts an operation in.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Closed`], or [`ErrorKind::Busy`] if too many are under way.
+    pub(crate) fn enter(self: &Arc<Self>) -> Result<UnderWay> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(fault::closed());
+        }
+        let before = self.under_way.fetch_add(1, Ordering::Relaxed);
+        let entered = UnderWay(Arc::clone(self));
+        if before >= self.options.operations_max {
+            self.counts.refused();
+            let message = format!(
+                "{} operations wait for MongoDB (`operations_max`); try again",
+                self.options.operations_max
+            );
+            return Err(Error::new(ErrorKind::Busy, message));
+        }
+        Ok(entered)
+    }
+
+    /// Runs something with the engine's time limit.
+    pub(crate) async fn within<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        self.until(Instant::now() + self.options.timeout, work).await
+    }
+
+    /// Runs something whose time ends then.
+    pub(crate) async fn until<T>(
+        &self,
+        end: Instant,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let _asked = self.counts.ask();
+        match tokio::time::timeout_at(end, work).await {
+            Ok(done) => done,
+            Err(_) => {
+                let message = format!(
+                    "MongoDB has not answered within {} ms (`operation_timeout_ms`); whether a \
+                     write took place is unknown",
+                    self.options.timeout.as_millis()
+                );
+                Err(Error::new(ErrorKind::Timeout, message))
+            }
+        }
+    }
+
+    fn close(&self) {
+        if self.closed.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        // Writes that are under way end first, within their time.
+        let until = std::time::Instant::now() + self.options.timeout;
+        while self.under_way.load(Ordering::SeqCst) > 0 && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if let Some(runtime) = self.runtime.lock().take() {
+            let client = self.database.client.clone();
+            let done = wait_on(runtime.handle(), async move {
+                let shut = client.shutdown().immediate(true);
+                let _ = tokio::time::timeout(Duration::from_secs(2), shut).await;
+                Ok(())
+            });
+            drop(done);
+            // Never waits, so that it may be called from a runtime's thread.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Engine for Mongo {
+    fn capability(&self) -> &Capability {
+        &self.0.capability
+    }
+
+    fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
+        let (database, tables) = (self.0.database.clone(), tables.to_vec());
+        wait_on(&self.0.handle, async move { prepare::plan(&database, &tables, version).await })
+    }
+
+    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
+        let shapes = tables.iter().map(Shape::new).collect::<Result<Vec<_>>>()?;
+        let (database, tables, losses) = (self.0.database.clone(), tables.to_vec(), losses.clone());
+        let plan = wait_on(&self.0.handle, async move {
+            prepare::migrate(&database, &tables, version, &losses).await
+        })?;
+        let mut known = self.0.shapes.write();
+        for shape in shapes {
+            known.insert(shape.name().to_owned(), Arc::new(shape));
+        }
+        Ok(plan)
+    }
+
+    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
+        let shape = Arc::new(Shape::new(table)?);
+        let (database, name) = (self.0.database.clone(), table.name().to_owned());
+        let is_there =
+            wait_on(&self.0.handle, async move { prepare::has(&database, &name).await })?;
+        if is_there {
+            self.0.shapes.write().insert(shape.name().to_owned(), shape);
+        }
+        Ok(is_there)
+    }
+
+    fn session(&self) -> Result<Box<dyn Session>> {
+        if self.0.closed.load(Ordering::Relaxed) {
+            return Err(fault::closed());
+        }
+        Ok(Box::new(MongoSession::new(Arc::clone(&self.0))))
+    }
+
+    fn statistics(&self) -> EngineStatistics {
+        self.0.counts.statistics()
+    }
+
+    fn close(&self) -> Result<()> {
+        self.0.close();
+        Ok(())
+    }
+}
+
+impl Drop for Mongo {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}

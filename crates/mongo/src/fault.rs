@@ -1,0 +1,90 @@
+//! What the driver and the server report, as Marmota's errors: one table.
+
+use marmota_model::{Error, ErrorKind};
+use mongodb::error::ErrorKind as Fault;
+
+/// The code for a value that another document has in a unique index.
+pub(crate) const TAKEN: i32 = 11_000;
+
+/// The error of a call that failed. `changes` says that it may have changed
+/// something.
+#[cold]
+pub(crate) fn of(fault: &mongodb::error::Error, changes: bool) -> Error {
+    let (kind, message) = match &*fault.kind {
+        Fault::Command(command) => of_code(command.code, &command.message),
+        Fault::Authentication { message, .. } => {
+            (ErrorKind::Denied, format!("the MongoDB server refuses the login: {message}"))
+        }
+        // Nothing was sent.
+        Fault::ServerSelection { .. } | Fault::DnsResolve { .. } => {
+            (ErrorKind::Io, format!("no MongoDB server can be reached: {fault}"))
+        }
+        Fault::ConnectionPoolCleared { .. } => {
+            (ErrorKind::Io, "the MongoDB server went away; try again".to_owned())
+        }
+        Fault::Io(_) if changes => (
+            ErrorKind::Lost,
+            "the connection to MongoDB broke: whether the write took place is unknown".to_owned(),
+        ),
+        Fault::Io(_) => (ErrorKind::Io, "the connection to MongoDB broke; try again".to_owned()),
+        Fault::InvalidArgument { message, .. } | Fault::InvalidTlsConfig { message, .. } => {
+            (ErrorKind::Invalid, format!("MongoDB's driver refuses it: {message}"))
+        }
+        Fault::Shutdown => (ErrorKind::Closed, "the store is closed".to_owned()),
+        Fault::InvalidResponse { message, .. } => {
+            (ErrorKind::Protocol, format!("the MongoDB server answered otherwise: {message}"))
+        }
+        _ => (ErrorKind::Engine, fault.to_string()),
+    };
+    Error::new(kind, message).with_source(fault.clone())
+}
+
+/// What a code of the server's says.
+pub(crate) fn of_code(code: i32, words: &str) -> (ErrorKind, String) {
+    let kind = match code {
+        TAKEN => ErrorKind::Conflict,
+        // A write that collides with another transaction's.
+        112 => ErrorKind::Conflict,
+        13 | 18 => ErrorKind::Denied,
+        // The time that it was given, or the server gave itself.
+        50 | 262 => ErrorKind::Timeout,
+        // No primary, or one that goes.
+        91 | 189 | 10107 | 11600 | 11602 | 13435 | 13436 => ErrorKind::Io,
+        // The disk.
+        14031 => ErrorKind::Io,
+        238 | 303 => ErrorKind::Unsupported,
+        10334 => {
+            let message = format!("a row is larger than a document of MongoDB can be: {words}");
+            return (ErrorKind::Invalid, message);
+        }
+        _ => ErrorKind::Engine,
+    };
+    (kind, format!("{words} (MongoDB code {code})"))
+}
+
+/// True if a value was taken. FerretDB has no code of its own for that where
+/// it updates.
+pub(crate) fn is_taken(fault: &mongodb::error::Error) -> bool {
+    matches!(&*fault.kind, Fault::Command(command)
+        if command.code == TAKEN || command.message.contains("UNIQUE constraint failed"))
+}
+
+/// True if a read may be tried once more.
+pub(crate) fn is_passing(fault: &mongodb::error::Error) -> bool {
+    matches!(&*fault.kind, Fault::Io(_) | Fault::ConnectionPoolCleared { .. })
+}
+
+/// The store was closed.
+#[cold]
+pub(crate) fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the store is closed")
+}
+
+/// A document has a key that no row of its table can have.
+#[cold]
+pub(crate) fn strange_key(collection: &str) -> Error {
+    let message = format!(
+        "`{collection}` has a document whose _id is no key of the model: another program wrote it"
+    );
+    Error::new(ErrorKind::Engine, message)
+}

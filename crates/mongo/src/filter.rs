@@ -1,0 +1,325 @@
+//! Filters and orders in MongoDB's terms, by their structure.
+//!
+//! MongoDB's logic has two values, and a member that is missing is unequal to
+//! all: so each part is translated for where it is to be true or to be false,
+//! and asks for the member to be there. What a server cannot decide as every
+//! engine does (a path in JSON, words, the order of bytes) selects too much:
+//! [`Match::exact`] is false then, and rows are asked again here.
+
+use marmota_model::{Comparison, Filter, Form, Order, Place, Query, Table, Value};
+use mongodb::bson::{Bson, Document, doc};
+
+use crate::shape::{Beside, Shape, bson_of};
+
+/// A condition on documents.
+pub(crate) struct Match {
+    pub(crate) document: Document,
+    /// False if it selects more than the filter does.
+    pub(crate) exact: bool,
+}
+
+/// The documents for which a filter is true.
+pub(crate) fn matching(shape: &Shape, filter: Option<&Filter>) -> Match {
+    let mut exact = true;
+    let document = match filter {
+        Some(filter) => translate(shape, filter, true, &mut exact),
+        None => Document::new(),
+    };
+    Match { document, exact }
+}
+
+/// True for every document.
+fn all() -> Document {
+    Document::new()
+}
+
+/// True for none.
+fn none() -> Document {
+    doc! { "_id": { "$in": [] } }
+}
+
+fn joined(operator: &str, mut parts: Vec<Document>) -> Document {
+    match (parts.len(), operator) {
+        (0, "$and") => all(),
+        (0, _) => none(),
+        (1, _) => parts.remove(0),
+        _ => doc! { operator: parts },
+    }
+}
+
+/// The documents for which a filter is `wanted`: neither of both for those of
+/// which it is unknown.
+fn translate(shape: &Shape, filter: &Filter, wanted: bool, exact: &mut bool) -> Document {
+    match filter {
+        Filter::Compare { field, comparison, value } => {
+            let comparison = if wanted { *comparison } else { opposite(*comparison) };
+            compare(shape, *field, comparison, value, exact)
+        }
+        // False, not unknown, where there is nothing to be in.
+        Filter::In { values, .. } if values.is_empty() => {
+            if wanted {
+                none()
+            } else {
+                all()
+            }
+        }
+        Filter::In { field, values } => member_of(shape, *field, values, wanted, exact),
+        Filter::Match { field, place, text } => {
+            let column = &shape.columns[*field];
+            if column.form != Form::Text {
+                *exact = false;
+                return there(shape, *field);
+            }
+            let pattern = doc! { "$regex": pattern(*place, text) };
+            let test = if wanted {
+                pattern
+            } else {
+                doc! { "$not": pattern, "$ne": Bson::Null }
+            };
+            doc! { column.name.as_str(): test }
+        }
+        Filter::IsNull { field } => {
+            let name = shape.columns[*field].name.as_str();
+            if wanted {
+                doc! { name: Bson::Null }
+            } else {
+                there(shape, *field)
+            }
+        }
+        Filter::Not(inner) => translate(shape, inner, !wanted, exact),
+        Filter::And(filters) | Filter::Or(filters) => {
+            let is_and = matches!(filter, Filter::And(_)) == wanted;
+            let mut parts = Vec::with_capacity(filters.len());
+            for filter in filters {
+                let part = translate(shape, filter, wanted, exact);
+                // What is asked of all documents says nothing.
+                if !part.is_empty() {
+                    parts.push(part);
+                } else if !is_and {
+                    return all();
+                }
+            }
+            joined(if is_and { "$and" } else { "$or" }, parts)
+        }
+        // A search, a path in JSON, and what is not known here.
+        _ => {
+            *exact = false;
+            all()
+        }
+    }
+}
+
+const fn opposite(comparison: Comparison) -> Comparison {
+    match comparison {
+        Comparison::Equal => Comparison::NotEqual,
+        Comparison::NotEqual => Comparison::Equal,
+        Comparison::Less => Comparison::GreaterOrEqual,
+        Comparison::LessOrEqual => Comparison::Greater,
+        Comparison::Greater => Comparison::LessOrEqual,
+        Comparison::GreaterOrEqual => Comparison::Less,
+    }
+}
+
+/// The documents that have a value.
+fn there(shape: &Shape, field: usize) -> Document {
+    doc! { shape.columns[field].name.as_str(): { "$ne": Bson::Null } }
+}
+
+fn operator(comparison: Comparison) -> &'static str {
+    match comparison {
+        Comparison::Equal => "$eq",
+        Comparison::NotEqual => "$ne",
+        Comparison::Less => "$lt",
+        Comparison::LessOrEqual => "$lte",
+        Comparison::Greater => "$gt",
+        Comparison::GreaterOrEqual => "$gte",
+    }
+}
+
+fn compare(
+    shape: &Shape,
+    field: usize,
+    comparison: Comparison,
+    value: &Value,
+    exact: &mut bool,
+) -> Document {
+    let (column, value) = (&shape.columns[field], value.as_ref());
+    let name = column.name.as_str();
+    if value.is_null() || value.is_absent() {
+        return none();
+    }
+    let is_order = !matches!(comparison, Comparison::Equal | Comparison::NotEqual);
+    if column.form == Form::Json || column.form == Form::Blob && is_order {
+        *exact = false;
+        return there(shape, field);
+    }
+    match column.beside {
+        Some(Beside::Folded) => {
+            let path = column.order_path();
+            let folded = column.beside(value).unwrap_or(Bson::Null);
+            plain(&path, comparison, folded)
+        }
+        Some(Beside::Micros) => {
+            let rest = column.beside(value);
+            timestamp(name, &column.order_path(), comparison, &bson_of(value), rest.as_ref())
+        }
+        Some(Beside::Written) | None => plain(name, comparison, column.bson(value)),
+    }
+}
+
+fn plain(name: &str, comparison: Comparison, value: Bson) -> Document {
+    match comparison {
+        Comparison::Equal => doc! { name: value },
+        Comparison::NotEqual => joined(
+            "$and",
+            vec![doc! { name: { "$ne": value } }, doc! { name: { "$ne": Bson::Null } }],
+        ),
+        _ => doc! { name: { operator(comparison): value } },
+    }
+}
+
+/// A timestamp is before another one if its milliseconds are, or if those are
+/// the same and its rest is. A rest of 0 is missing, which is before all.
+fn timestamp(
+    name: &str,
+    path: &str,
+    comparison: Comparison,
+    millis: &Bson,
+    rest: Option<&Bson>,
+) -> Document {
+    let same = |test: Document| joined("$and", vec![doc! { name: millis.clone() }, test]);
+    let rest_is = doc! { path: rest.cloned().unwrap_or(Bson::Null) };
+    let less = match rest {
+        None => none(),
+        Some(rest) => doc! { "$or": [{ path: Bson::Null }, { path: { "$lt": rest.clone() } }] },
+    };
+    let more = match rest {
+        None => doc! { path: { "$ne": Bson::Null } },
+        Some(rest) => doc! { path: { "$gt": rest.clone() } },
+    };
+    let before = doc! { name: { "$lt": millis.clone() } };
+    let behind = doc! { name: { "$gt": millis.clone() } };
+    let parts = match comparison {
+        Comparison::Equal => vec![same(rest_is)],
+        Comparison::NotEqual => vec![before, behind, same(less), same(more)],
+        Comparison::Less => vec![before, same(less)],
+        Comparison::LessOrEqual => vec![before, same(less), same(rest_is)],
+        Comparison::Greater => vec![behind, same(more)],
+        Comparison::GreaterOrEqual => vec![behind, same(more), same(rest_is)],
+    };
+    joined("$or", parts)
+}
+
+fn member_of(
+    shape: &Shape,
+    field: usize,
+    values: &[Value],
+    wanted: bool,
+    exact: &mut bool,
+) -> Document {
+    let column = &shape.columns[field];
+    let values = || values.iter().map(Value::as_ref).filter(|value| !value.is_null());
+    let (path, list): (String, Vec<Bson>) = match (column.form, column.beside) {
+        (Form::Json, _) => {
+            *exact = false;
+            return there(shape, field);
+        }
+        (_, Some(Beside::Micros)) => {
+            let comparison = if wanted { Comparison::Equal } else { Comparison::NotEqual };
+            let parts = values()
+                .map(|value| compare(shape, field, comparison, &value.to_value(), &mut true));
+            return joined(if wanted { "$or" } else { "$and" }, parts.collect());
+        }
+        (_, Some(Beside::Folded)) => {
+            (column.order_path(), values().filter_map(|value| column.beside(value)).collect())
+        }
+        (_, Some(Beside::Written) | None) => {
+            (column.name.to_string(), values().map(|value| column.bson(value)).collect())
+        }
+    };
+    match wanted {
+        true => doc! { path: { "$in": list } },
+        false => doc! { path: { "$nin": list, "$ne": Bson::Null } },
+    }
+}
+
+/// The regular expression for a text in a place. Only A to Z have two cases,
+/// which the option for that would give to all letters.
+fn pattern(place: Place, text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len() * 2 + 1);
+    if place == Place::Start {
+        pattern.push('^');
+    }
+    for letter in text.chars() {
+        if letter.is_ascii_alphabetic() {
+            pattern.push('[');
+            pattern.push(letter.to_ascii_lowercase());
+            pattern.push(letter.to_ascii_uppercase());
+            pattern.push(']');
+        } else {
+            if letter.is_ascii_punctuation() {
+                pattern.push('\\');
+            }
+            pattern.push(letter);
+        }
+    }
+    pattern
+}
+
+/// The regular expression for a whole text in any case.
+pub(crate) fn whole(text: &str) -> String {
+    pattern(Place::Start, text) + "\\z"
+}
+
+/// How documents are sorted; none if the server cannot, because a field sorts
+/// by what documents have not.
+pub(crate) fn sort(shape: &Shape, query: &Query) -> Option<Document> {
+    let mut members = Document::new();
+    for Order { field, descending } in query.order_with_key(&shape.table) {
+        let column = &shape.columns[field];
+        if matches!(column.form, Form::Json | Form::Blob) {
+            return None;
+        }
+        for path in column.sort_paths() {
+            members.insert(path, if descending { -1 } else { 1 });
+        }
+    }
+    Some(members)
+}
+
+/// How two rows sort.
+pub(crate) fn order_rows(
+    table: &Table,
+    order: &[Order],
+    a: &[Value],
+    b: &[Value],
+) -> std::cmp::Ordering {
+    let folded = |value: &Value| match value {
+        Value::Text(text) => Value::Text(text.to_ascii_lowercase()),
+        other => other.clone(),
+    };
+    for by in order {
+        let (a, b) = (&a[by.field], &b[by.field]);
+        let is_folded =
+            table.fields()[by.field].kind.collation() == marmota_model::Collation::NoCase;
+        let order = match is_folded {
+            true => folded(a).as_ref().order(&folded(b).as_ref()),
+            false => a.as_ref().order(&b.as_ref()),
+        };
+        if order.is_ne() {
+            return if by.descending { order.reverse() } else { order };
+        }
+    }
+    std::cmp::Ordering::Equal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_has_two_cases_for_letters_a_to_z() {
+        assert_eq!(pattern(Place::Start, "a%É."), "^[aA]\\%É\\.");
+        assert_eq!(pattern(Place::Anywhere, ""), "");
+    }
+}

@@ -1,0 +1,211 @@
+//! What is looked up before and after a write: rows in its way, rows that it
+//! refers to, rows that refer to one that goes.
+
+use std::sync::Arc;
+
+use marmota_model::rule::violation;
+use marmota_model::{Error, ErrorKind, Kind, Result, Value, ValueRef};
+use marmota_store::refusal::still_referred_to;
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+
+use crate::database::Find;
+use crate::filter::whole;
+use crate::refusal::taken;
+use crate::shape::{Beside, Shape};
+use crate::write::{Writer, borrowed};
+
+/// True if a write of these values refers to other rows.
+pub(crate) fn refers(shape: &Shape, row: &[ValueRef<'_>]) -> bool {
+    references(shape, row).next().is_some()
+}
+
+/// The fields of a row that refer to a row, with the table referred to.
+pub(crate) fn references<'s>(
+    shape: &'s Shape,
+    row: &'s [ValueRef<'s>],
+) -> impl Iterator<Item = (usize, &'s str, ValueRef<'s>)> {
+    shape.table.fields().iter().zip(row).enumerate().filter_map(|(at, (field, value))| match &field
+        .kind
+    {
+        Kind::Reference { table, .. } if !value.is_null() && !value.is_absent() => {
+            Some((at, &**table, *value))
+        }
+        _ => None,
+    })
+}
+
+/// Refuses a row for references without a target.
+#[cold]
+pub(crate) fn no_targets(shape: &Shape, row: &[ValueRef<'_>], missing: &[usize]) -> Error {
+    let violations = missing.iter().filter_map(|&at| {
+        let field = &shape.table.fields()[at];
+        let Kind::Reference { table, .. } = &field.kind else { return None };
+        let message = format!("there is no `{table}` with this key");
+        Some(violation(field, row[at], "reference", message))
+    });
+    Error::invalid(violations.collect())
+}
+
+impl Writer {
+    /// The rows that one collides with, but for that with `own` key: by the
+    /// key first, then as unique indexes come.
+    pub(crate) async fn in_the_way(
+        &self,
+        shape: &Shape,
+        row: &[ValueRef<'_>],
+        own: Option<ValueRef<'_>>,
+    ) -> Result<Vec<RawDocumentBuf>> {
+        let mut found: Vec<RawDocumentBuf> = Vec::new();
+        for fields in unique_sets(shape) {
+            let Some(filter) = same(shape, &fields, row) else { continue };
+            let find = Find { collection: shape.name().to_owned(), filter, ..Find::default() };
+            for document in self.database().fetch(&find).await? {
+                let key = shape.key_of(&document);
+                let is_own =
+                    own.is_some_and(|own| key.as_ref().is_some_and(|key| key.as_ref() == own));
+                if !is_own && found.iter().all(|other| shape.key_of(other) != key) {
+                    found.push(document);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Refuses values that another row than that with `own` key has in a
+    /// unique index.
+    pub(crate) async fn check_free(
+        &self,
+        shape: &Shape,
+        row: &[ValueRef<'_>],
+        own: Option<ValueRef<'_>>,
+    ) -> Result<()> {
+        let merged;
+        let row = match own {
+            None => row,
+            // An index may be over a field that is left alone.
+            Some(key) => {
+                let Some(there) = self.row(shape, key).await? else { return Ok(()) };
+                let over = |(new, old): (&ValueRef<'_>, &Value)| match new {
+                    ValueRef::Absent => old.clone(),
+                    new => new.to_value(),
+                };
+                merged = row.iter().zip(&there).map(over).collect::<Vec<_>>();
+                &borrowed(&merged)
+            }
+        };
+        for fields in unique_sets(shape) {
+            let Some(mut filter) = same(shape, &fields, row) else { continue };
+            if let Some(own) = own {
+                filter = doc! { "$and": [filter, { "_id": { "$ne": shape.key(own) } }] };
+            }
+            if self.database().has(shape.name(), filter).await? {
+                return Err(taken(&shape.table, &fields, row));
+            }
+        }
+        Ok(())
+    }
+
+    /// The error for a row of which the server said that a value is taken.
+    pub(crate) async fn collision(
+        &self,
+        shape: &Shape,
+        row: &[ValueRef<'_>],
+        own: Option<ValueRef<'_>>,
+    ) -> Result<Error> {
+        Ok(match self.check_free(shape, row, own).await {
+            Err(error) => error,
+            Ok(()) => {
+                let message = format!(
+                    "another row of `{}` has a value that must be unique; it may have gone since",
+                    shape.name()
+                );
+                Error::new(ErrorKind::Conflict, message)
+            }
+        })
+    }
+
+    /// The fields of a row that refer to no row, or to one that goes.
+    pub(crate) async fn missing_targets(
+        &self,
+        shape: &Shape,
+        row: &[ValueRef<'_>],
+        going: &[&Value],
+    ) -> Result<Vec<usize>> {
+        let mut missing = Vec::new();
+        for (at, to, value) in references(shape, row) {
+            let is_own_kind = to == shape.name();
+            if is_own_kind && row[shape.table.key()] == value {
+                continue;
+            }
+            let goes = is_own_kind && going.iter().any(|key| key.as_ref() == value);
+            let target = self.shared.named(to).map(|to| to.by_key(value));
+            let is_there = match target {
+                Some(filter) if !goes => self.database().has(to, filter).await?,
+                _ => false,
+            };
+            if !is_there {
+                missing.push(at);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Refuses if a row, but for those of the same table with a `spared` key,
+    /// refers to one with one of these keys.
+    pub(crate) async fn check_referrers(
+        &self,
+        shape: &Shape,
+        keys: &[Bson],
+        spared: &[Bson],
+        key: Option<ValueRef<'_>>,
+    ) -> Result<()> {
+        for (by, at) in self.shared.referrers(shape.name()) {
+            let name = by.columns[at].name.to_string();
+            let mut filter = match shape.columns[shape.table.key()].beside {
+                // A reference to a key without case is in any case.
+                Some(_) => {
+                    let texts = keys.iter().filter_map(Bson::as_str);
+                    let same = texts.map(|key| doc! { &name: { "$regex": whole(key) } });
+                    doc! { "$or": same.collect::<Vec<_>>() }
+                }
+                None => doc! { name: { "$in": keys } },
+            };
+            if by.name() == shape.name() {
+                filter.insert("_id", doc! { "$nin": spared });
+            }
+            if self.database().has(by.name(), filter).await? {
+                return Err(still_referred_to(&shape.table, key, &[(Arc::clone(&by.table), at)]));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The key, and the fields of each unique index.
+pub(crate) fn unique_sets(shape: &Shape) -> Vec<Vec<usize>> {
+    let indexes = shape.table.indexes();
+    let unique = indexes.iter().filter(|index| index.unique).map(|index| index.fields.to_vec());
+    std::iter::once(vec![shape.table.key()]).chain(unique).collect()
+}
+
+/// The documents that have a row's values in these fields; none if one of them
+/// is not there.
+fn same(shape: &Shape, fields: &[usize], row: &[ValueRef<'_>]) -> Option<Document> {
+    let mut parts = Vec::new();
+    for &field in fields {
+        let (column, value) = (&shape.columns[field], row[field]);
+        if value.is_null() || value.is_absent() {
+            return None;
+        }
+        if column.beside != Some(Beside::Folded) {
+            parts.push(doc! { column.name.as_str(): column.bson(value) });
+        }
+        if matches!(column.beside, Some(Beside::Folded | Beside::Micros)) {
+            parts.push(doc! { column.order_path(): column.beside(value).unwrap_or(Bson::Null) });
+        }
+    }
+    match parts.len() {
+        1 => parts.pop(),
+        _ => Some(doc! { "$and": parts }),
+    }
+}

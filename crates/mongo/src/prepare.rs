@@ -1,0 +1,608 @@
+//! Making a database fit the models: what collections have is kept in a
+//! collection of the engine's own, compared with the models, and the steps
+//! between the two are carried out one by one. MongoDB cannot do them together:
+//! a start that was cut off goes on with the next one, since each step is
+//! found out anew.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use marmota_model::{
+    Error, ErrorKind, Field, FieldSet, Index, KeyKind, Result, Role, Table, Timestamp, Value,
+    ValueRef,
+};
+use marmota_store::plan::{Change, Effect, Losses, Plan, Step};
+use mongodb::bson::{Bson, Document, doc};
+
+use crate::database::{Database, Find, number};
+use crate::fault;
+use crate::shape::{Beside, Lender, Shape, bson_of};
+
+/// The collection of what collections have.
+const SCHEMAS: &str = "marmota_schema";
+/// The collection of the automatic keys given last.
+pub(crate) const KEYS: &str = "marmota_key";
+/// The document with the version of the models, beside those of tables.
+const VERSION: &str = "";
+
+/// What one collection has.
+struct There {
+    /// What it is called.
+    name: String,
+    fields: Vec<FieldThere>,
+    key: String,
+    rows: u64,
+    indexes: Vec<String>,
+}
+
+struct FieldThere {
+    name: String,
+    form: String,
+    nullable: bool,
+}
+
+/// A step, and what of the table it is about.
+struct Planned {
+    step: Step,
+    act: Act,
+}
+
+/// What is done for a step.
+enum Act {
+    Nothing,
+    MakeCollection,
+    RenameCollection(String),
+    /// Documents get another member name.
+    Rename(String, String),
+    /// Documents without this field get a value.
+    Fill(usize, Value),
+    Drop(String),
+    AddIndex(Index),
+    DropIndex(String),
+}
+
+/// Whether there is a table of this name.
+pub(crate) async fn has(database: &Database, name: &str) -> Result<bool> {
+    database.has(SCHEMAS, doc! { "_id": name }).await
+}
+
+/// What has to change.
+pub(crate) async fn plan(database: &Database, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
+    check_version(database, version).await?;
+    let mut steps = Vec::new();
+    for table in tables {
+        let shape = Arc::new(Shape::new(table)?);
+        let planned = compare(database, &shape, tables).await?;
+        steps.extend(planned.into_iter().map(|planned| planned.step));
+    }
+    Ok(Plan { steps })
+}
+
+/// Carries the plan out.
+pub(crate) async fn migrate(
+    database: &Database,
+    tables: &[Arc<Table>],
+    version: u32,
+    losses: &Losses,
+) -> Result<Plan> {
+    check_version(database, version).await?;
+    let mut all = Vec::new();
+    for table in tables {
+        let shape = Arc::new(Shape::new(table)?);
+        let planned = compare(database, &shape, tables).await?;
+        all.push((shape, planned));
+    }
+    let steps = all.iter().flat_map(|(_, planned)| planned).map(|one| one.step.clone()).collect();
+    let plan = Plan { steps };
+    plan.check(losses)?;
+    for (shape, planned) in &all {
+        let of_table = Plan { steps: planned.iter().map(|one| one.step.clone()).collect() };
+        let to_do: Vec<&Step> = of_table.to_do(losses).collect();
+        let mut kept = Vec::new();
+        for one in planned {
+            if to_do.contains(&&one.step) {
+                carry_out(database, shape, &one.act).await?;
+            } else if let Act::Drop(name) = &one.act {
+                kept.push(name.clone());
+            }
+        }
+        write_down(database, shape, &kept).await?;
+        count_keys(database, shape).await?;
+    }
+    let update = doc! { "$set": { "version": i64::from(version) } };
+    upsert(database, SCHEMAS, VERSION, update).await?;
+    Ok(plan)
+}
+
+async fn upsert(database: &Database, collection: &str, id: &str, update: Document) -> Result<()> {
+    let statement = doc! { "q": { "_id": id }, "u": update, "upsert": true };
+    let command = doc! { "update": collection, "updates": [statement] };
+    database.command(&command, true).await.map(drop)
+}
+
+async fn check_version(database: &Database, version: u32) -> Result<()> {
+    let Some(there) = one(database, SCHEMAS, doc! { "_id": VERSION }).await? else { return Ok(()) };
+    let there = number(&there, "version");
+    if there <= u64::from(version) {
+        return Ok(());
+    }
+    let message = format!(
+        "the database `{}` has models of version {there}, and this program has version {version}: \
+         a newer program wrote it; run that one",
+        database.driver.name()
+    );
+    Err(Error::new(ErrorKind::Invalid, message))
+}
+
+async fn one(database: &Database, collection: &str, filter: Document) -> Result<Option<Document>> {
+    let find =
+        Find { collection: collection.to_owned(), filter, limit: Some(1), ..Find::default() };
+    match database.fetch(&find).await?.first() {
+        Some(document) => Document::try_from(document).map(Some).map_err(|error| {
+            Error::new(ErrorKind::Engine, format!("`{collection}` is damaged: {error}"))
+        }),
+        None => Ok(None),
+    }
+}
+
+impl There {
+    async fn of(database: &Database, name: &str) -> Result<Option<Self>> {
+        let Some(known) = one(database, SCHEMAS, doc! { "_id": name }).await? else {
+            return Self::of_others(database, name).await;
+        };
+        let text =
+            |document: &Document, name: &str| document.get_str(name).unwrap_or_default().to_owned();
+        let fields = known.get_array("fields").map_or(&[][..], Vec::as_slice);
+        let fields = fields.iter().filter_map(Bson::as_document).map(|field| FieldThere {
+            name: text(field, "name"),
+            form: text(field, "form"),
+            nullable: field.get_bool("nullable").unwrap_or(true),
+        });
+        Ok(Some(Self {
+            fields: fields.collect(),
+            key: text(&known, "key"),
+            rows: database.count(name, doc! {}).await?,
+            indexes: indexes(database, name).await?,
+            name: name.to_owned(),
+        }))
+    }
+
+    /// A collection that another program made: nothing is known of its
+    /// members, which are taken to be the model's.
+    async fn of_others(database: &Database, name: &str) -> Result<Option<Self>> {
+        let rows = database.count(name, doc! {}).await?;
+        if rows == 0 {
+            return Ok(None);
+        }
+        let indexes = indexes(database, name).await?;
+        Ok(Some(Self {
+            name: name.to_owned(),
+            fields: Vec::new(),
+            key: String::new(),
+            rows,
+            indexes,
+        }))
+    }
+
+    fn field(&self, name: &str) -> Option<&FieldThere> {
+        self.fields.iter().find(|field| field.name == name)
+    }
+}
+
+/// The names of a collection's indexes.
+async fn indexes(database: &Database, name: &str) -> Result<Vec<String>> {
+    let command = doc! { "listIndexes": name };
+    let answer = match database.command(&command, false).await {
+        Ok(answer) => answer,
+        // It has not been made yet: code 26.
+        Err(error) if error.message().contains("code 26") => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let list = answer.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+    let list = list.map_or(&[][..], Vec::as_slice);
+    let names = list.iter().filter_map(Bson::as_document);
+    Ok(names.filter_map(|index| index.get_str("name").ok()).map(str::to_owned).collect())
+}
+
+fn form_name(field: &Field, shape: &Shape, at: usize) -> String {
+    let form = format!("{:?}", field.kind.form()).to_ascii_lowercase();
+    match shape.columns[at].beside {
+        Some(Beside::Folded) => format!("{form} without case"),
+        _ => form,
+    }
+}
+
+/// The members and the direction of an index, and its name.
+fn index_keys(shape: &Shape, index: &Index) -> (Document, String) {
+    let mut keys = Document::new();
+    let mut name = "marmota".to_owned();
+    for &field in &*index.fields {
+        let column = &shape.columns[field];
+        for path in column.sort_paths() {
+            keys.insert(path, 1);
+        }
+        name.push('_');
+        name.push_str(column.name.as_str());
+        if column.beside == Some(Beside::Folded) {
+            name.push_str("_nocase");
+        }
+    }
+    if index.unique {
+        name.push_str("_unique");
+    }
+    (keys, name)
+}
+
+async fn compare(
+    database: &Database,
+    shape: &Arc<Shape>,
+    tables: &[Arc<Table>],
+) -> Result<Vec<Planned>> {
+    let table = &shape.table;
+    let mut planned = Planning { table, steps: Vec::new() };
+    let mut there = There::of(database, table.name()).await?;
+    let is_model = |name: &str| tables.iter().any(|other| other.name() == name);
+    if let (None, Some(was)) = (&there, table.schema().was.as_deref().filter(|was| !is_model(was)))
+    {
+        there = There::of(database, was).await?;
+    }
+    let Some(there) = there else {
+        planned.add(Change::AddTable, Effect::Keeps, Act::MakeCollection);
+        for index in table.indexes() {
+            planned.add_index(&index, Effect::Keeps);
+        }
+        return Ok(planned.steps);
+    };
+    if there.name != table.name() {
+        let from = there.name.clone();
+        let act = Act::RenameCollection(from.clone());
+        planned.add(Change::RenameTable { from }, Effect::Keeps, act);
+    }
+    if there.fields.is_empty() {
+        planned.add_indexes(database, shape, &there).await?;
+        return Ok(planned.steps);
+    }
+    let key = &table.fields()[table.key()];
+    let key_was = key.was.as_deref() == Some(&there.key);
+    if there.rows > 0 && there.key != key.name && !key_was {
+        let why = format!(
+            "its rows have the key `{}` in the database, and `{}` in the model: keys cannot be \
+             changed in place; give the model another name and copy the rows",
+            there.key, key.name
+        );
+        planned.add(Change::Misfit, Effect::Refused(why), Act::Nothing);
+        return Ok(planned.steps);
+    }
+    for (at, field) in table.fields().iter().enumerate() {
+        planned.compare_field(database, shape, &there, at, field).await?;
+    }
+    for field in &there.fields {
+        planned.drop_field(&there, field);
+    }
+    planned.add_indexes(database, shape, &there).await?;
+    Ok(planned.steps)
+}
+
+/// The steps of one table, as they are found.
+struct Planning<'t> {
+    table: &'t Table,
+    steps: Vec<Planned>,
+}
+
+impl Planning<'_> {
+    fn add(&mut self, change: Change, effect: Effect, act: Act) {
+        let (table, statements) = (self.table.name().to_owned(), Vec::new());
+        self.steps.push(Planned { step: Step { table, change, effect, statements }, act });
+    }
+
+    fn add_index(&mut self, index: &Index, effect: Effect) {
+        let names = index.fields.iter().map(|&field| self.table.fields()[field].name.to_string());
+        let change = Change::AddIndex { columns: names.collect(), unique: index.unique };
+        self.add(change, effect, Act::AddIndex(index.clone()));
+    }
+
+    async fn compare_field(
+        &mut self,
+        database: &Database,
+        shape: &Shape,
+        there: &There,
+        at: usize,
+        field: &Field,
+    ) -> Result<()> {
+        let name = field.name.to_string();
+        let was = field.was.as_deref().and_then(|was| there.field(was));
+        let known = there.field(&name);
+        if let (None, Some(was)) = (known, was) {
+            let change = Change::RenameColumn { from: was.name.clone(), to: name.clone() };
+            let act = match at == self.table.key() {
+                true => Act::Nothing,
+                false => Act::Rename(was.name.clone(), name.clone()),
+            };
+            self.add(change, Effect::Keeps, act);
+        }
+        let Some(known) = known.or(was) else {
+            self.add_field(there, at, field);
+            return Ok(());
+        };
+        let form = form_name(field, shape, at);
+        if known.form != form && there.rows > 0 {
+            let why = format!(
+                "it changes from {} to {form}; add a field of another name instead, or change it \
+                 back",
+                known.form
+            );
+            let change = Change::ChangeColumn { column: name, from: known.form.clone(), to: form };
+            self.add(change, Effect::Refused(why), Act::Nothing);
+        } else if known.nullable && !field.nullable && at != self.table.key() {
+            let missing = doc! { known.name.as_str(): Bson::Null };
+            let effect = match database.count(&there.name, missing).await? {
+                0 => Effect::Keeps,
+                nulls => Effect::Refused(format!(
+                    "it must have a value in the model, and {nulls} rows in the database have \
+                     none; give them one, or make the field optional"
+                )),
+            };
+            self.add(Change::RequireValue(name), effect, Act::Nothing);
+        } else if !known.nullable && field.nullable {
+            self.add(Change::AllowNull(name), Effect::Keeps, Act::Nothing);
+        }
+        Ok(())
+    }
+
+    fn add_field(&mut self, there: &There, at: usize, field: &Field) {
+        let default = self.table.default(at).filter(|default| !default.is_null());
+        let value = match (field.role, default) {
+            (_, Some(default)) => Some(default.to_value()),
+            // What the rows had if the field had been there.
+            (Role::Version, None) => Some(Value::Int(1)),
+            (Role::CreatedAt | Role::UpdatedAt, None) => Some(Value::Timestamp(Timestamp::now())),
+            _ => None,
+        };
+        let (effect, act) = match value {
+            _ if there.rows == 0 => (Effect::Keeps, Act::Nothing),
+            Some(value) => (Effect::Keeps, Act::Fill(at, value)),
+            None if field.nullable => (Effect::Keeps, Act::Nothing),
+            None => {
+                let why = "it is new and must have a value, but the table has rows: give it a \
+                           default for those, or make it optional";
+                (Effect::Refused(why.to_owned()), Act::Nothing)
+            }
+        };
+        self.add(Change::AddColumn(field.name.to_string()), effect, act);
+    }
+
+    /// A field that the model has not: its values are left alone unless they
+    /// may go.
+    fn drop_field(&mut self, there: &There, field: &FieldThere) {
+        let is_kept =
+            |other: &Field| other.name == *field.name || other.was.as_deref() == Some(&*field.name);
+        if self.table.fields().iter().any(is_kept) {
+            return;
+        }
+        let (name, table) = (field.name.clone(), self.table.name());
+        let effect = Effect::Loses {
+            what: format!(
+                "the model has no such field; its values in up to {} rows would be lost",
+                there.rows
+            ),
+            way_out: format!("add the field, or drop it (`migrate --drop {table}.{name}`)"),
+            needed: false,
+        };
+        self.add(Change::DropColumn(name.clone()), effect, Act::Drop(name));
+    }
+
+    async fn add_indexes(
+        &mut self,
+        database: &Database,
+        shape: &Arc<Shape>,
+        there: &There,
+    ) -> Result<()> {
+        let wanted = self.table.indexes();
+        let names: Vec<String> = wanted.iter().map(|index| index_keys(shape, index).1).collect();
+        for name in &there.indexes {
+            if name.starts_with("marmota_") && !names.contains(name) {
+                let change = Change::DropIndex(name.clone());
+                self.add(change, Effect::Keeps, Act::DropIndex(name.clone()));
+            }
+        }
+        for (index, name) in wanted.iter().zip(&names) {
+            if there.indexes.contains(name) {
+                continue;
+            }
+            let double = match index.unique && there.rows > 0 {
+                true => double(database, shape, there, index).await?,
+                false => None,
+            };
+            let effect = match double {
+                None => Effect::Keeps,
+                Some(value) => {
+                    let fields = index.fields.iter();
+                    let names: Vec<&str> =
+                        fields.map(|&field| &*self.table.fields()[field].name).collect();
+                    Effect::Refused(format!(
+                        "{} is to be unique, and more than one row has {value}; change or delete \
+                         all of them but one",
+                        names.join(", ")
+                    ))
+                }
+            };
+            self.add_index(index, effect);
+        }
+        Ok(())
+    }
+}
+
+/// A value that several rows have in fields that are to be unique.
+async fn double(
+    database: &Database,
+    shape: &Arc<Shape>,
+    there: &There,
+    index: &Index,
+) -> Result<Option<String>> {
+    // Fields that are yet to come, or to be renamed, are not looked at: the
+    // making of the index finds out.
+    let is_there = |field: &usize| there.field(&shape.table.fields()[*field].name).is_some();
+    if !there.fields.is_empty() && !index.fields.iter().all(is_there) {
+        return Ok(None);
+    }
+    let fields = index.fields.iter().fold(FieldSet::EMPTY, |set, &field| set.with(field));
+    let find = Find {
+        collection: there.name.clone(),
+        projection: shape.projection(fields),
+        ..Find::default()
+    };
+    let (mut lender, mut seen) = (Lender::new(shape, fields), HashSet::new());
+    let mut batches = database.find(&find).await?;
+    while let Some(batch) = batches.next().await? {
+        let mut found = None;
+        crate::database::each_document(&batch, |document| {
+            lender.lend(document, |row| {
+                let values: Vec<ValueRef<'_>> = index.fields.iter().map(|&at| row[at]).collect();
+                if values.iter().any(ValueRef::is_null) || found.is_some() {
+                    return;
+                }
+                let texts: Vec<String> =
+                    values.iter().map(|value| marmota_model::text::excerpt_of(*value)).collect();
+                let same: Vec<String> = index
+                    .fields
+                    .iter()
+                    .zip(&values)
+                    .map(|(&at, value)| match shape.columns[at].beside(*value) {
+                        Some(Bson::String(folded)) => folded,
+                        _ => format!("{value:?}"),
+                    })
+                    .collect();
+                if !seen.insert(same) {
+                    found = Some(texts.join(", "));
+                }
+            })
+        })?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+async fn carry_out(database: &Database, shape: &Shape, act: &Act) -> Result<()> {
+    let name = shape.name();
+    let all = |update: Document| {
+        doc! { "update": name, "updates": [{ "q": {}, "u": update, "multi": true }] }
+    };
+    let command = match act {
+        Act::Nothing => return Ok(()),
+        Act::MakeCollection => {
+            return match database.command(&doc! { "create": name }, true).await {
+                // It is there, and empty: code 48.
+                Err(error) if !error.message().contains("code 48") => Err(error),
+                _ => Ok(()),
+            };
+        }
+        Act::RenameCollection(from) => return rename_collection(database, from, name).await,
+        Act::Rename(from, to) => {
+            let (from_order, to_order) = (format!("_order.{from}"), format!("_order.{to}"));
+            all(doc! { "$rename": { from: to, from_order: to_order } })
+        }
+        Act::Fill(at, value) => {
+            let mut row = vec![ValueRef::Absent; shape.columns.len()];
+            row[*at] = value.as_ref();
+            let set = shape.update(&row).set;
+            let missing = doc! { shape.columns[*at].name.as_str(): Bson::Null };
+            let statement = doc! { "q": missing, "u": { "$set": set }, "multi": true };
+            doc! { "update": name, "updates": [statement] }
+        }
+        Act::Drop(field) => {
+            let order = format!("_order.{field}");
+            all(doc! { "$unset": { field: "", order: "" } })
+        }
+        Act::DropIndex(index) => doc! { "dropIndexes": name, "index": index },
+        Act::AddIndex(index) => return make_index(database, shape, index).await,
+    };
+    database.command(&command, true).await.map(drop)
+}
+
+/// Rows without a value in one of the fields are not of a unique index: on a
+/// server that has partial indexes that has to be said, others (FerretDB) take
+/// what is missing as equal to nothing.
+async fn make_index(database: &Database, shape: &Shape, index: &Index) -> Result<()> {
+    let (keys, name) = index_keys(shape, index);
+    let plain = doc! { "key": keys.clone(), "name": name };
+    let command = |index: Document| doc! { "createIndexes": shape.name(), "indexes": [index] };
+    if !index.unique {
+        return database.command(&command(plain), true).await.map(drop);
+    }
+    let mut unique = plain;
+    unique.insert("unique", true);
+    let mut there = Document::new();
+    for &field in &*index.fields {
+        let column = &shape.columns[field];
+        let path = match column.beside {
+            Some(Beside::Folded) => column.order_path(),
+            _ => column.name.to_string(),
+        };
+        there.insert(path, doc! { "$exists": true });
+    }
+    let mut partial = unique.clone();
+    partial.insert("partialFilterExpression", there);
+    match database.command(&command(partial), true).await {
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            database.command(&command(unique), true).await.map(drop)
+        }
+        done => done.map(drop),
+    }
+}
+
+async fn rename_collection(database: &Database, from: &str, to: &str) -> Result<()> {
+    let place = database.driver.name();
+    let command = doc! {
+        "renameCollection": format!("{place}.{from}"),
+        "to": format!("{place}.{to}"),
+    };
+    let admin = database.client.database("admin");
+    admin.run_command(command).await.map_err(|fault| fault::of(&fault, true))?;
+    if let Some(mut keys) = one(database, KEYS, doc! { "_id": from }).await? {
+        keys.remove("_id");
+        upsert(database, KEYS, to, doc! { "$set": keys }).await?;
+        database.delete(KEYS, doc! { "_id": from }, true).await?;
+    }
+    database.delete(SCHEMAS, doc! { "_id": from }, true).await.map(drop)
+}
+
+/// Writes down what a collection has now: the model's fields, and those that
+/// are still there.
+async fn write_down(database: &Database, shape: &Shape, kept: &[String]) -> Result<()> {
+    let before = There::of(database, shape.name()).await?;
+    let mut fields: Vec<Document> = Vec::new();
+    for (at, field) in shape.table.fields().iter().enumerate() {
+        let form = form_name(field, shape, at);
+        let name = &*field.name;
+        fields.push(doc! { "name": name, "form": form, "nullable": field.nullable });
+    }
+    for field in before.iter().flat_map(|there| &there.fields) {
+        if kept.contains(&field.name) {
+            let (name, form) = (&*field.name, &*field.form);
+            fields.push(doc! { "name": name, "form": form, "nullable": field.nullable });
+        }
+    }
+    let key = &*shape.table.fields()[shape.table.key()].name;
+    let update = doc! { "$set": { "fields": fields, "key": key } };
+    upsert(database, SCHEMAS, shape.name(), update).await
+}
+
+/// Makes sure that automatic keys go on behind the highest there is.
+async fn count_keys(database: &Database, shape: &Shape) -> Result<()> {
+    if shape.table.key_kind() != KeyKind::Auto {
+        return Ok(());
+    }
+    let find = Find {
+        collection: shape.name().to_owned(),
+        sort: Some(doc! { "_id": -1 }),
+        projection: Some(doc! { "_id": 1 }),
+        limit: Some(1),
+        ..Find::default()
+    };
+    let highest = database.fetch(&find).await?;
+    let highest = highest.first().and_then(|document| shape.key_of(document));
+    let last = highest.map_or(Bson::Int64(0), |key| bson_of(key.as_ref()));
+    upsert(database, KEYS, shape.name(), doc! { "$max": { "last": last } }).await
+}

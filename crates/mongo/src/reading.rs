@@ -1,0 +1,196 @@
+//! A read that is under way: documents come from the engine's thread, a
+//! message at a time, and are lent on the caller's.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use marmota_model::{FieldSet, Filter, Order, Result, RowSink, Table, Value, ValueRef};
+use marmota_store::memory::Condition;
+use mongodb::raw_batch_cursor::RawBatch;
+use tokio::sync::mpsc::Receiver;
+
+use crate::database::each_document;
+use crate::filter::order_rows;
+use crate::shape::{Lender, Shape};
+
+/// The most bytes of rows that are sorted here.
+const SORT_BYTES_MAX: usize = 64 << 20;
+
+/// What becomes of the documents of a read.
+pub(crate) struct Reading {
+    pub(crate) batches: Receiver<Result<RawBatch>>,
+    shape: Arc<Shape>,
+    lender: Lender,
+    /// The fields that were asked for; others were read to decide by.
+    wanted: FieldSet,
+    read: FieldSet,
+    /// Asked of each row, where the server could not.
+    condition: Option<Condition>,
+    /// How many rows are left to be lent.
+    left: u64,
+    rows: u64,
+    sorting: Option<Sorting>,
+    /// True if rows are counted, not lent.
+    counts: bool,
+}
+
+/// Rows that are sorted here, because the server cannot.
+struct Sorting {
+    order: Vec<Order>,
+    rows: Vec<Vec<Value>>,
+    bytes: usize,
+}
+
+/// What is to be read, and how.
+pub(crate) struct Wanted<'q> {
+    pub(crate) fields: FieldSet,
+    /// The whole filter, where the server's is not exact.
+    pub(crate) filter: Option<&'q Filter>,
+    /// The order, where the server cannot sort.
+    pub(crate) order: Option<Vec<Order>>,
+    pub(crate) limit: Option<u64>,
+    pub(crate) counts: bool,
+}
+
+impl Wanted<'_> {
+    /// The fields that have to be read.
+    pub(crate) fn read(&self, table: &Table) -> FieldSet {
+        let asked = self.filter.map_or(FieldSet::EMPTY, |filter| filter.fields(table));
+        let order = self.order.iter().flatten().map(|by| by.field);
+        order.fold(self.fields.union(asked), FieldSet::with)
+    }
+}
+
+impl Reading {
+    pub(crate) fn new(
+        shape: &Arc<Shape>,
+        wanted: Wanted<'_>,
+        batches: Receiver<Result<RawBatch>>,
+    ) -> Self {
+        let read = wanted.read(&shape.table);
+        Self {
+            batches,
+            lender: Lender::new(shape, read),
+            wanted: wanted.fields,
+            read,
+            condition: wanted.filter.map(|filter| Condition::new(filter.clone(), &shape.table)),
+            left: wanted.limit.unwrap_or(u64::MAX),
+            rows: 0,
+            sorting: wanted.order.map(|order| Sorting { order, rows: Vec::new(), bytes: 0 }),
+            counts: wanted.counts,
+            shape: Arc::clone(shape),
+        }
+    }
+
+    /// Lends what has come; ready with the number of rows at the end.
+    pub(crate) fn poll(
+        &mut self,
+        sink: &mut dyn RowSink,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<u64>> {
+        loop {
+            if self.left == 0 {
+                return Poll::Ready(Ok(self.rows));
+            }
+            match ready!(self.batches.poll_recv(context)) {
+                Some(Ok(batch)) => match self.take(&batch, sink) {
+                    Ok(ControlFlow::Continue(())) => {}
+                    Ok(ControlFlow::Break(())) => return Poll::Ready(Ok(self.rows)),
+                    Err(error) => return Poll::Ready(Err(error)),
+                },
+                Some(Err(error)) => return Poll::Ready(Err(error)),
+                None => {
+                    self.lend_sorted(sink);
+                    return Poll::Ready(Ok(self.rows));
+                }
+            }
+        }
+    }
+
+    /// Takes the documents of a message.
+    fn take(&mut self, batch: &RawBatch, sink: &mut dyn RowSink) -> Result<ControlFlow<()>> {
+        let condition = match &self.condition {
+            Some(condition) => Some(condition.asked(&self.shape.table)?),
+            None => None,
+        };
+        let mut flow = ControlFlow::Continue(());
+        let (lender, sorting) = (&mut self.lender, &mut self.sorting);
+        let (left, rows, counts) = (&mut self.left, &mut self.rows, self.counts);
+        let hidden = (self.read != self.wanted).then_some(self.wanted);
+        each_document(batch, |document| {
+            if flow.is_break() || *left == 0 {
+                return Ok(());
+            }
+            flow = lender.lend(document, |row| {
+                if condition.as_ref().is_some_and(|condition| !condition.selects(row)) {
+                    return ControlFlow::Continue(());
+                }
+                if let Some(sorting) = sorting {
+                    return sorting.keep(row);
+                }
+                *left -= 1;
+                *rows += 1;
+                match (counts, hidden) {
+                    (true, _) => ControlFlow::Continue(()),
+                    (false, None) => sink.row(row),
+                    (false, Some(wanted)) => lend_wanted(row, wanted, sink),
+                }
+            })?;
+            Ok(())
+        })?;
+        match sorting {
+            Some(sorting) if sorting.bytes > SORT_BYTES_MAX => Err(too_many(&self.shape)),
+            _ => Ok(flow),
+        }
+    }
+
+    fn lend_sorted(&mut self, sink: &mut dyn RowSink) {
+        let Some(mut sorting) = self.sorting.take() else { return };
+        let (table, order) = (&self.shape.table, &sorting.order);
+        sorting.rows.sort_by(|a, b| order_rows(table, order, a, b));
+        for values in sorting.rows.iter().take(usize::try_from(self.left).unwrap_or(usize::MAX)) {
+            let row: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
+            self.rows += 1;
+            if !self.counts && lend_wanted(&row, self.wanted, sink).is_break() {
+                return;
+            }
+        }
+    }
+}
+
+impl Sorting {
+    fn keep(&mut self, row: &[ValueRef<'_>]) -> ControlFlow<()> {
+        let size = |value: &ValueRef<'_>| match value {
+            ValueRef::Text(text) | ValueRef::Json(text) => text.len(),
+            ValueRef::Blob(bytes) => bytes.len(),
+            _ => 0,
+        };
+        self.bytes += row.iter().map(|value| size(value) + size_of::<Value>()).sum::<usize>();
+        self.rows.push(row.iter().map(ValueRef::to_value).collect());
+        match self.bytes > SORT_BYTES_MAX {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Lends a row with the fields that were asked for alone.
+fn lend_wanted(row: &[ValueRef<'_>], wanted: FieldSet, sink: &mut dyn RowSink) -> ControlFlow<()> {
+    let mut shown = [ValueRef::Absent; FieldSet::CAPACITY];
+    for (at, value) in row.iter().enumerate().filter(|(at, _)| wanted.contains(*at)) {
+        shown[at] = *value;
+    }
+    sink.row(&shown[..row.len()])
+}
+
+#[cold]
+fn too_many(shape: &Shape) -> marmota_model::Error {
+    let message = format!(
+        "the rows of `{}` to be sorted by a JSON or blob field have more than {} MB: MongoDB \
+         cannot sort by their bytes; filter more, or sort by another field",
+        shape.name(),
+        SORT_BYTES_MAX >> 20
+    );
+    marmota_model::Error::new(marmota_model::ErrorKind::Unsupported, message)
+}

@@ -1,0 +1,132 @@
+//! A server of one's own, for tests and benches: FerretDB over SQLite, in a
+//! temporary folder, on a free port, gone with the process.
+//!
+//! Its program is made by `cargo xtask ferretdb` from `crates/mongo/ferretdb`
+//! and found in `~/.cache/marmota`, or where `MARMOTA_FERRETDB` says.
+
+use std::io::{self, BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use parking_lot::Mutex;
+
+/// Where `cargo xtask ferretdb` puts the program, below the user's cache.
+const PROGRAM: &str = "marmota/ferretdb-1.24.0-logins";
+
+/// A server. Dropped, it ends and takes its folder with it.
+#[derive(Debug)]
+pub struct TemporaryServer {
+    folder: PathBuf,
+    process: Mutex<Option<Child>>,
+    address: String,
+    arguments: Vec<String>,
+    databases: AtomicU32,
+}
+
+impl TemporaryServer {
+    /// Starts a server.
+    ///
+    /// # Errors
+    /// What kept it from starting; that its program is missing.
+    pub fn start() -> io::Result<Self> {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server with options of its program: `-user NAME -password TEXT`
+    /// for one that asks for a login, `-cert FILE -key FILE` for one that
+    /// speaks TLS alone.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_with(arguments: &[&str]) -> io::Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("marmota-mongo-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder)?;
+        let mut server = Self {
+            folder,
+            process: Mutex::default(),
+            address: "127.0.0.1:0".to_owned(),
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+            databases: AtomicU32::new(0),
+        };
+        server.address = server.begin()?;
+        Ok(server)
+    }
+
+    /// Where it listens: `127.0.0.1:PORT`.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The URL of another database, which is empty.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let number = self.databases.fetch_add(1, Ordering::Relaxed);
+        format!("mongodb://{}/d{number}", self.address)
+    }
+
+    /// Ends the server's process, as a failure would; its databases stay.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn stop(&self) -> io::Result<()> {
+        if let Some(mut process) = self.process.lock().take() {
+            process.kill()?;
+            process.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Starts it again after [`Self::stop`], at the same address.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn resume(&self) -> io::Result<()> {
+        self.begin().map(drop)
+    }
+
+    /// Starts the process, and gives its address when it is served.
+    fn begin(&self) -> io::Result<String> {
+        let program = program();
+        let mut process = Command::new(&program)
+            .args(&self.arguments)
+            .arg(&self.address)
+            .arg(&self.folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| {
+                let message = format!("{}: {error}; run `cargo xtask ferretdb`", program.display());
+                io::Error::new(error.kind(), message)
+            })?;
+        let mut line = String::new();
+        if let Some(output) = process.stdout.take() {
+            BufReader::new(output).read_line(&mut line)?;
+        }
+        *self.process.lock() = Some(process);
+        match line.trim() {
+            address if address.contains(':') => Ok(address.to_owned()),
+            _ => Err(io::Error::other(format!("{} did not start", program.display()))),
+        }
+    }
+}
+
+fn program() -> PathBuf {
+    if let Some(program) = std::env::var_os("MARMOTA_FERRETDB") {
+        return program.into();
+    }
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
+    std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join(PROGRAM)
+}
+
+impl Drop for TemporaryServer {
+    fn drop(&mut self) {
+        let _ = self.stop();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}

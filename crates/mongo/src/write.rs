@@ -1,0 +1,523 @@
+//! Writes of one row, and deletes by a filter.
+//!
+//! MongoDB knows keys and unique indexes, and writes one document as a whole.
+//! What else a write promises is made of look-ups before it, in the order that
+//! every engine keeps to (uniqueness, then references), while it has its turn
+//! (`turn.rs`).
+
+use std::sync::Arc;
+
+use marmota_model::rule::violation;
+use marmota_model::{Currency, Error, ErrorKind, Filter, KeyKind, Result, Value, ValueRef};
+use marmota_store::Durability;
+use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, Placed, Write};
+use marmota_store::refusal::{not_found, stale};
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+use tokio::sync::OwnedMutexGuard;
+
+use crate::database::{Database, Find, LIST_MAX, Modified, number};
+use crate::engine::Shared;
+use crate::fault;
+use crate::filter::matching;
+use crate::lookup::{no_targets, refers};
+use crate::prepare::KEYS;
+use crate::refusal::no_transactions;
+use crate::shape::{Lender, Shape, bson_of};
+use crate::undo::Undo;
+
+/// A write that is carried out.
+pub(crate) struct Writer {
+    pub(crate) shared: Arc<Shared>,
+    number: u64,
+    /// The database, where it asks for a durability of its own.
+    database: Option<Database>,
+}
+
+pub(crate) fn borrowed(row: &[Value]) -> Vec<ValueRef<'_>> {
+    row.iter().map(Value::as_ref).collect()
+}
+
+impl Writer {
+    pub(crate) fn new(shared: Arc<Shared>, number: u64, durability: Option<Durability>) -> Self {
+        let database = durability.map(|durability| shared.database.asking_for(durability));
+        Self { shared, number, database }
+    }
+
+    pub(crate) fn database(&self) -> &Database {
+        self.database.as_ref().unwrap_or(&self.shared.database)
+    }
+
+    /// Waits until it may write: alone, if it takes several steps.
+    pub(crate) async fn turn(&self, in_steps: bool) -> Option<OwnedMutexGuard<()>> {
+        self.shared.turns.wait(self.number, in_steps || self.shared.database.is_ferret).await
+    }
+
+    /// Carries out a write of its own.
+    pub(crate) async fn write(&self, write: &Write) -> Result<Outcome> {
+        let shape = self.shared.shape(write.table())?;
+        match write {
+            Write::Insert { row, on_conflict, .. } => {
+                self.insert(&shape, &borrowed(row), *on_conflict).await
+            }
+            Write::Update { key, row, version, .. } => {
+                let row = borrowed(row);
+                let _turn = self.turn(refers(&shape, &row)).await;
+                self.update(&shape, key.as_ref(), &row, *version).await
+            }
+            Write::Increment { key, field, by, stamp, .. } => {
+                let _turn = self.turn(false).await;
+                self.increment(&shape, key.as_ref(), *field, by.as_ref(), stamp.as_ref()).await
+            }
+            Write::Delete { key, version, .. } => self.delete(&shape, key.as_ref(), *version).await,
+            Write::DeleteWhere { filter, .. } => self.delete_where(&shape, filter.as_ref()).await,
+            _ => Err(no_transactions("a write that is entered in the history")),
+        }
+    }
+
+    async fn insert(
+        &self,
+        shape: &Shape,
+        row: &[ValueRef<'_>],
+        on_conflict: OnConflict,
+    ) -> Result<Outcome> {
+        let in_steps = on_conflict != OnConflict::Refuse || refers(shape, row);
+        let _turn = self.turn(in_steps).await;
+        if on_conflict != OnConflict::Refuse {
+            let (placed, version) = self.put(shape, row, on_conflict, &mut None).await?;
+            let rows = u64::from(placed.effect != Effect::Ignored);
+            let (effect, keys) = (placed.effect, Keys::One(placed.key));
+            return Ok(Outcome { rows, keys, version, effect, ..Outcome::default() });
+        }
+        let (key, given) = self.insert_row(shape, row).await?;
+        let keys = if given { Keys::One(key) } else { Keys::Known };
+        let version = shape.table.version().and_then(|version| row[version].as_int());
+        Ok(Outcome { keys, version, ..Outcome::rows(1) })
+    }
+
+    /// Inserts a row that nothing is to be in the way of: gives its key, and
+    /// whether the engine gave it.
+    pub(crate) async fn insert_row(
+        &self,
+        shape: &Shape,
+        row: &[ValueRef<'_>],
+    ) -> Result<(Value, bool)> {
+        let at = shape.table.key();
+        let given = row[at].is_absent() && shape.table.key_kind() == KeyKind::Auto;
+        if refers(shape, row) {
+            let missing = self.missing_targets(shape, row, &[]).await?;
+            if !missing.is_empty() {
+                self.check_free(shape, row, None).await?;
+                return Err(no_targets(shape, row, &missing));
+            }
+        }
+        if !given {
+            self.note_key(shape, row[at]).await?;
+        }
+        let mut again = 0;
+        loop {
+            let key = match given {
+                true => Value::Int(self.take_keys(shape, 1).await?),
+                false => row[at].to_value(),
+            };
+            let mut row = row.to_vec();
+            row[at] = key.as_ref();
+            let document = shape.document(&row);
+            let written = self.database().insert(shape.name(), &[document]).await?.checked()?;
+            if written.taken.is_none() {
+                return Ok((key, given));
+            }
+            // Another program may have inserted keys of its own.
+            let is_others = given && self.has(shape, row[at]).await?;
+            if !is_others || again > 3 {
+                return Err(self.collision(shape, &row, None).await?);
+            }
+            again += 1;
+            self.raise_keys(shape).await?;
+        }
+    }
+
+    /// Inserts a row, or does what is to be done where one is there already;
+    /// also gives its version. What is changed is noted in `undo`.
+    pub(crate) async fn put(
+        &self,
+        shape: &Shape,
+        row: &[ValueRef<'_>],
+        on_conflict: OnConflict,
+        undo: &mut Option<Undo>,
+    ) -> Result<(Placed<Value>, Option<i64>)> {
+        let version = shape.table.version().and_then(|version| row[version].as_int());
+        let there = self.in_the_way(shape, row, None).await?;
+        let Some(first) = there.first() else {
+            let (key, _) = self.insert_row(shape, row).await?;
+            if let Some(undo) = undo {
+                undo.inserted(shape.key(key.as_ref()));
+            }
+            return Ok((Placed { key, effect: Effect::Inserted }, version));
+        };
+        let key = shape.key_of(first).ok_or_else(|| fault::strange_key(shape.name()))?;
+        match on_conflict {
+            OnConflict::Refuse => Err(self.collision(shape, row, None).await?),
+            OnConflict::Ignore => Ok((Placed { key, effect: Effect::Ignored }, None)),
+            OnConflict::Update { fields } => {
+                let mut written = row.to_vec();
+                for field in (0..row.len()).filter(|&field| !fields.contains(field)) {
+                    written[field] = ValueRef::Absent;
+                }
+                let outcome = self.update(shape, key.as_ref(), &written, None).await?;
+                if let Some(undo) = undo {
+                    undo.replaced(first.clone());
+                }
+                Ok((Placed { key, effect: Effect::Updated }, outcome.version))
+            }
+            OnConflict::Replace => {
+                let key = self.replace(shape, row, there, undo).await?;
+                Ok((Placed { key, effect: Effect::Replaced }, version))
+            }
+        }
+    }
+
+    /// Puts a row in the place of others.
+    async fn replace(
+        &self,
+        shape: &Shape,
+        row: &[ValueRef<'_>],
+        going: Vec<RawDocumentBuf>,
+        undo: &mut Option<Undo>,
+    ) -> Result<Value> {
+        let (mut row, at) = (row.to_vec(), shape.table.key());
+        let key = match row[at].is_absent() {
+            true => Value::Int(self.take_keys(shape, 1).await?),
+            false => row[at].to_value(),
+        };
+        row[at] = key.as_ref();
+        let keys: Vec<Value> = going.iter().filter_map(|document| shape.key_of(document)).collect();
+        let gone: Vec<&Value> = keys.iter().filter(|one| **one != key).collect();
+        let missing = self.missing_targets(shape, &row, &gone).await?;
+        if !missing.is_empty() {
+            return Err(no_targets(shape, &row, &missing));
+        }
+        for one in &gone {
+            let spared: Vec<Bson> = gone.iter().map(|key| shape.key(key.as_ref())).collect();
+            let own = shape.key(key.as_ref());
+            let spared: Vec<Bson> = spared.into_iter().chain([own]).collect();
+            self.check_referrers(shape, &[shape.key(one.as_ref())], &spared, Some(one.as_ref()))
+                .await?;
+        }
+        let ids: Vec<Bson> = keys.iter().map(|key| shape.key(key.as_ref())).collect();
+        self.database().delete_keys(shape.name(), &ids).await?;
+        let written =
+            self.database().insert(shape.name(), &[shape.document(&row)]).await?.checked()?;
+        if written.taken.is_some() {
+            self.database().insert(shape.name(), &going).await?;
+            return Err(self.collision(shape, &row, None).await?);
+        }
+        if let Some(undo) = undo {
+            going.into_iter().for_each(|document| undo.replaced(document));
+            undo.inserted(shape.key(key.as_ref()));
+        }
+        self.note_key(shape, key.as_ref()).await?;
+        Ok(key)
+    }
+
+    /// Writes the fields that are there, and counts the version.
+    pub(crate) async fn update(
+        &self,
+        shape: &Shape,
+        key: ValueRef<'_>,
+        row: &[ValueRef<'_>],
+        expected: Option<i64>,
+    ) -> Result<Outcome> {
+        if refers(shape, row) {
+            let missing = self.missing_targets(shape, row, &[]).await?;
+            if !missing.is_empty() {
+                self.check_there(shape, key, expected).await?;
+                self.check_free(shape, row, Some(key)).await?;
+                return Err(no_targets(shape, row, &missing));
+            }
+        }
+        let mut update = shape.update(row);
+        let mut filter = shape.by_key(key);
+        let version = shape.table.version().map(|at| shape.columns[at].name.to_string());
+        if let Some(version) = &version {
+            update.set.remove(version);
+            update.add.insert(version, 1_i64);
+            if let Some(expected) = expected {
+                filter.insert(version, expected);
+            }
+        }
+        if update.is_empty() {
+            self.check_there(shape, key, expected).await?;
+            return Ok(Outcome::rows(1));
+        }
+        let members = version.as_ref().map_or_else(|| doc! { "_id": 1 }, |name| doc! { name: 1 });
+        let modified =
+            self.database().modify(shape.name(), filter, update.into_document(), members).await?;
+        match modified {
+            Modified::Done(document) => {
+                let version = version.map(|name| number(&document, &name) as i64);
+                Ok(Outcome { version, ..Outcome::rows(1) })
+            }
+            Modified::Taken => {
+                self.check_there(shape, key, expected).await?;
+                Err(self.collision(shape, row, Some(key)).await?)
+            }
+            Modified::Missing => Err(self.not_written(shape, key, expected).await?),
+        }
+    }
+
+    /// Adds to a field whose sum keeps its rules: by comparing and setting, as
+    /// often as another write comes between.
+    async fn increment(
+        &self,
+        shape: &Shape,
+        key: ValueRef<'_>,
+        at: usize,
+        by: ValueRef<'_>,
+        stamp: ValueRef<'_>,
+    ) -> Result<Outcome> {
+        let table = &shape.table;
+        let Some(field) = table.fields().get(at) else {
+            let message = format!("an increment names field {at} of `{}`", table.name());
+            return Err(Error::new(ErrorKind::Invalid, message));
+        };
+        let refuse = |value: ValueRef<'_>, rule, message: &str| {
+            Err(Error::invalid(vec![violation(field, value, rule, message)]))
+        };
+        let name = shape.columns[at].name.to_string();
+        loop {
+            let Some(current) = self.value(shape, key, at).await? else {
+                return Err(not_found(table, key));
+            };
+            let sum = match (current.as_ref(), by) {
+                (ValueRef::Int(a), ValueRef::Int(b)) => a.checked_add(b).map(Value::Int),
+                (ValueRef::Currency(a), ValueRef::Currency(b)) => {
+                    Currency::checked_add(a, b).map(Value::Currency)
+                }
+                (ValueRef::Null, _) => {
+                    let message = "is null, which nothing can be added to; set it first";
+                    return refuse(ValueRef::Null, "required", message);
+                }
+                _ => {
+                    let message = "an increment is for integers and currencies, by the same";
+                    return refuse(by, "type", message);
+                }
+            };
+            let Some(sum) = sum else {
+                return refuse(by, "range", "would make the sum too large for 64 bits");
+            };
+            let mut row = vec![ValueRef::Absent; shape.columns.len()];
+            row[at] = sum.as_ref();
+            table.validate(&row)?;
+            if let Some(updated_at) = table.updated_at() {
+                row[updated_at] = stamp;
+            }
+            let mut update = shape.update(&row);
+            let version = table.version().map(|at| shape.columns[at].name.to_string());
+            if let Some(version) = &version {
+                update.add.insert(version, 1_i64);
+            }
+            let mut filter = shape.by_key(key);
+            filter.insert(&name, bson_of(current.as_ref()));
+            let members =
+                version.as_ref().map_or_else(|| doc! { "_id": 1 }, |name| doc! { name: 1 });
+            let update = update.into_document();
+            match self.database().modify(shape.name(), filter, update, members).await? {
+                Modified::Done(document) => {
+                    let version = version.map(|name| number(&document, &name) as i64);
+                    return Ok(Outcome { version, value: sum, ..Outcome::rows(1) });
+                }
+                Modified::Taken => return Err(self.collision(shape, &row, Some(key)).await?),
+                // Gone, or changed since it was read.
+                Modified::Missing => {}
+            }
+        }
+    }
+
+    async fn delete(
+        &self,
+        shape: &Shape,
+        key: ValueRef<'_>,
+        expected: Option<i64>,
+    ) -> Result<Outcome> {
+        let is_referred = !self.shared.referrers(shape.name()).is_empty();
+        let _turn = self.turn(is_referred).await;
+        if is_referred {
+            self.check_there(shape, key, expected).await?;
+            let own = [shape.key(key)];
+            self.check_referrers(shape, &own, &own, Some(key)).await?;
+        }
+        let mut filter = shape.by_key(key);
+        if let (Some(expected), Some(at)) = (expected, shape.table.version()) {
+            filter.insert(shape.columns[at].name.to_string(), expected);
+        }
+        match self.database().delete(shape.name(), filter, true).await? {
+            0 => Err(self.not_written(shape, key, expected).await?),
+            rows => Ok(Outcome::rows(rows)),
+        }
+    }
+
+    async fn delete_where(&self, shape: &Arc<Shape>, filter: Option<&Filter>) -> Result<Outcome> {
+        let asked = matching(shape, filter);
+        let is_referred = !self.shared.referrers(shape.name()).is_empty();
+        let _turn = self.turn(is_referred || !asked.exact).await;
+        if asked.exact && !is_referred {
+            let rows = self.database().delete(shape.name(), asked.document, false).await?;
+            return Ok(Outcome::rows(rows));
+        }
+        let keys = self.keys_of(shape, filter, asked.document, asked.exact).await?;
+        for some in keys.chunks(LIST_MAX) {
+            self.check_referrers(shape, some, &keys, None).await?;
+        }
+        Ok(Outcome::rows(self.database().delete_keys(shape.name(), &keys).await?))
+    }
+
+    /// The keys of the rows that a filter selects.
+    async fn keys_of(
+        &self,
+        shape: &Arc<Shape>,
+        filter: Option<&Filter>,
+        document: Document,
+        exact: bool,
+    ) -> Result<Vec<Bson>> {
+        let filter = filter.filter(|_| !exact);
+        let read = filter
+            .map_or(Default::default(), |filter| filter.fields(&shape.table))
+            .with(shape.table.key());
+        let find = Find {
+            collection: shape.name().to_owned(),
+            filter: document,
+            projection: shape.projection(read),
+            ..Find::default()
+        };
+        let mut keys = Vec::new();
+        let condition = filter
+            .map(|filter| marmota_store::memory::Condition::new(filter.clone(), &shape.table));
+        let mut lender = Lender::new(shape, read);
+        for found in self.database().fetch(&find).await? {
+            let selected = match &condition {
+                None => true,
+                Some(condition) => {
+                    let condition = condition.asked(&shape.table)?;
+                    lender.lend(&found, |row| condition.selects(row))?
+                }
+            };
+            if let (true, Some(id)) = (selected, found.get("_id").ok().flatten()) {
+                keys.extend(Bson::try_from(id).ok());
+            }
+        }
+        Ok(keys)
+    }
+
+    /// One value of a row; none if there is no such row.
+    async fn value(&self, shape: &Shape, key: ValueRef<'_>, at: usize) -> Result<Option<Value>> {
+        Ok(self.row(shape, key).await?.map(|mut row| row.swap_remove(at)))
+    }
+
+    /// The values of a row.
+    pub(crate) async fn row(&self, shape: &Shape, key: ValueRef<'_>) -> Result<Option<Vec<Value>>> {
+        let find = Find {
+            collection: shape.name().to_owned(),
+            filter: shape.by_key(key),
+            limit: Some(1),
+            ..Find::default()
+        };
+        match self.database().fetch(&find).await?.first() {
+            Some(document) => self.values(shape, document).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) fn values(&self, shape: &Shape, document: &RawDocumentBuf) -> Result<Vec<Value>> {
+        let shape = self.shared.shape(&shape.table)?;
+        let mut lender = Lender::new(&shape, shape.table.all());
+        lender.lend(document, |row| row.iter().map(ValueRef::to_value).collect())
+    }
+
+    async fn has(&self, shape: &Shape, key: ValueRef<'_>) -> Result<bool> {
+        self.database().has(shape.name(), shape.by_key(key)).await
+    }
+
+    /// Refuses where there is no such row, or one of another version.
+    async fn check_there(
+        &self,
+        shape: &Shape,
+        key: ValueRef<'_>,
+        expected: Option<i64>,
+    ) -> Result<()> {
+        let Some(row) = self.row(shape, key).await? else {
+            return Err(not_found(&shape.table, key));
+        };
+        let version = shape.table.version().and_then(|at| row[at].as_ref().as_int());
+        match (version, expected) {
+            (Some(version), Some(expected)) if version != expected => {
+                Err(stale(&shape.table, key, version, expected))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Why nothing was written to the row with this key.
+    async fn not_written(
+        &self,
+        shape: &Shape,
+        key: ValueRef<'_>,
+        expected: Option<i64>,
+    ) -> Result<Error> {
+        Ok(match self.check_there(shape, key, expected).await {
+            Err(error) => error,
+            // It came back meanwhile, as it was expected.
+            Ok(()) => not_found(&shape.table, key),
+        })
+    }
+
+    /// Takes automatic keys that follow each other, and gives the first.
+    pub(crate) async fn take_keys(&self, shape: &Shape, count: i64) -> Result<i64> {
+        let name = shape.name();
+        let most = i64::MAX - count;
+        let filter = doc! { "_id": name, "last": { "$lte": most } };
+        let update = doc! { "$inc": { "last": count } };
+        match self.database().modify(KEYS, filter, update, doc! { "last": 1 }).await? {
+            Modified::Done(document) => {
+                let last = number(&document, "last") as i64;
+                self.shared.know_key(name, last);
+                Ok(last - count + 1)
+            }
+            _ => {
+                let message = format!(
+                    "no automatic key is left for `{name}`: the highest is taken; give keys \
+                     yourself"
+                );
+                Err(Error::new(ErrorKind::Conflict, message))
+            }
+        }
+    }
+
+    /// Counts on from a key that a caller gave.
+    pub(crate) async fn note_key(&self, shape: &Shape, key: ValueRef<'_>) -> Result<()> {
+        let ValueRef::Int(key) = key else { return Ok(()) };
+        if key <= self.shared.key_known(shape.name()) {
+            return Ok(());
+        }
+        let update = doc! { "$max": { "last": key } };
+        let filter = doc! { "_id": shape.name() };
+        self.database().modify(KEYS, filter, update, doc! { "last": 1 }).await?;
+        self.shared.know_key(shape.name(), key);
+        Ok(())
+    }
+
+    /// Counts on from the highest key that any program gave.
+    async fn raise_keys(&self, shape: &Shape) -> Result<()> {
+        let find = Find {
+            collection: shape.name().to_owned(),
+            sort: Some(doc! { "_id": -1 }),
+            projection: Some(doc! { "_id": 1 }),
+            limit: Some(1),
+            ..Find::default()
+        };
+        let highest = self.database().fetch(&find).await?;
+        match highest.first().and_then(|document| shape.key_of(document)) {
+            Some(key) => self.note_key(shape, key.as_ref()).await,
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The MongoDB engine on a server that speaks its protocol.
+#![allow(clippy::unwrap_used, reason = "tests panic")]
+
+mod aggregate;
+mod batches;
+mod compression;
+mod documents;
+mod faults;
+mod gather;
+mod login;
+mod pool;
+mod tee;
+
+use std::sync::OnceLock;
+
+use marmota::prelude::*;
+use marmota_mongo::TemporaryServer;
+
+/// A row to be written and sought.
+#[derive(Clone, Debug, Default, Model, PartialEq)]
+struct Office {
+    #[model(key)]
+    code: String,
+    #[model(collate = "nocase")]
+    name: String,
+    opened: Option<Timestamp>,
+    options: Option<Json<serde_json::Value>>,
+    seats: i64,
+}
+
+impl Office {
+    fn new(code: &str, name: &str) -> Self {
+        Self { code: code.to_owned(), name: name.to_owned(), ..Self::default() }
+    }
+}
+
+/// A server that tests share which do not stop it.
+fn server() -> &'static TemporaryServer {
+    static SERVER: OnceLock<TemporaryServer> = OnceLock::new();
+    SERVER.get_or_init(|| TemporaryServer::start().unwrap())
+}
+
+fn open(url: &str) -> Store {
+    marmota::open(url).unwrap().model::<Office>().open().unwrap()
+}
