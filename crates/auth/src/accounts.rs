@@ -1,0 +1,235 @@
+//! What administrators do to users and groups, and users to their keys. Who
+//! may is for the caller to ask first ([`crate::Known::is_admin`]).
+
+use std::time::Duration;
+
+use marmota_model::{Error, ErrorKind, Json, Ref, Result, Timestamp};
+use marmota_store::rights::Grant;
+
+use crate::auth::{Auth, KEY_PREFIX, after, check_grant, new_user};
+use crate::event::Event;
+use crate::known::{Known, Proof};
+use crate::models::{Group, Key, Session, User};
+use crate::token::{self, TokenHash};
+
+/// A key as its user may see it.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct KeyInfo {
+    /// Its own key.
+    pub id: i64,
+    /// What it is for.
+    pub name: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it ends; never if none.
+    pub ends_at: Option<Timestamp>,
+}
+
+impl Auth {
+    /// Adds a user, who can set a password by the token.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] for a name that is taken,
+    /// [`ErrorKind::Invalid`] for one that will not do or for a group that
+    /// there is not.
+    pub fn add_user(&self, name: &str, groups: &[String], is_admin: bool) -> Result<(i64, String)> {
+        self.check_groups(groups)?;
+        let (token, hash, ends_at) = self.0.one_time_token()?;
+        let mut user = new_user(name);
+        user.groups = Json(groups.to_vec());
+        user.is_admin = is_admin;
+        (user.token, user.token_ends_at) = (Some(hash), Some(ends_at));
+        let id = self.0.store.insert(&user).run()?;
+        self.tell(&Event::UserAdded { user: id, name: name.to_owned() });
+        Ok((id, token))
+    }
+
+    /// Makes another one-time token, with which a forgotten password can be set
+    /// anew; the password there is stays good until then.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for no such user.
+    pub fn new_token(&self, user: i64) -> Result<String> {
+        let (token, hash, ends_at) = self.0.one_time_token()?;
+        let patch = self.0.store.patch::<User>(user);
+        patch.set(User::TOKEN, hash).set(User::TOKEN_ENDS_AT, ends_at).run()?;
+        self.tell(&Event::TokenMade { user });
+        Ok(token)
+    }
+
+    /// All users.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn users(&self) -> Result<Vec<User>> {
+        self.0.store.list::<User>().run()
+    }
+
+    /// Changes what is said of a user; `None` leaves it. It holds from the next
+    /// request on.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for no such user, [`ErrorKind::Invalid`] for a
+    /// group that there is not.
+    pub fn change_user(
+        &self,
+        user: i64,
+        groups: Option<&[String]>,
+        is_admin: Option<bool>,
+        is_disabled: Option<bool>,
+    ) -> Result<()> {
+        self.check_groups(groups.unwrap_or_default())?;
+        let store = &self.0.store;
+        store.transaction(|tx| {
+            let mut changed = tx.get::<User>(user).run()?;
+            if let Some(groups) = groups {
+                changed.groups = Json(groups.to_vec());
+            }
+            changed.is_admin = is_admin.unwrap_or(changed.is_admin);
+            changed.is_disabled = is_disabled.unwrap_or(changed.is_disabled);
+            tx.update(&changed).run()?;
+            if changed.is_disabled {
+                tx.delete_where::<Session>(Session::USER.eq(Ref::new(user))).run()?;
+            }
+            Ok(())
+        })?;
+        self.0.knowledge.doubt();
+        self.tell(&Event::UserChanged { user });
+        Ok(())
+    }
+
+    /// Removes a user with their sessions and keys.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for no such user; [`ErrorKind::Conflict`] where
+    /// rows refer to them: disable them instead.
+    pub fn remove_user(&self, user: i64) -> Result<()> {
+        self.0.store.transaction(|tx| {
+            tx.delete_where::<Session>(Session::USER.eq(Ref::new(user))).run()?;
+            tx.delete_where::<Key>(Key::USER.eq(Ref::new(user))).run()?;
+            tx.delete::<User>(user).run().map(drop)
+        })?;
+        self.0.knowledge.doubt();
+        self.tell(&Event::UserRemoved { user });
+        Ok(())
+    }
+
+    /// All groups.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn groups(&self) -> Result<Vec<Group>> {
+        self.0.store.list::<Group>().run()
+    }
+
+    /// Says what the members of a group may do; makes it, if there is none of
+    /// this name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] and [`ErrorKind::Invalid`] for grants that make
+    /// no sense.
+    pub fn set_group(&self, name: &str, grants: &[Grant]) -> Result<()> {
+        grants.iter().try_for_each(|grant| check_grant(&self.0.store, grant))?;
+        let group = Group { id: 0, name: name.to_owned(), grants: Json(grants.to_vec()) };
+        self.0.store.upsert(&group).run()?;
+        self.0.knowledge.doubt();
+        self.tell(&Event::GroupSet { name: name.to_owned() });
+        Ok(())
+    }
+
+    /// Removes a group; its name at users gives nothing any more.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for no such group.
+    pub fn remove_group(&self, name: &str) -> Result<()> {
+        if self.0.store.delete_where::<Group>(Group::NAME.eq(name)).run()? == 0 {
+            return Err(Error::new(ErrorKind::NotFound, "there is no such group"));
+        }
+        self.0.knowledge.doubt();
+        self.tell(&Event::GroupRemoved { name: name.to_owned() });
+        Ok(())
+    }
+
+    fn check_groups(&self, names: &[String]) -> Result<()> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let known = self.0.store.list::<Group>().column(Group::NAME).run()?;
+        match names.iter().find(|name| !known.contains(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let name = marmota_model::text::excerpt(name);
+                let message =
+                    format!("there is no group `{name}`; there are: {}", known.join(", "));
+                Err(Error::new(ErrorKind::Invalid, message))
+            }
+        }
+    }
+
+    /// Makes a key for programs of a user's, which may do what the user may;
+    /// it is shown this once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`] to a caller who is known by a key, or who has too
+    /// many; [`ErrorKind::Invalid`] for a name that will not do.
+    pub fn make_key(
+        &self,
+        known: &Known,
+        name: &str,
+        age: Option<Duration>,
+    ) -> Result<(i64, String)> {
+        if let Proof::Key(_) = known.proof() {
+            let message = "a key makes no other keys: log in for that";
+            return Err(Error::new(ErrorKind::Denied, message));
+        }
+        let (user, most) = (known.user(), self.0.settings.sessions_max);
+        let token = token::new(KEY_PREFIX)?;
+        let now = Timestamp::now();
+        let key = Key {
+            id: 0,
+            user: Ref::new(user),
+            name: name.to_owned(),
+            token: TokenHash::of(&token).text(),
+            created_at: now,
+            ends_at: age.map(|age| after(now, age)),
+        };
+        let id = self.0.store.transaction(|tx| {
+            if tx.count::<Key>().filter(Key::USER.eq(Ref::new(user))).run()? >= most as u64 {
+                let message = format!("a user has {most} keys at most; revoke one first");
+                return Err(Error::new(ErrorKind::Denied, message));
+            }
+            tx.insert(&key).run()
+        })?;
+        self.tell(&Event::KeyMade { user, key: id });
+        Ok((id, token))
+    }
+
+    /// The keys of a user.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn keys(&self, user: i64) -> Result<Vec<KeyInfo>> {
+        let rows = self.0.store.list::<Key>().filter(Key::USER.eq(Ref::new(user))).run()?;
+        let info = |Key { id, name, created_at, ends_at, .. }: Key| KeyInfo {
+            id,
+            name,
+            created_at,
+            ends_at,
+        };
+        Ok(rows.into_iter().map(info).collect())
+    }
+
+    /// Takes a key of a user's back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if the user has no such key.
+    pub fn revoke_key(&self, user: i64, key: i64) -> Result<()> {
+        let filter = Key::ID.eq(key).and(Key::USER.eq(Ref::new(user)));
+        if self.0.store.delete_where::<Key>(filter).run()? == 0 {
+            return Err(Error::new(ErrorKind::NotFound, "there is no such key"));
+        }
+        self.0.knowledge.doubt();
+        self.tell(&Event::KeyRevoked { user, key });
+        Ok(())
+    }
+}

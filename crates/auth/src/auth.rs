@@ -1,0 +1,588 @@
+//! Logins, sessions and what ends them.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use marmota_model::{Caller, Error, ErrorKind, Filter, Ref, Result, Timestamp};
+use marmota_store::background::BackgroundBatch;
+use marmota_store::rights::{Grant, Right, Rights};
+use marmota_store::{Durability, Store, Transaction};
+use subtle::ConstantTimeEq;
+
+use crate::attempts::Attempts;
+use crate::event::Event;
+use crate::jwt::Jwts;
+use crate::known::{Found, Knowledge, Known, Proof};
+use crate::models::{Group, Key, Session, User};
+use crate::password::Passwords;
+use crate::settings::Settings;
+use crate::token::{self, TOKEN_BYTES_MAX, TokenHash};
+
+pub(crate) const SESSION_PREFIX: &str = "ms_";
+pub(crate) const KEY_PREFIX: &str = "mk_";
+const TOKEN_PREFIX: &str = "mt_";
+/// The user who is there at first.
+const FIRST: &str = "admin";
+/// Ended sessions are looked for at every so manieth login.
+const LOGINS_BETWEEN_SWEEPS: u32 = 64;
+/// The end of a session is kept again when this part of its time has gone by.
+const RENEWALS: i64 = 10;
+
+/// Users, sessions and keys of a store. Cheap to clone.
+#[derive(Clone)]
+pub struct Auth(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) store: Store,
+    pub(crate) settings: Settings,
+    pub(crate) passwords: Passwords,
+    pub(crate) attempts: Attempts,
+    pub(crate) knowledge: Knowledge,
+    jwts: Jwts,
+    /// Ends of sessions that moved.
+    renewals: BackgroundBatch,
+    nobody: Option<Store>,
+    first_token: Option<String>,
+    logins: AtomicU32,
+}
+
+impl std::fmt::Debug for Auth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Auth")
+    }
+}
+
+/// A login.
+#[derive(Clone, Debug)]
+pub struct LoggedIn {
+    /// What proves it from here on; kept nowhere.
+    pub token: String,
+    /// When it ends, if it is not used before.
+    pub ends_at: Timestamp,
+    /// Whose it is.
+    pub user: i64,
+}
+
+/// A session as its user may see it.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct SessionInfo {
+    /// Its key.
+    pub id: i64,
+    /// Where the login came from.
+    pub address: Option<String>,
+    /// When that was.
+    pub created_at: Timestamp,
+    /// When it ends, if it is not used before.
+    pub ends_at: Timestamp,
+}
+
+/// The error of a caller who has not proved who they are.
+#[cold]
+pub(crate) fn unauthenticated(message: &str) -> Error {
+    Error::new(ErrorKind::Unauthenticated, message)
+}
+
+pub(crate) fn after(from: Timestamp, time: Duration) -> Timestamp {
+    let time_us = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    let end = from.micros().saturating_add(time_us);
+    Timestamp::from_micros(end).unwrap_or(from)
+}
+
+impl Auth {
+    /// Users of a store that has their models ([`crate::models`]). Where nobody
+    /// can manage users yet, there is a token for it: see
+    /// [`Auth::first_token`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for a store without the models, or a grant on a
+    /// table that there is not; [`ErrorKind::Invalid`] for settings that make
+    /// no sense.
+    pub fn new(store: &Store, mut settings: Settings) -> Result<Self> {
+        let registry = store.registry();
+        registry.of::<User>()?;
+        for grant in settings.everyone.iter().chain(&settings.nobody) {
+            check_grant(store, grant)?;
+        }
+        let nobody = match settings.nobody.is_empty() {
+            true => None,
+            false => Some(store.acting_under(Rights::new(registry, None, &settings.nobody)?)),
+        };
+        let secret = match settings.jwt_secret.take() {
+            Some(secret) => secret,
+            None => zeroize::Zeroizing::new(token::random::<32>()?.to_vec()),
+        };
+        let mut inner = Inner {
+            passwords: Passwords::new(settings.password_memory_kib, settings.password_passes)?,
+            attempts: Attempts::new(settings.attempts_max, settings.attempts_window),
+            knowledge: Knowledge::new(settings.believed_for),
+            jwts: Jwts::new(&secret, settings.jwt_age)?,
+            renewals: store.background_batch().durability(Durability::None).start()?,
+            nobody,
+            first_token: None,
+            logins: AtomicU32::new(0),
+            store: store.clone(),
+            settings,
+        };
+        inner.first_token = inner.prepare_first()?;
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// A token by which the user `admin` can set the first password
+    /// ([`Auth::redeem`]), to be shown to whoever starts the program; none where
+    /// an administrator has one. Each start makes a new one.
+    #[must_use]
+    pub fn first_token(&self) -> Option<&str> {
+        self.0.first_token.as_deref()
+    }
+
+    /// The store for callers who prove nothing; none if they may do nothing.
+    #[must_use]
+    pub fn nobody(&self) -> Option<&Store> {
+        self.0.nobody.as_ref()
+    }
+
+    /// Begins a session. Takes as long as a password is made to take, on this
+    /// thread.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unauthenticated`] for a wrong name or password, whichever;
+    /// [`ErrorKind::Busy`] if too many were wrong.
+    pub fn login(&self, name: &str, password: &str, from: Option<IpAddr>) -> Result<LoggedIn> {
+        let inner = &*self.0;
+        inner.begin_attempt(name, from)?;
+        let user = inner.user_named(name)?.filter(|user| !user.is_disabled);
+        let hash = user.as_ref().and_then(|user| user.password.as_deref());
+        let is_right = inner.passwords.suits(password, hash);
+        let Some(user) = user.filter(|_| is_right) else {
+            self.tell(&Event::LoginFailed { name: shown(name), address: from });
+            return Err(unauthenticated("there is no such name with this password"));
+        };
+        inner.attempts.succeeded(name, from);
+        let login = inner.begin_session(&user, from)?;
+        if inner.settings.one_session {
+            inner.knowledge.doubt();
+        }
+        self.tell(&Event::LoggedIn { user: user.id, name: user.name, address: from });
+        if inner.logins.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOGINS_BETWEEN_SWEEPS) {
+            let ended = Session::ENDS_AT.lt(Timestamp::now());
+            inner.store.delete_where::<Session>(ended).run()?;
+        }
+        Ok(login)
+    }
+
+    /// Who has a token: a session's, a key, or a JWT. From memory, where it was
+    /// shown a short time ago.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unauthenticated`] for one that is none, or has ended.
+    pub fn authenticate(&self, token: &str) -> Result<Arc<Known>> {
+        let inner = &*self.0;
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(unauthenticated("the token is none of this service's"));
+        }
+        let (hash, whose) = match token.contains('.') {
+            false => (TokenHash::of(token), None),
+            true => match inner.jwts.read(token) {
+                Some((user, session)) => (session, Some(user)),
+                None => return Err(unauthenticated("the JWT is none of this service's, or ended")),
+            },
+        };
+        let now = Timestamp::now().micros();
+        let read = || match token.starts_with(KEY_PREFIX) {
+            true => inner.find_key(hash),
+            false => inner.find_session(hash),
+        };
+        let found = inner.knowledge.find(hash, now, &inner.store, read)?;
+        let known = found.filter(|known| whose.is_none_or(|user| user == known.user));
+        let known = known.ok_or_else(|| unauthenticated("the token is unknown, or has ended"))?;
+        if now >= known.ends_at.load(Ordering::Relaxed).min(known.ends_at_last) {
+            self.end(&known)?;
+            self.tell(&Event::SessionEnded { user: known.user });
+            return Err(unauthenticated("the session has ended; log in again"));
+        }
+        inner.renew(&known, now);
+        Ok(known)
+    }
+
+    /// The store for who shows these bytes: a token, or none for nobody. It is
+    /// what a server for other processes asks (`marmota_remote::Service::admit`).
+    ///
+    /// # Errors
+    /// As [`Auth::authenticate`]; for none as well, where nobody may do anything.
+    pub fn store_of(&self, credential: &[u8]) -> Result<Store> {
+        if credential.is_empty() {
+            let none = || unauthenticated("show a token: a session's, or a key");
+            return self.nobody().cloned().ok_or_else(none);
+        }
+        let token = std::str::from_utf8(credential)
+            .map_err(|_| unauthenticated("the token is none of this service's"))?;
+        Ok(self.authenticate(token)?.store().clone())
+    }
+
+    /// A JWT for the session that a caller is known by, and when it ends.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`] to a caller who is known by a key.
+    pub fn jwt(&self, known: &Known) -> Result<(String, Timestamp)> {
+        let Proof::Session(_) = known.proof else {
+            return Err(Error::new(ErrorKind::Denied, "a JWT stands for a session: log in for it"));
+        };
+        let jwt = self.0.jwts.make(known.user, known.token)?;
+        self.tell(&Event::JwtMade { user: known.user });
+        Ok(jwt)
+    }
+
+    /// Ends the session that a caller is known by.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`] to a caller who is known by a key.
+    pub fn logout(&self, known: &Known) -> Result<()> {
+        let Proof::Session(_) = known.proof else {
+            let message = "a key has no session to end; it can be revoked";
+            return Err(Error::new(ErrorKind::Denied, message));
+        };
+        self.end(known)?;
+        self.tell(&Event::LoggedOut { user: known.user });
+        Ok(())
+    }
+
+    /// Ends all sessions of a user; keys stay.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn logout_everywhere(&self, user: i64) -> Result<()> {
+        self.0.store.delete_where::<Session>(Session::USER.eq(Ref::new(user))).run()?;
+        self.0.knowledge.doubt();
+        self.tell(&Event::LoggedOutEverywhere { user });
+        Ok(())
+    }
+
+    /// The sessions of a user.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn sessions(&self, user: i64) -> Result<Vec<SessionInfo>> {
+        let rows = self.0.store.list::<Session>().filter(Session::USER.eq(Ref::new(user))).run()?;
+        let now = Timestamp::now();
+        let info = |Session { id, address, created_at, ends_at, .. }: Session| SessionInfo {
+            id,
+            address,
+            created_at,
+            ends_at,
+        };
+        Ok(rows.into_iter().filter(|row| row.ends_at > now).map(info).collect())
+    }
+
+    /// Sets a password by a one-time token, which is used up, and ends the
+    /// user's sessions.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unauthenticated`] for a token that is none, was used or has
+    /// ended; [`ErrorKind::Invalid`] for a password that will not do;
+    /// [`ErrorKind::Busy`] if too many tokens were wrong.
+    pub fn redeem(
+        &self,
+        name: &str,
+        token: &str,
+        password: &str,
+        from: Option<IpAddr>,
+    ) -> Result<()> {
+        let inner = &*self.0;
+        inner.begin_attempt(name, from)?;
+        let hash = TokenHash::of(token).text();
+        let suits = |user: &User| {
+            let is_it = user.token.as_ref().is_some_and(|kept| is_same(kept, &hash));
+            is_it && user.token_ends_at.is_some_and(|end| end > Timestamp::now())
+        };
+        let unknown = || unauthenticated("the token is unknown, was used, or has ended");
+        let user = inner.user_named(name)?.filter(|user| !user.is_disabled);
+        let Some(user) = user.filter(suits) else {
+            self.tell(&Event::LoginFailed { name: shown(name), address: from });
+            return Err(unknown());
+        };
+        inner.attempts.succeeded(name, from);
+        let new = inner.passwords.hash(password)?;
+        self.set_password(user.id, &new, |now| if suits(now) { Ok(()) } else { Err(unknown()) })
+    }
+
+    /// Changes a password, and ends all of the user's sessions.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unauthenticated`] if the old one is wrong;
+    /// [`ErrorKind::Invalid`] for a new one that will not do;
+    /// [`ErrorKind::Busy`] if too many were wrong.
+    pub fn change_password(
+        &self,
+        user: i64,
+        old: &str,
+        new: &str,
+        from: Option<IpAddr>,
+    ) -> Result<()> {
+        let inner = &*self.0;
+        let user = inner.store.get::<User>(user).run()?;
+        inner.begin_attempt(&user.name, from)?;
+        if !inner.passwords.suits(old, user.password.as_deref()) {
+            self.tell(&Event::LoginFailed { name: user.name, address: from });
+            return Err(unauthenticated("the old password is wrong"));
+        }
+        inner.attempts.succeeded(&user.name, from);
+        let new = inner.passwords.hash(new)?;
+        let changed = || Error::new(ErrorKind::Conflict, "the password was changed meanwhile");
+        self.set_password(user.id, &new, |now| {
+            if now.password == user.password { Ok(()) } else { Err(changed()) }
+        })
+    }
+
+    fn set_password(
+        &self,
+        user: i64,
+        hash: &str,
+        check: impl Fn(&User) -> Result<()>,
+    ) -> Result<()> {
+        self.0.store.transaction(|tx| {
+            check(&tx.get::<User>(user).run()?)?;
+            tx.patch::<User>(user)
+                .set(User::PASSWORD, hash.to_owned())
+                .set(User::TOKEN, None)
+                .set(User::TOKEN_ENDS_AT, None)
+                .run()?;
+            tx.delete_where::<Session>(Session::USER.eq(Ref::new(user))).run().map(drop)
+        })?;
+        self.0.knowledge.doubt();
+        self.tell(&Event::PasswordSet { user });
+        Ok(())
+    }
+
+    /// Ends what a caller is known by.
+    fn end(&self, known: &Known) -> Result<()> {
+        let store = &self.0.store;
+        match known.proof {
+            Proof::Session(id) => store.delete_where::<Session>(Session::ID.eq(id)).run()?,
+            Proof::Key(id) => store.delete_where::<Key>(Key::ID.eq(id)).run()?,
+        };
+        self.0.knowledge.forget(known.token);
+        Ok(())
+    }
+
+    pub(crate) fn tell(&self, event: &Event) {
+        self.0.tell(event);
+    }
+}
+
+impl Inner {
+    fn tell(&self, event: &Event) {
+        match event {
+            Event::LoginFailed { .. } | Event::LoginLimited { .. } => log::warn!("{event:?}"),
+            _ => log::info!("{event:?}"),
+        }
+        if let Some(listener) = &self.settings.listener {
+            listener.happened(event);
+        }
+    }
+
+    fn begin_attempt(&self, name: &str, from: Option<IpAddr>) -> Result<()> {
+        let Err(wait) = self.attempts.begin(name, from) else { return Ok(()) };
+        self.tell(&Event::LoginLimited { name: shown(name), address: from });
+        let message =
+            format!("too many logins have failed; try again in {} s", wait.as_secs().max(1));
+        Err(Error::new(ErrorKind::Busy, message))
+    }
+
+    pub(crate) fn user_named(&self, name: &str) -> Result<Option<User>> {
+        let mut users = self.store.list::<User>().filter(User::NAME.eq(name)).limit(1).run()?;
+        Ok(users.pop())
+    }
+
+    /// Has there be somebody who can manage users; gives the token for it.
+    fn prepare_first(&self) -> Result<Option<String>> {
+        let can_manage = User::IS_ADMIN
+            .eq(true)
+            .and(User::IS_DISABLED.eq(false))
+            .and(Filter::Not(Box::new(User::PASSWORD.is_null())));
+        if self.store.count::<User>().filter(can_manage).run()? > 0 {
+            return Ok(None);
+        }
+        let (token, hash, ends_at) = self.one_time_token()?;
+        self.store.transaction(|tx| {
+            let there = tx.list::<User>().filter(User::NAME.eq(FIRST)).limit(1).run()?;
+            match there.first() {
+                Some(user) => tx
+                    .patch::<User>(user.id)
+                    .set(User::IS_ADMIN, true)
+                    .set(User::IS_DISABLED, false)
+                    .set(User::PASSWORD, None)
+                    .set(User::TOKEN, hash.clone())
+                    .set(User::TOKEN_ENDS_AT, ends_at)
+                    .run()
+                    .map(drop),
+                None => {
+                    let mut user = new_user(FIRST);
+                    (user.is_admin, user.token) = (true, Some(hash.clone()));
+                    user.token_ends_at = Some(ends_at);
+                    tx.insert(&user).run().map(drop)
+                }
+            }
+        })?;
+        Ok(Some(token))
+    }
+
+    pub(crate) fn one_time_token(&self) -> Result<(String, String, Timestamp)> {
+        let token = token::new(TOKEN_PREFIX)?;
+        let hash = TokenHash::of(&token).text();
+        Ok((token, hash, after(Timestamp::now(), self.settings.token_age)))
+    }
+
+    /// Puts a session in, if the user is still who they were.
+    fn begin_session(&self, user: &User, from: Option<IpAddr>) -> Result<LoggedIn> {
+        let token = token::new(SESSION_PREFIX)?;
+        let now = Timestamp::now();
+        let ends_at = after(now, self.settings.session_idle.min(self.settings.session_age_max));
+        let session = Session {
+            id: 0,
+            user: Ref::new(user.id),
+            token: TokenHash::of(&token).text(),
+            address: from.map(|address| address.to_string()),
+            created_at: now,
+            ends_at,
+        };
+        self.store.transaction(|tx| {
+            let current = tx.get::<User>(user.id).optional().run()?;
+            let same = current
+                .is_some_and(|current| current.password == user.password && !current.is_disabled);
+            if !same {
+                return Err(unauthenticated("there is no such name with this password"));
+            }
+            self.make_room(tx, user.id)?;
+            tx.insert(&session).run().map(drop)
+        })?;
+        Ok(LoggedIn { token, ends_at, user: user.id })
+    }
+
+    /// Ends sessions that have to go for another one.
+    fn make_room(&self, tx: &Transaction, user: i64) -> Result<()> {
+        let of_user = Session::USER.eq(Ref::new(user));
+        if self.settings.one_session {
+            return tx.delete_where::<Session>(of_user).run().map(drop);
+        }
+        let there = tx.list::<Session>().filter(of_user).column(Session::ID).run()?;
+        let too_many = (there.len() + 1).saturating_sub(self.settings.sessions_max);
+        if too_many > 0 {
+            let oldest = there.into_iter().take(too_many);
+            tx.delete_where::<Session>(Session::ID.is_in(oldest)).run()?;
+            self.knowledge.doubt();
+        }
+        Ok(())
+    }
+
+    fn find_session(&self, token: TokenHash) -> Result<Option<Found>> {
+        let filter = Session::TOKEN.eq(token.text());
+        let Some(row) = self.store.list::<Session>().filter(filter).limit(1).run()?.pop() else {
+            return Ok(None);
+        };
+        let ends_at_last = after(row.created_at, self.settings.session_age_max).micros();
+        self.found(*row.user.key(), Proof::Session(row.id), row.ends_at.micros(), ends_at_last)
+    }
+
+    fn find_key(&self, token: TokenHash) -> Result<Option<Found>> {
+        let filter = Key::TOKEN.eq(token.text());
+        let Some(row) = self.store.list::<Key>().filter(filter).limit(1).run()?.pop() else {
+            return Ok(None);
+        };
+        let ends_at = row.ends_at.map_or(i64::MAX, Timestamp::micros);
+        self.found(*row.user.key(), Proof::Key(row.id), ends_at, ends_at)
+    }
+
+    fn found(
+        &self,
+        user: i64,
+        proof: Proof,
+        ends_at: i64,
+        ends_at_last: i64,
+    ) -> Result<Option<Found>> {
+        let Some(user) = self.store.get::<User>(user).optional().run()? else { return Ok(None) };
+        if user.is_disabled {
+            return Ok(None);
+        }
+        let rights = self.rights_of(&user)?;
+        let (user, is_admin) = (user.id, user.is_admin);
+        Ok(Some(Found { user, is_admin, proof, rights, ends_at, ends_at_last }))
+    }
+
+    /// What a user may do: what everyone may, what their groups may, and refer
+    /// to themselves.
+    fn rights_of(&self, user: &User) -> Result<Arc<Rights>> {
+        let mut grants = self.settings.everyone.clone();
+        let refer = Grant::new("marmota_user", &[Right::Refer]);
+        if user.is_admin {
+            grants.extend([Grant::new("*", &Right::ALL), Grant::call("*"), refer]);
+        } else {
+            grants.push(refer.rule("id = @user.id"));
+            let names = user.groups.iter().map(String::as_str);
+            for group in self.store.list::<Group>().filter(Group::NAME.is_in(names)).run()? {
+                // A table that the program has no more is of no concern.
+                let known = |grant: &Grant| check_grant(&self.store, grant).is_ok();
+                grants.extend(group.grants.0.into_iter().filter(known));
+            }
+        }
+        let caller = Caller {
+            id: user.id.to_string(),
+            name: user.name.clone(),
+            groups: user.groups.0.clone(),
+        };
+        Rights::new(self.store.registry(), Some(caller), &grants)
+    }
+
+    /// Moves a session's end, and keeps it now and then.
+    fn renew(&self, known: &Known, now: i64) {
+        let Proof::Session(id) = known.proof else { return };
+        let idle_us = i64::try_from(self.settings.session_idle.as_micros()).unwrap_or(i64::MAX);
+        let ends_at = now.saturating_add(idle_us).min(known.ends_at_last);
+        known.ends_at.fetch_max(ends_at, Ordering::Relaxed);
+        let kept = known.ends_at_kept.load(Ordering::Relaxed);
+        let is_due = ends_at.saturating_sub(kept) > idle_us / RENEWALS;
+        let order = Ordering::Relaxed;
+        if !is_due || known.ends_at_kept.compare_exchange(kept, ends_at, order, order).is_err() {
+            return;
+        }
+        let Ok(end) = Timestamp::from_micros(ends_at) else { return };
+        // Where too much waits, it is kept another time; a session that is gone stays gone.
+        let _ = self.renewals.try_add(|batch| {
+            batch.patch::<Session>(id).set(Session::ENDS_AT, end);
+        });
+    }
+}
+
+pub(crate) fn new_user(name: &str) -> User {
+    User {
+        id: 0,
+        name: name.to_owned(),
+        password: None,
+        token: None,
+        token_ends_at: None,
+        groups: marmota_model::Json(Vec::new()),
+        is_admin: false,
+        is_disabled: false,
+        created_at: Timestamp::default(),
+    }
+}
+
+/// Refuses grants that would show what is kept of passwords and sessions.
+pub(crate) fn check_grant(store: &Store, grant: &Grant) -> Result<()> {
+    let is_own = ["marmota_user", "marmota_group", "marmota_session", "marmota_key"];
+    if is_own.contains(&&*grant.table) && grant.rights.iter().any(|right| *right != Right::Refer) {
+        let message = format!("`{}` can be referred to, and no more be granted", grant.table);
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    grant.check(store.registry())
+}
+
+/// A name as it may stand in a log.
+fn shown(name: &str) -> String {
+    marmota_model::text::excerpt(name)
+}
+
+fn is_same(one: &str, two: &str) -> bool {
+    one.as_bytes().ct_eq(two.as_bytes()).into()
+}

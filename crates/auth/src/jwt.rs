@@ -1,0 +1,182 @@
+//! JWTs: signed names of sessions, good for a short time and as long as the
+//! session is.
+//!
+//! HS256 and nothing else: an algorithm that the token names otherwise is
+//! refused before there is a key for it. The library takes its cryptography
+//! from a provider of the process; ours has this one algorithm, and is put
+//! in only where the program has put none in.
+
+use std::time::Duration;
+
+use hmac::{Hmac, KeyInit, Mac};
+use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
+use jsonwebtoken::errors::{Error as JwtError, ErrorKind as JwtKind};
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, encode};
+use marmota_model::{Error, ErrorKind, Result, Timestamp};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+
+use crate::token::TokenHash;
+
+const ISSUER: &str = "marmota";
+const SECRET_BYTES_MIN: usize = 32;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Claims {
+    iss: String,
+    sub: String,
+    /// The hash of the session's token.
+    sid: String,
+    iat: i64,
+    exp: i64,
+}
+
+/// Makes and reads them.
+pub(crate) struct Jwts {
+    encoding: EncodingKey,
+    decoding: DecodingKey,
+    validation: Validation,
+    age: Duration,
+}
+
+impl Jwts {
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a secret that is too short.
+    pub(crate) fn new(secret: &[u8], age: Duration) -> Result<Self> {
+        if secret.len() < SECRET_BYTES_MIN {
+            let message = format!("the secret of JWTs has {SECRET_BYTES_MIN} bytes or more");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        // Another one is in place: it knows this algorithm as well.
+        let _ = PROVIDER.install_default();
+        let mut validation = Validation::new(Algorithm::HS256);
+        validation.set_required_spec_claims(&["exp", "iss", "sub"]);
+        validation.set_issuer(&[ISSUER]);
+        validation.leeway = 0;
+        let (encoding, decoding) =
+            (EncodingKey::from_secret(secret), DecodingKey::from_secret(secret));
+        Ok(Self { encoding, decoding, validation, age })
+    }
+
+    /// A JWT for a session, and when it ends.
+    pub(crate) fn make(&self, user: i64, session: TokenHash) -> Result<(String, Timestamp)> {
+        let now_s = Timestamp::now().micros() / 1_000_000;
+        let exp = now_s.saturating_add(i64::try_from(self.age.as_secs()).unwrap_or(i64::MAX));
+        let claims = Claims {
+            iss: ISSUER.to_owned(),
+            sub: user.to_string(),
+            sid: session.text(),
+            iat: now_s,
+            exp,
+        };
+        let jwt = encode(&Header::new(Algorithm::HS256), &claims, &self.encoding);
+        let jwt = jwt.map_err(|error| {
+            Error::new(ErrorKind::Bug, "a JWT could not be made").with_source(error.to_string())
+        })?;
+        Ok((jwt, Timestamp::from_micros(exp.saturating_mul(1_000_000)).unwrap_or_default()))
+    }
+
+    /// The user and the session that a JWT names, if it is one of ours and good.
+    pub(crate) fn read(&self, jwt: &str) -> Option<(i64, TokenHash)> {
+        let claims = decode::<Claims>(jwt, &self.decoding, &self.validation).ok()?.claims;
+        Some((claims.sub.parse().ok()?, TokenHash::from_text(&claims.sid)?))
+    }
+}
+
+static PROVIDER: CryptoProvider = CryptoProvider {
+    signer_factory: |algorithm, key| match algorithm {
+        Algorithm::HS256 => Ok(Box::new(Hs256::new(key.as_bytes())?)),
+        _ => Err(JwtError::from(JwtKind::InvalidAlgorithm)),
+    },
+    verifier_factory: |algorithm, key| match algorithm {
+        Algorithm::HS256 => Ok(Box::new(Hs256::new(key.try_get_as_bytes()?)?)),
+        _ => Err(JwtError::from(JwtKind::InvalidAlgorithm)),
+    },
+    key_utils: KeyUtils::new_unimplemented(),
+};
+
+struct Hs256(Hmac<Sha256>);
+
+impl Hs256 {
+    fn new(secret: &[u8]) -> std::result::Result<Self, JwtError> {
+        let hmac = Hmac::new_from_slice(secret);
+        hmac.map(Self).map_err(|_| JwtError::from(JwtKind::InvalidKeyFormat))
+    }
+}
+
+impl signature::Signer<Vec<u8>> for Hs256 {
+    fn try_sign(&self, message: &[u8]) -> std::result::Result<Vec<u8>, signature::Error> {
+        Ok(self.0.clone().chain_update(message).finalize().into_bytes().to_vec())
+    }
+}
+
+impl JwtSigner for Hs256 {
+    fn algorithm(&self) -> Algorithm {
+        Algorithm::HS256
+    }
+}
+
+impl signature::Verifier<Vec<u8>> for Hs256 {
+    fn verify(
+        &self,
+        message: &[u8],
+        signature: &Vec<u8>,
+    ) -> std::result::Result<(), signature::Error> {
+        let hmac = self.0.clone().chain_update(message);
+        hmac.verify_slice(signature).map_err(|_| signature::Error::new())
+    }
+}
+
+impl JwtVerifier for Hs256 {
+    fn algorithm(&self) -> Algorithm {
+        Algorithm::HS256
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+    #[test]
+    fn only_what_was_signed_is_read() {
+        let jwts = Jwts::new(&[7; 32], Duration::from_secs(60)).unwrap();
+        let session = TokenHash::of("t");
+        let (jwt, _) = jwts.make(5, session).unwrap();
+        assert_eq!(jwts.read(&jwt), Some((5, session)));
+        let parts: Vec<&str> = jwt.split('.').collect();
+        let head = |json: &str| URL_SAFE_NO_PAD.encode(json);
+        let other = Jwts::new(&[8; 32], Duration::from_secs(60)).unwrap();
+        assert_eq!(other.read(&jwt), None);
+        for forged in [
+            format!("{}.{}.", head(r#"{"alg":"none","typ":"JWT"}"#), parts[1]),
+            format!("{}.{}.{}", head(r#"{"alg":"none","typ":"JWT"}"#), parts[1], parts[2]),
+            format!("{}.{}.{}", head(r#"{"alg":"RS256","typ":"JWT"}"#), parts[1], parts[2]),
+            format!("{}.{}.{}", head(r#"{"alg":"HS512","typ":"JWT"}"#), parts[1], parts[2]),
+            format!("{}.{}.{}", parts[0], head(r#"{"iss":"marmota","sub":"1"}"#), parts[2]),
+            format!("{}.{}", parts[0], parts[1]),
+            String::new(),
+            "..".to_owned(),
+        ] {
+            assert_eq!(jwts.read(&forged), None, "{forged}");
+        }
+        // Any byte changed makes it another one.
+        for at in 0..jwt.len() {
+            let mut bytes = jwt.clone().into_bytes();
+            bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
+            let read = jwts.read(&String::from_utf8(bytes).unwrap());
+            // The last character of a signature has bits that say nothing.
+            assert!(read.is_none() || at == jwt.len() - 1, "at {at}");
+        }
+    }
+
+    #[test]
+    fn it_ends() {
+        let jwts = Jwts::new(&[7; 32], Duration::ZERO).unwrap();
+        let (jwt, _) = jwts.make(5, TokenHash::of("t")).unwrap();
+        std::thread::sleep(Duration::from_millis(1100));
+        assert_eq!(jwts.read(&jwt), None);
+        assert!(Jwts::new(b"short", Duration::ZERO).is_err());
+    }
+}

@@ -1,0 +1,48 @@
+//! Who calls: users and groups kept in a store, passwords, sessions, keys and
+//! one-time tokens, and the store that each caller is given, which acts under
+//! their rights ([`marmota_store::rights`]).
+//!
+//! It knows no HTTP: what a credential arrived in is for others to say.
+//!
+//! ```
+//! use marmota_auth::{Auth, Settings};
+//! use marmota_model::{Field, Kind, Role, Schema};
+//! use marmota_store::rights::{Grant, Right};
+//! use marmota_store::{Store, memory::Memory};
+//!
+//! let fields =
+//!     vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("owner", Kind::I64)];
+//! let builder = Store::builder(Memory::new()).schema(Schema::new("note", fields));
+//! let store = marmota_auth::models(builder).open()?;
+//! let own = Grant::new("note", &Right::ALL).rule("owner = @user.id");
+//! let auth = Auth::new(&store, Settings::default().everyone([own]))?;
+//!
+//! // The first administrator has no password, but a token for setting one.
+//! let token = auth.first_token().unwrap();
+//! # if false {
+//! auth.redeem("admin", token, "correct horse battery", None)?;
+//! let session = auth.login("admin", "correct horse battery", None)?;
+//! let known = auth.authenticate(&session.token)?;
+//! known.store().list_records(&store.table("note")?, Default::default()).run()?;
+//! # }
+//! # Ok::<(), marmota_model::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod accounts;
+mod attempts;
+mod auth;
+mod event;
+mod jwt;
+mod known;
+mod models;
+mod password;
+mod settings;
+mod token;
+
+pub use accounts::KeyInfo;
+pub use auth::{Auth, LoggedIn, SessionInfo};
+pub use event::{Event, Listener};
+pub use known::{Known, Proof};
+pub use models::{Group, Key, Session, User, models};
+pub use settings::Settings;

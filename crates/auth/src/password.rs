@@ -1,0 +1,90 @@
+//! Passwords as Argon2id hashes. A name that there is not costs what a wrong
+//! password does.
+
+use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use argon2::{Algorithm, Argon2, Params, Version};
+use marmota_model::{Error, ErrorKind, Result, Violation};
+
+use crate::token::random;
+
+/// Characters of a password at least.
+const CHARS_MIN: usize = 8;
+/// Bytes of a password at most.
+const BYTES_MAX: usize = 1024;
+
+/// Hashes and compares.
+pub(crate) struct Passwords {
+    argon2: Argon2<'static>,
+    /// What is compared with where there is nothing to compare with.
+    nobodys: String,
+}
+
+impl Passwords {
+    pub(crate) fn new(memory_kib: u32, passes: u32) -> Result<Self> {
+        let params = Params::new(memory_kib, passes, 1, None).map_err(|error| {
+            let message = format!("passwords cannot cost {memory_kib} KiB and {passes} passes");
+            Error::new(ErrorKind::Invalid, message).with_source(error.to_string())
+        })?;
+        let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+        let mut passwords = Self { argon2, nobodys: String::new() };
+        passwords.nobodys = passwords.hash_of(&random::<16>()?)?;
+        Ok(passwords)
+    }
+
+    /// The hash of a new password.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for one that is too short or too long.
+    pub(crate) fn hash(&self, password: &str) -> Result<String> {
+        let fits = password.chars().count() >= CHARS_MIN && password.len() <= BYTES_MAX;
+        if !fits {
+            return Err(Error::invalid(vec![Violation {
+                field: "password".to_owned(),
+                value: "\"…\"".to_owned(),
+                rule: "length".to_owned(),
+                message: format!(
+                    "must have {CHARS_MIN} characters or more, {BYTES_MAX} bytes or less"
+                ),
+            }]));
+        }
+        self.hash_of(password.as_bytes())
+    }
+
+    fn hash_of(&self, password: &[u8]) -> Result<String> {
+        let hash = self.argon2.hash_password_with_salt(password, &random::<16>()?);
+        let hash = hash.map_err(|error| {
+            Error::new(ErrorKind::Bug, "a password could not be hashed")
+                .with_source(error.to_string())
+        })?;
+        Ok(hash.to_string())
+    }
+
+    /// Whether it is the password of this hash; takes as long where there is
+    /// none.
+    pub(crate) fn suits(&self, password: &str, hash: Option<&str>) -> bool {
+        let is_there = hash.is_some();
+        let Ok(hash) = PasswordHash::new(hash.unwrap_or(&self.nobodys)) else { return false };
+        let password = if password.len() <= BYTES_MAX { password.as_bytes() } else { b"" };
+        self.argon2.verify_password(password, &hash).is_ok() && is_there
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_suits_its_hash_only() {
+        let passwords = Passwords::new(64, 1).unwrap();
+        let hash = passwords.hash("correct horse").unwrap();
+        assert!(hash.starts_with("$argon2id$v=19$m=64,t=1,p=1$"), "{hash}");
+        assert!(passwords.suits("correct horse", Some(&hash)));
+        assert!(!passwords.suits("correct house", Some(&hash)));
+        assert!(!passwords.suits("correct horse", None));
+        assert!(!passwords.suits("correct horse", Some("no hash")));
+        assert_ne!(hash, passwords.hash("correct horse").unwrap());
+        assert!(passwords.hash("short").is_err());
+        assert!(passwords.hash(&"x".repeat(2000)).is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! Users, sessions and keys, over engines as they are.
+#![allow(clippy::unwrap_used, reason = "tests panic")]
+
+mod sessions;
+mod storm;
+mod users;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use marmota_auth::{Auth, Event, Settings};
+use marmota_model::{Error, ErrorKind, Field, Kind, Role, Schema};
+use marmota_sqlite::Sqlite;
+use marmota_store::memory::Memory;
+use marmota_store::rights::{Grant, Right};
+use marmota_store::{Store, StoreBuilder};
+
+/// A table whose rows are for their owner.
+fn note() -> Schema {
+    let owner = Field::new(
+        "owner",
+        Kind::Reference { table: "marmota_user".into(), key: marmota_model::KeyKind::Auto },
+    );
+    Schema::new(
+        "note",
+        vec![Field::new("id", Kind::I64).role(Role::Key), owner, Field::new("text", Kind::TEXT)],
+    )
+}
+
+fn open(builder: StoreBuilder) -> Store {
+    marmota_auth::models(builder).schema(note()).open().unwrap()
+}
+
+fn memory() -> Store {
+    open(Store::builder(Memory::new()))
+}
+
+fn sqlite() -> Store {
+    open(Store::builder(Sqlite::from_url("sqlite::memory:").unwrap()))
+}
+
+/// Passwords that cost next to nothing, and a grant on one's own notes.
+fn settings() -> Settings {
+    let own = Grant::new("note", &Right::ALL).rule("owner = @user.id");
+    Settings::default().password_cost(64, 1).everyone([own])
+}
+
+const PASSWORD: &str = "correct horse";
+
+/// Adds a user with the password.
+fn user(auth: &Auth, name: &str) -> i64 {
+    let (id, token) = auth.add_user(name, &[], false).unwrap();
+    auth.redeem(name, &token, PASSWORD, None).unwrap();
+    id
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(result: Result<T, Error>, kind: ErrorKind) {
+    assert_eq!(result.unwrap_err().kind(), kind);
+}
+
+#[track_caller]
+fn unknown<T: std::fmt::Debug>(result: Result<T, Error>) {
+    refused(result, ErrorKind::Unauthenticated);
+}
+
+/// Keeps what it hears.
+fn listening(settings: Settings) -> (Settings, Arc<Mutex<Vec<Event>>>) {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hears = Arc::clone(&heard);
+    let listener = move |event: &Event| hears.lock().unwrap().push(event.clone());
+    (settings.listener(listener), heard)
+}
+
+fn ms(time: u64) -> Duration {
+    Duration::from_millis(time)
+}

@@ -1,0 +1,148 @@
+//! The client's side: an engine whose database is a store in another process.
+
+mod channel;
+mod connector;
+mod engine;
+mod in_process;
+mod line;
+mod reply;
+mod session;
+mod socket;
+mod wire;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::engine::Capability;
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use crate::Service;
+pub use channel::Channel;
+#[cfg(feature = "http")]
+pub(crate) use connector::UPGRADE;
+use connector::{Connector, Target};
+use socket::Address;
+
+/// A store somewhere else, as an engine: what is opened on it has the same
+/// verbs as the store there, and the same answers.
+///
+/// ```no_run
+/// # use marmota_model::{Field, Kind, Role, Schema};
+/// use marmota_remote::Remote;
+/// use marmota_store::Store;
+/// # let schema = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+/// let remote = Remote::from_url("unix:/run/people.sock")?;
+/// let store = Store::builder(remote).schema(schema).open()?;
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+///
+/// Errors tell apart what became of an operation: [`ErrorKind::Refused`] (no
+/// server took it), [`ErrorKind::Denied`], [`ErrorKind::Timeout`], and
+/// [`ErrorKind::Lost`] (the connection broke before the answer; a write may
+/// have taken place). Reads, and batches with an idempotency key, are sent
+/// again by themselves where a connection breaks.
+#[must_use]
+pub struct Remote {
+    pub(crate) capability: Capability,
+    pub(crate) connector: Arc<Connector>,
+}
+
+impl Remote {
+    /// The server at a URL: `unix:/run/people.sock` (`unix:@name` in the
+    /// abstract namespace), `http://host:port/api`. Behind a `#` of the first
+    /// stands the prefix, where that is not `/api`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a URL of no transport, naming those there are.
+    pub fn from_url(url: &str) -> Result<Self> {
+        let (name, address, prefix) = parse(url)?;
+        let path = format!("{}/-/operations", prefix.trim_end_matches('/'));
+        Ok(Self::new(name, Target::Socket { address, path }))
+    }
+
+    /// A service of the same process, reached through the same bytes.
+    pub fn in_process(service: &Service) -> Self {
+        Self::new("in-process", Target::Service(Arc::clone(&service.0)))
+    }
+
+    fn new(name: &'static str, target: Target) -> Self {
+        Self {
+            capability: Capability::new(name, true),
+            connector: Arc::new(Connector {
+                target,
+                credential: Vec::new(),
+                deadline: Duration::from_secs(30),
+                patience: Duration::from_secs(2),
+                tables: RwLock::default(),
+                spare: Mutex::default(),
+                closed: AtomicBool::new(false),
+                transactions: Mutex::new(0),
+                ended: Condvar::new(),
+            }),
+        }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Connector)) -> Self {
+        // Nobody else has it before a store is opened.
+        if let Some(connector) = Arc::get_mut(&mut self.connector) {
+            change(connector);
+        }
+        self
+    }
+
+    /// Shows the server who this is ([`Service::admit`]): a token of up to
+    /// 8 KiB.
+    pub fn credential(self, credential: impl Into<Vec<u8>>) -> Self {
+        let credential = credential.into();
+        self.with(|connector| connector.credential = credential)
+    }
+
+    /// How long an operation may take, 30 s by default. The server gives it up
+    /// then as well.
+    pub fn deadline(self, deadline: Duration) -> Self {
+        self.with(|connector| connector.deadline = deadline)
+    }
+
+    /// How long a server is sought that has gone, 2 s by default: with pauses
+    /// that grow. One that was never there is not sought.
+    pub fn patience(self, patience: Duration) -> Self {
+        self.with(|connector| connector.patience = patience)
+    }
+}
+
+/// The transport, address and prefix of a URL.
+fn parse(url: &str) -> Result<(&'static str, Address, &str)> {
+    let refused = || {
+        let message = format!(
+            "{:?} is the URL of no server; use unix:PATH or http://HOST:PORT/api",
+            marmota_model::text::excerpt(url)
+        );
+        Error::new(ErrorKind::Invalid, message)
+    };
+    let (name, address, prefix) = if let Some(path) = url.strip_prefix("unix:") {
+        let (path, prefix) = path.split_once('#').unwrap_or((path, "/api"));
+        ("unix", Address::Unix(path.to_owned()), prefix)
+    } else if let Some(rest) = url.strip_prefix("http://") {
+        let (host, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let host = if has_port { host.to_owned() } else { format!("{host}:80") };
+        ("http", Address::Net(host), if prefix.is_empty() { "/api" } else { prefix })
+    } else {
+        return Err(refused());
+    };
+    let is_path = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_empty = matches!(&address, Address::Unix(name) | Address::Net(name)
+        if name.is_empty() || name.starts_with(':'));
+    if is_empty || !is_path(prefix) {
+        return Err(refused());
+    }
+    Ok((name, address, prefix))
+}
+
+impl std::fmt::Debug for Remote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Remote({:?})", self.connector.target)
+    }
+}

@@ -1,0 +1,132 @@
+//! A connection for another protocol than the store's: packets both ways, at
+//! any time, over the same sockets.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::engine::{Watch, Watched};
+
+use super::parse;
+use super::socket::{Socket, Upgrade};
+use super::wire::Wire;
+use crate::codec::packet;
+
+/// Bytes that may wait to be sent.
+const OUTBOX_BYTES_MAX: usize = 64 << 20;
+
+/// See the module. Nothing of it blocks but connecting.
+pub struct Channel {
+    socket: Socket,
+    watch: Arc<Watch>,
+    watched: Option<Watched>,
+    outbox: Vec<u8>,
+    inbox: Vec<u8>,
+    /// How much of the inbox is done with.
+    done: usize,
+    packet_bytes_max: usize,
+}
+
+impl Channel {
+    /// Connects to a server's URL (`unix:PATH`, `http://HOST:PORT/api`) and has
+    /// the connection changed to `protocol`, which is served at the URL's prefix
+    /// and `path`. A credential is shown as `Authorization: Bearer`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Refused`] where nobody is, [`ErrorKind::Denied`],
+    /// [`ErrorKind::Protocol`] where the protocol is not served.
+    pub fn connect(
+        url: &str,
+        path: &str,
+        protocol: &'static str,
+        credential: &[u8],
+        within: Duration,
+    ) -> Result<Self> {
+        let (_, address, prefix) = parse(url)?;
+        let path = format!("{}{path}", prefix.trim_end_matches('/'));
+        let to = Upgrade { protocol, path: &path, served: "nothing of that kind is served" };
+        let (socket, inbox) = Socket::connect(&address, to, credential, &[], within)?;
+        let (watch, outbox) = (Arc::default(), Vec::new());
+        let packet_bytes_max = 64 << 20;
+        Ok(Self { socket, watch, watched: None, outbox, inbox, done: 0, packet_bytes_max })
+    }
+
+    /// Puts a packet behind what is to be sent.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if the server does not take what was sent before.
+    pub fn send(&mut self, body: &[u8]) -> Result<()> {
+        if self.outbox.len() + body.len() > OUTBOX_BYTES_MAX {
+            return Err(Error::new(ErrorKind::Busy, "the server does not take what is sent"));
+        }
+        packet::put(&mut self.outbox, body);
+        Ok(())
+    }
+
+    /// Sends what can be sent, and gives the next packet; wakes the context when
+    /// there may be more to do, and at a time.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] when the connection has ended.
+    pub fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        at: Option<Instant>,
+    ) -> Poll<Result<Vec<u8>>> {
+        self.watch.look();
+        if let Err(error) = self.flush() {
+            return Poll::Ready(Err(lost(error)));
+        }
+        loop {
+            match packet::first(&self.inbox[self.done..], self.packet_bytes_max)? {
+                Some((body, length)) => {
+                    let body = body.to_vec();
+                    self.done += length;
+                    return Poll::Ready(Ok(body));
+                }
+                None => drop(self.inbox.drain(..self.done)),
+            }
+            self.done = 0;
+            match self.socket.receive(&mut self.inbox, context) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(Err(lost(error))),
+            }
+        }
+        if let Some(source) = self.socket.source() {
+            let is_new = self.watch.keep(source, &mut self.watched);
+            if is_new || self.watched.is_none() {
+                // Something may have come before, or nobody watches: look again.
+                context.waker().wake_by_ref();
+            }
+        }
+        self.watch.wake(context.waker());
+        if let Some(at) = at {
+            self.watch.wake_at(at);
+        }
+        Poll::Pending
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        while !self.outbox.is_empty() {
+            match self.socket.send(&self.outbox)? {
+                0 => return Ok(()),
+                sent => drop(self.outbox.drain(..sent)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Channel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Channel")
+    }
+}
+
+#[cold]
+fn lost(error: std::io::Error) -> Error {
+    let message = "the connection has ended; what was under way may have taken place";
+    Error::new(ErrorKind::Lost, message).with_source(error)
+}

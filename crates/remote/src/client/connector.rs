@@ -1,0 +1,154 @@
+//! What all sessions of a remote engine share: where the server is, the
+//! tables, and connections that nobody uses at the moment.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_store::operation::ANSWERS;
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use super::in_process::InProcess;
+use super::line::Line;
+use super::socket::{Address, Socket, Upgrade};
+use super::wire::Wire;
+use crate::codec::contract::{CREDENTIAL_BYTES_MAX, hash, put_hello, read_welcome};
+use crate::codec::frame;
+use crate::codec::operation::HELLO;
+use crate::server::Settings;
+use crate::server::peer::Peer;
+
+/// Connections that are kept though nobody uses them.
+const SPARE_MAX: usize = 16;
+/// What the `Upgrade` header says.
+pub(crate) const UPGRADE: &str = "marmota";
+/// How long a greeting may take.
+const GREETING_MAX: Duration = Duration::from_secs(5);
+
+/// Where a server is.
+pub(crate) enum Target {
+    Socket { address: Address, path: String },
+    Service(Arc<Settings>),
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket { address: Address::Unix(name), .. } => write!(f, "unix:{name}"),
+            Self::Socket { address: Address::Net(name), .. } => write!(f, "http://{name}"),
+            Self::Service(_) => f.write_str("the same process"),
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct Connector {
+    pub(super) target: Target,
+    pub(super) credential: Vec<u8>,
+    pub(super) deadline: Duration,
+    pub(super) patience: Duration,
+    /// In the order of the hello.
+    pub(super) tables: RwLock<Arc<[Arc<Table>]>>,
+    pub(super) spare: Mutex<Vec<Line>>,
+    pub(super) closed: AtomicBool,
+    /// How many are open.
+    pub(super) transactions: Mutex<usize>,
+    /// Told when one of them ends.
+    pub(super) ended: Condvar,
+}
+
+impl Connector {
+    pub(super) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Closed, "the store is closed"));
+        }
+        Ok(())
+    }
+
+    /// Takes the tables that the hello names from here on. Those that are the
+    /// store's own business stay out.
+    pub(super) fn know(&self, tables: &[Arc<Table>]) {
+        let named = tables.iter().filter(|table| table.name() != ANSWERS).cloned();
+        *self.tables.write() = named.collect();
+        self.spare.lock().clear();
+    }
+
+    /// A connection that is greeted.
+    pub(super) fn line(&self) -> Result<Line> {
+        if let Some(line) = self.spare.lock().pop() {
+            return Ok(line);
+        }
+        self.connect()
+    }
+
+    pub(super) fn connect(&self) -> Result<Line> {
+        let tables = Arc::clone(&self.tables.read());
+        if self.credential.len() > CREDENTIAL_BYTES_MAX {
+            let message = format!("a credential has at most {CREDENTIAL_BYTES_MAX} bytes");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let mut hello = Vec::new();
+        let start = frame::begin(&mut hello, 0);
+        hello.push(HELLO);
+        let named = tables.iter().map(|table| (table.name(), hash(table)));
+        put_hello(&mut hello, &self.credential, named);
+        frame::end(&mut hello, start);
+        let (wire, come) = self.reach(&hello)?;
+        let mut line = Line::new(wire, come, Arc::clone(&tables));
+        let answer = line.wait_for_first(GREETING_MAX)?;
+        let find =
+            |name: &str| tables.iter().find(|table| table.name() == name).map(|table| &**table);
+        line.welcome = read_welcome(&answer, find)?;
+        Ok(line)
+    }
+
+    fn reach(&self, hello: &[u8]) -> Result<(Box<dyn Wire>, Vec<u8>)> {
+        match &self.target {
+            Target::Socket { address, path } => {
+                let served = "no store is served";
+                let to = Upgrade { protocol: UPGRADE, path, served };
+                let (socket, come) =
+                    Socket::connect(address, to, &self.credential, hello, GREETING_MAX)?;
+                Ok((Box::new(socket), come))
+            }
+            Target::Service(settings) => {
+                let mut wire = InProcess::new(Peer::new(Arc::clone(settings), Vec::new()));
+                let mut come = Vec::new();
+                wire.send(hello)?;
+                wire.receive(&mut come, &mut Context::from_waker(Waker::noop()))?;
+                Ok((Box::new(wire), come))
+            }
+        }
+    }
+
+    /// Takes a connection back on which nothing is under way.
+    pub(super) fn give_back(&self, line: Line) {
+        let mut spare = self.spare.lock();
+        let is_known = Arc::ptr_eq(&line.tables, &self.tables.read());
+        if is_known && spare.len() < SPARE_MAX && !self.closed.load(Ordering::Relaxed) {
+            spare.push(line);
+        }
+    }
+
+    /// The connection has gone while an operation was under way.
+    #[cold]
+    pub(super) fn lost(&self, may_have_written: bool) -> Error {
+        let rest = if may_have_written {
+            "the write may have taken place: read before trying again, or send it as a batch with \
+             an idempotency key"
+        } else {
+            "nothing was changed"
+        };
+        let message =
+            format!("the connection to {:?} broke before the answer came; {rest}", self.target);
+        Error::new(ErrorKind::Lost, message)
+    }
+
+    pub(super) fn until(&self) -> Instant {
+        let now = Instant::now();
+        now.checked_add(self.deadline).unwrap_or_else(|| now + Duration::from_secs(86_400))
+    }
+}

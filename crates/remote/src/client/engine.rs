@@ -1,0 +1,66 @@
+//! The engine's part of the client: tables, sessions, the end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_store::engine::{Capability, Engine, Session};
+use marmota_store::plan::{Losses, Plan};
+
+use super::Remote;
+use super::session::RemoteSession;
+
+/// The table of what a program has migrated.
+const MIGRATIONS: &str = "marmota_migration";
+/// How long a close waits for transactions that are open.
+const CLOSE_WAIT_MAX: Duration = Duration::from_secs(2);
+
+impl Engine for Remote {
+    fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    /// Nothing is to be done, if the server has the same tables: they are
+    /// changed where they are.
+    fn plan(&self, tables: &[Arc<Table>], _: u32) -> Result<Plan> {
+        if tables.iter().any(|table| table.name() == MIGRATIONS) {
+            let message = "migrations are done by the program that serves the store: give them to \
+                           its builder, not to that of a client";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        self.connector.know(tables);
+        let line = self.connector.connect()?;
+        self.connector.give_back(line);
+        Ok(Plan::default())
+    }
+
+    fn migrate(&self, tables: &[Arc<Table>], version: u32, _: &Losses) -> Result<Plan> {
+        self.plan(tables, version)
+    }
+
+    /// Nothing of the store's own is looked at from here.
+    fn admit(&self, _: &Arc<Table>) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn session(&self) -> Result<Box<dyn Session>> {
+        Ok(Box::new(RemoteSession::new(Arc::clone(&self.connector))))
+    }
+
+    /// Waits for open transactions, and lets go of connections; the server
+    /// goes on.
+    fn close(&self) -> Result<()> {
+        self.connector.closed.store(true, Ordering::SeqCst);
+        let mut open = self.connector.transactions.lock();
+        let until = Instant::now() + CLOSE_WAIT_MAX;
+        while *open > 0 && !self.connector.ended.wait_until(&mut open, until).timed_out() {}
+        if *open > 0 {
+            self.connector.closed.store(false, Ordering::SeqCst);
+            let message = format!("{} transactions are still open; end them first", *open);
+            return Err(Error::new(ErrorKind::Busy, message));
+        }
+        self.connector.spare.lock().clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,576 @@
+//! A session on a server: a connection of its own, with many operations under
+//! way at once.
+//!
+//! Whoever polls reads all that has come, keeps what is for others and wakes
+//! them. A thread that runs an operation sleeps on the socket itself; of the
+//! futures of a session the one that was polled last (the reader) is woken by
+//! whoever watches the socket, and when it goes another takes its place.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use marmota_model::{Error, ErrorKind, Result, RowSink};
+use marmota_store::Durability;
+use marmota_store::engine::{Session, Sleep, Submitted, Ticket, Watch, Watched, sleep_on};
+use marmota_store::operation::{Operation, Outcome};
+use marmota_store::refusal::copy_of;
+
+use super::connector::Connector;
+use super::line::Line;
+use super::reply;
+use crate::codec::frame;
+use crate::codec::operation::{Numbers, Terms, put_cancel, put_operation};
+
+/// How often an operation is sent again whose connection broke.
+const REPEATS_MAX: u32 = 5;
+/// A connection that was idle for so long is looked at before a write is sent.
+const IDLE: Duration = Duration::from_millis(20);
+/// How long a write that is given up is waited for.
+const CANCEL_MAX: Duration = Duration::from_secs(2);
+/// The first pause before a server is sought again.
+const PAUSE: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// Buffers that are kept for further packets.
+const SPARE_MAX: usize = 16;
+const SPARE_BYTES_MAX: usize = 64 * 1024;
+
+/// See the module.
+pub(super) struct RemoteSession {
+    connector: Arc<Connector>,
+    line: Option<Line>,
+    waiting: Vec<Waiting>,
+    last: u32,
+    transaction: InTransaction,
+    /// When the server is sought again, and since when it has been.
+    seeking: Option<Seeking>,
+    watch: Arc<Watch>,
+    watched: Option<Watched>,
+    /// The future that is woken when something comes.
+    reader: Option<u32>,
+    spare: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum InTransaction {
+    No,
+    Open,
+    /// Its connection broke.
+    Lost,
+}
+
+struct Seeking {
+    since: Instant,
+    next: Instant,
+    pause: Duration,
+}
+
+/// An operation that is under way.
+struct Waiting {
+    number: u32,
+    packet: Vec<u8>,
+    is_sent: bool,
+    sent_times: u32,
+    /// It may be sent again though it was sent before.
+    is_repeatable: bool,
+    is_write: bool,
+    kind: Kind,
+    reply: Option<Result<Vec<u8>>>,
+    waker: Option<Waker>,
+    until: Instant,
+}
+
+/// What an operation does to a transaction.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Plain,
+    Begins,
+    Ends,
+}
+
+struct LineNumbers<'l>(&'l [Arc<marmota_model::Table>]);
+
+impl Numbers for LineNumbers<'_> {
+    fn number(&self, table: &marmota_model::Table) -> Result<u32> {
+        let place = self.0.iter().position(|known| std::ptr::eq(&**known, table));
+        let place = place.or_else(|| self.0.iter().position(|known| known.name() == table.name()));
+        place.map(|place| place as u32).ok_or_else(|| {
+            let message = format!("the table `{}` is not known to the server", table.name());
+            Error::new(ErrorKind::Invalid, message)
+        })
+    }
+}
+
+impl RemoteSession {
+    pub(super) fn new(connector: Arc<Connector>) -> Self {
+        Self {
+            connector,
+            line: None,
+            waiting: Vec::new(),
+            last: 0,
+            transaction: InTransaction::No,
+            seeking: None,
+            watch: Arc::default(),
+            watched: None,
+            reader: None,
+            spare: Vec::new(),
+        }
+    }
+
+    fn place(&self, ticket: Ticket) -> Option<usize> {
+        self.waiting.iter().position(|one| u64::from(one.number) == ticket.0)
+    }
+
+    fn encode(
+        &mut self,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        within: Duration,
+    ) -> Result<Vec<u8>> {
+        self.last = self.last.wrapping_add(1).max(1);
+        let mut packet = self.spare.pop().unwrap_or_default();
+        packet.clear();
+        let start = frame::begin(&mut packet, self.last);
+        let tables = Arc::clone(&self.connector.tables.read());
+        let terms = Terms { durability, within: Some(within) };
+        put_operation(&mut packet, terms, &LineNumbers(&tables), operation)?;
+        frame::end(&mut packet, start);
+        Ok(packet)
+    }
+
+    /// Whether an operation may begin in the state of the session.
+    fn admit(&self, operation: &Operation<'_>) -> Result<Kind> {
+        match (self.transaction, operation) {
+            (InTransaction::Lost, Operation::Rollback) => Ok(Kind::Ends),
+            (InTransaction::Lost, _) => {
+                let message = "the connection broke, and with it the transaction, which was undone";
+                Err(Error::new(ErrorKind::Lost, message))
+            }
+            (InTransaction::No, Operation::Begin) => {
+                self.connector.check_open()?;
+                Ok(Kind::Begins)
+            }
+            (InTransaction::No, _) => self.connector.check_open().map(|()| Kind::Plain),
+            (InTransaction::Open, Operation::Commit | Operation::Rollback) => Ok(Kind::Ends),
+            (InTransaction::Open, _) => Ok(Kind::Plain),
+        }
+    }
+
+    /// Sees to a connection, and sends what was not sent.
+    fn go_on(&mut self) {
+        if self.line.is_none() {
+            self.seek();
+        }
+        let Some(line) = &mut self.line else { return };
+        let mut failed = line.flush().is_err();
+        for one in self.waiting.iter_mut().filter(|one| !one.is_sent && one.reply.is_none()) {
+            if one.packet.len() as u64 > line.welcome.packet_bytes_max {
+                let message = format!(
+                    "the operation has {} bytes, and the server takes {}: send less at once",
+                    one.packet.len(),
+                    line.welcome.packet_bytes_max
+                );
+                one.reply = Some(Err(Error::new(ErrorKind::Invalid, message)));
+                continue;
+            }
+            failed = failed || line.send(&one.packet).is_err();
+            if failed {
+                break;
+            }
+            (one.is_sent, one.sent_times) = (true, one.sent_times + 1);
+            if !one.is_repeatable {
+                let packet = std::mem::take(&mut one.packet);
+                if self.spare.len() < SPARE_MAX && packet.capacity() <= SPARE_BYTES_MAX {
+                    self.spare.push(packet);
+                }
+            }
+        }
+        if failed {
+            self.break_off();
+        }
+    }
+
+    /// Connects, if it is time to.
+    fn seek(&mut self) {
+        let now = Instant::now();
+        if self.seeking.as_ref().is_some_and(|seeking| now < seeking.next) {
+            return;
+        }
+        match self.connector.line() {
+            Ok(line) => {
+                self.line = Some(line);
+                self.seeking = None;
+            }
+            Err(error) => {
+                let seeking =
+                    self.seeking.get_or_insert(Seeking { since: now, next: now, pause: PAUSE });
+                let is_worth_it =
+                    matches!(error.kind(), ErrorKind::Refused | ErrorKind::Lost | ErrorKind::Io);
+                if is_worth_it && seeking.since.elapsed() < self.connector.patience {
+                    seeking.next = now + seeking.pause;
+                    seeking.pause = (seeking.pause * 2).min(PAUSE_MAX);
+                    return;
+                }
+                self.seeking = None;
+                self.fail_unsent(&error);
+            }
+        }
+    }
+
+    fn fail_unsent(&mut self, error: &Error) {
+        for one in self.waiting.iter_mut().filter(|one| !one.is_sent && one.reply.is_none()) {
+            one.reply = Some(Err(copy_of(error)));
+            one.waker.take().into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// The connection is of no use any more: what may be sent again will be.
+    #[cold]
+    fn break_off(&mut self) {
+        self.line = None;
+        // Others that lie there have the same end.
+        self.connector.spare.lock().clear();
+        let in_transaction = self.transaction == InTransaction::Open;
+        for one in self.waiting.iter_mut().filter(|one| one.reply.is_none()) {
+            if one.is_sent && one.is_repeatable && one.sent_times < REPEATS_MAX {
+                one.is_sent = false;
+            } else if one.is_sent || in_transaction {
+                one.reply = Some(Err(self.connector.lost(one.is_write)));
+            }
+            one.waker.take().into_iter().for_each(Waker::wake);
+        }
+        if in_transaction {
+            self.set_transaction(InTransaction::Lost);
+        }
+    }
+
+    fn set_transaction(&mut self, state: InTransaction) {
+        let was_open = self.transaction == InTransaction::Open;
+        let is_open = state == InTransaction::Open;
+        match (was_open, is_open) {
+            (false, true) => *self.connector.transactions.lock() += 1,
+            (true, false) => {
+                *self.connector.transactions.lock() -= 1;
+                self.connector.ended.notify_all();
+            }
+            _ => {}
+        }
+        self.transaction = state;
+    }
+
+    /// Reads what has come, until there is the reply to a number; that one is
+    /// put where it is wanted at once.
+    fn read(
+        &mut self,
+        wanted: u32,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<()>> {
+        let mut found = None;
+        while let Some(line) = &mut self.line {
+            loop {
+                let (number, body) = match line.next() {
+                    Ok(Some(packet)) => packet,
+                    Ok(None) => break,
+                    Err(error) => {
+                        self.break_off();
+                        return Poll::Ready(Err(error));
+                    }
+                };
+                if number == wanted {
+                    found = Some(reply::take(body, operation, sink, outcome));
+                } else if let Some(one) = self.waiting.iter_mut().find(|one| one.number == number) {
+                    one.reply = Some(Ok(body.to_vec()));
+                    one.waker.take().into_iter().for_each(Waker::wake);
+                } else if number == 0
+                    && let Err(error) =
+                        reply::take(body, &mut Operation::Begin, sink, &mut Outcome::default())
+                {
+                    // The server has given the connection up.
+                    found = Some(Err(error));
+                }
+            }
+            if let Some(result) = found {
+                return Poll::Ready(result);
+            }
+            match line.receive(context) {
+                Ok(true) => {}
+                Ok(false) => return Poll::Pending,
+                Err(_) => {
+                    self.break_off();
+                    break;
+                }
+            }
+        }
+        Poll::Pending
+    }
+
+    /// The operation of a number has ended.
+    fn end(&mut self, place: usize, result: Result<()>) -> Result<()> {
+        let one = self.waiting.swap_remove(place);
+        match one.kind {
+            Kind::Begins if result.is_ok() => self.set_transaction(InTransaction::Open),
+            Kind::Ends => self.set_transaction(InTransaction::No),
+            _ => {}
+        }
+        if self.spare.len() < SPARE_MAX && one.packet.capacity() <= SPARE_BYTES_MAX {
+            self.spare.push(one.packet);
+        }
+        if self.reader == Some(one.number) {
+            self.pass_on_reading();
+        }
+        result
+    }
+
+    /// Has another future woken when something comes.
+    fn pass_on_reading(&mut self) {
+        self.reader = None;
+        let next = self.waiting.iter().find(|one| one.waker.is_some() && one.reply.is_none());
+        if let Some(one) = next
+            && let Some(waker) = &one.waker
+        {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn attempt(
+        &mut self,
+        place: usize,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<()>> {
+        self.watch.look();
+        self.go_on();
+        let number = self.waiting[place].number;
+        if self.waiting[place].reply.is_none()
+            && let Poll::Ready(result) = self.read(number, operation, sink, outcome, context)
+        {
+            return Poll::Ready(result);
+        }
+        match self.waiting[place].reply.take() {
+            Some(Ok(body)) => Poll::Ready(reply::take(&body, operation, sink, outcome)),
+            Some(Err(error)) => Poll::Ready(Err(error)),
+            None if self.waiting[place].until <= Instant::now() => {
+                let Waiting { is_write, number, .. } = self.waiting[place];
+                self.tell_of_cancel(number);
+                let rest = if is_write { "; a write may have taken place" } else { "" };
+                let message = format!(
+                    "the server did not answer within {} ms{rest}",
+                    self.connector.deadline.as_millis()
+                );
+                Poll::Ready(Err(Error::new(ErrorKind::Timeout, message)))
+            }
+            None => Poll::Pending,
+        }
+    }
+
+    fn tell_of_cancel(&mut self, number: u32) {
+        let Some(line) = &mut self.line else { return };
+        let mut packet = Vec::new();
+        let start = frame::begin(&mut packet, 0);
+        put_cancel(&mut packet, number);
+        frame::end(&mut packet, start);
+        if line.send(&packet).is_err() {
+            self.break_off();
+        }
+    }
+
+    /// Waits until a write that is given up is over, so that what is written
+    /// from here on comes behind it.
+    fn see_off(&mut self, number: u32) {
+        self.tell_of_cancel(number);
+        let Some(mut line) = self.line.take() else { return };
+        let waiting = &mut self.waiting;
+        let over = line.wait_for(CANCEL_MAX, |come, body| {
+            if let Some(one) = waiting.iter_mut().find(|one| one.number == come) {
+                one.reply = Some(Ok(body.to_vec()));
+                one.waker.take().into_iter().for_each(Waker::wake);
+            }
+            (come == number).then_some(())
+        });
+        self.line = Some(line);
+        if over.is_err() {
+            self.break_off();
+        }
+    }
+
+    /// Arranges to be polled again.
+    fn sleep(&mut self, place: usize, context: &Context<'_>) {
+        let one = &mut self.waiting[place];
+        match &mut one.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        let (source, writes) = match &self.line {
+            Some(line) => (line.source(), line.has_to_send()),
+            None => (None, false),
+        };
+        if let Some(source) = source
+            && sleep_on(Sleep { source: Arc::clone(source), writes })
+        {
+            return;
+        }
+        // Whoever was polled last: of one that came before it is not known whether
+        // anybody polls it again while this one is waited for.
+        self.reader = Some(one.number);
+        let mut until = one.until;
+        match source {
+            Some(source) => {
+                self.watch.keep(source, &mut self.watched);
+                if self.watched.is_none() {
+                    // The system gives nobody to watch: look again and again.
+                    context.waker().wake_by_ref();
+                }
+            }
+            None => {
+                self.watched = None;
+                until = self.seeking.as_ref().map_or(until, |seeking| seeking.next.min(until));
+            }
+        }
+        self.watch.wake(context.waker());
+        self.watch.wake_at(until);
+    }
+}
+
+impl Session for RemoteSession {
+    fn submit(
+        &mut self,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Submitted> {
+        let kind = self.admit(operation)?;
+        if self.transaction == InTransaction::Lost {
+            self.set_transaction(InTransaction::No);
+            return Ok(Submitted::Done);
+        }
+        let packet = self.encode(durability, operation, self.connector.deadline)?;
+        let is_write = operation.is_write() && kind != Kind::Begins;
+        let is_once = matches!(operation, Operation::Batch { once: Some(_), .. });
+        let is_repeatable = self.transaction == InTransaction::No && (!is_write || is_once);
+        let number = self.last;
+        self.waiting.push(Waiting {
+            number,
+            packet,
+            is_sent: false,
+            sent_times: 0,
+            is_repeatable,
+            is_write,
+            kind,
+            reply: None,
+            waker: None,
+            until: self.connector.until(),
+        });
+        let place = self.waiting.len() - 1;
+        let is_idle = self.line.as_ref().is_some_and(|line| line.used.elapsed() > IDLE);
+        if is_idle && !is_repeatable {
+            self.look_at_line();
+        }
+        self.go_on();
+        let is_direct = self.line.as_ref().is_some_and(|line| line.source().is_none());
+        if is_direct || self.waiting[place].reply.is_some() {
+            let mut context = Context::from_waker(Waker::noop());
+            if let Poll::Ready(result) = self.attempt(place, operation, sink, outcome, &mut context)
+            {
+                return self.end(place, result).map(|()| Submitted::Done);
+            }
+        }
+        Ok(Submitted::Waiting(Ticket(number.into())))
+    }
+
+    fn poll(
+        &mut self,
+        ticket: Ticket,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<()>> {
+        let Some(place) = self.place(ticket) else {
+            let message = "an operation was polled after it had been given up or was done";
+            return Poll::Ready(Err(Error::new(ErrorKind::Bug, message)));
+        };
+        match self.attempt(place, operation, sink, outcome, context) {
+            Poll::Ready(result) => Poll::Ready(self.end(place, result)),
+            Poll::Pending => {
+                self.sleep(place, context);
+                Poll::Pending
+            }
+        }
+    }
+
+    fn cancel(&mut self, ticket: Ticket) {
+        let Some(place) = self.place(ticket) else { return };
+        let Waiting { number, is_sent, is_write, kind, .. } = self.waiting[place];
+        let is_over = self.waiting[place].reply.is_some() || !is_sent;
+        match (is_over, is_write || kind != Kind::Plain) {
+            (true, _) => {}
+            (false, true) => self.see_off(number),
+            (false, false) => self.tell_of_cancel(number),
+        }
+        let begun = match (kind, self.place(ticket).map(|place| self.waiting[place].reply.take())) {
+            (Kind::Begins, Some(Some(Ok(body)))) => body.first() == Some(&0),
+            _ => false,
+        };
+        if begun {
+            self.set_transaction(InTransaction::Open);
+        }
+        if let Some(place) = self.place(ticket) {
+            self.waiting[place].kind = Kind::Plain;
+            let _ = self.end(place, Ok(()));
+        }
+        if kind == Kind::Ends {
+            // It ended or it did not: in doubt the server undoes it now.
+            self.line = None;
+            self.set_transaction(InTransaction::No);
+        }
+    }
+}
+
+impl RemoteSession {
+    /// Notices that a server has closed an idle connection, before a write is
+    /// sent that could not be sent again.
+    fn look_at_line(&mut self) {
+        let mut context = Context::from_waker(Waker::noop());
+        let is_alone = self.waiting.len() == 1;
+        if let Some(line) = &mut self.line
+            && is_alone
+            && line.receive(&mut context).is_err()
+        {
+            self.break_off();
+        }
+    }
+}
+
+impl Drop for RemoteSession {
+    fn drop(&mut self) {
+        let is_open = self.transaction == InTransaction::Open;
+        self.set_transaction(InTransaction::No);
+        let Some(mut line) = self.line.take().filter(|_| self.waiting.is_empty()) else { return };
+        if is_open {
+            // Undone at once, so that whoever waits for it need not wait long.
+            let mut packet = Vec::new();
+            self.last = self.last.wrapping_add(1).max(1);
+            let (number, start) = (self.last, frame::begin(&mut packet, self.last));
+            let nothing = put_operation(
+                &mut packet,
+                Terms::default(),
+                &LineNumbers(&[]),
+                &mut Operation::Rollback,
+            );
+            frame::end(&mut packet, start);
+            let undone = nothing.is_ok()
+                && line.send(&packet).is_ok()
+                && line.wait_for(CANCEL_MAX, |come, _| (come == number).then_some(())).is_ok();
+            if !undone {
+                return;
+            }
+        }
+        self.connector.give_back(line);
+    }
+}

@@ -1,0 +1,255 @@
+//! The greeting: both sides say what their tables look like, so that a client
+//! made for other models hears which field differs instead of reading rows
+//! wrongly.
+//!
+//! What counts is what a row looks like: the fields in their order, their
+//! kinds, whether they may be NULL, their roles and defaults. Rules and indexes
+//! are the server's, which checks them.
+
+use std::fmt::Write as _;
+
+use marmota_model::{Error, ErrorKind, Field, Kind, Result, Table};
+
+use super::bytes::{Bytes, broken, put_bytes, put_unsigned};
+
+/// The version of this protocol.
+pub(crate) const VERSION: u64 = 1;
+/// Bytes of a credential at most.
+pub(crate) const CREDENTIAL_BYTES_MAX: usize = 8 * 1_024;
+/// Tables that a client may name.
+const TABLES_MAX: usize = 4_096;
+
+/// The client's models are the server's.
+pub(crate) const WELCOME: u8 = 0;
+/// Tables differ; the server's follow.
+pub(crate) const DIFFERS: u8 = 2;
+
+const MAGIC: &[u8; 6] = b"mrmta\n";
+
+/// What a client says first.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Hello<'b> {
+    /// What proves who it is; empty for nothing.
+    pub(crate) credential: &'b [u8],
+    /// Its tables, in the order in which it numbers them.
+    pub(crate) tables: Vec<(&'b str, u64)>,
+}
+
+/// What a server allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Welcome {
+    /// Bytes of a packet at most.
+    pub(crate) packet_bytes_max: u64,
+    /// Operations under way on a connection at most.
+    pub(crate) operations_max: u64,
+}
+
+fn describe(field: &Field) -> String {
+    let Field { kind, nullable, role, default, .. } = field;
+    let mut text = match kind {
+        Kind::Enum { variants, stored } => {
+            let mut text = format!("enum kept as {stored:?} of");
+            for variant in variants.iter() {
+                let _ = write!(text, " {}={}", variant.name, variant.number);
+            }
+            text
+        }
+        Kind::Reference { table, key } => format!("reference to {table} by {key:?}"),
+        Kind::Int { min, max } => format!("integer {min} to {max}"),
+        Kind::Text { chars_max, collation } => format!("text of {chars_max}, {collation:?}"),
+        kind => kind.name().to_owned(),
+    };
+    if *nullable {
+        text.push_str(", may be null");
+    }
+    let _ = write!(text, ", {role:?}");
+    if let Some(default) = default {
+        let _ = write!(text, ", else {default:?}");
+    }
+    text
+}
+
+/// The fields of a table, each with a description.
+pub(crate) fn lines(table: &Table) -> Vec<(String, String)> {
+    table.fields().iter().map(|field| (field.name.to_string(), describe(field))).collect()
+}
+
+/// A number for what a table looks like (FNV-1a): against mistakes, not
+/// against malice, which gains nothing here.
+pub(crate) fn hash(table: &Table) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for (name, line) in lines(table) {
+        for byte in name.bytes().chain([0]).chain(line.bytes()).chain([0]) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    hash
+}
+
+pub(crate) fn put_hello<'t>(
+    out: &mut Vec<u8>,
+    credential: &[u8],
+    tables: impl ExactSizeIterator<Item = (&'t str, u64)>,
+) {
+    out.extend_from_slice(MAGIC);
+    put_unsigned(out, VERSION);
+    put_bytes(out, credential);
+    put_unsigned(out, tables.len() as u64);
+    for (name, hash) in tables {
+        put_bytes(out, name.as_bytes());
+        out.extend_from_slice(&hash.to_le_bytes());
+    }
+}
+
+pub(crate) fn put_welcome(out: &mut Vec<u8>, welcome: Welcome) {
+    out.push(WELCOME);
+    put_unsigned(out, VERSION);
+    put_unsigned(out, welcome.packet_bytes_max);
+    put_unsigned(out, welcome.operations_max);
+}
+
+/// The server's tables that a client has otherwise.
+pub(crate) fn put_differences(out: &mut Vec<u8>, tables: &[&Table]) {
+    out.push(DIFFERS);
+    put_unsigned(out, tables.len() as u64);
+    for table in tables {
+        put_bytes(out, table.name().as_bytes());
+        let lines = lines(table);
+        put_unsigned(out, lines.len() as u64);
+        for (name, line) in lines {
+            put_bytes(out, name.as_bytes());
+            put_bytes(out, line.as_bytes());
+        }
+    }
+}
+
+impl<'b> Hello<'b> {
+    pub(crate) fn read(body: &'b [u8]) -> Result<Self> {
+        let mut read = Bytes::new(body);
+        if read.array::<6>().ok().as_ref() != Some(MAGIC) {
+            return Err(broken("is not how a client of Marmota begins"));
+        }
+        let version = read.unsigned()?;
+        if version != VERSION {
+            let message = format!(
+                "the client speaks version {version} of the protocol, the server version \
+                 {VERSION}: bring both to the same release"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let credential = read.bytes()?;
+        if credential.len() > CREDENTIAL_BYTES_MAX {
+            return Err(broken("has a credential that is too long"));
+        }
+        let count = read.count()?;
+        if count > TABLES_MAX {
+            return Err(broken("names too many tables"));
+        }
+        let table =
+            |read: &mut Bytes<'b>| Ok((read.text()?, u64::from_le_bytes(read.array::<8>()?)));
+        let tables = (0..count).map(|_| table(&mut read)).collect::<Result<_>>()?;
+        read.end()?;
+        Ok(Self { credential, tables })
+    }
+}
+
+/// What the server answered to the hello of a client with these tables.
+pub(crate) fn read_welcome<'t>(
+    body: &[u8],
+    find: impl Fn(&str) -> Option<&'t Table>,
+) -> Result<Welcome> {
+    let mut read = Bytes::new(body);
+    match read.u8()? {
+        WELCOME => {
+            let version = read.unsigned()?;
+            if version != VERSION {
+                let message = format!("the server speaks version {version} of the protocol");
+                return Err(Error::new(ErrorKind::Unsupported, message));
+            }
+            let packet_bytes_max = read.unsigned()?;
+            Ok(Welcome { packet_bytes_max, operations_max: read.unsigned()? })
+        }
+        super::outcome::FAILED => Err(read.error()?),
+        DIFFERS => {
+            for _ in 0..read.count()? {
+                let name = read.text()?;
+                let mut theirs = Vec::new();
+                for _ in 0..read.count()? {
+                    theirs.push((read.text()?, read.text()?));
+                }
+                if let Some(table) = find(name) {
+                    return Err(difference(table, &theirs));
+                }
+            }
+            Err(broken("says that tables differ, but not how"))
+        }
+        _ => Err(broken("is no answer to a hello")),
+    }
+}
+
+fn difference(table: &Table, theirs: &[(&str, &str)]) -> Error {
+    let ours = lines(table);
+    let place = (0..ours.len().max(theirs.len())).find(|&place| {
+        let ours = ours.get(place).map(|(name, line)| (&**name, &**line));
+        ours != theirs.get(place).copied()
+    });
+    let field = |line: Option<(&str, &str)>| match line {
+        Some((name, line)) => format!("`{name}` ({line})"),
+        None => "no field".to_owned(),
+    };
+    let place = place.unwrap_or_default();
+    let mine = field(ours.get(place).map(|(name, line)| (&**name, &**line)));
+    let message = format!(
+        "the table `{}` is another one on the server: its field {place} is {mine} here and {} \
+         there; build the client with the server's models",
+        table.name(),
+        field(theirs.get(place).copied())
+    );
+    Error::new(ErrorKind::Invalid, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use marmota_model::{Role, Schema};
+    use proptest::prelude::*;
+
+    fn table(kind: Kind) -> Table {
+        let id = Field::new("id", Kind::I64).role(Role::Key);
+        Table::new(Schema::new("person", vec![id, Field::new("year", kind)])).unwrap()
+    }
+
+    #[test]
+    fn a_difference_names_its_field() {
+        let (ours, theirs) = (table(Kind::I64), table(Kind::Float));
+        assert_ne!(hash(&ours), hash(&theirs));
+        assert_eq!(hash(&ours), hash(&table(Kind::I64)));
+        let mut out = Vec::new();
+        put_differences(&mut out, &[&theirs]);
+        let error = read_welcome(&out, |name| (name == "person").then_some(&ours)).unwrap_err();
+        let message = error.message();
+        assert!(message.contains("`person`") && message.contains("`year` (float"), "{message}");
+    }
+
+    #[test]
+    fn a_hello_comes_back() {
+        let mut out = Vec::new();
+        put_hello(&mut out, b"secret", [("person", 7), ("city", 9)].into_iter());
+        let hello = Hello::read(&out).unwrap();
+        assert_eq!(hello.credential, b"secret");
+        assert_eq!(hello.tables, [("person", 7), ("city", 9)]);
+        let mut out = Vec::new();
+        let welcome = Welcome { packet_bytes_max: 5, operations_max: 9 };
+        put_welcome(&mut out, welcome);
+        assert_eq!(read_welcome(&out, |_| None).unwrap(), welcome);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+            let _ = Hello::read(&bytes);
+            let _ = Hello::read(&[&MAGIC[..], &[1], &bytes].concat());
+            let _ = read_welcome(&bytes, |_| None);
+        }
+    }
+}

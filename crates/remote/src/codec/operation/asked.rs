@@ -1,0 +1,152 @@
+//! What a client asks for, read from its packet.
+
+use std::sync::Arc;
+
+use marmota_model::{FieldSet, Filter, Query, Result, Table, ValueRef};
+use marmota_store::operation::OnConflict;
+
+use super::{
+    AskedBatch, BATCH, BEGIN, COMMIT, COUNT, DELETE, DELETE_WHERE, GET, INCREMENT, INSERT,
+    INSERT_MANY, LIST, RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, UPDATE, UPDATE_MANY,
+    read_conflict,
+};
+use crate::codec::bytes::{Bytes, broken};
+
+/// An operation as it was asked for, its texts and bytes still in the packet.
+#[derive(Debug)]
+pub(crate) enum Asked<'p, 't> {
+    Get { table: &'t Table, key: ValueRef<'p>, fields: FieldSet },
+    List { table: &'t Table, query: Query },
+    Count { table: &'t Table, filter: Option<Filter> },
+    Insert { table: &'t Table, row: Vec<ValueRef<'p>>, on_conflict: OnConflict },
+    InsertMany { table: &'t Table, rows: AskedRows<'p>, on_conflict: OnConflict },
+    Update { table: &'t Table, key: ValueRef<'p>, row: Vec<ValueRef<'p>>, version: Option<i64> },
+    UpdateMany { table: &'t Table, rows: AskedRows<'p> },
+    Increment { table: &'t Table, key: ValueRef<'p>, field: usize, by: ValueRef<'p> },
+    Delete { table: &'t Table, key: ValueRef<'p>, version: Option<i64> },
+    DeleteWhere { table: &'t Table, filter: Option<Filter> },
+    Batch(Box<AskedBatch>),
+    Begin,
+    Commit,
+    Rollback,
+    Savepoint(u32),
+    Release(u32),
+    RollbackTo(u32),
+}
+
+/// Rows that are read one by one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AskedRows<'p> {
+    /// How many there are said to be: a hint.
+    pub(crate) count: usize,
+    rest: Bytes<'p>,
+}
+
+impl<'p> AskedRows<'p> {
+    fn read(read: &mut Bytes<'p>) -> Result<Self> {
+        Ok(Self { count: read.count()?, rest: *read })
+    }
+
+    /// Reads the next row; false if there is none.
+    pub(crate) fn next<'a>(&mut self, row: &mut [ValueRef<'a>]) -> Result<bool>
+    where
+        'p: 'a,
+    {
+        self.count = self.count.saturating_sub(1);
+        if self.rest.bool()? {
+            self.rest.checked_row(row)?;
+            return Ok(true);
+        }
+        self.rest.end()?;
+        Ok(false)
+    }
+}
+
+impl<'p, 't> Asked<'p, 't> {
+    /// Reads a body behind its verb and terms.
+    pub(crate) fn read(verb: u8, mut read: Bytes<'p>, tables: &'t [Arc<Table>]) -> Result<Self> {
+        let read = &mut read;
+        let table = |read: &mut Bytes<'p>| table_of(read, tables).map(|table| &**table);
+        let asked = match verb {
+            GET => {
+                let (table, key) = (table(read)?, read.checked_value()?);
+                Self::Get { table, key, fields: read.fields(table.fields().len())? }
+            }
+            LIST => {
+                let table = table(read)?;
+                Self::List { table, query: read.query(table.fields().len())? }
+            }
+            COUNT => Self::Count { table: table(read)?, filter: read.filter_option()? },
+            INSERT => {
+                let table = table(read)?;
+                let on_conflict = read_conflict(read, table)?;
+                Self::Insert { table, row: row_of(read, table)?, on_conflict }
+            }
+            INSERT_MANY => {
+                let table = table(read)?;
+                let on_conflict = read_conflict(read, table)?;
+                return Ok(Self::InsertMany { table, rows: AskedRows::read(read)?, on_conflict });
+            }
+            UPDATE => {
+                let (table, key) = (table(read)?, read.checked_value()?);
+                let version = read.option()?;
+                Self::Update { table, key, row: row_of(read, table)?, version }
+            }
+            UPDATE_MANY => {
+                let table = table(read)?;
+                return Ok(Self::UpdateMany { table, rows: AskedRows::read(read)? });
+            }
+            INCREMENT => {
+                let (table, key) = (table(read)?, read.checked_value()?);
+                let field = field_of(read, table)?;
+                Self::Increment { table, key, field, by: read.checked_value()? }
+            }
+            DELETE => {
+                let (table, key) = (table(read)?, read.checked_value()?);
+                Self::Delete { table, key, version: read.option()? }
+            }
+            DELETE_WHERE => {
+                Self::DeleteWhere { table: table(read)?, filter: read.filter_option()? }
+            }
+            BATCH => Self::Batch(Box::new(AskedBatch::read(read, tables)?)),
+            BEGIN => Self::Begin,
+            COMMIT => Self::Commit,
+            ROLLBACK => Self::Rollback,
+            SAVEPOINT => Self::Savepoint(name_of(read)?),
+            RELEASE => Self::Release(name_of(read)?),
+            ROLLBACK_TO => Self::RollbackTo(name_of(read)?),
+            _ => return Err(broken("asks for nothing that there is")),
+        };
+        read.end()?;
+        Ok(asked)
+    }
+}
+
+pub(super) fn table_of<'t>(
+    read: &mut Bytes<'_>,
+    tables: &'t [Arc<Table>],
+) -> Result<&'t Arc<Table>> {
+    tables.get(read.size()?).ok_or_else(|| broken("names a table that was not in the hello"))
+}
+
+pub(super) fn field_of(read: &mut Bytes<'_>, table: &Table) -> Result<usize> {
+    let field = read.size()?;
+    if field >= table.fields().len() {
+        return Err(broken("names a field that the table has not"));
+    }
+    Ok(field)
+}
+
+fn row_of<'p>(read: &mut Bytes<'p>, table: &Table) -> Result<Vec<ValueRef<'p>>> {
+    let mut row = vec![ValueRef::Absent; table.fields().len()];
+    read.checked_row(&mut row)?;
+    Ok(row)
+}
+
+/// A savepoint's name; the highest is the engines' own.
+fn name_of(read: &mut Bytes<'_>) -> Result<u32> {
+    match u32::try_from(read.unsigned()?) {
+        Ok(name) if name != u32::MAX => Ok(name),
+        _ => Err(broken("names a savepoint that cannot be")),
+    }
+}

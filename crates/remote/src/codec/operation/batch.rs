@@ -1,0 +1,186 @@
+//! Batches as bytes. A write to an audited table travels as the write alone,
+//! with who writes: the server enters it, by its own clock.
+
+use std::sync::Arc;
+
+use marmota_model::{Error, ErrorKind, Filter, Result, Table, Value};
+use marmota_store::operation::{BatchMode, Link, LinkAt, OnConflict, Once, OnceKey, Write};
+
+use super::asked::{field_of, table_of};
+use super::{
+    DELETE, DELETE_WHERE, INCREMENT, INSERT, Numbers, UPDATE, put_conflict, read_conflict,
+};
+use crate::codec::bytes::{Bytes, broken, put_bytes, put_option, put_unsigned};
+use crate::codec::query::put_filter_option;
+use crate::codec::value::put_value;
+
+/// Writes in a batch at most.
+const WRITES_MAX: usize = 1_000_000;
+/// Bytes of an actor's name at most.
+const ACTOR_BYTES_MAX: usize = 1_024;
+
+/// A batch as it was asked for.
+#[derive(Debug)]
+pub(crate) struct AskedBatch {
+    pub(crate) mode: BatchMode,
+    /// Who is said to write.
+    pub(crate) actor: Option<String>,
+    pub(crate) once: Option<OnceKey>,
+    pub(crate) writes: Vec<AskedWrite>,
+    pub(crate) links: Vec<Link>,
+}
+
+/// One of its writes, not checked yet.
+#[derive(Debug)]
+pub(crate) enum AskedWrite {
+    Insert { table: Arc<Table>, row: Vec<Value>, on_conflict: OnConflict },
+    Update { table: Arc<Table>, key: Value, row: Vec<Value>, version: Option<i64> },
+    Increment { table: Arc<Table>, key: Value, field: usize, by: Value },
+    Delete { table: Arc<Table>, key: Value, version: Option<i64> },
+    DeleteWhere { table: Arc<Table>, filter: Option<Filter> },
+}
+
+fn actor(writes: &[Write]) -> Option<&str> {
+    writes.iter().find_map(|write| match write {
+        Write::Audited { audit, .. } => audit.actor(),
+        _ => None,
+    })
+}
+
+pub(super) fn put(
+    out: &mut Vec<u8>,
+    numbers: &dyn Numbers,
+    writes: &[Write],
+    links: &[Link],
+    mode: BatchMode,
+    once: Option<&Once<'_>>,
+) -> Result<()> {
+    out.push(u8::from(mode == BatchMode::Each));
+    let actor = actor(writes);
+    out.push(u8::from(actor.is_some()));
+    if let Some(actor) = actor {
+        put_bytes(out, actor.as_bytes());
+    }
+    out.push(u8::from(once.is_some()));
+    if let Some(once) = once {
+        let (key, request) = once.key.parts();
+        put_bytes(out, key.as_bytes());
+        out.extend_from_slice(request);
+    }
+    put_unsigned(out, writes.len() as u64);
+    writes.iter().try_for_each(|write| put_write(out, numbers, write))?;
+    put_unsigned(out, links.len() as u64);
+    for link in links {
+        put_unsigned(out, link.write as u64);
+        put_unsigned(out, link.result as u64);
+        put_unsigned(
+            out,
+            match link.at {
+                LinkAt::Key => 0,
+                LinkAt::Field(field) => field as u64 + 1,
+            },
+        );
+    }
+    Ok(())
+}
+
+fn put_write(out: &mut Vec<u8>, numbers: &dyn Numbers, write: &Write) -> Result<()> {
+    let about = |out: &mut Vec<u8>, verb: u8, table: &Table| {
+        out.push(verb);
+        put_unsigned(out, numbers.number(table)?.into());
+        Ok::<(), Error>(())
+    };
+    let put_row = |out: &mut Vec<u8>, row: &[Value]| {
+        row.iter().for_each(|value| put_value(out, value.as_ref()));
+    };
+    match write {
+        Write::Audited { write, .. } => return put_write(out, numbers, write),
+        Write::Insert { table, row, on_conflict } => {
+            about(out, INSERT, table)?;
+            put_conflict(out, *on_conflict);
+            put_row(out, row);
+        }
+        Write::Update { table, key, row, version } => {
+            about(out, UPDATE, table)?;
+            put_value(out, key.as_ref());
+            put_option(out, *version);
+            put_row(out, row);
+        }
+        Write::Increment { table, key, field, by, .. } => {
+            about(out, INCREMENT, table)?;
+            put_value(out, key.as_ref());
+            put_unsigned(out, *field as u64);
+            put_value(out, by.as_ref());
+        }
+        Write::Delete { table, key, version } => {
+            about(out, DELETE, table)?;
+            put_value(out, key.as_ref());
+            put_option(out, *version);
+        }
+        Write::DeleteWhere { table, filter } => {
+            about(out, DELETE_WHERE, table)?;
+            put_filter_option(out, filter.as_ref());
+        }
+        _ => {
+            let message = "rights are held by the store that is served (`Service::admit`), not by \
+                           a client's";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+    }
+    Ok(())
+}
+
+impl AskedBatch {
+    pub(super) fn read(read: &mut Bytes<'_>, tables: &[Arc<Table>]) -> Result<Self> {
+        let mode = if read.bool()? { BatchMode::Each } else { BatchMode::AllOrNothing };
+        let actor = if read.bool()? { Some(read.text()?.to_owned()) } else { None };
+        if actor.as_ref().is_some_and(|actor| actor.len() > ACTOR_BYTES_MAX) {
+            return Err(broken("names an actor by too long a name"));
+        }
+        let once =
+            if read.bool()? { Some(OnceKey::of_parts(read.text()?, read.array()?)?) } else { None };
+        let count = read.count()?;
+        if count > WRITES_MAX {
+            return Err(broken("has more writes than a batch may have"));
+        }
+        let writes = (0..count).map(|_| read_write(read, tables)).collect::<Result<_>>()?;
+        let count = read.count()?;
+        let links = (0..count).map(|_| read_link(read)).collect::<Result<_>>()?;
+        Ok(Self { mode, actor, once, writes, links })
+    }
+}
+
+fn read_link(read: &mut Bytes<'_>) -> Result<Link> {
+    let (write, result) = (read.size()?, read.size()?);
+    let at = match read.size()? {
+        0 => LinkAt::Key,
+        field => LinkAt::Field(field - 1),
+    };
+    Ok(Link { write, at, result })
+}
+
+fn read_write(read: &mut Bytes<'_>, tables: &[Arc<Table>]) -> Result<AskedWrite> {
+    let verb = read.u8()?;
+    let table = Arc::clone(table_of(read, tables)?);
+    let value = |read: &mut Bytes<'_>| read.checked_value().map(|value| value.to_value());
+    let row = |read: &mut Bytes<'_>, table: &Table| {
+        (0..table.fields().len()).map(|_| value(read)).collect::<Result<Vec<_>>>()
+    };
+    Ok(match verb {
+        INSERT => {
+            let on_conflict = read_conflict(read, &table)?;
+            AskedWrite::Insert { row: row(read, &table)?, table, on_conflict }
+        }
+        UPDATE => {
+            let (key, version) = (value(read)?, read.option()?);
+            AskedWrite::Update { row: row(read, &table)?, table, key, version }
+        }
+        INCREMENT => {
+            let (key, field) = (value(read)?, field_of(read, &table)?);
+            AskedWrite::Increment { table, key, field, by: value(read)? }
+        }
+        DELETE => AskedWrite::Delete { table, key: value(read)?, version: read.option()? },
+        DELETE_WHERE => AskedWrite::DeleteWhere { table, filter: read.filter_option()? },
+        _ => return Err(broken("has a write of no kind")),
+    })
+}

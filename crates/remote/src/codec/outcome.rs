@@ -1,0 +1,191 @@
+//! What an operation came to, as bytes: outcomes, errors, results of batches.
+
+use marmota_model::{Error, ErrorKind, Result, Violation};
+use marmota_store::operation::{Effect, Keys, Outcome, Placed};
+
+use super::bytes::{Bytes, broken, put_bytes, put_int, put_option, put_unsigned};
+use super::value::{put_value, put_values};
+
+/// The operation is done.
+pub(crate) const DONE: u8 = 0;
+/// It failed.
+pub(crate) const FAILED: u8 = 1;
+
+const KNOWN: u8 = 0;
+const ONE: u8 = 1;
+const RANGE: u8 = 2;
+const EACH: u8 = 3;
+const PLACED: u8 = 4;
+
+const EFFECTS: [Effect; 4] = [Effect::Inserted, Effect::Ignored, Effect::Replaced, Effect::Updated];
+
+fn put_effect(out: &mut Vec<u8>, effect: Effect) {
+    out.push(EFFECTS.iter().position(|&known| known == effect).unwrap_or_default() as u8);
+}
+
+pub(crate) fn put_outcome(out: &mut Vec<u8>, outcome: &Outcome) {
+    put_unsigned(out, outcome.rows);
+    match &outcome.keys {
+        Keys::Known => out.push(KNOWN),
+        Keys::One(key) => {
+            out.push(ONE);
+            put_value(out, key.as_ref());
+        }
+        Keys::Range { first } => {
+            out.push(RANGE);
+            put_int(out, *first);
+        }
+        Keys::Each(keys) => {
+            out.push(EACH);
+            put_values(out, keys);
+        }
+        Keys::Placed(rows) => {
+            out.push(PLACED);
+            put_unsigned(out, rows.len() as u64);
+            for Placed { key, effect } in rows {
+                put_value(out, key.as_ref());
+                put_effect(out, *effect);
+            }
+        }
+    }
+    put_option(out, outcome.version);
+    put_value(out, outcome.value.as_ref());
+    put_effect(out, outcome.effect);
+}
+
+pub(crate) fn put_error(out: &mut Vec<u8>, error: &Error) {
+    put_bytes(out, error.kind().name().as_bytes());
+    out.push(u8::from(error.is_repeatable()));
+    put_bytes(out, error.message().as_bytes());
+    put_unsigned(out, error.violations().len() as u64);
+    for violation in error.violations() {
+        for text in [&violation.field, &violation.value, &violation.rule, &violation.message] {
+            put_bytes(out, text.as_bytes());
+        }
+    }
+}
+
+pub(crate) fn put_results(out: &mut Vec<u8>, results: &[Result<Outcome>]) {
+    put_unsigned(out, results.len() as u64);
+    for result in results {
+        match result {
+            Ok(outcome) => {
+                out.push(DONE);
+                put_outcome(out, outcome);
+            }
+            Err(error) => {
+                out.push(FAILED);
+                put_error(out, error);
+            }
+        }
+    }
+}
+
+impl Bytes<'_> {
+    fn effect(&mut self) -> Result<Effect> {
+        let number = usize::from(self.u8()?);
+        EFFECTS.get(number).copied().ok_or_else(|| broken("has an effect of no kind"))
+    }
+
+    pub(crate) fn outcome(&mut self) -> Result<Outcome> {
+        let rows = self.unsigned()?;
+        let keys = match self.u8()? {
+            KNOWN => Keys::Known,
+            ONE => Keys::One(self.value()?.to_value()),
+            RANGE => Keys::Range { first: self.int()? },
+            EACH => Keys::Each(self.values()?),
+            PLACED => {
+                let count = self.count()?;
+                let placed = |read: &mut Self| {
+                    Ok(Placed { key: read.value()?.to_value(), effect: read.effect()? })
+                };
+                Keys::Placed((0..count).map(|_| placed(self)).collect::<Result<_>>()?)
+            }
+            _ => return Err(broken("has keys of no kind")),
+        };
+        let (version, value) = (self.option()?, self.value()?.to_value());
+        Ok(Outcome { rows, keys, version, value, effect: self.effect()? })
+    }
+
+    pub(crate) fn error(&mut self) -> Result<Error> {
+        // A newer server may have kinds that are not known here.
+        let kind = ErrorKind::named(self.text()?).unwrap_or(ErrorKind::Engine);
+        let is_repeatable = self.bool()?;
+        let mut error = Error::new(kind, self.text()?);
+        if is_repeatable {
+            error = error.repeatable();
+        }
+        for _ in 0..self.count()? {
+            let mut text = || self.text().map(str::to_owned);
+            let (field, value, rule, message) = (text()?, text()?, text()?, text()?);
+            error = error.with_violation(Violation { field, value, rule, message });
+        }
+        Ok(error)
+    }
+
+    pub(crate) fn results(&mut self) -> Result<Vec<Result<Outcome>>> {
+        let count = self.count()?;
+        let mut results = Vec::with_capacity(count.min(1_024));
+        for _ in 0..count {
+            results.push(match self.u8()? {
+                DONE => Ok(self.outcome()?),
+                FAILED => Err(self.error()?),
+                _ => return Err(broken("has a result of no kind")),
+            });
+        }
+        Ok(results)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::value::tests::any_value;
+    use proptest::prelude::*;
+
+    fn any_effect() -> impl Strategy<Value = Effect> {
+        (0..EFFECTS.len()).prop_map(|number| EFFECTS[number])
+    }
+
+    fn any_keys() -> impl Strategy<Value = Keys> {
+        let placed = (any_value(), any_effect()).prop_map(|(key, effect)| Placed { key, effect });
+        prop_oneof![
+            Just(Keys::Known),
+            any_value().prop_map(Keys::One),
+            any::<i64>().prop_map(|first| Keys::Range { first }),
+            prop::collection::vec(any_value(), 0..5).prop_map(Keys::Each),
+            prop::collection::vec(placed, 0..5).prop_map(Keys::Placed),
+        ]
+    }
+
+    fn any_outcome() -> impl Strategy<Value = Outcome> {
+        (any::<u64>(), any_keys(), any::<Option<i64>>(), any_value(), any_effect()).prop_map(
+            |(rows, keys, version, value, effect)| Outcome { rows, keys, version, value, effect },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn results_come_back(
+            outcomes in prop::collection::vec(any_outcome(), 0..5),
+            texts in any::<[String; 6]>(),
+        ) {
+            let [message, field, value, rule, why, _] = texts;
+            let violation = Violation { field, value, rule, message: why };
+            let error = Error::new(ErrorKind::Stale, message).with_violation(violation);
+            let mut results: Vec<Result<Outcome>> = outcomes.into_iter().map(Ok).collect();
+            results.push(Err(error));
+            let mut out = Vec::new();
+            put_results(&mut out, &results);
+            let mut read = Bytes::new(&out);
+            let back = read.results().unwrap();
+            read.end().unwrap();
+            prop_assert_eq!(format!("{back:?}"), format!("{results:?}"));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+            let _ = Bytes::new(&bytes).results();
+        }
+    }
+}

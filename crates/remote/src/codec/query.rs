@@ -1,0 +1,329 @@
+//! Filters and queries as bytes. What is read is no more than well formed:
+//! whether it suits a table is what its check says.
+
+use marmota_model::json::{JsonCondition, JsonPath, JsonTest};
+use marmota_model::{
+    Comparison, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, FieldSet, Filter, Order, Place, Query, Result,
+    Search,
+};
+
+use super::bytes::{Bytes, broken, put_bytes, put_unsigned};
+use super::value::{put_value, put_values};
+
+const COMPARE: u8 = 0;
+const IN: u8 = 1;
+const MATCH: u8 = 2;
+const IS_NULL: u8 = 3;
+const INSIDE: u8 = 4;
+const SEARCH: u8 = 5;
+const NOT: u8 = 6;
+const AND: u8 = 7;
+const OR: u8 = 8;
+const EXISTS: u8 = 9;
+
+const COMPARISONS: [Comparison; 6] = [
+    Comparison::Equal,
+    Comparison::NotEqual,
+    Comparison::Less,
+    Comparison::LessOrEqual,
+    Comparison::Greater,
+    Comparison::GreaterOrEqual,
+];
+
+fn put_comparison(out: &mut Vec<u8>, comparison: Comparison) {
+    let number = COMPARISONS.iter().position(|&known| known == comparison).unwrap_or_default();
+    out.push(number as u8);
+}
+
+fn put_text(out: &mut Vec<u8>, kind: u8, place: Place, text: &str) {
+    out.push(kind);
+    out.push(u8::from(place == Place::Start));
+    put_bytes(out, text.as_bytes());
+}
+
+fn put_list(out: &mut Vec<u8>, kind: u8, all: &[Filter]) {
+    out.push(kind);
+    put_unsigned(out, all.len() as u64);
+    all.iter().for_each(|one| put_filter(out, one));
+}
+
+fn put_field(out: &mut Vec<u8>, kind: u8, field: usize) {
+    out.push(kind);
+    put_unsigned(out, field as u64);
+}
+
+pub(crate) fn put_filter(out: &mut Vec<u8>, filter: &Filter) {
+    match filter {
+        Filter::Compare { field, comparison, value } => {
+            put_field(out, COMPARE, *field);
+            put_comparison(out, *comparison);
+            put_value(out, value.as_ref());
+        }
+        Filter::In { field, values } => {
+            put_field(out, IN, *field);
+            put_values(out, values);
+        }
+        Filter::Match { field, place, text } => {
+            put_text(out, MATCH, *place, text);
+            put_unsigned(out, *field as u64);
+        }
+        Filter::IsNull { field } => put_field(out, IS_NULL, *field),
+        Filter::Inside { field, condition } => {
+            put_field(out, INSIDE, *field);
+            put_bytes(out, condition.path.to_string().as_bytes());
+            put_test(out, &condition.test);
+        }
+        Filter::Search { field, search } => {
+            out.push(SEARCH);
+            put_unsigned(out, field.map_or(0, |field| field as u64 + 1));
+            put_bytes(out, search.text().as_bytes());
+        }
+        Filter::Not(inner) => {
+            out.push(NOT);
+            put_filter(out, inner);
+        }
+        Filter::And(all) => put_list(out, AND, all),
+        Filter::Or(all) => put_list(out, OR, all),
+    }
+}
+
+fn put_test(out: &mut Vec<u8>, test: &JsonTest) {
+    match test {
+        JsonTest::Compare(comparison, value) => {
+            out.push(COMPARE);
+            put_comparison(out, *comparison);
+            put_value(out, value.as_ref());
+        }
+        JsonTest::In(values) => {
+            out.push(IN);
+            put_values(out, values);
+        }
+        JsonTest::Match(place, text) => put_text(out, MATCH, *place, text),
+        JsonTest::IsNull => out.push(IS_NULL),
+        JsonTest::Exists => out.push(EXISTS),
+    }
+}
+
+pub(crate) fn put_filter_option(out: &mut Vec<u8>, filter: Option<&Filter>) {
+    out.push(u8::from(filter.is_some()));
+    if let Some(filter) = filter {
+        put_filter(out, filter);
+    }
+}
+
+pub(crate) fn put_fields(out: &mut Vec<u8>, fields: FieldSet) {
+    put_unsigned(out, fields.len() as u64);
+    fields.iter().for_each(|field| out.push(field as u8));
+}
+
+pub(crate) fn put_query(out: &mut Vec<u8>, query: &Query) {
+    put_filter_option(out, query.filter.as_ref());
+    put_unsigned(out, query.order.len() as u64);
+    for by in &query.order {
+        put_unsigned(out, (by.field as u64) << 1 | u64::from(by.descending));
+    }
+    put_unsigned(out, query.limit.map_or(0, |limit| limit.saturating_add(1)));
+    out.push(u8::from(query.after.is_some()));
+    if let Some(after) = &query.after {
+        put_values(out, after);
+    }
+    out.push(u8::from(query.fields.is_some()));
+    if let Some(fields) = query.fields {
+        put_fields(out, fields);
+    }
+}
+
+impl Bytes<'_> {
+    fn comparison(&mut self) -> Result<Comparison> {
+        let number = usize::from(self.u8()?);
+        COMPARISONS.get(number).copied().ok_or_else(|| broken("has a comparison of no kind"))
+    }
+
+    fn place(&mut self) -> Result<(Place, String)> {
+        let place = if self.bool()? { Place::Start } else { Place::Anywhere };
+        Ok((place, self.text()?.to_owned()))
+    }
+
+    pub(crate) fn filter(&mut self) -> Result<Filter> {
+        let mut terms = 0;
+        self.filter_node(0, &mut terms)
+    }
+
+    fn filter_list(&mut self, depth: usize, terms: &mut usize) -> Result<Vec<Filter>> {
+        let count = self.count()?;
+        (0..count).map(|_| self.filter_node(depth + 1, terms)).collect()
+    }
+
+    fn filter_node(&mut self, depth: usize, terms: &mut usize) -> Result<Filter> {
+        *terms += 1;
+        if depth > FILTER_DEPTH_MAX || *terms > FILTER_TERMS_MAX {
+            return Err(broken("has a filter that is too deep or too large"));
+        }
+        Ok(match self.u8()? {
+            COMPARE => {
+                let (field, comparison) = (self.size()?, self.comparison()?);
+                let value = self.checked_value()?.to_value();
+                Filter::Compare { field, comparison, value }
+            }
+            IN => Filter::In { field: self.size()?, values: self.values()? },
+            MATCH => {
+                let (place, text) = self.place()?;
+                Filter::Match { field: self.size()?, place, text }
+            }
+            IS_NULL => Filter::IsNull { field: self.size()? },
+            INSIDE => {
+                let field = self.size()?;
+                let path = JsonPath::new(self.text()?);
+                let condition = Box::new(JsonCondition { path, test: self.json_test()? });
+                Filter::Inside { field, condition }
+            }
+            SEARCH => {
+                let field = self.size()?.checked_sub(1);
+                Filter::Search { field, search: Box::new(Search::new(self.text()?)) }
+            }
+            NOT => Filter::Not(Box::new(self.filter_node(depth + 1, terms)?)),
+            AND => Filter::And(self.filter_list(depth, terms)?),
+            OR => Filter::Or(self.filter_list(depth, terms)?),
+            _ => return Err(broken("has a condition of no kind")),
+        })
+    }
+
+    fn json_test(&mut self) -> Result<JsonTest> {
+        Ok(match self.u8()? {
+            COMPARE => JsonTest::Compare(self.comparison()?, self.checked_value()?.to_value()),
+            IN => JsonTest::In(self.values()?),
+            MATCH => {
+                let (place, text) = self.place()?;
+                JsonTest::Match(place, text)
+            }
+            IS_NULL => JsonTest::IsNull,
+            EXISTS => JsonTest::Exists,
+            _ => return Err(broken("has a condition of no kind")),
+        })
+    }
+
+    pub(crate) fn filter_option(&mut self) -> Result<Option<Filter>> {
+        Ok(if self.bool()? { Some(self.filter()?) } else { None })
+    }
+
+    /// Fields of a table that has so many.
+    pub(crate) fn fields(&mut self, count: usize) -> Result<FieldSet> {
+        let mut fields = FieldSet::EMPTY;
+        for _ in 0..self.count()? {
+            match usize::from(self.u8()?) {
+                field if field < count => fields = fields.with(field),
+                _ => return Err(broken("names a field that the table has not")),
+            }
+        }
+        Ok(fields)
+    }
+
+    pub(crate) fn query(&mut self, count: usize) -> Result<Query> {
+        let filter = self.filter_option()?;
+        let orders = self.count()?;
+        if orders > FieldSet::CAPACITY {
+            return Err(broken("sorts by more fields than a table has"));
+        }
+        let order = |number: usize| Order { field: number >> 1, descending: number & 1 == 1 };
+        let order = (0..orders).map(|_| self.size().map(order)).collect::<Result<_>>()?;
+        let limit = self.unsigned()?.checked_sub(1);
+        let after = if self.bool()? { Some(self.values()?) } else { None };
+        let fields = if self.bool()? { Some(self.fields(count)?) } else { None };
+        Ok(Query { filter, order, limit, after, fields })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::codec::value::tests::any_value;
+    use proptest::prelude::*;
+
+    fn any_comparison() -> impl Strategy<Value = Comparison> {
+        (0..COMPARISONS.len()).prop_map(|number| COMPARISONS[number])
+    }
+
+    fn any_place() -> impl Strategy<Value = Place> {
+        any::<bool>().prop_map(|start| if start { Place::Start } else { Place::Anywhere })
+    }
+
+    fn any_test() -> impl Strategy<Value = JsonTest> {
+        prop_oneof![
+            (any_comparison(), any_value()).prop_map(|(how, value)| JsonTest::Compare(how, value)),
+            prop::collection::vec(any_value(), 0..4).prop_map(JsonTest::In),
+            (any_place(), ".{0,9}").prop_map(|(place, text)| JsonTest::Match(place, text)),
+            Just(JsonTest::IsNull),
+            Just(JsonTest::Exists),
+        ]
+    }
+
+    pub(crate) fn any_filter() -> impl Strategy<Value = Filter> {
+        let field = 0..200_usize;
+        let leaf = prop_oneof![
+            (field.clone(), any_comparison(), any_value()).prop_map(
+                |(field, comparison, value)| Filter::Compare { field, comparison, value }
+            ),
+            (field.clone(), prop::collection::vec(any_value(), 0..4))
+                .prop_map(|(field, values)| Filter::In { field, values }),
+            (field.clone(), any_place(), ".{0,9}").prop_map(|(field, place, text)| Filter::Match {
+                field,
+                place,
+                text
+            }),
+            field.clone().prop_map(|field| Filter::IsNull { field }),
+            (field.clone(), "[a-z.\\[\\]0-9]{1,9}", any_test()).prop_map(|(field, path, test)| {
+                let path = JsonPath::new(&path);
+                Filter::Inside { field, condition: Box::new(JsonCondition { path, test }) }
+            }),
+            (prop::option::of(field), "[a-z -]{0,9}").prop_map(|(field, text)| {
+                Filter::Search { field, search: Box::new(Search::new(&text)) }
+            }),
+        ];
+        leaf.prop_recursive(4, 40, 4, |inner| {
+            prop_oneof![
+                inner.clone().prop_map(|inner| Filter::Not(Box::new(inner))),
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Filter::And),
+                prop::collection::vec(inner, 0..4).prop_map(Filter::Or),
+            ]
+        })
+    }
+
+    fn any_query() -> impl Strategy<Value = Query> {
+        let order = (0..100_usize, any::<bool>())
+            .prop_map(|(field, descending)| Order { field, descending });
+        let fields = prop::collection::vec(0..100_usize, 0..9);
+        (
+            prop::option::of(any_filter()),
+            prop::collection::vec(order, 0..4),
+            prop::option::of(0..u64::MAX - 1),
+            prop::option::of(prop::collection::vec(any_value(), 0..4)),
+            prop::option::of(fields),
+        )
+            .prop_map(|(filter, order, limit, after, fields)| {
+                let fields = fields.map(|fields| fields.into_iter().collect());
+                Query { filter, order, limit, after, fields }
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn queries_come_back(query in any_query()) {
+            let mut out = Vec::new();
+            put_query(&mut out, &query);
+            let mut read = Bytes::new(&out);
+            prop_assert_eq!(read.query(100).unwrap(), query);
+            read.end().unwrap();
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+            let _ = Bytes::new(&bytes).query(7);
+        }
+    }
+
+    #[test]
+    fn a_filter_without_end_is_refused() {
+        let deep = vec![NOT; 1_000_000];
+        assert!(Bytes::new(&deep).filter().is_err());
+    }
+}

@@ -1,0 +1,183 @@
+//! Values and rows as bytes: each value has its kind in front, so that a row
+//! is read without its schema; texts and blobs are lent from the packet.
+
+use marmota_model::{Currency, Date, Result, Time, Timestamp, Uuid, Value, ValueRef};
+use serde::de::IgnoredAny;
+
+use super::bytes::{Bytes, broken, put_bytes, put_int, put_unsigned};
+
+const ABSENT: u8 = 0;
+const NULL: u8 = 1;
+const FALSE: u8 = 2;
+const TRUE: u8 = 3;
+const INT: u8 = 4;
+const FLOAT: u8 = 5;
+const CURRENCY: u8 = 6;
+const TEXT: u8 = 7;
+const BLOB: u8 = 8;
+const JSON: u8 = 9;
+const DATE: u8 = 10;
+const TIME: u8 = 11;
+const TIMESTAMP: u8 = 12;
+const UUID: u8 = 13;
+
+#[inline]
+pub(crate) fn put_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
+    match value {
+        ValueRef::Absent => out.push(ABSENT),
+        ValueRef::Null => out.push(NULL),
+        ValueRef::Bool(value) => out.push(if value { TRUE } else { FALSE }),
+        ValueRef::Int(value) => put_number(out, INT, value),
+        ValueRef::Float(value) => {
+            out.push(FLOAT);
+            out.extend_from_slice(&value.to_bits().to_le_bytes());
+        }
+        ValueRef::Currency(value) => put_number(out, CURRENCY, value.scaled()),
+        ValueRef::Text(text) => put_run(out, TEXT, text.as_bytes()),
+        ValueRef::Blob(bytes) => put_run(out, BLOB, bytes),
+        ValueRef::Json(text) => put_run(out, JSON, text.as_bytes()),
+        ValueRef::Date(value) => put_number(out, DATE, i64::from(value.days())),
+        ValueRef::Time(value) => put_number(out, TIME, value.micros()),
+        ValueRef::Timestamp(value) => put_number(out, TIMESTAMP, value.micros()),
+        ValueRef::Uuid(value) => {
+            out.push(UUID);
+            out.extend_from_slice(value.as_bytes());
+        }
+    }
+}
+
+fn put_number(out: &mut Vec<u8>, kind: u8, value: i64) {
+    out.push(kind);
+    put_int(out, value);
+}
+
+fn put_run(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
+    out.push(kind);
+    put_bytes(out, bytes);
+}
+
+pub(crate) fn put_row(out: &mut Vec<u8>, row: &[ValueRef<'_>]) {
+    for &value in row {
+        put_value(out, value);
+    }
+}
+
+pub(crate) fn put_values(out: &mut Vec<u8>, values: &[Value]) {
+    put_unsigned(out, values.len() as u64);
+    for value in values {
+        put_value(out, value.as_ref());
+    }
+}
+
+impl<'b> Bytes<'b> {
+    /// A value of the server's, whose JSON is known to be some.
+    #[inline]
+    pub(crate) fn value(&mut self) -> Result<ValueRef<'b>> {
+        let day = |days: i64| i32::try_from(days).ok().and_then(|days| Date::from_days(days).ok());
+        let beyond = || broken("has a date or time that there is none of");
+        Ok(match self.u8()? {
+            ABSENT => ValueRef::Absent,
+            NULL => ValueRef::Null,
+            FALSE => ValueRef::Bool(false),
+            TRUE => ValueRef::Bool(true),
+            INT => ValueRef::Int(self.int()?),
+            FLOAT => ValueRef::Float(f64::from_bits(u64::from_le_bytes(self.array()?))),
+            CURRENCY => ValueRef::Currency(Currency::from_scaled(self.int()?)),
+            TEXT => ValueRef::Text(self.text()?),
+            BLOB => ValueRef::Blob(self.bytes()?),
+            JSON => ValueRef::Json(self.text()?),
+            DATE => ValueRef::Date(day(self.int()?).ok_or_else(beyond)?),
+            TIME => ValueRef::Time(Time::from_micros(self.int()?).map_err(|_| beyond())?),
+            TIMESTAMP => {
+                ValueRef::Timestamp(Timestamp::from_micros(self.int()?).map_err(|_| beyond())?)
+            }
+            UUID => ValueRef::Uuid(Uuid::from_bytes(self.array()?)),
+            _ => return Err(broken("has a value of no kind")),
+        })
+    }
+
+    /// A value of a stranger's.
+    pub(crate) fn checked_value(&mut self) -> Result<ValueRef<'b>> {
+        let value = self.value()?;
+        match value {
+            ValueRef::Json(text) if serde_json::from_str::<IgnoredAny>(text).is_err() => {
+                Err(broken("has a JSON value that is no JSON"))
+            }
+            value => Ok(value),
+        }
+    }
+
+    pub(crate) fn row<'a>(&mut self, row: &mut [ValueRef<'a>]) -> Result<()>
+    where
+        'b: 'a,
+    {
+        row.iter_mut().try_for_each(|value| self.value().map(|read| *value = read))
+    }
+
+    pub(crate) fn checked_row<'a>(&mut self, row: &mut [ValueRef<'a>]) -> Result<()>
+    where
+        'b: 'a,
+    {
+        row.iter_mut().try_for_each(|value| self.checked_value().map(|read| *value = read))
+    }
+
+    pub(crate) fn values(&mut self) -> Result<Vec<Value>> {
+        let count = self.count()?;
+        (0..count).map(|_| self.checked_value().map(|value| value.to_value())).collect()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Any value, JSON being some.
+    pub(crate) fn any_value() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            Just(Value::Absent),
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::Bool),
+            any::<i64>().prop_map(Value::Int),
+            any::<i32>().prop_map(|small| Value::Float(f64::from(small) / 7.0)),
+            any::<i64>().prop_map(|scaled| Value::Currency(Currency::from_scaled(scaled))),
+            ".{0,40}".prop_map(Value::Text),
+            any::<Vec<u8>>().prop_map(Value::Blob),
+            any::<Vec<i64>>().prop_map(|list| Value::Json(format!("{list:?}"))),
+            (-700_000..2_000_000_i32)
+                .prop_filter_map("a day", |days| { Date::from_days(days).ok().map(Value::Date) }),
+            (0..86_400_000_000_i64)
+                .prop_filter_map("a time", |us| Time::from_micros(us).ok().map(Value::Time)),
+            (-62_000_000_000_000_000..250_000_000_000_000_000_i64)
+                .prop_filter_map("a moment", |us| {
+                    Timestamp::from_micros(us).ok().map(Value::Timestamp)
+                }),
+            any::<u128>().prop_map(|bits| Value::Uuid(Uuid::from_u128(bits))),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn values_come_back(values in prop::collection::vec(any_value(), 0..20)) {
+            let mut out = Vec::new();
+            put_values(&mut out, &values);
+            let mut read = Bytes::new(&out);
+            prop_assert_eq!(read.values().unwrap(), values);
+            read.end().unwrap();
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+            let mut read = Bytes::new(&bytes);
+            while read.checked_value().is_ok() {}
+            let _ = Bytes::new(&bytes).values();
+        }
+    }
+
+    #[test]
+    fn what_is_no_json_is_refused() {
+        let mut out = Vec::new();
+        put_value(&mut out, ValueRef::Json("{\"a\":"));
+        assert!(Bytes::new(&out).checked_value().is_err());
+    }
+}

@@ -1,0 +1,191 @@
+//! A batch of a client's, checked as if it were the program's own.
+
+use marmota_model::{KeyKind, Kind, Result, Table, Uuid, Value, ValueRef};
+use marmota_store::Scope;
+use marmota_store::operation::{
+    Answered, BatchMode, Keys, Link, LinkAt, OnceKey, Operation, Outcome, Write,
+};
+use marmota_store::prepare::{self, Origin};
+use marmota_store::read::check_key;
+use marmota_store::refusal::copy_of;
+use marmota_store::write::{check_increment, check_version};
+
+use crate::codec::bytes::{Bytes, broken};
+use crate::codec::operation::{AskedBatch, AskedWrite};
+use crate::codec::outcome::put_results;
+
+/// The form of results that are kept for a repeat.
+const KEPT: u8 = 1;
+
+/// A batch that is ready, and its results.
+#[derive(Debug)]
+pub(super) struct ReadyBatch {
+    mode: BatchMode,
+    writes: Vec<Write>,
+    links: Vec<Link>,
+    once: Option<OnceKey>,
+    pub(super) results: Vec<Result<Outcome>>,
+    answered: Option<Answered>,
+}
+
+impl ReadyBatch {
+    pub(super) fn new(asked: AskedBatch, scope: &Scope) -> Result<Self> {
+        let AskedBatch { mode, once, writes: asked, links, .. } = asked;
+        let mut writes = Vec::with_capacity(asked.len());
+        let mut rest = &links[..];
+        for (place, write) in asked.into_iter().enumerate() {
+            let count = rest.iter().take_while(|link| link.write == place).count();
+            let (taken, others) = rest.split_at(count);
+            rest = others;
+            let write = ready(write, taken, scope)?;
+            for link in taken {
+                check_link(link, write.table(), &writes)?;
+            }
+            writes.push(write);
+        }
+        if !rest.is_empty() {
+            return Err(broken("links writes that are not there, or out of order"));
+        }
+        Ok(Self { mode, writes, links, once, results: Vec::new(), answered: None })
+    }
+
+    pub(super) fn operate<T>(
+        &mut self,
+        scope: &Scope,
+        run: impl FnOnce(&mut Operation<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let Self { mode, writes, links, once, results, answered } = self;
+        let made = &*writes;
+        let mut keep = |results: &[Result<Outcome>]| {
+            let mut out = vec![KEPT];
+            put_results(&mut out, &with_keys(made, results));
+            out
+        };
+        let once = match once {
+            Some(key) => Some(scope.once(key, &mut keep, answered)?),
+            None => None,
+        };
+        run(&mut Operation::Batch { writes, links, mode: *mode, once, results })
+    }
+
+    /// Appends the results, and whether they are those of an earlier time.
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        match &self.answered {
+            Some(Answered { bytes, repeated: true }) if bytes.first() == Some(&KEPT) => {
+                out.extend_from_slice(&bytes[1..]);
+                out.push(2);
+            }
+            answered => {
+                put_results(out, &self.results);
+                out.push(u8::from(answered.is_some()));
+            }
+        }
+    }
+}
+
+/// Results with the keys that rows held: another time the client may have made
+/// others.
+fn with_keys(writes: &[Write], results: &[Result<Outcome>]) -> Vec<Result<Outcome>> {
+    let with_key = |(write, result): (&Write, &Result<Outcome>)| match (write, result) {
+        (Write::Insert { table, row, .. }, Ok(outcome)) if outcome.keys == Keys::Known => {
+            let keys = Keys::One(row[table.key()].clone());
+            Ok(Outcome { keys, ..outcome.clone() })
+        }
+        (_, Ok(outcome)) => Ok(outcome.clone()),
+        (_, Err(error)) => Err(copy_of(error)),
+    };
+    writes.iter().zip(results).map(with_key).collect()
+}
+
+/// The results of a batch, and how they were answered: by the first time
+/// (`Some(false)`), a repeat, or once for all.
+pub(crate) fn read_results(read: &mut Bytes<'_>) -> Result<(Vec<Result<Outcome>>, Option<bool>)> {
+    let results = read.results()?;
+    let repeated = match read.u8()? {
+        0 => None,
+        1 => Some(false),
+        2 => Some(true),
+        _ => return Err(broken("has results of no kind")),
+    };
+    Ok((results, repeated))
+}
+
+fn check_link(link: &Link, table: &Table, before: &[Write]) -> Result<()> {
+    if matches!(link.at, LinkAt::Field(field) if field >= table.fields().len()) {
+        return Err(broken("links a field that the table has not"));
+    }
+    link.check(table, before)
+}
+
+/// Something of the right kind, where a link is to put a key.
+fn placeholder(table: &Table, field: usize) -> Value {
+    match table.fields().get(field).map(|field| &field.kind) {
+        Some(Kind::Reference { key: KeyKind::Uuid, .. }) => Value::Uuid(Uuid::max()),
+        Some(Kind::Reference { key: KeyKind::Text, .. }) => Value::Text("linked".to_owned()),
+        _ => Value::Int(1),
+    }
+}
+
+fn ready(asked: AskedWrite, links: &[Link], scope: &Scope) -> Result<Write> {
+    let key_is_linked = links.iter().any(|link| link.at == LinkAt::Key);
+    let fill = |table: &Table, row: &mut [Value]| {
+        for link in links {
+            if let LinkAt::Field(field) = link.at
+                && let Some(value) = row.get_mut(field)
+            {
+                *value = placeholder(table, field);
+            }
+        }
+    };
+    let check = |table: &Table, key: &Value| match key_is_linked {
+        true => Ok(()),
+        false => check_key(table, key.as_ref()),
+    };
+    Ok(match asked {
+        AskedWrite::Insert { table, mut row, on_conflict } => {
+            fill(&table, &mut row);
+            let stamp = scope.stamp(&table);
+            let row = prepared(&table, &row, |table, row| {
+                prepare::insert(table, row, Origin::Values, stamp)
+            })?;
+            Write::Insert { table, row, on_conflict }
+        }
+        AskedWrite::Update { table, key, mut row, version } => {
+            check(&table, &key)?;
+            check_version(&table, version)?;
+            fill(&table, &mut row);
+            let stamp = scope.stamp(&table);
+            let row = prepared(&table, &row, |table, row| {
+                prepare::update(table, row, Origin::Values, stamp)
+            })?;
+            Write::Update { table, key, row, version }
+        }
+        AskedWrite::Increment { table, key, field, by } => {
+            check(&table, &key)?;
+            check_increment(&table, field, by.as_ref())?;
+            let stamp = scope.stamp(&table).value().to_value();
+            Write::Increment { table, key, field, by, stamp }
+        }
+        AskedWrite::Delete { table, key, version } => {
+            check(&table, &key)?;
+            check_version(&table, version)?;
+            Write::Delete { table, key, version }
+        }
+        AskedWrite::DeleteWhere { table, filter } => {
+            if let Some(filter) = &filter {
+                filter.check(&table)?;
+            }
+            Write::DeleteWhere { table, filter }
+        }
+    })
+}
+
+fn prepared(
+    table: &Table,
+    row: &[Value],
+    prepare: impl for<'a> FnOnce(&'a Table, &mut [ValueRef<'a>]) -> Result<()>,
+) -> Result<Vec<Value>> {
+    let mut values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
+    prepare(table, &mut values)?;
+    Ok(values.iter().map(ValueRef::to_value).collect())
+}

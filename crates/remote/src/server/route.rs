@@ -1,0 +1,90 @@
+//! The protocol as a route of the HTTP server: a client asks for an upgrade,
+//! and packets follow. So it has the server's sockets, its backends, its
+//! limits and its back-pressure.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use marmota_http::{
+    Endpoint, Flow, Method, Protocol, Request, Response, ResponseWriter, Router, Status, Step, Turn,
+};
+
+use super::peer::Peer;
+use super::{Service, Settings};
+use crate::client::UPGRADE;
+
+/// Where it is served.
+pub(crate) const PATH: &str = "/-/operations";
+
+impl Service {
+    /// The routes by which clients reach it, at `/api`: see
+    /// [`Service::router_at`].
+    ///
+    /// ```no_run
+    /// # fn serve(store: marmota_store::Store) -> Result<(), marmota_http::ServerError> {
+    /// use marmota_http::Server;
+    /// use marmota_remote::Service;
+    ///
+    /// // Clients open `unix:/run/people.sock`.
+    /// Server::bind("unix:/run/people.sock")?.run(Service::new(&store).router())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn router(&self) -> Router {
+        self.router_at("/api")
+    }
+
+    /// The routes by which clients reach it at the URL
+    /// `http://HOST:PORT/PREFIX`, beside REST or without it.
+    #[must_use]
+    pub fn router_at(&self, prefix: &str) -> Router {
+        let settings = Arc::clone(&self.0);
+        let endpoint = Endpoint::direct(move |request, out| answer(&settings, request, out));
+        let path = format!("{}{PATH}", prefix.trim_end_matches('/'));
+        Router::new().on(Method::Get, &path, endpoint)
+    }
+}
+
+fn answer(settings: &Arc<Settings>, request: &Request, out: &mut ResponseWriter<'_>) -> Flow {
+    let upgrades = request.header_text("upgrade").unwrap_or_default();
+    let response = if upgrades.eq_ignore_ascii_case(UPGRADE) {
+        let bearer = request.header_text("authorization").and_then(|text| {
+            let (scheme, token) = text.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+        });
+        let credential = bearer.unwrap_or_default().as_bytes().to_vec();
+        Response::upgraded(UPGRADE, Carried(Peer::new(Arc::clone(settings), credential)))
+    } else {
+        let text = "Clients of Marmota ask for an upgrade to `marmota` here; others use REST.\n";
+        Response::text(text).with_status(Status::UPGRADE_REQUIRED)
+    };
+    out.respond(response);
+    Flow::Done
+}
+
+/// A peer on a connection of the HTTP server.
+struct Carried(Peer);
+
+impl Protocol for Carried {
+    fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
+        let hungry = self.0.is_hungry();
+        let come = if hungry { turn.input } else { &[] };
+        self.0.go_on(come, turn.output, &mut turn.context);
+        turn.used = come.len();
+        if self.0.is_closing() {
+            return Step::Close { linger: true };
+        }
+        // As an idle connection of HTTP: a client that says nothing is not waited for.
+        if turn.ended || turn.is_draining() && self.0.is_idle() {
+            return Step::Close { linger: false };
+        }
+        if self.0.has_more() {
+            return Step::More;
+        }
+        let deadline_ms = self.0.deadline().map_or(u64::MAX, |at| {
+            let left = at.saturating_duration_since(Instant::now()).as_millis();
+            turn.now_ms().saturating_add(u64::try_from(left).unwrap_or(u64::MAX).max(1))
+        });
+        Step::Wait { hungry: self.0.is_hungry(), deadline_ms }
+    }
+}

@@ -1,0 +1,402 @@
+//! An operation of a client's on its way through the store: checked again,
+//! for clients may be anybody, then handed in, and again as often as it has to
+//! wait.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use marmota_model::{Error, ErrorKind, NoRows, Result, RowSink, RowSource, Table, ValueRef};
+use marmota_store::operation::{Operation, Outcome};
+use marmota_store::prepare::{self, Origin, Stamp};
+use marmota_store::read::check_key;
+use marmota_store::write::{check_increment, check_version};
+use marmota_store::{Pending, Progress, Scope, Store};
+
+use super::Settings;
+use super::ready_batch::ReadyBatch;
+use crate::codec::bytes::Bytes;
+use crate::codec::frame;
+use crate::codec::operation::{Asked, AskedRows, Terms};
+use crate::codec::outcome::{DONE, FAILED, put_error, put_outcome};
+use crate::codec::value::put_row;
+
+/// What an operation runs on.
+#[derive(Clone, Copy)]
+pub(super) struct Ground<'g> {
+    pub(super) settings: &'g Settings,
+    pub(super) tables: &'g [Arc<Table>],
+    pub(super) scope: &'g Scope,
+}
+
+/// One that waits.
+pub(super) struct Submission {
+    pub(super) number: u32,
+    /// Its packet's body, to be read again at each poll.
+    body: Box<[u8]>,
+    terms: Terms,
+    batch: Option<Box<ReadyBatch>>,
+    /// Whom it writes as, where that is another scope than the peer's.
+    acting: Option<Store>,
+    pending: Option<Pending>,
+    until: Option<Instant>,
+}
+
+/// What became of an operation that was handed in.
+pub(super) enum Begun {
+    /// Its answer is written: that it was done, or not.
+    Answered(bool),
+    /// It waits.
+    Waits(Box<Submission>),
+}
+
+/// Hands in what a packet asks for; its answer is appended if it has one.
+pub(super) fn begin(
+    ground: Ground<'_>,
+    acting: Option<Store>,
+    number: u32,
+    body: &[u8],
+    asked: Asked<'_, '_>,
+    terms: Terms,
+    out: &mut Vec<u8>,
+) -> Begun {
+    let start = frame::begin(out, number);
+    let mut batch = None;
+    let scope = acting.as_deref().unwrap_or(ground.scope);
+    let mut outcome = Outcome::default();
+    let begun = match asked {
+        Asked::Batch(asked) => ReadyBatch::new(*asked, scope).and_then(|ready| {
+            let ready = batch.insert(Box::new(ready));
+            ready.operate(scope, |operation| {
+                scope.submit(terms.durability, operation, &mut NoRows, &mut outcome)
+            })
+        }),
+        asked => {
+            let mut rows = Rows::new(ground.settings, out);
+            let begun = operate(asked, scope, |operation| {
+                scope.submit(terms.durability, operation, &mut rows, &mut outcome)
+            });
+            rows.end().and(begun)
+        }
+    };
+    match begun {
+        Ok(Progress::Pending(pending)) => {
+            out.truncate(start);
+            Begun::Waits(Box::new(Submission {
+                number,
+                body: body.into(),
+                terms,
+                batch,
+                acting,
+                pending: Some(pending),
+                until: terms.within.and_then(|within| Instant::now().checked_add(within)),
+            }))
+        }
+        Ok(Progress::Done) => {
+            answer(out, start, Ok(()), &outcome, batch.as_deref());
+            Begun::Answered(true)
+        }
+        Err(error) => {
+            answer(out, start, Err(error), &outcome, batch.as_deref());
+            Begun::Answered(false)
+        }
+    }
+}
+
+impl Submission {
+    /// Goes on; when it is ready its answer is appended, and it is said
+    /// whether it was done.
+    pub(super) fn poll(
+        &mut self,
+        ground: Ground<'_>,
+        out: &mut Vec<u8>,
+        context: &mut Context<'_>,
+    ) -> Poll<bool> {
+        let start = frame::begin(out, self.number);
+        let (mut outcome, mut polled) = (Outcome::default(), Poll::Pending);
+        let Some(pending) = &mut self.pending else { return Poll::Ready(false) };
+        let scope = self.acting.as_deref().unwrap_or(ground.scope);
+        let mut go_on = |operation: &mut Operation<'_>, sink: &mut dyn RowSink| {
+            polled = scope.poll(pending, operation, sink, &mut outcome, context);
+            Ok(())
+        };
+        let operated = match &mut self.batch {
+            Some(batch) => batch.operate(scope, |operation| go_on(operation, &mut NoRows)),
+            None => {
+                let mut rows = Rows::new(ground.settings, out);
+                let operated = read_again(&self.body, ground.tables).and_then(|asked| {
+                    operate(asked, scope, |operation| go_on(operation, &mut rows))
+                });
+                rows.end().and(operated)
+            }
+        };
+        match (operated, polled) {
+            (Ok(()), Poll::Pending) => {
+                out.truncate(start);
+                Poll::Pending
+            }
+            (Ok(()), Poll::Ready(result)) => {
+                self.pending = None;
+                let is_done = result.is_ok();
+                answer(out, start, result, &outcome, self.batch.as_deref());
+                Poll::Ready(is_done)
+            }
+            (Err(error), polled) => {
+                if polled.is_ready() {
+                    self.pending = None;
+                }
+                self.give_up(ground.scope);
+                answer(out, start, Err(error), &outcome, self.batch.as_deref());
+                Poll::Ready(false)
+            }
+        }
+    }
+
+    /// When the client no longer waits.
+    pub(super) const fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
+    /// True if the client no longer waits.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+
+    /// Gives it up, and says so.
+    pub(super) fn refuse(&mut self, scope: &Scope, error: Error, out: &mut Vec<u8>) {
+        self.give_up(scope);
+        let start = frame::begin(out, self.number);
+        answer(out, start, Err(error), &Outcome::default(), self.batch.as_deref());
+    }
+
+    pub(super) fn late(&self) -> Error {
+        let ms = self.terms.within.map_or(0, |within| within.as_millis());
+        let message = format!(
+            "the operation was given up after {ms} ms, as its client asked; a write may have \
+             taken place"
+        );
+        Error::new(ErrorKind::Timeout, message)
+    }
+
+    pub(super) fn give_up(&mut self, scope: &Scope) {
+        if let Some(pending) = self.pending.take() {
+            self.acting.as_deref().unwrap_or(scope).cancel(pending);
+        }
+    }
+}
+
+/// Rewrites the packet that begins at a place as an answer.
+fn answer(
+    out: &mut Vec<u8>,
+    start: usize,
+    result: Result<()>,
+    outcome: &Outcome,
+    batch: Option<&ReadyBatch>,
+) {
+    match (result, batch) {
+        (Ok(()), None) => put_outcome(out, outcome),
+        (Err(error), None) => {
+            out.truncate(start + frame::HEAD_BYTES);
+            out.push(FAILED);
+            put_error(out, &error);
+        }
+        (result, Some(batch)) => {
+            out.truncate(start + frame::HEAD_BYTES);
+            match result {
+                Ok(()) => out.push(DONE),
+                Err(error) => {
+                    out.push(FAILED);
+                    put_error(out, &error);
+                }
+            }
+            put_outcome(out, outcome);
+            batch.put(out);
+        }
+    }
+    frame::end(out, start);
+}
+
+/// Appends a packet that says only what went wrong.
+pub(super) fn put_failure(out: &mut Vec<u8>, number: u32, error: &Error) {
+    let start = frame::begin(out, number);
+    out.push(FAILED);
+    put_error(out, error);
+    frame::end(out, start);
+}
+
+/// Appends a packet that says that something is done.
+pub(super) fn put_done(out: &mut Vec<u8>, number: u32) {
+    let start = frame::begin(out, number);
+    out.push(DONE);
+    out.extend_from_slice(&[0; 4]);
+    put_outcome(out, &Outcome::default());
+    frame::end(out, start);
+}
+
+fn read_again<'p, 't>(body: &'p [u8], tables: &'t [Arc<Table>]) -> Result<Asked<'p, 't>> {
+    let mut read = Bytes::new(body);
+    let verb = read.u8()?;
+    Terms::read(&mut read)?;
+    Asked::read(verb, read, tables)
+}
+
+/// Appends rows to an answer.
+struct Rows<'o> {
+    out: &'o mut Vec<u8>,
+    settings: &'o Settings,
+    /// Where the rows begin; how many bytes they have stands in front.
+    start: usize,
+    is_full: bool,
+}
+
+impl<'o> Rows<'o> {
+    fn new(settings: &'o Settings, out: &'o mut Vec<u8>) -> Self {
+        out.push(DONE);
+        out.extend_from_slice(&[0; 4]);
+        let start = out.len();
+        Self { out, settings, start, is_full: false }
+    }
+
+    fn end(self) -> Result<()> {
+        if self.is_full {
+            return Err(self.settings.answer_is_too_long());
+        }
+        // Bounded by the settings.
+        let bytes = (self.out.len() - self.start) as u32;
+        self.out[self.start - 4..self.start].copy_from_slice(&bytes.to_le_bytes());
+        Ok(())
+    }
+}
+
+impl RowSink for Rows<'_> {
+    fn row(&mut self, row: &[ValueRef<'_>]) -> ControlFlow<()> {
+        put_row(self.out, row);
+        if self.out.len() - self.start > self.settings.answer_bytes_max {
+            self.is_full = true;
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Calls `run` with what is asked for, once it is checked.
+fn operate<T>(
+    asked: Asked<'_, '_>,
+    scope: &Scope,
+    run: impl FnOnce(&mut Operation<'_>) -> Result<T>,
+) -> Result<T> {
+    match asked {
+        Asked::Get { table, key, fields } => {
+            check_key(table, key)?;
+            run(&mut Operation::Get { table, key, fields })
+        }
+        Asked::List { table, query } => {
+            query.check(table)?;
+            run(&mut Operation::List { table, query: &query })
+        }
+        Asked::Count { table, filter } => {
+            filter.iter().try_for_each(|filter| filter.check(table))?;
+            run(&mut Operation::Count { table, filter: filter.as_ref() })
+        }
+        Asked::Insert { table, mut row, on_conflict } => {
+            prepare::insert(table, &mut row, Origin::Values, scope.stamp(table))?;
+            run(&mut Operation::Insert { table, row: &row, on_conflict })
+        }
+        Asked::InsertMany { table, rows, on_conflict } => {
+            let mut rows = Inserts { table, rows, stamp: scope.stamp(table), place: 0 };
+            run(&mut Operation::InsertMany { table, rows: &mut rows, on_conflict })
+        }
+        Asked::Update { table, key, mut row, version } => {
+            check_key(table, key)?;
+            check_version(table, version)?;
+            prepare::update(table, &mut row, Origin::Values, scope.stamp(table))?;
+            run(&mut Operation::Update { table, key, row: &row, version })
+        }
+        Asked::UpdateMany { table, rows } => {
+            let mut rows = Updates(Inserts { table, rows, stamp: scope.stamp(table), place: 0 });
+            run(&mut Operation::UpdateMany { table, rows: &mut rows })
+        }
+        Asked::Increment { table, key, field, by } => {
+            check_key(table, key)?;
+            check_increment(table, field, by)?;
+            let stamp = scope.stamp(table).value();
+            run(&mut Operation::Increment { table, key, field, by, stamp })
+        }
+        Asked::Delete { table, key, version } => {
+            check_key(table, key)?;
+            check_version(table, version)?;
+            run(&mut Operation::Delete { table, key, version })
+        }
+        Asked::DeleteWhere { table, filter } => {
+            filter.iter().try_for_each(|filter| filter.check(table))?;
+            run(&mut Operation::DeleteWhere { table, filter: filter.as_ref() })
+        }
+        // It is made ready once (`ReadyBatch`), and no verb of this list.
+        Asked::Batch(_) => Err(Error::new(ErrorKind::Bug, "a batch was taken for a verb")),
+        Asked::Begin => run(&mut Operation::Begin),
+        Asked::Commit => run(&mut Operation::Commit),
+        Asked::Rollback => run(&mut Operation::Rollback),
+        Asked::Savepoint(name) => run(&mut Operation::Savepoint(name)),
+        Asked::Release(name) => run(&mut Operation::Release(name)),
+        Asked::RollbackTo(name) => run(&mut Operation::RollbackTo(name)),
+    }
+}
+
+/// Rows of an insert of many, made ready one by one.
+struct Inserts<'p, 't> {
+    table: &'t Table,
+    rows: AskedRows<'p>,
+    stamp: Stamp,
+    place: usize,
+}
+
+impl Inserts<'_, '_> {
+    fn at(&self, error: Error) -> Error {
+        if error.violations().is_empty() {
+            return error;
+        }
+        let message = format!("row {}: {}", self.place - 1, error.message());
+        let named = Error::new(error.kind(), message);
+        error.violations().iter().cloned().fold(named, Error::with_violation)
+    }
+}
+
+impl<'a, 'p: 'a, 't: 'a> RowSource<'a> for Inserts<'p, 't> {
+    fn remaining(&self) -> usize {
+        self.rows.count
+    }
+
+    fn next(&mut self, row: &mut [ValueRef<'a>]) -> Result<bool> {
+        let table: &'t Table = self.table;
+        if !self.rows.next(row)? {
+            return Ok(false);
+        }
+        self.place += 1;
+        prepare::insert(table, row, Origin::Values, self.stamp).map_err(|error| self.at(error))?;
+        Ok(true)
+    }
+}
+
+/// Rows of an update of many, with their keys.
+struct Updates<'p, 't>(Inserts<'p, 't>);
+
+impl<'a, 'p: 'a, 't: 'a> RowSource<'a> for Updates<'p, 't> {
+    fn remaining(&self) -> usize {
+        self.0.rows.count
+    }
+
+    fn next(&mut self, row: &mut [ValueRef<'a>]) -> Result<bool> {
+        let table: &'t Table = self.0.table;
+        if !self.0.rows.next(row)? {
+            return Ok(false);
+        }
+        self.0.place += 1;
+        let key = row[table.key()];
+        let checked = check_key(table, key)
+            .and_then(|()| prepare::update(table, row, Origin::Values, self.0.stamp));
+        checked.map_err(|error| self.0.at(error))?;
+        row[table.key()] = key;
+        Ok(true)
+    }
+}

@@ -1,0 +1,110 @@
+//! What is said before the first operation.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use marmota_derive::Model;
+use marmota_model::{Error, ErrorKind};
+use marmota_remote::{Remote, Service};
+use marmota_store::Store;
+
+use crate::{Person, client, person, serve, served};
+
+mod other {
+    use super::Model;
+
+    /// The same table with another kind of year.
+    #[derive(Clone, Debug, Model)]
+    pub(super) struct Person {
+        id: i64,
+        #[model(max = 20)]
+        name: String,
+        year: Option<f64>,
+    }
+}
+
+#[test]
+fn another_model_is_refused_by_its_field() {
+    let service = Service::new(&served());
+    let remote = Remote::in_process(&service);
+    let error = Store::builder(remote).model::<other::Person>().open().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let message = error.message();
+    assert!(message.contains("`person`") && message.contains("`year` (integer"), "{message}");
+}
+
+#[test]
+fn a_table_that_is_not_served_is_named() {
+    #[derive(Clone, Debug, Model)]
+    struct City {
+        id: i64,
+    }
+    let remote = Remote::in_process(&Service::new(&served()));
+    let error = Store::builder(remote).model::<City>().open().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.message().contains("`city`"), "{error}");
+}
+
+#[test]
+fn a_client_shows_who_it_is() {
+    let service = Service::new(&served()).admit(|store, credential| match credential {
+        b"s3cret" => Ok(store.clone()),
+        _ => Err(Error::new(ErrorKind::Denied, "nobody has this credential")),
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("unix:{}", folder.path().join("socket").display());
+    let server = crate::serve(&service, &url);
+    for wrong in ["", "s3cre", "s3cret2"] {
+        let remote = Remote::from_url(&url).unwrap().credential(wrong);
+        assert_eq!(client(remote).unwrap_err().kind(), ErrorKind::Denied);
+    }
+    let store = client(Remote::from_url(&url).unwrap().credential("s3cret")).unwrap();
+    store.insert(&person("Emmy")).run().unwrap();
+    store.close().unwrap();
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn a_url_of_no_server_is_refused() {
+    for url in ["unix:", "http://", "http://:80", "ftp://host", "http://host/a b"] {
+        assert_eq!(Remote::from_url(url).unwrap_err().kind(), ErrorKind::Invalid, "{url}");
+    }
+}
+
+#[test]
+fn a_place_without_a_store_is_named() {
+    let server = marmota_http::Server::bind("127.0.0.1:0").unwrap().servers(1);
+    let server = server.start(marmota_http::Router::new()).unwrap();
+    let url = format!("http://{}/api", server.local_addr());
+    let error = client(Remote::from_url(&url).unwrap()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Protocol);
+    assert!(error.message().contains("404"), "{error}");
+}
+
+#[test]
+fn who_is_not_admitted_any_more_is_refused_and_their_transaction_undone() {
+    let served = served();
+    let admits = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&admits);
+    let service = Service::new(&served).admit(move |store, _| match asked.load(Ordering::SeqCst) {
+        true => Ok(store.clone()),
+        false => Err(Error::new(ErrorKind::Denied, "not any more")),
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("unix:{}/socket", folder.path().display());
+    let _server = serve(&service, &url);
+    for remote in [Remote::from_url(&url).unwrap(), Remote::in_process(&service)] {
+        let store = client(remote).unwrap();
+        let own = store.begin_run().unwrap();
+        own.insert(&person("Emmy")).run().unwrap();
+        admits.store(false, Ordering::SeqCst);
+        assert_eq!(own.insert(&person("Lise")).run().unwrap_err().kind(), ErrorKind::Denied);
+        assert_eq!(store.count::<Person>().run().unwrap_err().kind(), ErrorKind::Denied);
+        admits.store(true, Ordering::SeqCst);
+        assert!(own.commit().run().is_err());
+        drop(own);
+        // The connection, and the writer's turn, are free again.
+        store.insert(&person("Ada")).run().unwrap();
+    }
+    assert_eq!(served.count::<Person>().run().unwrap(), 2, "nothing of the transactions");
+}

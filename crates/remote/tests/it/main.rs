@@ -1,0 +1,38 @@
+//! Clients and servers beyond what every engine promises (`conformance` has
+//! that): contracts, credentials, connections that break, leases, strangers.
+#![allow(clippy::unwrap_used, reason = "tests panic")]
+
+mod breaking;
+mod greeting;
+mod strangers;
+
+use marmota_derive::Model;
+use marmota_http::{RunningServer, Server};
+use marmota_model::Result;
+use marmota_remote::{Remote, Service};
+use marmota_store::{Store, memory::Memory};
+
+#[derive(Clone, Debug, Default, Model, PartialEq)]
+struct Person {
+    id: i64,
+    #[model(max = 20)]
+    name: String,
+    year: Option<i32>,
+}
+
+fn person(name: &str) -> Person {
+    Person { id: 0, name: name.to_owned(), year: Some(1882) }
+}
+
+fn served() -> Store {
+    Store::builder(Memory::new()).model::<Person>().open().unwrap()
+}
+
+/// A server at a Unix socket.
+fn serve(service: &Service, url: &str) -> RunningServer {
+    Server::bind(url).unwrap().servers(1).start(service.router()).unwrap()
+}
+
+fn client(remote: Remote) -> Result<Store> {
+    Store::builder(remote).model::<Person>().open()
+}

@@ -1,0 +1,110 @@
+//! How often methods were called, what failed and how long it took.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Instant;
+
+use marmota_http::Metrics;
+use marmota_store::Store;
+use marmota_store::meter::{Counts, Measured};
+use serde::Serialize;
+
+use crate::contract::Contract;
+use crate::dispatch::Answer;
+use crate::services::Services;
+
+/// What became of the calls of one method.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct MethodActivity {
+    /// The method, `calculator.add` or `sum`.
+    pub method: String,
+    /// Calls; one that its caller has given up counts as failed.
+    #[serde(flatten)]
+    pub done: Measured,
+}
+
+impl Services {
+    /// What was called so far, by method; what never was is left out.
+    #[must_use]
+    pub fn activity(&self) -> Vec<MethodActivity> {
+        let methods = self.0.hosted.iter().flat_map(|hosted| {
+            hosted.counts.iter().enumerate().map(|(method, counts)| {
+                let mut done = Measured::default();
+                counts.add_to(&mut done);
+                let method = name_of(hosted.contract, hosted.is_method, method);
+                MethodActivity { method, done }
+            })
+        });
+        methods.filter(|one| one.done.count > 0).collect()
+    }
+
+    /// Adds the same to a server's numbers for Prometheus.
+    pub fn metrics(self, metrics: &Metrics) -> Self {
+        let services = self.clone();
+        metrics.also(move |text| {
+            let calls = services.activity();
+            let name = "marmota_service_errors_total";
+            let _ = writeln!(text, "# HELP {name} Calls that failed.\n# TYPE {name} counter");
+            for one in &calls {
+                let _ = writeln!(text, "{name}{{method=\"{}\"}} {}", one.method, one.done.errors);
+            }
+            let name = "marmota_service_call_seconds";
+            let _ = writeln!(text, "# HELP {name} How long calls took.\n# TYPE {name} histogram");
+            for one in &calls {
+                let labels = format!("method=\"{}\"", one.method);
+                one.done.write_histogram(text, name, &labels);
+            }
+        });
+        self
+    }
+}
+
+/// A method's name as JSON-RPC has it.
+pub(crate) fn name_of(contract: &Contract, is_method: bool, method: usize) -> String {
+    match is_method {
+        true => contract.name.to_owned(),
+        false => format!("{}.{}", contract.name, contract.methods[method].name),
+    }
+}
+
+/// Counters for each method of a contract.
+pub(crate) fn counters(contract: &Contract) -> Arc<[Counts]> {
+    // A function by itself is the one method of its contract.
+    (0..contract.methods.len().max(1)).map(|_| Counts::default()).collect()
+}
+
+/// A call under way; counted when it is dropped.
+pub(crate) struct Counting {
+    pub(crate) counts: Arc<[Counts]>,
+    pub(crate) contract: &'static Contract,
+    pub(crate) is_method: bool,
+    pub(crate) method: usize,
+    /// Whose log of slow calls it belongs to.
+    pub(crate) store: Option<Store>,
+    pub(crate) began: Instant,
+    pub(crate) failed: bool,
+}
+
+impl Counting {
+    /// The call, counted at its end.
+    pub(crate) fn around(self, answer: Answer) -> Answer {
+        Box::pin(async move {
+            // All of it, whose end is the call's: not that one field.
+            let mut whole = self;
+            let result = answer.await;
+            whole.failed = result.is_err();
+            result
+        })
+    }
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        let time = self.began.elapsed();
+        self.counts[self.method].note(time, 0, self.failed);
+        if let Some(store) = &self.store {
+            store.note_call(time, || name_of(self.contract, self.is_method, self.method));
+        }
+    }
+}

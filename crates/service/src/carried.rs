@@ -1,0 +1,146 @@
+//! Connections that are kept: a link on a connection of the HTTP server, where
+//! a client of Marmota's asks for an upgrade and everybody else for a WebSocket.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use marmota_http::{
+    BoxError, Endpoint, Flow, IntoResponse, Message, Protocol, Request, Response, ResponseWriter,
+    Status, Step, Turn, WebSocket, WebSocketOptions,
+};
+use marmota_model::Result;
+use marmota_remote::packet;
+
+use crate::client::Client;
+use crate::link::{Carrier, Link};
+use crate::services::Settings;
+
+/// What the `Upgrade` header says.
+pub(crate) const UPGRADE: &str = "marmota-services";
+/// Where it is served.
+pub(crate) const PATH: &str = "/-/services";
+
+pub(crate) fn endpoint(settings: &Arc<Settings>) -> Endpoint {
+    let settings = Arc::clone(settings);
+    let answer = move |request: &Request, out: &mut ResponseWriter<'_>| {
+        out.respond(accept(&settings, request));
+        Flow::Done
+    };
+    Endpoint::direct(answer).with_runtime()
+}
+
+fn accept(settings: &Arc<Settings>, request: &Request) -> Response {
+    let mut origin = match settings.origin_of(request) {
+        Ok(origin) => origin,
+        Err(error) => return error.into_response(),
+    };
+    // A login's session is its own wherever it connects; else it is the connection.
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    origin.session.get_or_insert_with(|| format!("connection {number}").into());
+    let link = Link::new();
+    origin.back = Some(Client::of_link(&link));
+    let carrier = Carrier::new(link, Arc::clone(settings), origin);
+    let upgrades = request.header_text("upgrade").unwrap_or_default();
+    if upgrades.eq_ignore_ascii_case(UPGRADE) {
+        return Response::upgraded(UPGRADE, Carried { carrier });
+    }
+    if upgrades.eq_ignore_ascii_case("websocket") {
+        let mut options = WebSocketOptions::default();
+        options.message_bytes_max = settings.body_bytes_max;
+        return Response::websocket(request, &options, |socket| talk(socket, carrier));
+    }
+    let text = "Services are called here by JSON-RPC over a WebSocket; without one, by `-/rpc`.\n";
+    Response::text(text).with_status(Status::UPGRADE_REQUIRED)
+}
+
+/// A link on a connection that has given up HTTP.
+struct Carried {
+    carrier: Carrier,
+}
+
+impl Protocol for Carried {
+    fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
+        loop {
+            if let Err(error) = self.take(turn) {
+                log::info!("a client of services is cut off: {error}");
+                return Step::Close { linger: true };
+            }
+            let was_full = !self.carrier.is_hungry();
+            for message in self.carrier.go_on(&mut turn.context) {
+                packet::put(turn.output, &message);
+            }
+            // What has ended made room for what has come already.
+            if !was_full || !self.carrier.is_hungry() {
+                break;
+            }
+        }
+        // As an idle connection of HTTP: a client that says nothing is not waited for.
+        if turn.ended || turn.is_draining() && self.carrier.is_idle() {
+            return Step::Close { linger: false };
+        }
+        let deadline_ms = self.carrier.link.deadline().map_or(u64::MAX, |at| {
+            let left = at.saturating_duration_since(Instant::now()).as_millis();
+            turn.now_ms().saturating_add(u64::try_from(left).unwrap_or(u64::MAX).max(1))
+        });
+        Step::Wait { hungry: self.carrier.is_hungry(), deadline_ms }
+    }
+}
+
+impl Carried {
+    /// Takes the packets that have come whole, as far as there is room.
+    fn take(&mut self, turn: &mut Turn<'_>) -> Result<()> {
+        let bytes_max = self.carrier.bytes_max();
+        while self.carrier.is_hungry()
+            && let Some((body, length)) = packet::first(&turn.input[turn.used..], bytes_max)?
+        {
+            self.carrier.take(body)?;
+            turn.used += length;
+        }
+        Ok(())
+    }
+}
+
+/// A link on a WebSocket, a message each way a text.
+async fn talk(socket: WebSocket, carrier: Carrier) -> Result<(), BoxError> {
+    let carrier = Rc::new(RefCell::new(carrier));
+    let speaking = speak(&socket, &carrier);
+    let hearing = async {
+        while let Some(message) = socket.receive().await {
+            let is_free = |_: &mut Context<'_>| match carrier.borrow().is_hungry() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            };
+            std::future::poll_fn(is_free).await;
+            carrier.borrow_mut().take(message.as_bytes())?;
+        }
+        Ok(())
+    };
+    futures_lite::future::or(hearing, speaking).await
+}
+
+/// Says what the link has to say. All futures of a socket have one waker, so that
+/// whatever happens has both looked at.
+async fn speak(socket: &WebSocket, carrier: &RefCell<Carrier>) -> Result<(), BoxError> {
+    loop {
+        let messages = std::future::poll_fn(|context| {
+            let mut carrier = carrier.borrow_mut();
+            let was_full = !carrier.is_hungry();
+            let messages = carrier.go_on(context);
+            if was_full && carrier.is_hungry() {
+                // Whoever hears was asked before there was room.
+                context.waker().wake_by_ref();
+            }
+            if messages.is_empty() { Poll::Pending } else { Poll::Ready(messages) }
+        });
+        for message in messages.await {
+            // What is written here is JSON.
+            let text = String::from_utf8_lossy(&message).into_owned();
+            socket.send(Message::Text(text)).await?;
+        }
+    }
+}

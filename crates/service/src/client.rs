@@ -1,0 +1,193 @@
+//! Where services are called, wherever they are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use marmota_model::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::call::Origin;
+use crate::contract::Contract;
+use crate::failure::Failure;
+use crate::line;
+use crate::link::{CONTRACT, Carrier, Link};
+use crate::services::{Services, Settings};
+
+/// How long a call waits for its answer unless it is said.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Services that are somewhere: in this process, or in another.
+#[derive(Clone)]
+pub struct Client {
+    way: Way,
+    deadline: Duration,
+}
+
+#[derive(Clone)]
+enum Way {
+    InProcess { services: Arc<Settings>, offered: Option<Services> },
+    Link { link: Link, _held: Option<Arc<Held>> },
+}
+
+/// Ends a link when nobody calls by it any more.
+struct Held(Link);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// What the other side says of a service.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Known {
+    pub(crate) name: String,
+    pub(crate) is_method: bool,
+    /// Each as it was written, with its hash.
+    pub(crate) methods: Vec<(String, u64)>,
+}
+
+impl Client {
+    /// Services of this process, called through the same checks and codecs as
+    /// from elsewhere.
+    #[must_use]
+    pub fn in_process(services: &Services) -> Self {
+        let way = Way::InProcess { services: Arc::clone(&services.0), offered: None };
+        Self { way, deadline: DEADLINE }
+    }
+
+    /// Services of this process, which can call back those that are offered
+    /// here ([`crate::Call::client`]).
+    #[must_use]
+    pub fn in_process_offering(services: &Services, offered: &Services) -> Self {
+        let (services, offered) = (Arc::clone(&services.0), Some(offered.clone()));
+        Self { way: Way::InProcess { services, offered }, deadline: DEADLINE }
+    }
+
+    /// Connects to services at a URL: `unix:/run/app.sock` (`unix:@name` in the
+    /// abstract namespace, the prefix behind a `#`), `http://host:port/api`. Many
+    /// calls are under way at once on the one connection, which ends with the
+    /// last stub and client of it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Refused`] where nobody is, [`ErrorKind::Unauthenticated`] and
+    /// [`ErrorKind::Denied`] where more than that is asked for.
+    pub fn connect(url: &str) -> Result<Self> {
+        Self::connect_as(url, "", &Services::new())
+    }
+
+    /// As [`Client::connect`], with a token that says who calls (empty for none),
+    /// and services that the other side may call back ([`crate::Call::client`]).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn connect_as(url: &str, token: &str, offered: &Services) -> Result<Self> {
+        let carrier = |link: Link| {
+            let mut origin = offered.0.origin();
+            origin.back = Some(Self::of_link(&link));
+            Carrier::new(link, Arc::clone(&offered.0), origin)
+        };
+        let link = line::connect(url, token.as_bytes(), carrier)?;
+        let held = Arc::new(Held(link.clone()));
+        Ok(Self { way: Way::Link { link, _held: Some(held) }, deadline: DEADLINE })
+    }
+
+    /// What the other side of a link offers.
+    pub(crate) fn of_link(link: &Link) -> Self {
+        Self { way: Way::Link { link: link.clone(), _held: None }, deadline: DEADLINE }
+    }
+
+    /// How long a call from elsewhere waits for its answer, 30 s by default.
+    #[must_use]
+    pub const fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// What the other side says of a service; none if it is nobody who says
+    /// such things, a page in a browser perhaps.
+    pub(crate) async fn contract(&self, name: &str) -> Result<Option<Known>> {
+        let link = match &self.way {
+            Way::InProcess { services, .. } => {
+                return services.service(name).map(|it| Some(Known::of(it)));
+            }
+            Way::Link { link, .. } => link,
+        };
+        // A text: it can be written.
+        let name = serde_json::to_vec(&[name]).unwrap_or_default();
+        match link.call(CONTRACT, &name, self.deadline).await {
+            Ok(answer) => serde_json::from_slice(&answer).map(Some).map_err(|error| {
+                Error::new(ErrorKind::Protocol, format!("the answer is no contract: {error}"))
+            }),
+            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) async fn call(&self, method: &str, arguments: Vec<u8>) -> Result<Vec<u8>> {
+        let (services, offered) = match &self.way {
+            Way::InProcess { services, offered } => (services, offered),
+            Way::Link { link, .. } => return link.call(method, &arguments, self.deadline).await,
+        };
+        let mut origin = services.own_origin()?;
+        origin.back = offered.as_ref().map(Self::in_process);
+        // The same words as from elsewhere.
+        carried_out(services, &origin, method, &arguments)
+            .await
+            .map_err(|error| Failure::of(&error, method).into_error())
+    }
+}
+
+async fn carried_out(
+    services: &Settings,
+    origin: &Origin,
+    method: &str,
+    arguments: &[u8],
+) -> Result<Vec<u8>> {
+    let target = services.target(method)?;
+    let answer = target.call(origin, target.arguments(arguments)?)?;
+    answer.await
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match &self.way {
+            Way::InProcess { .. } => "Client(in process)",
+            Way::Link { .. } => "Client(by a connection)",
+        })
+    }
+}
+
+impl Known {
+    pub(crate) fn of(hosted: &crate::Hosted) -> Self {
+        let methods = hosted.contract.methods.iter();
+        Self {
+            name: hosted.contract.name.to_owned(),
+            is_method: hosted.is_method,
+            methods: methods.map(|method| (method.to_string(), method.hash())).collect(),
+        }
+    }
+
+    /// Refuses what a stub means otherwise. Methods that it does not know do no
+    /// harm.
+    pub(crate) fn check(&self, ours: &Contract) -> Result<()> {
+        for method in ours.methods {
+            if self.methods.iter().any(|(_, hash)| *hash == method.hash()) {
+                continue;
+            }
+            let is_named = |text: &str| text.split('(').next() == Some(method.name);
+            let theirs = self.methods.iter().find(|(text, _)| is_named(text));
+            let theirs = match theirs {
+                Some((text, _)) => format!("the server has `{text}`"),
+                None => "the server has no method of that name".to_owned(),
+            };
+            let message = format!(
+                "the contract of `{}` differs: here it is `{method}`, {theirs}; build both sides \
+                 from the same trait",
+                ours.name
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,120 @@
+//! Errors as JSON-RPC has them: a code, a message and, as data, what makes
+//! Marmota's error of them again.
+
+use marmota_model::{Error, ErrorKind, Violation};
+use marmota_rest::public_message;
+use serde::{Deserialize, Serialize};
+
+/// What was sent is no JSON.
+pub(crate) const PARSE: i32 = -32700;
+/// It is JSON, and no call.
+pub(crate) const REQUEST: i32 = -32600;
+/// No such service or method.
+pub(crate) const METHOD: i32 = -32601;
+/// The parameters are not the method's.
+pub(crate) const PARAMETERS: i32 = -32602;
+/// The service failed.
+pub(crate) const INTERNAL: i32 = -32603;
+/// Any other error of the method's.
+pub(crate) const OTHER: i32 = -32000;
+
+/// An error on its way.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    pub(crate) code: i32,
+    pub(crate) message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) data: Option<Data>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Data {
+    kind: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<Violation>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    repeatable: bool,
+}
+
+impl Failure {
+    /// A method's error, without what is only for the log, which gets it.
+    pub(crate) fn of(error: &Error, called: &str) -> Self {
+        let kind = error.kind();
+        let code = match kind {
+            ErrorKind::Invalid if !error.violations().is_empty() => PARAMETERS,
+            ErrorKind::Bug | ErrorKind::Engine | ErrorKind::Protocol => INTERNAL,
+            _ => OTHER,
+        };
+        let public = public_message(error);
+        let message = if public == error.message() {
+            public.to_owned()
+        } else {
+            log::error!("{called} failed: {error:?}");
+            format!("{called}: {public}")
+        };
+        Self::new(code, error, message)
+    }
+
+    /// An error with a code of its own.
+    pub(crate) fn coded(code: i32, error: &Error) -> Self {
+        Self::new(code, error, error.message().to_owned())
+    }
+
+    fn new(code: i32, error: &Error, message: String) -> Self {
+        let data = Data {
+            kind: error.kind().name().to_owned(),
+            errors: error.violations().to_vec(),
+            repeatable: error.is_repeatable(),
+        };
+        Self { code, message, data: Some(data) }
+    }
+
+    /// The error as it was.
+    pub(crate) fn into_error(self) -> Error {
+        let Some(data) = self.data else {
+            let kind = match self.code {
+                // Servers of Marmota say more of what they do not have.
+                METHOD => ErrorKind::Unsupported,
+                PARAMETERS => ErrorKind::Invalid,
+                PARSE | REQUEST => ErrorKind::Protocol,
+                _ => ErrorKind::Engine,
+            };
+            return Error::new(kind, self.message);
+        };
+        // A newer server may have kinds that are not known here.
+        let kind = ErrorKind::named(&data.kind).unwrap_or(ErrorKind::Engine);
+        let error = Error::new(kind, self.message);
+        let error = data.errors.into_iter().fold(error, Error::with_violation);
+        if data.repeatable { error.repeatable() } else { error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_comes_back_as_it_was() {
+        let violation = Violation {
+            field: "a".into(),
+            value: "1".into(),
+            rule: "range".into(),
+            message: "is too small".into(),
+        };
+        let error = Error::invalid(vec![violation.clone()]).repeatable();
+        let json = serde_json::to_string(&Failure::of(&error, "c.add")).unwrap();
+        let back = serde_json::from_str::<Failure>(&json).unwrap().into_error();
+        assert_eq!((back.kind(), back.message()), (error.kind(), error.message()));
+        assert_eq!(back.violations(), [violation]);
+        assert!(back.is_repeatable());
+    }
+
+    #[test]
+    fn the_inside_is_for_the_log() {
+        let error = Error::new(ErrorKind::Bug, "/secret/file");
+        let failure = Failure::of(&error, "c.add");
+        assert_eq!(failure.code, INTERNAL);
+        assert!(failure.message.starts_with("c.add: "), "{}", failure.message);
+        assert!(!failure.message.contains("secret"));
+    }
+}

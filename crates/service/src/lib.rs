@@ -1,0 +1,72 @@
+//! Services: a trait whose methods are called in process, over Unix sockets and
+//! HTTP, and by JSON-RPC, with the same code on both sides.
+//!
+//! ```
+//! use marmota_derive::service;
+//! use marmota_model::Result;
+//! use marmota_service::{Client, Services};
+//!
+//! #[service]
+//! trait Calculator {
+//!     async fn add(&self, a: i32, b: i32) -> Result<i32>;
+//! }
+//!
+//! struct Abacus;
+//!
+//! impl Calculator for Abacus {
+//!     async fn add(&self, a: i32, b: i32) -> Result<i32> {
+//!         Ok(a + b)
+//!     }
+//! }
+//!
+//! # fn serve() -> Result<(), Box<dyn std::error::Error>> {
+//! let services = Services::new().service(CalculatorService::shared(Abacus))?;
+//! // POST /api/calculator/add {"a":1,"b":2} is answered {"result":3}.
+//! let server = marmota_http::Server::bind("127.0.0.1:0")?.start(services.router())?;
+//! # server.shutdown()?;
+//! # Ok(())
+//! # }
+//! # serve().unwrap();
+//! ```
+//!
+//! It knows no model: parameters and results are whatever serde can write and
+//! read. Errors are Marmota's, on both sides.
+#![forbid(unsafe_code)]
+
+mod activity;
+mod arguments;
+mod call;
+mod carried;
+mod client;
+mod contract;
+mod dispatch;
+mod execution;
+mod failure;
+mod hosted;
+mod instances;
+mod json_rpc;
+mod line;
+mod link;
+mod route;
+mod services;
+mod stub;
+
+pub use activity::MethodActivity;
+pub use call::Call;
+pub use client::Client;
+pub use contract::{Contract, Method, Parameter};
+pub use execution::Execution;
+pub use hosted::Hosted;
+pub use instances::Lifetime;
+pub use services::Services;
+
+/// What the code that the macros make is written with; not to be used by hand.
+#[doc(hidden)]
+pub mod generated {
+    pub use marmota_model::Error;
+
+    pub use crate::arguments::{Arguments, Written};
+    pub use crate::dispatch::{Described, Dispatch, Prepared, prepared};
+    pub use crate::hosted::{each, shared};
+    pub use crate::stub::Stub;
+}

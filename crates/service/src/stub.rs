@@ -1,0 +1,60 @@
+//! What a client's side of a contract is made of.
+
+use std::sync::Arc;
+
+use marmota_model::{Error, ErrorKind, Result};
+use serde::de::DeserializeOwned;
+
+use crate::arguments::Written;
+use crate::client::Client;
+use crate::contract::Contract;
+use crate::dispatch::Described;
+
+/// A service somewhere.
+#[derive(Clone)]
+pub struct Stub {
+    client: Client,
+    contract: &'static Contract,
+    /// The names of its methods, as they are called.
+    names: Arc<[String]>,
+}
+
+impl Stub {
+    /// Finds it, and compares the contracts.
+    ///
+    /// # Errors
+    /// If there is none, or another.
+    pub async fn new<D: Described>(client: &Client) -> Result<Self> {
+        let contract = D::CONTRACT;
+        let theirs = client.contract(contract.name).await?;
+        if let Some(theirs) = &theirs {
+            theirs.check(contract)?;
+        }
+        let is_method = theirs.is_some_and(|theirs| theirs.is_method);
+        let names = contract.methods.iter().map(|method| match is_method {
+            true => contract.name.to_owned(),
+            false => format!("{}.{}", contract.name, method.name),
+        });
+        Ok(Self { client: client.clone(), contract, names: names.collect() })
+    }
+
+    /// Calls a method by its number.
+    ///
+    /// # Errors
+    /// The method's, and those of the way.
+    pub async fn call<R: DeserializeOwned>(&self, method: usize, with: Written) -> Result<R> {
+        let json = with.into_json()?;
+        let answer = self.client.call(&self.names[method], json).await?;
+        serde_json::from_slice(&answer).map_err(|error| {
+            let name = &self.names[method];
+            let message = format!("the answer of {name} is none of its type: {error}");
+            Error::new(ErrorKind::Protocol, message)
+        })
+    }
+}
+
+impl std::fmt::Debug for Stub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stub({} by {:?})", self.contract.name, self.client)
+    }
+}

@@ -1,0 +1,9 @@
+//! Services through their public sides.
+#![allow(clippy::unwrap_used, reason = "tests panic")]
+
+mod calling;
+mod lifetimes;
+mod rights;
+mod rpc;
+mod transports;
+mod web_sockets;
