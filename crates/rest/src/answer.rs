@@ -7,6 +7,9 @@ use crate::etag::Etag;
 use crate::problem::{ApiError, PROBLEM_JSON};
 
 pub(crate) const JSON: &str = "application/json";
+/// What is said of answers that depend on who asks: no cache between may give
+/// them to another.
+pub(crate) const PRIVATE: &str = "private, no-cache";
 
 /// A body of at least this many bytes is handed over instead of copied.
 const COPY_BYTES_MAX: usize = 32 * 1024;
@@ -24,6 +27,8 @@ pub(crate) struct Head {
     pub(crate) minimal: bool,
     /// One more header.
     pub(crate) extra: Option<(&'static str, &'static str)>,
+    /// It is for its caller alone.
+    private: bool,
 }
 
 impl Head {
@@ -36,6 +41,7 @@ impl Head {
             link: None,
             minimal: false,
             extra: None,
+            private: false,
         }
     }
 
@@ -54,6 +60,9 @@ impl Head {
         if let Some(link) = &self.link {
             put("Link", link);
         }
+        if self.private {
+            put("Cache-Control", PRIVATE);
+        }
         if self.minimal {
             put("Preference-Applied", "return=minimal");
         }
@@ -66,25 +75,32 @@ impl Head {
 /// An answer in the making.
 pub(crate) enum Answer<'o, 'w> {
     /// Into the connection's buffer.
-    Direct { out: &'o mut ResponseWriter<'w>, head: Option<Head> },
+    Direct { out: &'o mut ResponseWriter<'w>, head: Option<Head>, private: bool },
     /// Kept until it is whole.
-    Later { head: Option<Head>, body: Vec<u8> },
+    Later { head: Option<Head>, body: Vec<u8>, private: bool },
 }
 
 impl<'o, 'w> Answer<'o, 'w> {
-    pub(crate) const fn direct(out: &'o mut ResponseWriter<'w>) -> Self {
-        Self::Direct { out, head: None }
+    pub(crate) const fn direct(out: &'o mut ResponseWriter<'w>, private: bool) -> Self {
+        Self::Direct { out, head: None, private }
+    }
+
+    const fn is_private(&self) -> bool {
+        match self {
+            Self::Direct { private, .. } | Self::Later { private, .. } => *private,
+        }
     }
 
     /// Ends the head and gives the body, to be appended to.
-    pub(crate) fn body(&mut self, begin: Head) -> &mut Vec<u8> {
+    pub(crate) fn body(&mut self, mut begin: Head) -> &mut Vec<u8> {
+        begin.private = self.is_private();
         match self {
-            Self::Direct { out, head } => {
+            Self::Direct { out, head, .. } => {
                 write_head(out, &begin);
                 *head = Some(begin);
                 out.body_mut()
             }
-            Self::Later { head, body } => {
+            Self::Later { head, body, .. } => {
                 *head = Some(begin);
                 body.clear();
                 body
@@ -93,13 +109,14 @@ impl<'o, 'w> Answer<'o, 'w> {
     }
 
     /// The whole of an answer without a body.
-    pub(crate) fn empty(&mut self, begin: Head) {
+    pub(crate) fn empty(&mut self, mut begin: Head) {
+        begin.private = self.is_private();
         match self {
-            Self::Direct { out, head } => {
+            Self::Direct { out, head, .. } => {
                 write_head(out, &begin);
                 *head = Some(begin);
             }
-            Self::Later { head, body } => {
+            Self::Later { head, body, .. } => {
                 body.clear();
                 *head = Some(begin);
             }
@@ -108,9 +125,10 @@ impl<'o, 'w> Answer<'o, 'w> {
 
     /// The whole of an answer whose body is ready. What `ready` holds then is
     /// for the caller to use again.
-    pub(crate) fn whole(&mut self, begin: Head, ready: &mut Vec<u8>) {
+    pub(crate) fn whole(&mut self, mut begin: Head, ready: &mut Vec<u8>) {
+        begin.private = self.is_private();
         match self {
-            Self::Direct { out, head } if ready.len() >= COPY_BYTES_MAX => {
+            Self::Direct { out, head, .. } if ready.len() >= COPY_BYTES_MAX => {
                 out.respond(response(&begin, std::mem::take(ready)));
                 *head = Some(begin);
             }
@@ -129,7 +147,7 @@ impl<'o, 'w> Answer<'o, 'w> {
     /// The answer as far as it has come, to go on later.
     pub(crate) fn into_later(self) -> Answer<'static, 'static> {
         match self {
-            Self::Direct { out, head } => {
+            Self::Direct { out, head, private } => {
                 let length = out.body_len();
                 let body = match length {
                     0 => Vec::new(),
@@ -138,16 +156,16 @@ impl<'o, 'w> Answer<'o, 'w> {
                         bytes[bytes.len() - length..].to_vec()
                     }
                 };
-                Answer::Later { head, body }
+                Answer::Later { head, body, private }
             }
-            Self::Later { head, body } => Answer::Later { head, body },
+            Self::Later { head, body, private } => Answer::Later { head, body, private },
         }
     }
 
     /// The answer as a value.
     pub(crate) fn into_response(self) -> Response {
         match self {
-            Self::Later { head: Some(head), body } => response(&head, body),
+            Self::Later { head: Some(head), body, .. } => response(&head, body),
             // A direct answer is in its buffer; this arm is never a client's.
             Self::Later { head: None, .. } | Self::Direct { .. } => {
                 Response::from_status(Status::INTERNAL_SERVER_ERROR)

@@ -1,15 +1,17 @@
 //! The API as a set of routes, and its limits.
 
 use std::borrow::Cow;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use marmota_http::{Endpoint, Flow, Method, Request, ResponseWriter, Router, Status};
 use marmota_model::{Error, ErrorKind, Table};
-use marmota_store::Store;
 use marmota_store::registry::Registry;
+use marmota_store::{Store, Tenants};
 
 use crate::answer::refuse;
 use crate::batch::BatchCall;
+use crate::batch_lines;
 use crate::blob::{BlobGet, BlobPut};
 use crate::call::{On, Verb, carry_out};
 use crate::delete::{Delete, DeleteWhere};
@@ -22,6 +24,7 @@ use crate::ndjson;
 use crate::once::{Once, Shape};
 use crate::pages::Pages;
 use crate::problem::{ApiError, Result};
+use crate::reactor::watch_engines;
 use crate::row_lines::RowLines;
 use crate::schema_document;
 use crate::update::Update;
@@ -45,6 +48,22 @@ pub fn api(store: &Store) -> Router {
     Api::new(store).router()
 }
 
+/// REST over every table of the stores of tenants, at `/t/{tenant}/api`:
+/// [`Api::of_tenants`] with its defaults.
+///
+/// ```no_run
+/// # fn serve(tenants: &marmota_store::Tenants) -> Result<(), Box<dyn std::error::Error>> {
+/// use marmota_http::Server;
+///
+/// Server::bind("127.0.0.1:8080")?.run(marmota_rest::tenants(tenants))?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use]
+pub fn tenants(tenants: &Tenants) -> Router {
+    Api::of_tenants(tenants).router()
+}
+
 /// REST over every table of a store, with settings.
 #[derive(Debug)]
 #[must_use]
@@ -52,26 +71,66 @@ pub struct Api {
     prefix: String,
     body_bytes_max: Option<usize>,
     lines_bytes_max: u64,
-    shared: Shared,
+    stores: Stores,
+    settings: Settings,
+}
+
+/// Whose rows are served.
+#[derive(Clone, Debug)]
+enum Stores {
+    One(Store),
+    Tenants(Tenants),
 }
 
 /// What every request needs.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) store: Store,
-    pub(crate) pages: Pages,
+    pub(crate) pages: Arc<Pages>,
+    settings: Settings,
+}
+
+/// What is the same for every store.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
     pub(crate) page_rows_default: u64,
     pub(crate) page_rows_max: u64,
     pub(crate) batch_operations_max: usize,
     pub(crate) line_bytes_max: usize,
     actor: Option<ActorOf>,
+    #[cfg(feature = "auth")]
+    door: Option<Arc<crate::door::Door>>,
+}
+
+/// A request, and the store as it is for whoever makes it.
+#[derive(Clone, Copy)]
+struct Call<'c> {
+    api: &'c Arc<Shared>,
+    store: &'c Store,
+    request: &'c Request,
+}
+
+impl<'c> Call<'c> {
+    const fn on<S>(self, subject: &'c Arc<S>) -> On<'c, S> {
+        let Self { api, store, request } = self;
+        On { api, store, request, subject }
+    }
+}
+
+impl Deref for Shared {
+    type Target = Settings;
+
+    fn deref(&self) -> &Settings {
+        &self.settings
+    }
 }
 
 /// Finds out who makes a request.
 type FindActor = dyn Fn(&Request) -> Option<String> + Send + Sync;
 
 /// Says who makes a request.
-struct ActorOf(Box<FindActor>);
+#[derive(Clone)]
+struct ActorOf(Arc<FindActor>);
 
 impl std::fmt::Debug for ActorOf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -81,34 +140,59 @@ impl std::fmt::Debug for ActorOf {
 
 impl Shared {
     /// The store, on behalf of who makes the request.
-    pub(crate) fn store_for(&self, request: &Request) -> Cow<'_, Store> {
-        match self.actor.as_ref().and_then(|actor| actor.0(request)) {
+    ///
+    /// # Errors
+    /// 401 where that has to be known.
+    fn store_for(&self, request: &Request) -> Result<Cow<'_, Store>> {
+        #[cfg(feature = "auth")]
+        if let Some(door) = &self.door {
+            return door.store_for(request);
+        }
+        Ok(match self.actor.as_ref().and_then(|actor| actor.0(request)) {
             Some(actor) => Cow::Owned(self.store.acting_as(actor)),
             None => Cow::Borrowed(&self.store),
-        }
+        })
     }
 }
 
 impl Api {
     /// The API of a store's tables, those registered later as well.
     pub fn new(store: &Store) -> Self {
+        Self::of(Stores::One(store.clone()), "/api")
+    }
+
+    /// The API of the tables of each tenant, in the database that is the
+    /// tenant's own: opened when a request asks for it, and held until that is
+    /// answered, so that one that is in use is never closed for another.
+    ///
+    /// A name that can be none's is answered 400, a tenant that there is not
+    /// ([`Tenants::known`], which has to be said) 404, and 503 where all
+    /// databases that may be open at once are in use.
+    pub fn of_tenants(tenants: &Tenants) -> Self {
+        Self::of(Stores::Tenants(tenants.clone()), "/t/{tenant}/api")
+    }
+
+    fn of(stores: Stores, prefix: &str) -> Self {
+        watch_engines();
         Self {
-            prefix: "/api".to_owned(),
+            prefix: prefix.to_owned(),
             body_bytes_max: None,
             lines_bytes_max: 16 << 30,
-            shared: Shared {
-                store: store.clone(),
-                pages: Pages::default(),
+            stores,
+            settings: Settings {
                 page_rows_default: 100,
                 page_rows_max: 1_000,
                 batch_operations_max: 1_000,
                 line_bytes_max: 1 << 20,
                 actor: None,
+                #[cfg(feature = "auth")]
+                door: None,
             },
         }
     }
 
-    /// Where it stands, `/api` by default; empty for the root.
+    /// Where it stands, `/api` by default; empty for the root. That of tenants
+    /// stands at `/t/{tenant}/api`, and has to have a `{tenant}` in it.
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.trim_end_matches('/').to_owned();
         self
@@ -120,7 +204,7 @@ impl Api {
         self
     }
 
-    /// Bytes of a body of lines, which is inserted as it comes (413 beyond); 16 GiB by default.
+    /// Bytes of a body of lines, which is carried out as it comes (413 beyond); 16 GiB by default.
     pub fn lines_bytes_max(mut self, bytes: u64) -> Self {
         self.lines_bytes_max = bytes;
         self
@@ -128,25 +212,25 @@ impl Api {
 
     /// Bytes of one of its lines (413 beyond), 1 MiB by default.
     pub fn line_bytes_max(mut self, bytes: usize) -> Self {
-        self.shared.line_bytes_max = bytes;
+        self.settings.line_bytes_max = bytes;
         self
     }
 
     /// Rows in a page where the request names no limit, 100 by default.
     pub fn page_rows_default(mut self, rows: u64) -> Self {
-        self.shared.page_rows_default = rows.max(1);
+        self.settings.page_rows_default = rows.max(1);
         self
     }
 
     /// Rows in a page at most, 1,000 by default.
     pub fn page_rows_max(mut self, rows: u64) -> Self {
-        self.shared.page_rows_max = rows.max(1);
+        self.settings.page_rows_max = rows.max(1);
         self
     }
 
     /// Operations in a batch at most, 1,000 by default.
     pub fn batch_operations_max(mut self, operations: usize) -> Self {
-        self.shared.batch_operations_max = operations;
+        self.settings.batch_operations_max = operations;
         self
     }
 
@@ -156,44 +240,99 @@ impl Api {
         mut self,
         actor: impl Fn(&Request) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        self.shared.actor = Some(ActorOf(Box::new(actor)));
+        self.settings.actor = Some(ActorOf(Arc::new(actor)));
+        self
+    }
+
+    /// Has each request authenticated, by `Authorization: Bearer` or a cookie, and
+    /// done under its caller's rights (401, 403, and 404 for what is not there
+    /// for them); adds `/auth/login` and the other routes of accounts. Users are
+    /// one store's: an API of tenants with this answers nothing but 501.
+    #[cfg(feature = "auth")]
+    pub fn auth(mut self, auth: &marmota_auth::Auth) -> Self {
+        self.settings.door = Some(Arc::new(crate::door::Door::new(auth)));
         self
     }
 
     /// The routes.
     #[must_use]
     pub fn router(self) -> Router {
-        let Self { prefix, body_bytes_max, lines_bytes_max, mut shared } = self;
-        shared.page_rows_default = shared.page_rows_default.min(shared.page_rows_max);
-        let routes = Routes { api: Arc::new(shared), body_bytes_max, lines_bytes_max };
+        let Self { prefix, body_bytes_max, lines_bytes_max, stores, mut settings } = self;
+        settings.page_rows_default = settings.page_rows_default.min(settings.page_rows_max);
+        #[cfg(feature = "auth")]
+        let door = match &stores {
+            Stores::One(_) => settings.door.clone(),
+            Stores::Tenants(_) => None,
+        };
+        let pages = Arc::new(Pages::default());
+        let source = match stores {
+            Stores::One(store) => Source::One(Arc::new(Shared { store, pages, settings })),
+            Stores::Tenants(tenants) => Source::Tenants(OfTenant { tenants, pages, settings }),
+        };
+        let routes = Routes { source, body_bytes_max, lines_bytes_max };
         let at = |path: &str| format!("{prefix}{path}");
         let root = if prefix.is_empty() { "/".to_owned() } else { prefix.clone() };
-        Router::new()
+        let router = Router::new();
+        #[cfg(feature = "auth")]
+        let router = match &door {
+            Some(door) => crate::account_routes::add(router, &prefix, door),
+            None => router,
+        };
+        router
             .on(Method::Get, &root, routes.document())
-            .any(&root, routes.others("GET, HEAD, OPTIONS"))
+            .any(&root, Routes::others("GET, HEAD, OPTIONS"))
             .on(Method::Post, &at("/batch"), routes.batch())
-            .any(&at("/batch"), routes.others("POST, OPTIONS"))
+            .any(&at("/batch"), Routes::others("POST, OPTIONS"))
             .on(Method::Get, &at("/{table}"), routes.list())
             .on(Method::Post, &at("/{table}"), routes.insert())
             .on(Method::Delete, &at("/{table}"), routes.table(DeleteWhere::of))
-            .any(&at("/{table}"), routes.others("GET, HEAD, POST, DELETE, OPTIONS"))
+            .any(&at("/{table}"), Routes::others("GET, HEAD, POST, DELETE, OPTIONS"))
             .on(Method::Get, &at("/{table}/{id}"), routes.table(Get::of))
             .on(Method::Put, &at("/{table}/{id}"), routes.table(Update::replace))
             .on(Method::Patch, &at("/{table}/{id}"), routes.table(Update::patch))
             .on(Method::Delete, &at("/{table}/{id}"), routes.table(Delete::of))
-            .any(&at("/{table}/{id}"), routes.others("GET, HEAD, PUT, PATCH, DELETE, OPTIONS"))
+            .any(&at("/{table}/{id}"), Routes::others("GET, HEAD, PUT, PATCH, DELETE, OPTIONS"))
             .on(Method::Get, &at("/{table}/{id}/{field}"), routes.part())
             .on(Method::Put, &at("/{table}/{id}/{field}"), routes.table(BlobPut::of))
-            .any(&at("/{table}/{id}/{field}"), routes.others("GET, HEAD, PUT, OPTIONS"))
+            .any(&at("/{table}/{id}/{field}"), Routes::others("GET, HEAD, PUT, OPTIONS"))
             .on(Method::Post, &at("/{table}/{id}/{field}/increment"), routes.table(Increment::of))
-            .any(&at("/{table}/{id}/{field}/increment"), routes.others("POST, OPTIONS"))
-            .any(&at("/{rest:path}"), routes.unknown())
+            .any(&at("/{table}/{id}/{field}/increment"), Routes::others("POST, OPTIONS"))
+            .any(&at("/{rest:path}"), Routes::unknown())
+    }
+}
+
+/// Where a request finds what it needs.
+enum Source {
+    One(Arc<Shared>),
+    Tenants(OfTenant),
+}
+
+/// What a request of a tenant needs, beside the tenant's store.
+#[derive(Clone)]
+struct OfTenant {
+    tenants: Tenants,
+    pages: Arc<Pages>,
+    settings: Settings,
+}
+
+impl OfTenant {
+    /// Opens the store of the tenant that the path names, unless it is open.
+    fn shared(&self, request: &Request) -> Result<Arc<Shared>> {
+        #[cfg(feature = "auth")]
+        if self.settings.door.is_some() {
+            let message = "users are one store's, and this API is of tenants' stores";
+            return Err(Error::new(ErrorKind::Unsupported, message).into());
+        }
+        let tenant = request.param("tenant").unwrap_or_default();
+        let store = self.tenants.get_known(&tenant).map_err(ApiError::of_url)?;
+        let (pages, settings) = (Arc::clone(&self.pages), self.settings.clone());
+        Ok(Arc::new(Shared { store, pages, settings }))
     }
 }
 
 /// Makes endpoints.
 struct Routes {
-    api: Arc<Shared>,
+    source: Source,
     body_bytes_max: Option<usize>,
     lines_bytes_max: u64,
 }
@@ -201,13 +340,32 @@ struct Routes {
 impl Routes {
     fn endpoint(
         &self,
-        handler: impl Fn(&Arc<Shared>, &Request, &mut ResponseWriter<'_>) -> Flow
-        + Send
-        + Sync
-        + 'static,
+        handler: impl Fn(Call<'_>, &mut ResponseWriter<'_>) -> Flow + Send + Sync + 'static,
     ) -> Endpoint {
-        let api = Arc::clone(&self.api);
-        let endpoint = Endpoint::direct(move |request, out| handler(&api, request, out));
+        let answer =
+            move |api: &Arc<Shared>, request: &Request, out: &mut ResponseWriter<'_>| match api
+                .store_for(request)
+            {
+                Ok(store) => handler(Call { api, store: &store, request }, out),
+                Err(error) => refused(error, out),
+            };
+        let endpoint = match &self.source {
+            Source::One(api) => {
+                let api = Arc::clone(api);
+                Endpoint::direct(move |request: &Request, out: &mut ResponseWriter<'_>| {
+                    answer(&api, request, out)
+                })
+            }
+            Source::Tenants(of) => {
+                let of = of.clone();
+                Endpoint::direct(move |request: &Request, out: &mut ResponseWriter<'_>| {
+                    match of.shared(request) {
+                        Ok(api) => answer(&api, request, out),
+                        Err(error) => refused(error, out),
+                    }
+                })
+            }
+        };
         match self.body_bytes_max {
             Some(bytes) => endpoint.body_bytes_max(bytes),
             None => endpoint,
@@ -216,8 +374,8 @@ impl Routes {
 
     /// A verb on the table that the path names.
     fn table<V: Verb<Subject = Table>>(&self, make: fn(On<'_>) -> Result<V>) -> Endpoint {
-        self.endpoint(move |api, request, out| {
-            with_table(api, request, out, |on, out| match make(on) {
+        self.endpoint(move |call, out| {
+            with_table(call, out, |on, out| match make(on) {
                 Ok(verb) => carry_out(verb, on, out),
                 Err(error) => refused(error, out),
             })
@@ -226,13 +384,11 @@ impl Routes {
 
     /// A row's blob, or the history of a row that has no field of that name.
     fn part(&self) -> Endpoint {
-        self.endpoint(|api, request, out| {
-            with_table(api, request, out, |on, out| {
+        self.endpoint(|call, out| {
+            with_table(call, out, |on, out| {
                 if history::is_asked_for(on) {
                     return match history::list(on) {
-                        Ok((list, table)) => {
-                            carry_out(list, On { api, request, subject: table }, out)
-                        }
+                        Ok((list, table)) => carry_out(list, On { subject: table, ..on }, out),
                         Err(error) => refused(error, out),
                     };
                 }
@@ -246,9 +402,9 @@ impl Routes {
 
     /// A page of rows or, where that is asked for, all as lines.
     fn list(&self) -> Endpoint {
-        self.endpoint(|api, request, out| {
-            with_table(api, request, out, |on, out| {
-                if ndjson::is_wanted(request) {
+        self.endpoint(|call, out| {
+            with_table(call, out, |on, out| {
+                if ndjson::is_wanted(on.request) {
                     return match RowLines::new(on) {
                         Ok(lines) => lines.answer(),
                         Err(error) => refused(error, out),
@@ -264,19 +420,13 @@ impl Routes {
 
     /// One row or, where the body is an array or lines, many.
     fn insert(&self) -> Endpoint {
-        let endpoint = self.endpoint(|api, request, out| {
-            with_table(api, request, out, |on, out| {
-                let keyed = request.header("idempotency-key").is_some();
-                if keyed && ndjson::is_sent(request) {
-                    let message = "lines are inserted in many transactions, and take no \
-                                   `Idempotency-Key`; send an array";
-                    return refused(ApiError::bad_request(message), out);
-                }
-                if ndjson::is_sent(request) {
+        let endpoint = self.endpoint(|call, out| {
+            with_table(call, out, |on, out| {
+                if ndjson::is_sent(on.request) {
                     return insert_lines::begin(on).unwrap_or_else(|error| refused(error, out));
                 }
                 let many = on.request.body().trim_ascii_start().starts_with(b"[");
-                if keyed {
+                if on.request.header("idempotency-key").is_some() {
                     let shape = if many { Shape::Rows } else { Shape::Row };
                     return insert_once(on, shape, out);
                 }
@@ -297,26 +447,29 @@ impl Routes {
     }
 
     fn batch(&self) -> Endpoint {
-        self.endpoint(|api, request, out| {
-            let registry = api.store.registry();
-            let on: On<'_, Registry> = On { api, request, subject: registry };
+        let endpoint = self.endpoint(|call, out| {
+            let on: On<'_, Registry> = call.on(call.store.registry());
+            if ndjson::is_sent(on.request) {
+                return batch_lines::begin(on).unwrap_or_else(|error| refused(error, out));
+            }
             match BatchCall::of(on) {
                 Ok(verb) => carry_out(verb, on, out),
                 Err(error) => refused(error, out),
             }
-        })
+        });
+        endpoint.streamed_when(self.lines_bytes_max, ndjson::is_sent)
     }
 
     fn document(&self) -> Endpoint {
-        self.endpoint(|api, request, out| {
-            schema_document::answer(api.store.registry(), request, out);
+        self.endpoint(|call, out| {
+            schema_document::answer(call.store, call.request, out);
             Flow::Done
         })
     }
 
     /// OPTIONS, and methods that a resource has not.
-    fn others(&self, allow: &'static str) -> Endpoint {
-        self.endpoint(move |_, request, out| {
+    fn others(allow: &'static str) -> Endpoint {
+        Endpoint::direct(move |request: &Request, out: &mut ResponseWriter<'_>| {
             if request.method() == Method::Options {
                 out.status(Status::NO_CONTENT);
                 // A constant is always a header.
@@ -327,8 +480,8 @@ impl Routes {
         })
     }
 
-    fn unknown(&self) -> Endpoint {
-        self.endpoint(|_, request, out| {
+    fn unknown() -> Endpoint {
+        Endpoint::direct(|request: &Request, out: &mut ResponseWriter<'_>| {
             let path = marmota_model::text::excerpt(request.path());
             let message = format!(
                 "{path} is no resource; there are a table, a table's row by its key, and a row's \
@@ -343,7 +496,7 @@ impl Routes {
 fn insert_once(on: On<'_>, shape: Shape, out: &mut ResponseWriter<'_>) -> Flow {
     let call = Once::of(on.request, shape)
         .and_then(|once| once.map(|once| BatchCall::of_rows(on, once)).transpose());
-    let on = On { api: on.api, request: on.request, subject: on.api.store.registry() };
+    let on = On { subject: on.store.registry(), api: on.api, store: on.store, request: on.request };
     match call {
         Ok(Some(call)) => carry_out(call, on, out),
         Ok(None) => refused(ApiError::bad_request("`Idempotency-Key` is empty"), out),
@@ -357,15 +510,13 @@ fn refused(error: ApiError, out: &mut ResponseWriter<'_>) -> Flow {
 }
 
 fn with_table(
-    api: &Arc<Shared>,
-    request: &Request,
+    call: Call<'_>,
     out: &mut ResponseWriter<'_>,
     go_on: impl FnOnce(On<'_>, &mut ResponseWriter<'_>) -> Flow,
 ) -> Flow {
-    let registry = api.store.registry();
-    let name = request.param("table").unwrap_or_default();
-    match registry.table(&name) {
-        Ok(table) => go_on(On { api, request, subject: table }, out),
+    let name = call.request.param("table").unwrap_or_default();
+    match call.store.registry().table(&name) {
+        Ok(table) => go_on(call.on(table), out),
         Err(error) => refused(error.into(), out),
     }
 }

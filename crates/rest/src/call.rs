@@ -15,8 +15,8 @@ use std::task::{Context, Poll};
 
 use marmota_http::{Flow, Request, Response, ResponseWriter};
 use marmota_model::{Error, RowSink, Table};
-use marmota_store::Progress;
 use marmota_store::operation::{Operation, Outcome};
+use marmota_store::{Progress, Store};
 
 use crate::answer::Answer;
 use crate::api::Shared;
@@ -28,6 +28,8 @@ use crate::submission::Submission;
 /// concerns several.
 pub(crate) struct On<'c, S = Table> {
     pub(crate) api: &'c Arc<Shared>,
+    /// As it is for whoever makes the request.
+    pub(crate) store: &'c Store,
     pub(crate) request: &'c Request,
     pub(crate) subject: &'c Arc<S>,
 }
@@ -99,7 +101,7 @@ pub(crate) fn carry_out<V: Verb>(
     on: On<'_, V::Subject>,
     out: &mut ResponseWriter<'_>,
 ) -> Flow {
-    let mut answer = Answer::direct(out);
+    let mut answer = Answer::direct(out, on.store.rights().is_some());
     let durability = match body::durability(on.request) {
         Ok(durability) => durability,
         Err(error) => {
@@ -110,7 +112,7 @@ pub(crate) fn carry_out<V: Verb>(
     let mut pending = None;
     let mut submit = |operation: &mut Operation<'_>, sink: &mut dyn RowSink| {
         let mut outcome = Outcome::default();
-        match on.api.store_for(on.request).submit(durability, operation, sink, &mut outcome)? {
+        match on.store.submit(durability, operation, sink, &mut outcome)? {
             Progress::Done => Ok(outcome),
             Progress::Pending(waiting) => {
                 pending = Some(waiting);
@@ -132,10 +134,11 @@ pub(crate) fn carry_out<V: Verb>(
     Flow::Later(Box::pin(Waiting {
         verb,
         api: Arc::clone(on.api),
+        store: on.store.clone(),
         request: on.request.clone(),
         subject: Arc::clone(on.subject),
         answer: Some(answer.into_later()),
-        submission: Submission::new(on.api.store_for(on.request).into_owned(), durability, pending),
+        submission: Submission::new(on.store.clone(), durability, pending),
     }))
 }
 
@@ -143,6 +146,7 @@ pub(crate) fn carry_out<V: Verb>(
 struct Waiting<V: Verb> {
     verb: V,
     api: Arc<Shared>,
+    store: Store,
     request: Request,
     subject: Arc<V::Subject>,
     /// Taken when it is whole.
@@ -154,8 +158,8 @@ impl<V: Verb> Future for Waiting<V> {
     type Output = Response;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
-        let Self { verb, api, request, subject, answer: slot, submission } = self.get_mut();
-        let on = On { api, request, subject };
+        let Self { verb, api, store, request, subject, answer: slot, submission } = self.get_mut();
+        let on = On { api, store, request, subject };
         // Polled again after its end, it would have nothing to say.
         let Some(mut answer) = slot.take() else { return Poll::Pending };
         let mut drive = |operation: &mut Operation<'_>, sink: &mut dyn RowSink| match submission

@@ -5,9 +5,11 @@
 //! transaction lasts as long as an upload may. What follows from that is the contract: the rows
 //! before the first line at fault are stored, those from it on are not, and the answer says
 //! which line it is. To keep it, a chunk that fails is tried again in parts, up to that line.
+//!
+//! With an `Idempotency-Key` each chunk takes place once, and whole or not at all: a part of one
+//! would be another request when the body is sent again.
 
 use std::cell::Cell;
-use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -15,35 +17,37 @@ use marmota_http::{Flow, IntoResponse, Request, Response, Status};
 use marmota_model::{
     Error, ErrorKind, NoRows, Result as ModelResult, RowSource, Scratch, Table, Value,
 };
-use marmota_store::operation::{Operation, Outcome};
+use marmota_store::operation::{BatchMode, Effect, Keys, OnConflict, Operation, Outcome};
 use marmota_store::prepare::Stamp;
 
 use crate::answer::JSON;
 use crate::api::Shared;
+use crate::batch_operation;
 use crate::body::{self, empty_row};
 use crate::call::On;
+use crate::effects::Effects;
 use crate::insert_many::Objects;
-use crate::ndjson::{Line, Lines, TooLong};
+use crate::line_chunks::{Cut, LineChunks};
+use crate::linked::Linked;
+use crate::once::{OnceLines, REPLAYED};
 use crate::params;
 use crate::problem::{ApiError, Result};
 use crate::submission::Submission;
 
-/// Lines in a chunk.
-const CHUNK_ROWS: usize = 1_000;
-/// A chunk is inserted when its lines take this much, however few they are (empty ones as well).
-const CHUNK_BYTES: usize = 256 * 1024;
-
 /// Begins to insert, when the head has come.
 pub(crate) fn begin(on: On<'_>) -> Result<Flow> {
-    params::none(on.request)?;
+    let on_conflict = params::on_conflict(on.request)?;
+    let once = OnceLines::of(on.request)?;
+    if once.is_some() && on_conflict != OnConflict::Refuse {
+        return Err(params::no_key_beside_parameters());
+    }
     let insert = InsertLines {
-        submission: Submission::new(
-            on.api.store_for(on.request).into_owned(),
-            body::durability(on.request)?,
-            None,
-        ),
+        submission: Submission::new(on.store.clone(), body::durability(on.request)?, None),
         table: Arc::clone(on.subject),
-        inserted: 0,
+        on_conflict,
+        once,
+        done: Effects::new(on_conflict),
+        is_new: false,
     };
     let (api, request) = (Arc::clone(on.api), on.request.clone());
     Ok(Flow::Later(Box::pin(insert.answer(api, request))))
@@ -52,64 +56,56 @@ pub(crate) fn begin(on: On<'_>) -> Result<Flow> {
 struct InsertLines {
     submission: Submission,
     table: Arc<Table>,
-    inserted: u64,
+    on_conflict: OnConflict,
+    once: Option<OnceLines>,
+    done: Effects,
+    /// Something was carried out, not found to be so already.
+    is_new: bool,
 }
 
 impl InsertLines {
     async fn answer(mut self, api: Arc<Shared>, request: Request) -> Response {
-        match self.insert_all(&api, &request).await {
-            Ok(()) => {
-                let body = format!("{{\"inserted\":{}}}", self.inserted);
-                Response::with_body(JSON, body).with_status(Status::CREATED)
-            }
-            Err(error) => error.behind(self.inserted).into_response(),
+        if let Err(error) = self.insert_all(&api, &request).await {
+            return error.behind(self.done).into_response();
         }
+        let mut body = vec![b'{'];
+        self.done.write(&mut body);
+        body.push(b'}');
+        let response = Response::with_body(JSON, body).with_status(Status::CREATED);
+        if self.once.is_none() || self.is_new || self.done.is_empty() {
+            return response;
+        }
+        let (name, value) = REPLAYED;
+        response.with_header(name, value).unwrap_or_else(IntoResponse::into_response)
     }
 
     async fn insert_all(&mut self, api: &Shared, request: &Request) -> Result<()> {
-        let mut reader = request.reader();
-        let mut bytes = Vec::new();
-        let mut lines = Lines::new(api.line_bytes_max);
-        let mut chunk = Vec::new();
-        loop {
-            let ended = reader.read(&mut bytes).await? == 0;
-            loop {
-                let line = lines.next(&bytes, ended);
-                let more = matches!(line, Ok(Some(_)));
-                if let Ok(Some(line)) = line {
-                    chunk.push(line);
+        let mut chunks = LineChunks::new(request, api.line_bytes_max, Cut::Full);
+        while chunks.next().await? {
+            match self.once.take() {
+                None => self.insert_chunk(&chunks).await?,
+                Some(once) => {
+                    let inserted = self.insert_once(api, &once, &chunks).await;
+                    self.once = Some(once);
+                    inserted?;
                 }
-                let full = chunk.len() == CHUNK_ROWS || lines.taken() >= CHUNK_BYTES;
-                if full || (!more && ended) || line.is_err() {
-                    self.insert_chunk(&bytes, &chunk).await?;
-                    chunk.clear();
-                    lines.cut(&mut bytes);
-                }
-                if let Err(TooLong(number)) = line {
-                    return Err(too_long(api.line_bytes_max).at_line(number));
-                }
-                if !more {
-                    break;
-                }
-            }
-            if ended {
-                return Ok(());
             }
         }
+        Ok(())
     }
 
     /// Inserts the rows of a chunk, or those before the first at fault.
-    async fn insert_chunk(&mut self, bytes: &[u8], lines: &[Line]) -> Result<()> {
-        let (mut from, mut until) = (0, lines.len());
+    async fn insert_chunk(&mut self, chunk: &LineChunks) -> Result<()> {
+        let (mut from, mut until) = (0, chunk.len());
         while from < until {
             let refused = Cell::new(None);
-            match self.insert(bytes, &lines[from..until], &refused).await {
-                Ok(()) => {
-                    self.inserted += (until - from) as u64;
-                    (from, until) = (until, lines.len());
+            match self.insert(&chunk.texts(from..until), &refused).await {
+                Ok(outcome) => {
+                    self.count(until - from, &outcome);
+                    (from, until) = (until, chunk.len());
                 }
                 Err(error) if until - from == 1 || !is_of_a_row(&error) => {
-                    return Err(ApiError::from(error).at_line(lines[from].number));
+                    return Err(ApiError::from(error).at_line(chunk.number(from)));
                 }
                 Err(_) => {
                     until = match refused.get() {
@@ -124,45 +120,84 @@ impl InsertLines {
         Ok(())
     }
 
+    fn count(&mut self, rows: usize, outcome: &Outcome) {
+        match &outcome.keys {
+            Keys::Placed(placed) => placed.iter().for_each(|row| self.done.add(row.effect, 1)),
+            _ => self.done.add(outcome.effect, rows as u64),
+        }
+    }
+
     /// Inserts these rows, all or none; `refused` is the one that is no row of the table.
     async fn insert(
         &mut self,
-        bytes: &[u8],
-        lines: &[Line],
+        texts: &[&[u8]],
         refused: &Cell<Option<usize>>,
-    ) -> ModelResult<()> {
-        let texts: Vec<&[u8]> = lines.iter().map(|line| &bytes[line_range(*line)]).collect();
+    ) -> ModelResult<Outcome> {
         let stamp = Stamp::now(&self.table);
         let mut keys = Vec::new();
-        let Self { submission, table, .. } = self;
+        let Self { submission, table, on_conflict, .. } = self;
         let mut poll = |context: &mut Context<'_>, keys: &mut Vec<Value>| -> Poll<_> {
             let scratch = Scratch::new();
-            let mut rows = Objects::new(table, &texts, &scratch, stamp, keys, refused);
+            let mut rows = Objects::new(table, texts, &scratch, stamp, keys, refused);
+            rows.on_conflict = *on_conflict;
+            let on_conflict = rows.on_conflict_of_first();
             if texts.len() > 1 {
-                let mut operation = Operation::insert_many(table, &mut rows);
+                let mut operation = Operation::InsertMany { table, rows: &mut rows, on_conflict };
                 return submission.poll(&mut operation, &mut NoRows, context);
             }
             // An error of this one need not say which row it is of.
             let mut row = empty_row(table);
             rows.next(&mut row)?;
-            let mut operation = Operation::insert(table, &row);
+            let mut operation = Operation::Insert { table, row: &row, on_conflict };
             submission.poll(&mut operation, &mut NoRows, context)
         };
-        let _: Outcome = std::future::poll_fn(|context| poll(context, &mut keys)).await?;
+        std::future::poll_fn(|context| poll(context, &mut keys)).await
+    }
+
+    /// Inserts the rows of a chunk, all or none, unless that was done already.
+    async fn insert_once(
+        &mut self,
+        api: &Shared,
+        once: &OnceLines,
+        chunk: &LineChunks,
+    ) -> Result<()> {
+        let texts = chunk.texts(0..chunk.len());
+        let mut linked = Linked::default();
+        for (index, text) in texts.iter().enumerate() {
+            let insert = batch_operation::insert_of(
+                &self.table,
+                text,
+                OnConflict::Refuse,
+                &Linked::default(),
+            );
+            linked.add(Some(insert.map_err(|error| error.at_line(chunk.number(index)))?));
+        }
+        let key = once.chunk(chunk.number(0), &texts)?;
+        let (mut results, mut answered) = (Vec::new(), None);
+        let submission = &mut self.submission;
+        let poll = |context: &mut Context<'_>| {
+            // The rows of a chunk that is found again are counted as it comes.
+            let mut nothing = |_: &[ModelResult<Outcome>]| Vec::new();
+            let once = Some(api.store.once(&key, &mut nothing, &mut answered)?);
+            let (writes, links, mode) = (&linked.writes, &[], BatchMode::AllOrNothing);
+            let mut operation =
+                Operation::Batch { writes, links, mode, once, results: &mut results };
+            submission.poll(&mut operation, &mut NoRows, context)
+        };
+        if let Err(error) = std::future::poll_fn(poll).await {
+            let at = results.len().saturating_sub(1);
+            return Err(match results.pop() {
+                Some(Err(failed)) => ApiError::from(failed).at_line(chunk.number(at)),
+                _ => ApiError::from(error).at_line(chunk.number(0)),
+            });
+        }
+        self.is_new |= answered.is_none_or(|answered| !answered.repeated);
+        self.done.add(Effect::Inserted, texts.len() as u64);
         Ok(())
     }
-}
-
-fn line_range(line: Line) -> Range<usize> {
-    line.start..line.end
 }
 
 /// Whether an error may be that of one row among others.
 fn is_of_a_row(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Conflict)
-}
-
-fn too_long(bytes_max: usize) -> ApiError {
-    let message = format!("a line takes {bytes_max} bytes at most");
-    ApiError::from(Error::new(ErrorKind::Invalid, message)).with_status(Status::CONTENT_TOO_LARGE)
 }

@@ -124,7 +124,7 @@ pub(crate) struct Objects<'a, 'k, T> {
     objects: &'a [T],
     scratch: &'a Scratch,
     stamp: Stamp,
-    on_conflict: OnConflict,
+    pub(crate) on_conflict: OnConflict,
     /// The fields that the first row gave.
     given: Option<FieldSet>,
     keys: &'k mut Vec<Value>,
@@ -163,7 +163,7 @@ impl<'a, 'k, T: ObjectText<'a>> Objects<'a, 'k, T> {
 
     /// What to do where a row is there: an update writes the fields that the
     /// first row gives, as all others have to.
-    fn on_conflict_of_first(&self) -> OnConflict {
+    pub(crate) fn on_conflict_of_first(&self) -> OnConflict {
         let (OnConflict::Update { .. }, Some(first)) = (self.on_conflict, self.objects.first())
         else {
             return self.on_conflict;

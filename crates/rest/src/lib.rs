@@ -17,14 +17,21 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "auth")]
+mod account_routes;
 mod answer;
 mod api;
 mod batch;
+mod batch_lines;
+mod batch_operation;
 mod blob;
 mod body;
 mod call;
 mod cursor;
 mod delete;
+#[cfg(feature = "auth")]
+mod door;
+mod effects;
 mod etag;
 mod get;
 mod history;
@@ -33,6 +40,7 @@ mod insert;
 mod insert_lines;
 mod insert_many;
 mod key;
+mod line_chunks;
 mod linked;
 mod list;
 mod ndjson;
@@ -40,14 +48,22 @@ mod once;
 mod pages;
 mod params;
 mod problem;
+mod reactor;
 mod row_lines;
 mod schema_document;
 mod scrap;
+mod state;
 mod submission;
 mod update;
+#[cfg(feature = "auth")]
+mod workers;
 
-pub use api::{Api, api};
-pub use problem::{ApiError, Result, problem};
+pub use api::{Api, api, tenants};
+#[cfg(feature = "auth")]
+pub use door::known;
+pub use problem::{ApiError, Result, problem, public_message};
+pub use reactor::watch_engines;
+pub use state::{Levels, State};
 
 #[cfg(doc)]
 use marmota_http::Router;

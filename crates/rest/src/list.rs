@@ -35,6 +35,7 @@ pub(crate) struct Reading {
     order: Vec<Order>,
     /// How many rows there are in all, once they are counted.
     count: Option<u64>,
+    writer: json::RowWriter,
     body: Scrap,
     rows: u64,
     /// The last row's cursor, if there are rows behind it.
@@ -50,7 +51,7 @@ impl List {
     /// A list of the rows that `only` selects.
     pub(crate) fn among(on: On<'_>, only: Option<Filter>) -> Result<Self> {
         let pages = &on.api.pages;
-        let name = pages.name(&on.api.store, on.table(), on.request);
+        let name = pages.name(on.store, on.table(), on.request);
         if let Some(name) = name {
             if etag::none_match(on.request, name.etag) {
                 return Ok(Self::Known { etag: name.etag, page: None });
@@ -77,7 +78,18 @@ impl Reading {
         let order = params.query.order_with_key(on.table());
         let mut body = Scrap::take();
         body.extend_from_slice(b"{\"rows\":[");
-        Ok(Self { name, params, order, count: None, body, rows: 0, next: None, more: false })
+        let writer = json::RowWriter::new();
+        Ok(Self {
+            name,
+            params,
+            order,
+            count: None,
+            writer,
+            body,
+            rows: 0,
+            next: None,
+            more: false,
+        })
     }
 
     fn take_row(&mut self, table: &Table, row: &[ValueRef<'_>]) -> ControlFlow<()> {
@@ -89,7 +101,7 @@ impl Reading {
             self.body.push(b',');
         }
         self.rows += 1;
-        json::write_row(&mut self.body, table, self.params.shown, row);
+        self.writer.write(&mut self.body, table, self.params.shown, row);
         if self.rows == self.params.rows_max {
             self.next = Some(cursor::write(table, &self.order, row));
         }
@@ -112,7 +124,7 @@ impl Reading {
         }
         self.body.push(b'}');
         let link = next.map(|url| format!("<{url}>; rel=\"next\""));
-        let source = (&on.api.store, on.table());
+        let source = (on.store, on.table());
         // A page that was read beside a write is of neither version.
         let name = self.name.filter(|&name| {
             on.api.pages.keep(name, source, on.request, link.as_deref(), &self.body)

@@ -15,6 +15,9 @@ use crate::insert::location;
 use crate::problem::{ApiError, Result};
 use crate::scrap::Scrap;
 
+/// The header of an answer that was kept.
+pub(crate) const REPLAYED: (&str, &str) = ("Idempotent-Replayed", "true");
+
 /// What the answer to a batch looks like.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Shape {
@@ -47,18 +50,10 @@ impl Once {
     /// # Errors
     /// 422 for a key that is none.
     pub(crate) fn of(request: &Request, shape: Shape) -> Result<Option<Self>> {
-        let Some(header) = request.header("idempotency-key") else { return Ok(None) };
-        let Ok(text) = std::str::from_utf8(header) else {
-            return Err(ApiError::bad_request("`Idempotency-Key` must be text"));
-        };
-        let text = text.trim();
-        let quoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
-        let mut print = Fingerprint::default();
-        for part in [request.method_name(), request.target()] {
-            print.add(part.as_bytes());
-        }
+        let Some(text) = text_of(request)? else { return Ok(None) };
+        let mut print = print_of_head(request);
         print.add(request.body());
-        let key = OnceKey::new(quoted.unwrap_or(text), &print)?;
+        let key = OnceKey::new(text, &print)?;
         Ok(Some(Self { key, shape, answered: None }))
     }
 
@@ -80,11 +75,56 @@ impl Once {
             begin.etag = Some(etag);
         }
         begin.location = head.location;
-        begin.extra = kept.repeated.then_some(("Idempotent-Replayed", "true"));
+        begin.extra = kept.repeated.then_some(REPLAYED);
         let mut scrap = Scrap::take();
         scrap.extend_from_slice(body);
         answer.whole(begin, &mut scrap);
         Ok(())
+    }
+}
+
+/// The request's key, without its quotes.
+fn text_of(request: &Request) -> Result<Option<&str>> {
+    let Some(header) = request.header("idempotency-key") else { return Ok(None) };
+    let Ok(text) = std::str::from_utf8(header) else {
+        return Err(ApiError::bad_request("`Idempotency-Key` must be text"));
+    };
+    let text = text.trim();
+    let quoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    Ok(Some(quoted.unwrap_or(text)))
+}
+
+fn print_of_head(request: &Request) -> Fingerprint {
+    let mut print = Fingerprint::default();
+    for part in [request.method_name(), request.target()] {
+        print.add(part.as_bytes());
+    }
+    print
+}
+
+/// A body of lines of which each chunk takes place once.
+pub(crate) struct OnceLines {
+    text: String,
+    head: Fingerprint,
+}
+
+impl OnceLines {
+    /// What the request says of it, if anything.
+    ///
+    /// # Errors
+    /// As [`Once::of`].
+    pub(crate) fn of(request: &Request) -> Result<Option<Self>> {
+        let Some(text) = text_of(request)? else { return Ok(None) };
+        let once = Self { text: text.to_owned(), head: print_of_head(request) };
+        OnceKey::new(text, &once.head)?;
+        Ok(Some(once))
+    }
+
+    /// The key of the chunk that begins at this line.
+    pub(crate) fn chunk(&self, line: u64, texts: &[&[u8]]) -> ModelResult<OnceKey> {
+        let mut print = self.head.clone();
+        texts.iter().for_each(|text| print.add(text));
+        Ok(OnceKey::new(&*self.text, &print)?.part(line))
     }
 }
 

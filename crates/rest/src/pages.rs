@@ -1,8 +1,9 @@
 //! Pages of lists, kept as the JSON that they were answered with.
 //!
 //! Only where the store has a cache, which knows its tables' versions: a page
-//! is named by its table's version and the request's target, so that a write
-//! to the table makes new names, and one to another table does not. That name
+//! is named by its table's version, by what its caller may see of the table
+//! and by the request's target, so that a write to the table makes new names,
+//! and one to another table does not. That name
 //! is also the page's entity tag: a client that has the page is told so before
 //! anything is read.
 
@@ -28,8 +29,9 @@ const PAGE_BYTES: usize = 128;
 /// A page.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// Two targets may have the same tag.
+    /// Two targets or views may have the same tag.
     target: Box<str>,
+    view: u64,
     pub(crate) link: Option<String>,
     pub(crate) body: Box<[u8]>,
 }
@@ -38,6 +40,8 @@ pub(crate) struct Page {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageName {
     version: u64,
+    /// What its caller may see.
+    view: u64,
     pub(crate) etag: Etag,
 }
 
@@ -45,7 +49,7 @@ pub(crate) struct PageName {
 #[derive(Debug)]
 pub(crate) struct Pages {
     kept: Cache<u64, Arc<Page>, ByBytes>,
-    /// Versions begin anew with each store that is opened, tags do not.
+    /// Versions begin anew with each process, tags do not.
     salt: u64,
 }
 
@@ -71,19 +75,25 @@ impl Default for Pages {
 
 impl Pages {
     /// The name of the page that a request asks for; none where the table's
-    /// version is not known.
+    /// version is not known, or it is not for that to say what there is to be
+    /// seen.
     pub(crate) fn name(&self, store: &Store, table: &Table, request: &Request) -> Option<PageName> {
         let version = store.table_version(table)?;
+        let view = store.view_of(table)?;
         let mut hash = Xxh3::with_seed(self.salt);
+        // Versions are a store's own, and a tenant's may be opened again.
+        hash.update(&store.number().to_le_bytes());
         hash.update(&version.to_le_bytes());
+        hash.update(&view.to_le_bytes());
         hash.update(request.target().as_bytes());
-        Some(PageName { version, etag: Etag::Hash(hash.digest()) })
+        Some(PageName { version, view, etag: Etag::Hash(hash.digest()) })
     }
 
     /// The page of this name, if it is kept.
     pub(crate) fn get(&self, name: PageName, request: &Request) -> Option<Arc<Page>> {
         let Etag::Hash(hash) = name.etag else { return None };
-        self.kept.get(&hash).filter(|page| *page.target == *request.target())
+        let kept = self.kept.get(&hash);
+        kept.filter(|page| page.view == name.view && *page.target == *request.target())
     }
 
     /// Keeps a page, unless its table was written to since it was named; gives
@@ -103,6 +113,7 @@ impl Pages {
         if body.len() <= PAGE_BYTES_MAX {
             let page = Page {
                 target: request.target().into(),
+                view: name.view,
                 link: link.map(str::to_owned),
                 body: body.into(),
             };

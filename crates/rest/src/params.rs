@@ -49,6 +49,14 @@ pub(crate) fn on_conflict(request: &Request) -> Result<OnConflict> {
     Ok(way.unwrap_or_default())
 }
 
+/// That what takes place once takes no parameters.
+pub(crate) fn no_key_beside_parameters() -> ApiError {
+    ApiError::bad_request(
+        "a POST with `Idempotency-Key` takes no parameters; one with `on_conflict` can be \
+         sent again as it is, or stand in a batch",
+    )
+}
+
 /// What an insert is to do where a row is there already, by its word.
 ///
 /// # Errors

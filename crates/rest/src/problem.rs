@@ -7,6 +7,8 @@
 use marmota_http::{BodyError, IntoResponse, Response, Status};
 use marmota_model::{Error, ErrorKind, Violation, json};
 
+use crate::effects::Effects;
+
 /// The media type of every error.
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
@@ -33,13 +35,22 @@ pub struct ApiError {
     error: Error,
     status: Status,
     index: Option<usize>,
-    /// Where in lines, and how many of their rows are stored.
+    /// Where in lines, and what came of those before.
     line: Option<u64>,
-    inserted: Option<u64>,
+    done: Option<Box<Effects>>,
     allow: Option<&'static str>,
+    /// What failed, where the reason is not told.
+    subject: Option<Box<str>>,
 }
 
 impl ApiError {
+    /// Says what has failed, for errors whose own words are for the log alone.
+    #[must_use]
+    pub fn about(mut self, subject: &str) -> Self {
+        self.subject = Some(subject.into());
+        self
+    }
+
     /// The error with another status than its kind's.
     #[must_use]
     pub fn with_status(mut self, status: Status) -> Self {
@@ -98,9 +109,9 @@ impl ApiError {
         self
     }
 
-    /// Says how many rows are stored all the same.
-    pub(crate) fn behind(mut self, rows: u64) -> Self {
-        self.inserted = Some(rows);
+    /// Says what was done all the same.
+    pub(crate) fn behind(mut self, done: Effects) -> Self {
+        self.done = Some(Box::new(done));
         self
     }
 
@@ -117,7 +128,10 @@ impl ApiError {
     pub(crate) fn header(&self) -> Option<(&'static str, &'static str)> {
         match (self.allow, self.error.kind()) {
             (Some(allow), _) => Some(("Allow", allow)),
-            (None, ErrorKind::Busy | ErrorKind::Io) => Some(("Retry-After", "1")),
+            (None, ErrorKind::Unauthenticated) => Some(("WWW-Authenticate", "Bearer")),
+            (None, ErrorKind::Busy | ErrorKind::Io | ErrorKind::Refused) => {
+                Some(("Retry-After", "1"))
+            }
             _ => None,
         }
     }
@@ -125,7 +139,8 @@ impl ApiError {
     /// Writes what the client may not see to the log.
     pub(crate) fn log(&self) {
         if self.status.code() >= 500 {
-            log::error!("answered {}: {:?}", self.status.code(), self.error);
+            let subject = self.subject.as_deref().unwrap_or("a request");
+            log::error!("answered {} to {subject}: {:?}", self.status.code(), self.error);
         }
     }
 
@@ -139,12 +154,19 @@ impl ApiError {
         out.extend_from_slice(b",\"status\":");
         out.extend_from_slice(self.status.code().to_string().as_bytes());
         out.extend_from_slice(b",\"detail\":");
-        json::write_string(out, concealed(kind).unwrap_or(self.error.message()));
+        match (concealed(kind), &self.subject) {
+            (Some(words), Some(subject)) => json::write_string(out, &format!("{subject}: {words}")),
+            (words, _) => json::write_string(out, words.unwrap_or(self.error.message())),
+        }
         let index = self.index.map(|index| index as u64);
-        for (name, number) in [("index", index), ("line", self.line), ("inserted", self.inserted)] {
+        for (name, number) in [("index", index), ("line", self.line)] {
             if let Some(number) = number {
                 out.extend_from_slice(format!(",\"{name}\":{number}").as_bytes());
             }
+        }
+        if let Some(done) = &self.done {
+            out.push(b',');
+            done.write(out);
         }
         if !self.error.violations().is_empty() {
             out.extend_from_slice(b",\"errors\":");
@@ -158,7 +180,7 @@ impl ApiError {
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         let status = status_of(error.kind(), !error.violations().is_empty());
-        Self { error, status, index: None, line: None, inserted: None, allow: None }
+        Self { error, status, index: None, line: None, done: None, allow: None, subject: None }
     }
 }
 
@@ -193,6 +215,13 @@ pub fn problem(error: &Error) -> Response {
     ApiError::from(copy_of(error)).into_response()
 }
 
+/// An error's message as a client may see it: some kinds of errors tell of files,
+/// statements and hosts, and have words here that do not.
+#[must_use]
+pub fn public_message(error: &Error) -> &str {
+    concealed(error.kind()).unwrap_or(error.message())
+}
+
 /// An error once more.
 pub(crate) fn copy_of(error: &Error) -> Error {
     let mut copy = Error::new(error.kind(), error.message());
@@ -215,7 +244,10 @@ fn status_of(kind: ErrorKind, names_fields: bool) -> Status {
         ErrorKind::Invalid if names_fields => Status::UNPROCESSABLE_CONTENT,
         ErrorKind::Invalid => Status::BAD_REQUEST,
         ErrorKind::Denied => Status::FORBIDDEN,
-        ErrorKind::Busy | ErrorKind::Io | ErrorKind::Closed => Status::SERVICE_UNAVAILABLE,
+        ErrorKind::Unauthenticated => Status::UNAUTHORIZED,
+        ErrorKind::Busy | ErrorKind::Io | ErrorKind::Closed | ErrorKind::Refused => {
+            Status::SERVICE_UNAVAILABLE
+        }
         ErrorKind::Timeout => Status::GATEWAY_TIMEOUT,
         ErrorKind::Lost => Status::BAD_GATEWAY,
         ErrorKind::Unsupported => Status::NOT_IMPLEMENTED,
@@ -230,9 +262,11 @@ const fn title(kind: ErrorKind) -> &'static str {
         ErrorKind::Stale => "The row has changed since it was read",
         ErrorKind::Invalid => "The request is not valid",
         ErrorKind::Denied => "The caller may not do this",
+        ErrorKind::Unauthenticated => "Who calls has to be known",
         ErrorKind::Busy => "Too much is waiting",
         ErrorKind::Timeout => "It took too long",
         ErrorKind::Lost => "The database went away",
+        ErrorKind::Refused => "The database cannot be reached",
         ErrorKind::Unsupported => "The service does not do this",
         ErrorKind::Io => "The storage does not take writes or cannot be read",
         ErrorKind::Closed => "The service is closing",
@@ -248,6 +282,7 @@ const fn concealed(kind: ErrorKind) -> Option<&'static str> {
         ErrorKind::Lost => {
             Some("whether the write took place is unknown; read before trying again")
         }
+        ErrorKind::Refused => Some("the database cannot be reached; nothing was done"),
         ErrorKind::Engine | ErrorKind::Protocol | ErrorKind::Bug => {
             Some("an internal error; the service's log says more")
         }

@@ -13,6 +13,7 @@ use marmota_http::{BodyStream, BoxError, Flow, IntoResponse, Producer, Response}
 use marmota_model::{FieldSet, Order, Query, Result as ModelResult, Table, Value, ValueRef, json};
 use marmota_store::operation::Operation;
 
+use crate::answer::PRIVATE;
 use crate::call::On;
 use crate::ndjson::NDJSON;
 use crate::params;
@@ -42,6 +43,8 @@ pub(crate) struct RowLines {
     /// Rows that the request still asks for.
     left: u64,
     slice: Slice,
+    /// They are for their caller alone.
+    private: bool,
 }
 
 /// The slice that is being read.
@@ -59,7 +62,7 @@ impl RowLines {
         let order = params.query.order_with_key(on.table());
         let limits = if order.len() == 1 { BY_KEY } else { SORTED };
         Ok(Self {
-            submission: Submission::new(on.api.store_for(on.request).into_owned(), None, None),
+            submission: Submission::new(on.store.clone(), None, None),
             table: Arc::clone(on.subject),
             query: params.query,
             order,
@@ -67,11 +70,13 @@ impl RowLines {
             limits,
             left: params.rows_max,
             slice: Slice::default(),
+            private: on.store.rights().is_some(),
         })
     }
 
     /// The answer, once its first slice is read: what is wrong with the query has a status.
     pub(crate) fn answer(mut self) -> Flow {
+        let private = self.private;
         Flow::Later(Box::pin(async move {
             let mut first = Vec::new();
             let read = std::future::poll_fn(|context| self.poll_slice(context, &mut first)).await;
@@ -82,8 +87,14 @@ impl RowLines {
                     Response::streamed(NDJSON, BodyStream::new(Begun { first, rest: self }))
                 }
             };
+            let response = match private {
+                true => response.with_header("Cache-Control", PRIVATE),
+                false => Ok(response),
+            };
             // The same URL is answered by pages of JSON too.
-            response.with_header("Vary", "Accept").unwrap_or_else(IntoResponse::into_response)
+            response
+                .and_then(|response| response.with_header("Vary", "Accept"))
+                .unwrap_or_else(IntoResponse::into_response)
         }))
     }
 
@@ -93,12 +104,13 @@ impl RowLines {
         context: &mut Context<'_>,
         out: &mut Vec<u8>,
     ) -> Poll<ModelResult<ControlFlow<()>>> {
-        let Self { submission, table, query, order, shown, limits, left, slice } = self;
+        let Self { submission, table, query, order, shown, limits, left, slice, .. } = self;
         query.limit = Some(limits.rows.min(*left));
         let rows_max = limits.rows.min(*left);
+        let mut writer = json::RowWriter::new();
         let mut sink = |row: &[ValueRef<'_>]| {
             let before = out.len();
-            json::write_row(out, table, *shown, row);
+            writer.write(out, table, *shown, row);
             out.push(b'\n');
             slice.rows += 1;
             slice.bytes += out.len() - before;

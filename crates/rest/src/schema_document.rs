@@ -2,7 +2,8 @@
 
 use marmota_http::{Request, ResponseWriter};
 use marmota_model::{Collation, Field, KeyKind, Kind, Role, Rule, Table, json};
-use marmota_store::registry::Registry;
+use marmota_store::Store;
+use marmota_store::rights::Right;
 use serde_json::{Map, Value, json};
 
 use crate::answer::{Answer, Head, JSON, refuse};
@@ -10,19 +11,42 @@ use crate::etag::{self, Etag};
 use crate::params;
 
 /// Answers with the document.
-pub(crate) fn answer(registry: &Registry, request: &Request, out: &mut ResponseWriter<'_>) {
+pub(crate) fn answer(store: &Store, request: &Request, out: &mut ResponseWriter<'_>) {
     if let Err(error) = params::none(request) {
         return refuse(error, out);
     }
     let base = request.path().trim_end_matches('/');
-    let tables: Vec<Value> = registry.tables().iter().map(|table| of_table(table, base)).collect();
-    let mut body = json!({ "tables": tables }).to_string().into_bytes();
+    let mut document = json!({ "tables": [] });
+    let mut tables = Vec::new();
+    for table in store.registry().tables() {
+        let Some(rights) = store.rights() else {
+            tables.push(of_table(table, base));
+            continue;
+        };
+        let allowed = Right::ALL.into_iter().filter(|right| rights.allow(table, *right));
+        let allowed: Vec<&str> = allowed.map(Right::name).collect();
+        // What is only referred to is no resource.
+        if allowed.iter().any(|right| *right != Right::Refer.name()) {
+            let mut shown = of_table(table, base);
+            shown["rights"] = json!(allowed);
+            tables.push(shown);
+        }
+    }
+    document["tables"] = Value::Array(tables);
+    if store.rights().is_some() {
+        document["security"] = json!([
+            { "type": "http", "scheme": "bearer", "login": format!("{base}/auth/login") },
+            { "type": "cookie", "name": "marmota_session", "login": format!("{base}/auth/login") },
+        ]);
+    }
+    let mut body = document.to_string().into_bytes();
     let etag = Some(Etag::of_bytes(&body));
     if etag.is_some_and(|etag| etag::none_match(request, etag)) {
         let head = Head::new(marmota_http::Status::NOT_MODIFIED, "").etag(etag);
-        return Answer::direct(out).empty(head);
+        return Answer::direct(out, store.rights().is_some()).empty(head);
     }
-    Answer::direct(out).whole(Head::new(marmota_http::Status::OK, JSON).etag(etag), &mut body);
+    Answer::direct(out, store.rights().is_some())
+        .whole(Head::new(marmota_http::Status::OK, JSON).etag(etag), &mut body);
 }
 
 fn of_table(table: &Table, base: &str) -> Value {

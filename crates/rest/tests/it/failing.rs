@@ -7,43 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
-use marmota_model::{Error, ErrorKind, Result, RowSink, Table};
+use marmota_model::{Error, ErrorKind, Result, RowSink};
 use marmota_store::Durability;
-use marmota_store::engine::{Capability, Engine, Session, Submitted, Ticket};
+use marmota_store::engine::{Engine, Session, Submitted, Ticket};
 use marmota_store::memory::Memory;
 use marmota_store::operation::{Operation, Outcome};
-use marmota_store::plan::{Losses, Plan};
 
 use crate::service::Service;
-use crate::slow::Slow;
+use crate::slow::slow;
+use crate::wrapped::Wrapped;
 
 /// Lets so many lists pass.
-struct Failing<E>(E, Arc<AtomicUsize>);
-
-impl<E: Engine> Engine for Failing<E> {
-    fn capability(&self) -> &Capability {
-        self.0.capability()
-    }
-
-    fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
-        self.0.plan(tables, version)
-    }
-
-    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
-        self.0.migrate(tables, version, losses)
-    }
-
-    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
-        self.0.admit(table)
-    }
-
-    fn session(&self) -> Result<Box<dyn Session>> {
-        Ok(Box::new(FailingSession(self.0.session()?, Arc::clone(&self.1))))
-    }
-
-    fn close(&self) -> Result<()> {
-        self.0.close()
-    }
+fn failing<E: Engine>(engine: E, lists: &Arc<AtomicUsize>) -> Wrapped<E> {
+    let lists = Arc::clone(lists);
+    Wrapped::new(engine, move |inner| Box::new(FailingSession(inner, Arc::clone(&lists))))
 }
 
 struct FailingSession(Box<dyn Session>, Arc<AtomicUsize>);
@@ -142,7 +119,6 @@ fn check(service: &Service, lists: &AtomicUsize) {
 #[test]
 fn what_fails_midway_is_not_taken_for_whole() {
     let lists = Arc::new(AtomicUsize::new(0));
-    let failing = || Failing(Memory::new(), Arc::clone(&lists));
-    check(&Service::new("failing", failing()), &lists);
-    check(&Service::new("slow failing", Slow::new(failing())), &lists);
+    check(&Service::new("failing", failing(Memory::new(), &lists)), &lists);
+    check(&Service::new("slow failing", slow(failing(Memory::new(), &lists))), &lists);
 }

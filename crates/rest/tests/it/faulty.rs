@@ -11,9 +11,9 @@ use marmota_store::operation::{Operation, Outcome};
 use marmota_store::plan::{Losses, Plan};
 
 use crate::service::Service;
-use crate::slow::Slow;
+use crate::slow::slow;
 
-const KINDS: [(ErrorKind, u16); 14] = [
+const KINDS: [(ErrorKind, u16); 15] = [
     (ErrorKind::NotFound, 404),
     (ErrorKind::Conflict, 409),
     (ErrorKind::Stale, 412),
@@ -22,6 +22,7 @@ const KINDS: [(ErrorKind, u16); 14] = [
     (ErrorKind::Busy, 503),
     (ErrorKind::Timeout, 504),
     (ErrorKind::Lost, 502),
+    (ErrorKind::Refused, 503),
     (ErrorKind::Unsupported, 501),
     (ErrorKind::Io, 503),
     (ErrorKind::Protocol, 500),
@@ -118,9 +119,10 @@ fn check(service: &Service, kind_at: &AtomicUsize) {
             ("POST /api/batch", batch),
         ] {
             let answer = client.json(request, body).refuses(status);
-            let is_inside = status == 500 || kind == ErrorKind::Io || kind == ErrorKind::Lost;
+            let is_inside = status == 500
+                || matches!(kind, ErrorKind::Io | ErrorKind::Lost | ErrorKind::Refused);
             assert!(!is_inside || !answer.text().contains("secret"), "{}", answer.text());
-            let retry = matches!(kind, ErrorKind::Busy | ErrorKind::Io);
+            let retry = matches!(kind, ErrorKind::Busy | ErrorKind::Io | ErrorKind::Refused);
             assert_eq!(answer.header("retry-after"), retry.then_some("1"), "{request}");
         }
     }
@@ -131,5 +133,5 @@ fn every_kind_of_failure_has_its_status() {
     let at = Arc::new(AtomicUsize::new(0));
     let engine = || Faulty(Capability::new("faulty", false), Arc::clone(&at));
     check(&Service::new("faulty", engine()), &at);
-    check(&Service::new("slow faulty", Slow::new(engine())), &at);
+    check(&Service::new("slow faulty", slow(engine())), &at);
 }

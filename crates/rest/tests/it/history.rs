@@ -10,7 +10,7 @@ use marmota_store::memory::Memory;
 use serde_json::json;
 
 use crate::client::Client;
-use crate::slow::Slow;
+use crate::slow::slow;
 
 fn patient() -> Schema {
     let fields = vec![
@@ -32,7 +32,7 @@ fn on_engine(engine: impl Engine + 'static, test: impl Fn(&mut Client)) {
 
 fn on_every_engine(test: impl Fn(&mut Client)) {
     on_engine(Memory::new(), &test);
-    on_engine(Slow::new(Memory::new()), &test);
+    on_engine(slow(Memory::new()), &test);
     on_engine(Sqlite::from_url("sqlite::memory:").unwrap(), &test);
 }
 
@@ -82,5 +82,30 @@ fn history_cannot_be_written() {
         let tables = client.get("/api").is(200).value();
         assert_eq!(tables["tables"][0]["history"], "/api/patient/{key}/history");
         assert_eq!(tables["tables"][1].get("history"), None);
+    });
+}
+
+#[test]
+fn lines_are_in_the_history() {
+    on_every_engine(|client| {
+        let lines = "{\"name\":\"a\"}\n{\"name\":\"b\"}\n{\"id\":9,\"name\":\"c\"}\n{\"name\":7}\n";
+        let headers = ["X-User: eve", "Content-Type: application/x-ndjson"];
+        let answer = client.send("POST /api/patient", &headers, lines.as_bytes()).refuses(422);
+        assert_eq!(answer.value()["inserted"], 3);
+        let lines = "{\"patch\":\"patient\",\"key\":1,\"row\":{\"name\":\"A\"}}\n\
+                     {\"patch\":\"patient\",\"key\":77,\"row\":{\"name\":\"B\"}}\n";
+        let answer = client.send("POST /api/batch", &headers, lines.as_bytes()).is(200);
+        assert_eq!(answer.text().lines().count(), 2);
+        let entries =
+            client.get("/api/marmota_history?fields=of_key,action,actor&order=id").is(200);
+        let entry =
+            |key: &str, action: &str| json!({"of_key": key, "action": action, "actor": "eve"});
+        let expected = [
+            entry("1", "insert"),
+            entry("2", "insert"),
+            entry("9", "insert"),
+            entry("1", "update"),
+        ];
+        assert_eq!(entries.value()["rows"], json!(expected));
     });
 }

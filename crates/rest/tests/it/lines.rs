@@ -173,3 +173,76 @@ fn what_makes_no_sense_is_refused() {
     let both = ["Accept: application/json, application/x-ndjson"];
     assert!(client.send("GET /api/person", &both, b"").is(200).value()["rows"].is_array());
 }
+
+#[test]
+fn rows_that_are_there_are_met_as_asked() {
+    on_every_engine(|service| {
+        let client = &mut service.client();
+        post(client, "person", &people(0..1_500)).is(201);
+        let again = |client: &mut Client, way: &str, lines: &str| {
+            let request = format!("POST /api/person?on_conflict={way}");
+            client.send(&request, &[NDJSON], lines.as_bytes())
+        };
+        let told = |answer: &Answer| {
+            let value = answer.value();
+            ["inserted", "replaced", "updated", "ignored"].map(|name| value[name].as_u64().unwrap())
+        };
+        assert_eq!(
+            told(&again(client, "ignore", &people(1_000..2_600)).is(201)),
+            [1_100, 0, 0, 500]
+        );
+        // Lines that name other fields than those before them follow on their own.
+        let mut lines = people(2_500..2_700);
+        for number in 0..20 {
+            lines.push_str(&format!(
+                "{{\"id\":{},\"visits\":{},\"first_name\":\"C\",\"last_name\":\"D\",\"year_of_birth\":1}}\n",
+                number + 1,
+                number % 3
+            ));
+        }
+        lines.push_str(&person(3));
+        assert_eq!(told(&again(client, "update", &lines).is(201)), [100, 0, 121, 0]);
+        let row = client.get("/api/person/3").is(200).value();
+        assert_eq!((&row["visits"], &row["email"]), (&json!(2), &json!("p2@example.org")));
+        assert_eq!(told(&again(client, "replace", &people(2_650..2_750)).is(201)), [50, 50, 0, 0]);
+        // What was done before a line at fault is told too.
+        let lines = format!("{}{{\"nmae\":1}}\n", people(2_740..2_760));
+        let problem = again(client, "ignore", &lines).refuses(422);
+        assert_eq!(told(&problem), [10, 0, 0, 10]);
+        assert_eq!(problem.value()["line"], 21);
+        again(client, "skip", "").names(400, "on_conflict", "one_of");
+    });
+}
+
+#[test]
+fn a_key_lets_an_upload_go_on_where_it_was() {
+    on_every_engine(|service| {
+        let client = &mut service.client();
+        let send = |client: &mut Client, query: &str, key: &str, lines: &str| {
+            let key = format!("Idempotency-Key: {key}");
+            client.send(&format!("POST /api/person{query}"), &[NDJSON, &key], lines.as_bytes())
+        };
+        // With a key a chunk is stored whole or not at all.
+        let broken = format!("{}{}", people(0..1_500), person(0));
+        let problem = send(client, "", "k", &broken).refuses(409);
+        assert_eq!(
+            (&problem.value()["line"], &problem.value()["inserted"]),
+            (&json!(1_501), &json!(1_000))
+        );
+        assert_eq!(count(client, "person"), 1_000);
+        let other = format!("{}{{\n", people(0..1_200));
+        assert_eq!(send(client, "", "k", &other).refuses(400).value()["line"], 1_201);
+        // Mended, it goes on; sent again, nothing more happens.
+        let answer = send(client, "", "k", &people(0..2_300)).is(201);
+        assert_eq!(answer.text(), r#"{"inserted":2300}"#);
+        assert_eq!(answer.header("idempotent-replayed"), None);
+        let again = send(client, "", "\"k\"", &people(0..2_300)).is(201);
+        assert_eq!(again.text(), answer.text());
+        assert_eq!(again.header("idempotent-replayed"), Some("true"));
+        assert_eq!(count(client, "person"), 2_300);
+        let problem = send(client, "", "k", &people(5_000..5_010));
+        problem.names(422, "idempotency_key", "same_request").says("idempotency_key");
+        send(client, "", &"k".repeat(256), "").names(422, "idempotency_key", "length");
+        send(client, "?on_conflict=ignore", "l", &person(0)).refuses(400).says("on_conflict");
+    });
+}

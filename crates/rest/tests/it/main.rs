@@ -1,7 +1,10 @@
 //! The REST contract over real sockets and every engine.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[cfg(feature = "auth")]
+mod auth;
 mod batch;
+mod batch_lines;
 mod blob;
 mod client;
 mod failing;
@@ -17,3 +20,7 @@ mod resource;
 mod row;
 mod service;
 mod slow;
+#[cfg(feature = "auth")]
+mod state;
+mod tenants;
+mod wrapped;

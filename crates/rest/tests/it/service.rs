@@ -14,7 +14,7 @@ use marmota_store::memory::Memory;
 use marmota_store::{Idempotency, Store, StoreBuilder};
 
 use crate::client::Client;
-use crate::slow::Slow;
+use crate::slow::slow;
 
 /// A running service.
 pub(crate) struct Service {
@@ -61,7 +61,7 @@ impl Service {
 /// Runs a test over every engine.
 pub(crate) fn on_every_engine(test: impl Fn(&Service)) {
     run("memory", Memory::new(), &test);
-    run("slow memory", Slow::new(Memory::new()), &test);
+    run("slow memory", slow(Memory::new()), &test);
     on_every_cached_engine(&test);
     run("sqlite in memory", sqlite(Location::Memory), &test);
     let folder = tempfile::tempdir().unwrap();
@@ -73,7 +73,7 @@ pub(crate) fn on_every_cached_engine(test: impl Fn(&Service)) {
     eprintln!("on cached memory");
     test(&Service::cached("cached memory", Memory::new()));
     eprintln!("on slow cached memory");
-    test(&Service::cached("slow cached memory", Slow::new(Memory::new())));
+    test(&Service::cached("slow cached memory", slow(Memory::new())));
     eprintln!("on cached sqlite");
     test(&Service::cached("cached sqlite", sqlite(Location::Memory)));
 }

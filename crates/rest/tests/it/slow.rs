@@ -4,48 +4,20 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use marmota_model::{Result, RowSink, Table, Value, ValueRef};
+use marmota_model::{Result, RowSink, Value, ValueRef};
 use marmota_store::Durability;
-use marmota_store::engine::{self, Capability, Engine, Session, Submitted, Ticket};
+use marmota_store::engine::{self, Engine, Session, Submitted, Ticket};
 use marmota_store::operation::{Operation, Outcome};
-use marmota_store::plan::{Losses, Plan};
 
-pub(crate) struct Slow<E>(E);
+use crate::wrapped::Wrapped;
 
-impl<E> Slow<E> {
-    pub(crate) const fn new(engine: E) -> Self {
-        Self(engine)
-    }
-}
-
-impl<E: Engine> Engine for Slow<E> {
-    fn capability(&self) -> &Capability {
-        self.0.capability()
-    }
-
-    fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
-        self.0.plan(tables, version)
-    }
-
-    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
-        self.0.migrate(tables, version, losses)
-    }
-
-    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
-        self.0.admit(table)
-    }
-
-    fn session(&self) -> Result<Box<dyn Session>> {
-        let inner = self.0.session()?;
-        Ok(Box::new(SlowSession { inner, tickets: 0, waiting: HashMap::new() }))
-    }
-
-    fn close(&self) -> Result<()> {
-        self.0.close()
-    }
+/// The engine, slow.
+pub(crate) fn slow<E: Engine>(engine: E) -> Wrapped<E> {
+    Wrapped::new(engine, |inner| {
+        Box::new(SlowSession { inner, tickets: 0, waiting: HashMap::new() })
+    })
 }
 
 struct SlowSession {

@@ -12,6 +12,8 @@ use marmota_sqlite::{Durability, Location, Options, Sqlite};
 use marmota_store::Store;
 
 const ROWS: u64 = 1_000_000;
+/// As many would be refused in one body, and are answered by more than a socket holds.
+const OPERATIONS: u64 = 200_000;
 /// What may be taken beside what an idle service takes; all rows are some 100 MB.
 const GROWTH_BYTES_MAX: u64 = 12 << 20;
 
@@ -110,6 +112,41 @@ fn receive(address: SocketAddr, watched: &mut Watched) -> u64 {
     count
 }
 
+/// Sends operations in lines, and gives how many were answered that they are done.
+fn operate(address: SocketAddr, watched: &mut Watched) -> u64 {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let line = |number: u64| format!("{{\"delete\":\"line\",\"key\":{number:>10}}}\n");
+    let length = OPERATIONS * line(0).len() as u64;
+    let sending = stream.try_clone().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut out = BufWriter::with_capacity(64 * 1024, &sending);
+            write!(
+                out,
+                "POST /api/batch HTTP/1.0\r\nContent-Type: application/x-ndjson\r\n\
+                 Content-Length: {length}\r\n\r\n"
+            )
+            .unwrap();
+            for number in 1..=OPERATIONS {
+                out.write_all(line(number).as_bytes()).unwrap();
+            }
+            out.flush().unwrap();
+        });
+        let mut lines = BufReader::with_capacity(64 * 1024, &stream).lines();
+        while !lines.next().unwrap().unwrap().is_empty() {}
+        let mut done = 0;
+        for line in lines {
+            assert_eq!(line.unwrap(), "{\"status\":204}");
+            done += 1;
+            if done % 10_000 == 0 {
+                watched.look();
+            }
+        }
+        done
+    })
+}
+
 #[test]
 fn a_million_rows_in_and_out_take_no_more_memory_than_a_few() {
     let (_folder, store) = open();
@@ -119,6 +156,7 @@ fn a_million_rows_in_and_out_take_no_more_memory_than_a_few() {
     assert_eq!(send(server.local_addr(), &mut watched), format!("{{\"inserted\":{ROWS}}}"));
     let sent = begun.elapsed();
     assert_eq!(receive(server.local_addr(), &mut watched), ROWS);
+    assert_eq!(operate(server.local_addr(), &mut watched), OPERATIONS);
     let growth = watched.most - watched.before;
     eprintln!("in {sent:?}, in and out {:?}, {growth} bytes more", begun.elapsed());
     leave_in_the_middle(server.local_addr());

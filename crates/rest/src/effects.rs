@@ -1,0 +1,39 @@
+//! How many of a body's lines came to what, as members of an answer.
+
+use marmota_store::operation::{Effect, OnConflict};
+
+/// Rows counted by what their inserts came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effects {
+    /// As [`EFFECTS`].
+    rows: [u64; EFFECTS.len()],
+    /// Nothing but new rows can come of it.
+    only_new: bool,
+}
+
+const EFFECTS: [Effect; 4] = [Effect::Inserted, Effect::Replaced, Effect::Updated, Effect::Ignored];
+
+impl Effects {
+    pub(crate) fn new(on_conflict: OnConflict) -> Self {
+        Self { rows: [0; EFFECTS.len()], only_new: on_conflict == OnConflict::Refuse }
+    }
+
+    pub(crate) fn add(&mut self, effect: Effect, rows: u64) {
+        let place = EFFECTS.iter().position(|known| *known == effect);
+        self.rows[place.unwrap_or_default()] += rows;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows == [0; EFFECTS.len()]
+    }
+
+    /// Appends the members, `"inserted":7` and, where rows may be there already, the others.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let shown = if self.only_new { 1 } else { EFFECTS.len() };
+        for (index, effect) in EFFECTS[..shown].iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            let member = format!("{comma}\"{}\":{}", effect.name(), self.rows[index]);
+            out.extend_from_slice(member.as_bytes());
+        }
+    }
+}

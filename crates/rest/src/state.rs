@@ -1,0 +1,263 @@
+//! What a server's operators ask it: what it has done, whether it is well, and
+//! how much it is to write to its log.
+
+mod prometheus;
+
+use std::fmt;
+use std::sync::Arc;
+
+use marmota_http::{
+    Endpoint, Flow, IntoResponse, Method, Metrics, Request, Response, ResponseWriter, Router,
+};
+use marmota_model::{Error, ErrorKind};
+use marmota_store::Store;
+use serde_json::{Map, Value, json};
+
+use crate::answer::JSON;
+use crate::problem::{ApiError, Result};
+
+/// Bytes of a body at most.
+const BODY_BYTES_MAX: usize = 4 * 1024;
+
+/// Routes for operators, beside the API:
+///
+/// | route | answer |
+/// |---|---|
+/// | `GET /api/-/statistics` | what the store has done, by table, verb and session; what took long; JSON |
+/// | `GET /metrics` | the same and the server's numbers for Prometheus, if [`State::metrics`] was called |
+/// | `GET`, `PUT /api/-/levels` | `{"filter":"info,marmota::slow=off"}`, if [`State::levels`] was called |
+/// | `GET /healthz`, `/readyz` | 200 while the process serves; while the store is open and the server not going down |
+///
+/// All but the last are for those who may: administrators ([`State::auth`]), or
+/// whom [`State::allow`] lets. Without either they are for nobody.
+///
+/// ```no_run
+/// # fn serve(store: marmota_store::Store) -> Result<(), Box<dyn std::error::Error>> {
+/// use marmota_http::{Metrics, Server};
+/// use marmota_rest::State;
+///
+/// let metrics = Metrics::new();
+/// let state = State::new(&store).metrics(&metrics).allow(|request| request.peer().ip().is_none());
+/// let routes = marmota_rest::api(&store).nest("", state.router());
+/// Server::bind("127.0.0.1:8080")?.and("unix:/run/app.sock")?.metrics(&metrics).run(routes)?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use]
+pub struct State {
+    prefix: String,
+    metrics: Option<Metrics>,
+    shared: Shared,
+}
+
+type Allow = Box<dyn Fn(&Request) -> bool + Send + Sync>;
+type Part = Box<dyn Fn() -> Value + Send + Sync>;
+
+struct Shared {
+    store: Store,
+    #[cfg(feature = "auth")]
+    auth: Option<marmota_auth::Auth>,
+    allow: Option<Allow>,
+    parts: Vec<(&'static str, Part)>,
+    levels: Option<Arc<dyn Levels>>,
+}
+
+/// How much goes to the log, changed while the program runs.
+pub trait Levels: Send + Sync {
+    /// The filter that holds, as text.
+    fn filter(&self) -> String;
+
+    /// Has another one hold.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a text that is no filter.
+    fn set_filter(&self, filter: &str) -> marmota_model::Result<()>;
+}
+
+impl State {
+    /// The state of a store and of what serves it.
+    pub fn new(store: &Store) -> Self {
+        let shared = Shared {
+            store: store.clone(),
+            #[cfg(feature = "auth")]
+            auth: None,
+            allow: None,
+            parts: Vec::new(),
+            levels: None,
+        };
+        Self { prefix: "/api".to_owned(), metrics: None, shared }
+    }
+
+    /// Where the API stands, `/api` by default.
+    pub fn prefix(mut self, prefix: &str) -> Self {
+        self.prefix = prefix.trim_end_matches('/').to_owned();
+        self
+    }
+
+    /// Lets administrators ask.
+    #[cfg(feature = "auth")]
+    pub fn auth(mut self, auth: &marmota_auth::Auth) -> Self {
+        self.shared.auth = Some(auth.clone());
+        self
+    }
+
+    /// Lets those ask of whose requests this is true.
+    pub fn allow(mut self, allow: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Self {
+        self.shared.allow = Some(Box::new(allow));
+        self
+    }
+
+    /// Has the numbers of the server and the store at `/metrics`.
+    pub fn metrics(mut self, metrics: &Metrics) -> Self {
+        let store = self.shared.store.clone();
+        metrics.also(move |text| prometheus::write_store(text, &store));
+        self.metrics = Some(metrics.clone());
+        self
+    }
+
+    /// Adds a part to the statistics: what services have done, say.
+    pub fn also(
+        mut self,
+        name: &'static str,
+        part: impl Fn() -> Value + Send + Sync + 'static,
+    ) -> Self {
+        self.shared.parts.push((name, Box::new(part)));
+        self
+    }
+
+    /// Lets the log's filter be read and changed.
+    pub fn levels(mut self, levels: Arc<dyn Levels>) -> Self {
+        self.shared.levels = Some(levels);
+        self
+    }
+
+    /// The routes.
+    #[must_use]
+    pub fn router(self) -> Router {
+        let Self { prefix, metrics, shared } = self;
+        let shared = Arc::new(shared);
+        let store = shared.store.clone();
+        let router = Router::new().health(move || store.is_open()).on(
+            Method::Get,
+            &format!("{prefix}/-/statistics"),
+            endpoint(&shared, |shared, _| Ok(json_of(&shared.statistics()))),
+        );
+        let router = match metrics {
+            Some(metrics) => router.on(
+                Method::Get,
+                "/metrics",
+                endpoint(&shared, move |_, _| {
+                    let text = metrics.text().into_bytes();
+                    Ok(Response::with_body("text/plain; version=0.0.4; charset=utf-8", text))
+                }),
+            ),
+            None => router,
+        };
+        if shared.levels.is_none() {
+            return router;
+        }
+        let path = format!("{prefix}/-/levels");
+        router.on(Method::Get, &path, endpoint(&shared, |shared, _| Ok(shared.levels_now()))).on(
+            Method::Put,
+            &path,
+            endpoint(&shared, Shared::change_levels),
+        )
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// Refuses who may not ask.
+    fn check(&self, request: &Request) -> Result<()> {
+        if self.allow.as_ref().is_some_and(|allow| allow(request)) {
+            return Ok(());
+        }
+        #[cfg(feature = "auth")]
+        if let Some(auth) = &self.auth {
+            let known = crate::door::known(auth, request)?;
+            return match known {
+                Some(known) if known.is_admin() => Ok(()),
+                Some(_) => Err(denied("only administrators may ask this")),
+                None => {
+                    let message = "log in as an administrator, or send a token";
+                    Err(Error::new(ErrorKind::Unauthenticated, message).into())
+                }
+            };
+        }
+        Err(denied("this is not for you to ask"))
+    }
+
+    fn statistics(&self) -> Value {
+        let numbers = self.store.statistics();
+        let mut all = Map::new();
+        all.insert("engine".into(), json!(numbers.engine));
+        all.insert("cache".into(), json!(numbers.cache));
+        if let Some(activity) = self.store.activity() {
+            all.insert("class_ends_us".into(), json!(marmota_store::meter::CLASS_ENDS_US));
+            all.insert("verbs".into(), json!(activity.verbs));
+            all.insert("sessions".into(), json!(activity.sessions));
+            all.insert("slow".into(), json!(activity.slow));
+        }
+        for (name, part) in &self.parts {
+            all.insert((*name).into(), part());
+        }
+        Value::Object(all)
+    }
+
+    fn levels_now(&self) -> Response {
+        let filter = self.levels.as_ref().map(|levels| levels.filter());
+        json_of(&json!({ "filter": filter }))
+    }
+
+    fn change_levels(&self, request: &Request) -> Result<Response> {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Change {
+            filter: String,
+        }
+        crate::body::check_json(request)?;
+        let Change { filter } = serde_json::from_slice(request.body()).map_err(|error| {
+            Error::new(ErrorKind::Invalid, format!("the body is not as it should be: {error}"))
+        })?;
+        if let Some(levels) = &self.levels {
+            levels.set_filter(&filter)?;
+            log::info!("the log's filter is {filter:?} from here on");
+        }
+        Ok(self.levels_now())
+    }
+}
+
+fn denied(message: &str) -> ApiError {
+    Error::new(ErrorKind::Denied, message).into()
+}
+
+fn json_of(value: &Value) -> Response {
+    Response::with_body(JSON, value.to_string().into_bytes())
+}
+
+fn endpoint(
+    shared: &Arc<Shared>,
+    answer: impl Fn(&Shared, &Request) -> Result<Response> + Send + Sync + 'static,
+) -> Endpoint {
+    let shared = Arc::clone(shared);
+    let endpoint = Endpoint::direct(move |request: &Request, out: &mut ResponseWriter<'_>| {
+        let answered = shared.check(request).and_then(|()| answer(&shared, request));
+        respond(answered, out);
+        Flow::Done
+    });
+    endpoint.body_bytes_max(BODY_BYTES_MAX)
+}
+
+fn respond(answered: Result<Response>, out: &mut ResponseWriter<'_>) {
+    let response = answered.unwrap_or_else(IntoResponse::into_response);
+    // It is of this moment, and for nobody else.
+    match response.with_header("Cache-Control", "no-store") {
+        Ok(response) => out.respond(response),
+        Err(error) => log::error!("{error:?}"),
+    }
+}

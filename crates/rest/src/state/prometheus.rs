@@ -1,0 +1,70 @@
+//! A store's numbers in Prometheus' text format. Sessions have no label: they
+//! come and go, and each would be a series for ever.
+
+use std::fmt::Write;
+
+use marmota_store::Store;
+use marmota_store::meter::VerbActivity;
+
+/// One of its numbers.
+type Of = fn(&VerbActivity) -> u64;
+
+/// Appends them.
+pub(super) fn write_store(text: &mut String, store: &Store) {
+    let numbers = store.statistics();
+    let engine = numbers.engine;
+    for (name, kind, help, value) in [
+        ("commits_total", "counter", "Commits.", engine.commits),
+        ("groups_total", "counter", "Waits for the disk that writes shared.", engine.groups),
+        ("grouped_writes_total", "counter", "Writes that shared one.", engine.grouped_writes),
+        ("syncs_total", "counter", "System calls that waited for the disk.", engine.syncs),
+        ("checkpoints_total", "counter", "Logs taken to the file.", engine.checkpoints),
+        ("writes_refused_total", "counter", "Writes refused.", engine.writes_refused),
+        ("writes_waiting", "gauge", "Writes that wait.", engine.writes_waiting),
+        ("connections", "gauge", "Connections to a server.", engine.connections),
+        ("connections_in_use", "gauge", "Those in use.", engine.connections_in_use),
+        ("connections_wanted", "gauge", "Operations that wait for one.", engine.connections_wanted),
+    ] {
+        head(text, &format!("marmota_engine_{name}"), kind, help);
+        let _ = writeln!(text, "marmota_engine_{name} {value}");
+    }
+    if let Some(cache) = numbers.cache {
+        for (name, help, value) in [
+            ("hits_total", "Reads that the cache answered.", cache.hits),
+            ("misses_total", "Reads that it did not.", cache.misses),
+        ] {
+            head(text, &format!("marmota_cache_{name}"), "counter", help);
+            let _ = writeln!(text, "marmota_cache_{name} {value}");
+        }
+    }
+    let Some(activity) = store.activity() else { return };
+    head(text, "marmota_sessions", "gauge", "Sessions that are counted.");
+    let _ = writeln!(text, "marmota_sessions {}", activity.sessions.len());
+    let verbs = &activity.verbs;
+    let counters: [(&str, &str, Of); 3] = [
+        ("rows_total", "Rows read or written.", |one| one.done.rows),
+        ("errors_total", "Operations that failed.", |one| one.done.errors),
+        ("batched_total", "Writes that were part of a batch.", |one| one.in_batches),
+    ];
+    for (name, help, of) in counters {
+        let name = format!("marmota_store_{name}");
+        head(text, &name, "counter", help);
+        for one in verbs {
+            let _ = writeln!(text, "{name}{{{}}} {}", labels(one), of(one));
+        }
+    }
+    let name = "marmota_store_operation_seconds";
+    head(text, name, "histogram", "How long operations took.");
+    for one in verbs {
+        one.done.write_histogram(text, name, &labels(one));
+    }
+}
+
+fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+/// A schema's names are letters, digits and underscores.
+fn labels(one: &VerbActivity) -> String {
+    format!("table=\"{}\",verb=\"{}\"", one.table, one.verb)
+}

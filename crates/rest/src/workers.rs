@@ -1,0 +1,108 @@
+//! Threads for what takes its time on purpose (passwords), beside those that
+//! answer requests; a few, with a queue that does not grow.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use marmota_model::{Error, ErrorKind, Result};
+
+const THREADS: usize = 2;
+const WAITING_MAX: usize = 64;
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// The threads, begun at the first use.
+#[derive(Debug, Default)]
+pub(crate) struct Workers(OnceLock<SyncSender<Work>>);
+
+/// What comes of a piece of work.
+pub(crate) struct Done<T>(Arc<Mutex<State<T>>>);
+
+struct State<T> {
+    result: Option<T>,
+    waker: Option<Waker>,
+    /// Nobody works on it any more.
+    ended: bool,
+}
+
+/// Ends a piece of work, also one that panics.
+struct Ending<T>(Arc<Mutex<State<T>>>);
+
+impl<T> Drop for Ending<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.ended = true;
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Workers {
+    /// Has a thread do it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if too much waits.
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Done<T>> {
+        let state = Arc::new(Mutex::new(State { result: None, waker: None, ended: false }));
+        let ending = Ending(Arc::clone(&state));
+        let work: Work = Box::new(move || {
+            let result = work();
+            let mut state = ending.0.lock().unwrap_or_else(PoisonError::into_inner);
+            state.result = Some(result);
+            drop(state);
+            drop(ending);
+        });
+        match self.0.get_or_init(begin).try_send(work) {
+            Ok(()) => Ok(Done(state)),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                Err(Error::new(ErrorKind::Busy, "too many logins wait; try again"))
+            }
+        }
+    }
+}
+
+fn begin() -> SyncSender<Work> {
+    let (sender, receiver) = sync_channel::<Work>(WAITING_MAX);
+    let receiver = Arc::new(Mutex::new(receiver));
+    for _ in 0..THREADS {
+        let receiver = Arc::clone(&receiver);
+        let thread = std::thread::Builder::new().name("marmota-auth".to_owned());
+        // Without a thread nothing takes from the queue: it fills, and what comes is refused.
+        if let Err(error) = thread.spawn(move || work_off(&receiver)) {
+            log::error!("no thread for logins: {error}");
+        }
+    }
+    sender
+}
+
+fn work_off(receiver: &Mutex<Receiver<Work>>) {
+    loop {
+        let work = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(work) = work else { return };
+        // The panic was told to the log by its hook, and to who waits by the ending.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    }
+}
+
+impl<T> Future for Done<T> {
+    type Output = Result<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(result) = state.result.take() {
+            return Poll::Ready(Ok(result));
+        }
+        if state.ended {
+            return Poll::Ready(Err(Error::new(ErrorKind::Bug, "the work panicked")));
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
