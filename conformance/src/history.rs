@@ -255,11 +255,15 @@ pub fn nobody_rewrites_history(subject: &Subject) {
     assert_eq!(stand.list::<History>().run().unwrap(), [entry]);
 }
 
+/// A store that forgets entries at once.
+fn forgetful(builder: StoreBuilder) -> StoreBuilder {
+    models(builder).history_age_max(Duration::ZERO)
+}
+
 /// Entries beyond the age that the store was opened with go, in the course of
 /// later writes.
 pub fn entries_grow_too_old(subject: &Subject) {
-    let builder = models(subject.builder());
-    let store = builder.history_age_max(Duration::ZERO).open().unwrap();
+    let store = subject.builder_with(forgetful).open().unwrap();
     let keys: Vec<i64> = (0..600)
         .map(|number| store.insert(&patient(&format!("{number}"))).run().unwrap())
         .collect();

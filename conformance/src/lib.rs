@@ -36,6 +36,7 @@ pub mod keys;
 pub mod migrations;
 pub mod pages;
 pub mod references;
+pub mod rights;
 pub mod schema_change;
 pub mod schema_plan;
 pub mod search;
@@ -44,7 +45,14 @@ pub mod unique;
 pub mod versions;
 pub mod writes;
 
-pub use subject::Subject;
+pub use subject::{Models, Subject};
+
+/// What a promise that is kept by transactions comes to on an engine that has
+/// none; for [`conformance!`].
+#[doc(hidden)]
+pub fn without_transactions(subject: &Subject) {
+    transactions::refused_without(subject);
+}
 
 /// A `#[test]` of every promise, in a module called like the engine, on what
 /// the expression behind it makes: a function without arguments that gives a
@@ -70,19 +78,21 @@ macro_rules! conformance {
                 what_is_accepted_is_written,
                 a_close_writes_what_is_left,
                 a_close_of_the_store_flushes,
-                each_hears_of_its_own_failure,
                 an_error_nobody_waits_for_is_told,
-                what_waits_is_bounded,
                 a_bad_row_is_refused_at_once,
+            ; by transactions:
+                each_hears_of_its_own_failure,
+                what_waits_is_bounded,
             );
             $crate::promises!(batches:
+                each_write_stands_for_itself,
+            ; by transactions:
                 a_batch_writes_all,
                 a_batch_takes_values,
                 later_writes_refer_to_earlier_ones,
                 a_bad_reference_of_a_batch_is_named,
                 a_batch_patches,
                 a_failed_write_undoes_the_batch,
-                each_write_stands_for_itself,
                 a_bad_row_stops_the_batch,
                 an_empty_batch_is_fine,
                 writes_see_those_before,
@@ -94,9 +104,10 @@ macro_rules! conformance {
                 one_writer_of_a_version_wins,
                 unique_holds_among_threads,
                 keys_are_given_once,
+                a_row_callback_cannot_call_the_store,
+            ; by transactions:
                 readers_see_whole_writes,
                 lists_are_whole_while_rows_change,
-                a_row_callback_cannot_call_the_store,
                 a_sink_may_end_a_read,
                 a_write_that_waits_leaves_its_thread,
                 waiting_actions_get_their_own_answers,
@@ -115,18 +126,20 @@ macro_rules! conformance {
                 many_rows_are_placed,
                 a_row_that_cannot_be_placed_is_named,
                 an_upsert_of_a_record_leaves_the_rest,
+                threads_upsert_one_row,
+            ; by transactions:
                 a_batch_places_rows,
                 a_transaction_undoes_what_was_placed,
-                threads_upsert_one_row,
             );
             $crate::promises!(durability:
-                a_close_keeps_all,
+                a_close_among_writes_keeps_what_was_done,
+            ; by transactions:
                 a_drop_is_a_close,
+                a_close_keeps_all,
                 a_close_waits_for_what_is_open,
                 a_close_can_be_tried_again,
                 a_transaction_may_outlive_its_store,
                 a_closed_store_refuses,
-                a_close_among_writes_keeps_what_was_done,
             );
             $crate::promises!(fields:
                 inserted_values_come_back,
@@ -140,8 +153,9 @@ macro_rules! conformance {
                 awaited_is_the_same_as_run,
                 a_column_is_read_alone,
                 fields_not_asked_for_are_absent,
-                blobs_are_read_only_when_asked_for,
                 values_that_do_not_fit_are_refused,
+            ; by transactions:
+                blobs_are_read_only_when_asked_for,
             );
             $crate::promises!(filters:
                 every_kind_compares,
@@ -162,7 +176,7 @@ macro_rules! conformance {
                 a_reader_sees_what_was_acknowledged,
                 writes_that_are_given_up_are_whole,
             );
-            $crate::promises!(history:
+            $crate::promises!(history: ; by transactions:
                 every_write_leaves_an_entry,
                 many_rows_leave_an_entry_each,
                 a_failed_write_leaves_none,
@@ -179,7 +193,7 @@ macro_rules! conformance {
                 a_path_that_makes_no_sense_is_refused,
                 strange_json_is_no_obstacle,
             );
-            $crate::promises!(idempotency:
+            $crate::promises!(idempotency: ; by transactions:
                 a_repeat_gets_the_first_answer,
                 a_key_is_of_one_batch,
                 what_failed_can_be_tried_again,
@@ -202,7 +216,7 @@ macro_rules! conformance {
                 a_key_of_another_kind_is_refused,
                 records_are_given_keys,
             );
-            $crate::promises!(migrations:
+            $crate::promises!(migrations: ; by transactions:
                 migrations_are_done_once_in_order,
                 a_failed_migration_leaves_nothing,
                 an_empty_database_skips_what_is_for_rows,
@@ -226,6 +240,16 @@ macro_rules! conformance {
                 a_delete_by_filter_spares_all,
                 rows_may_refer_to_their_own_kind,
                 a_moved_reference_lets_go,
+            );
+            $crate::promises!(rights: ; by transactions:
+                what_is_not_granted_is_denied,
+                a_hidden_row_is_not_there,
+                a_new_row_has_to_suit,
+                a_hidden_row_in_the_way_is_a_conflict,
+                a_hidden_row_cannot_be_referred_to,
+                history_is_for_those_who_may_read,
+                an_answer_is_kept_for_its_caller,
+                all_ways_deny_the_same,
             );
             $crate::promises!(schema_change:
                 the_same_models_open_again,
@@ -251,15 +275,16 @@ macro_rules! conformance {
             );
             $crate::promises!(search:
                 words_are_searched_for,
-                every_write_keeps_the_words,
                 keys_of_any_kind_are_found,
                 random_texts_are_searched_alike,
                 a_search_comes_and_goes,
                 a_bad_search_is_refused,
-                what_is_undone_is_not_found,
                 writers_at_once_keep_the_words,
+            ; by transactions:
+                every_write_keeps_the_words,
+                what_is_undone_is_not_found,
             );
-            $crate::promises!(transactions:
+            $crate::promises!(transactions: ; by transactions:
                 a_commit_keeps_all,
                 what_is_not_committed_never_was,
                 a_closure_that_succeeds_commits,
@@ -278,19 +303,21 @@ macro_rules! conformance {
                 a_unique_field_holds,
                 a_unique_text_without_case_holds,
                 a_unique_pair_holds,
-                a_freed_value_can_be_taken,
                 many_rows_are_all_or_none,
                 many_updates_are_all_or_none,
+            ; by transactions:
+                a_freed_value_can_be_taken,
             );
             $crate::promises!(versions:
                 stamps_and_version_are_the_stores,
-                a_transaction_has_one_time,
                 each_write_counts,
                 a_model_without_version_gives_zero,
                 a_stale_write_is_refused,
                 a_version_of_nothing_is_not_found,
                 a_write_without_version_goes_through,
                 a_version_needs_its_field,
+            ; by transactions:
+                a_transaction_has_one_time,
             );
             $crate::promises!(writes:
                 an_increment_gives_the_sum,
@@ -312,11 +339,12 @@ macro_rules! conformance {
     };
 }
 
-/// The promises of one module; for [`conformance!`].
+/// The promises of one module; for [`conformance!`]. Those that are kept by
+/// transactions are, on an engine that has none, promises to say so.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! promises {
-    ($module:ident: $($promise:ident),* $(,)?) => {
+    ($module:ident: $($promise:ident),* $(,)? $(; by transactions: $($kept:ident),* $(,)?)?) => {
         mod $module {
             $(
                 #[test]
@@ -324,6 +352,16 @@ macro_rules! promises {
                     $crate::$module::$promise(&super::subject());
                 }
             )*
+            $($(
+                #[test]
+                fn $kept() {
+                    let subject = super::subject();
+                    match subject.has_transactions() {
+                        true => $crate::$module::$kept(&subject),
+                        false => $crate::without_transactions(&subject),
+                    }
+                }
+            )*)?
         }
     };
 }
@@ -348,6 +386,7 @@ mod tests {
             include_str!("keys.rs"),
             include_str!("pages.rs"),
             include_str!("references.rs"),
+            include_str!("rights.rs"),
             include_str!("schema_change.rs"),
             include_str!("schema_plan.rs"),
             include_str!("search.rs"),

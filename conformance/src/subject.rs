@@ -7,14 +7,22 @@ use std::ops::Deref;
 use marmota_model::Result;
 use marmota_store::{Store, StoreBuilder};
 
+/// Adds models and settings to a builder.
+pub type Models = fn(StoreBuilder) -> StoreBuilder;
+
+type Open = dyn Fn(Option<Models>) -> StoreBuilder + Send + Sync;
+
 /// One database of an engine under test, empty until something is written.
 pub struct Subject {
     name: &'static str,
-    open: Box<dyn Fn() -> StoreBuilder + Send + Sync>,
+    open: Box<Open>,
     keeps: bool,
     settles: bool,
     reads_wait: bool,
+    skips_keys: bool,
     is_oracle: bool,
+    holds_rights: bool,
+    transactions: bool,
 }
 
 impl Subject {
@@ -24,8 +32,31 @@ impl Subject {
         name: &'static str,
         open: impl Fn() -> StoreBuilder + Send + Sync + 'static,
     ) -> Self {
+        Self::served(name, move |models| match models {
+            Some(models) => models(open()),
+            None => open(),
+        })
+    }
+
+    /// A database that a server has: `open` starts it, with the models and
+    /// settings if they are given, and begins to open a store of a client's,
+    /// with the same.
+    pub fn served(
+        name: &'static str,
+        open: impl Fn(Option<Models>) -> StoreBuilder + Send + Sync + 'static,
+    ) -> Self {
         let open = Box::new(open);
-        Self { name, open, keeps: false, settles: false, reads_wait: false, is_oracle: false }
+        Self {
+            name,
+            open,
+            keeps: false,
+            settles: false,
+            reads_wait: false,
+            skips_keys: false,
+            is_oracle: false,
+            holds_rights: true,
+            transactions: true,
+        }
     }
 
     /// Opened again after a close, the database has what was written before.
@@ -51,6 +82,41 @@ impl Subject {
         self
     }
 
+    /// Automatic keys ascend, but a key that was given to what was refused or
+    /// undone is not given again.
+    #[must_use]
+    pub fn skips_keys(mut self) -> Self {
+        self.skips_keys = true;
+        self
+    }
+
+    /// Rights are held elsewhere: by the store behind it, which the promises
+    /// about them concern.
+    #[must_use]
+    pub fn rights_elsewhere(mut self) -> Self {
+        self.holds_rights = false;
+        self
+    }
+
+    /// True if promises about rights concern it.
+    #[must_use]
+    pub const fn holds_rights(&self) -> bool {
+        self.holds_rights
+    }
+
+    /// The engine has no transactions, and says so by its capability.
+    #[must_use]
+    pub fn without_transactions(mut self) -> Self {
+        self.transactions = false;
+        self
+    }
+
+    /// True if several writes take place as one.
+    #[must_use]
+    pub const fn has_transactions(&self) -> bool {
+        self.transactions
+    }
+
     /// It is what the others are compared with.
     #[must_use]
     pub fn oracle(mut self) -> Self {
@@ -62,6 +128,12 @@ impl Subject {
     #[must_use]
     pub const fn makes_reads_wait(&self) -> bool {
         self.reads_wait
+    }
+
+    /// True if automatic keys may leave some out.
+    #[must_use]
+    pub const fn may_skip_keys(&self) -> bool {
+        self.skips_keys
     }
 
     /// True if it is compared with itself only.
@@ -85,12 +157,15 @@ impl Subject {
     /// Begins to open the database.
     #[must_use]
     pub fn builder(&self) -> StoreBuilder {
-        (self.open)()
+        (self.open)(None)
+    }
+
+    /// Begins to open the database with these.
+    #[must_use]
+    pub fn builder_with(&self, models: Models) -> StoreBuilder {
+        (self.open)(Some(models))
     }
 }
-
-/// The models of a promise, added to a builder.
-pub(crate) type Models = fn(StoreBuilder) -> StoreBuilder;
 
 /// A subject opened with a promise's models.
 pub(crate) struct Stand<'s> {
@@ -101,7 +176,7 @@ pub(crate) struct Stand<'s> {
 
 impl<'s> Stand<'s> {
     pub(crate) fn open(subject: &'s Subject, models: Models) -> Self {
-        let store = models(subject.builder()).open().unwrap();
+        let store = subject.builder_with(models).open().unwrap();
         Self { subject, models, store }
     }
 
@@ -123,7 +198,7 @@ impl<'s> Stand<'s> {
     pub(crate) fn reopen_as(&mut self, models: Models) -> Result<()> {
         self.store.close().unwrap();
         self.models = models;
-        self.store = models(self.subject.builder()).open()?;
+        self.store = self.subject.builder_with(models).open()?;
         Ok(())
     }
 

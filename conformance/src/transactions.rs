@@ -5,14 +5,38 @@ use std::thread;
 use std::time::Duration;
 
 use futures_lite::future::block_on;
-use marmota_model::{Error, ErrorKind};
+use marmota_model::{Error, ErrorKind, Field, Kind, Role, Schema};
+use marmota_store::Idempotency;
+use marmota_store::migration::Migration;
 
 use crate::models::{self, Account, City, Country, Note, Seat};
-use crate::refusal::refused;
+use crate::refusal::{refused, says};
 use crate::subject::{Stand, Subject};
 
 fn texts(stand: &marmota_store::Scope) -> Vec<String> {
     stand.list::<Note>().column(Note::TEXT).run().unwrap()
+}
+
+/// An engine without transactions refuses what needs them, in words that say
+/// so, and writes nothing of it.
+pub(crate) fn refused_without(subject: &Subject) {
+    let stand = Stand::open(subject, models::all);
+    assert!(!stand.store().capability().transactions, "it says that it has transactions");
+    let unsupported = ErrorKind::Unsupported;
+    says(&refused(stand.begin_run().map(drop), unsupported), &["transactions"]);
+    let mut batch = stand.store().batch();
+    batch.insert(&Note::new("a", 1)).insert(&Note::new("b", 2));
+    says(&refused(batch.all_or_nothing().run(), unsupported), &["transactions"]);
+    assert_eq!(stand.count::<Note>().run().unwrap(), 0);
+    stand.close().unwrap();
+    let once = models::all(subject.builder()).idempotency(Idempotency::default());
+    says(&refused(once.open(), unsupported), &["transactions"]);
+    let migration = Migration::new(1, "one").up(|_| Ok(()));
+    let migrated = models::all(subject.builder()).migration(migration);
+    says(&refused(migrated.open(), unsupported), &["transactions"]);
+    let id = Field::new("id", Kind::I64).role(Role::Key);
+    let audited = Schema::new("audited", vec![id]).audit(true);
+    says(&refused(subject.builder().schema(audited).open(), unsupported), &["transactions"]);
 }
 
 /// What is committed stays.
@@ -203,7 +227,8 @@ pub fn writes_wait_for_a_transaction(subject: &Subject) {
 }
 
 /// What a transaction has read stays true until it ends: a sum written back
-/// from what was read loses no write made beside it.
+/// from what was read loses no write made beside it. Who writes beside it
+/// waits, or the transaction is told that it has to be run again.
 pub fn what_a_transaction_has_read_stays(subject: &Subject) {
     const ROUNDS: i64 = 40;
     let stand = Stand::open(subject, models::all);
@@ -217,8 +242,17 @@ pub fn what_a_transaction_has_read_stays(subject: &Subject) {
         }
     });
     thread::sleep(Duration::from_millis(50));
-    transaction.patch::<Account>(key).set(Account::VISITS, before + 1000).run().unwrap();
-    transaction.commit().run().unwrap();
+    let sum = before + 1000;
+    let written = transaction.patch::<Account>(key).set(Account::VISITS, sum).run();
+    let first = match written.and_then(|_| transaction.commit().run()) {
+        Ok(()) => 1000,
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
+            assert!(error.is_repeatable(), "{error:?}");
+            0
+        }
+    };
+    drop(transaction);
     let add = |own: &mut marmota_store::Transaction| {
         let listed = own.list::<Account>().filter(Account::ID.eq(key)).run()?;
         thread::yield_now();
@@ -228,7 +262,7 @@ pub fn what_a_transaction_has_read_stays(subject: &Subject) {
         stand.transaction(add).unwrap();
     }
     writer.join().unwrap();
-    assert_eq!(stand.get::<Account>(key).run().unwrap().visits, 1000 + ROUNDS * 101);
+    assert_eq!(stand.get::<Account>(key).run().unwrap().visits, first + ROUNDS * 101);
 }
 
 /// An error inside leaves a transaction usable, with what was written before.

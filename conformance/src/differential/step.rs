@@ -76,6 +76,20 @@ pub(super) enum Step {
 }
 
 impl Step {
+    /// True if an engine without transactions refuses it.
+    pub(super) fn needs_transactions(&self) -> bool {
+        matches!(
+            self,
+            Self::Begin
+                | Self::Commit
+                | Self::Rollback
+                | Self::Savepoint
+                | Self::RollbackTo(_)
+                | Self::Release(_)
+                | Self::Batch { each: false, .. }
+        )
+    }
+
     /// True if it may change rows.
     pub(super) fn is_write(&self) -> bool {
         !matches!(

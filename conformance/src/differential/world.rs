@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use marmota_model::{
-    Error, ErrorKind, Kind, NoRows, Query, Result, RowSource, Table, Value, ValueRef,
+    Error, ErrorKind, KeyKind, Kind, NoRows, Query, Result, RowSource, Table, Value, ValueRef,
 };
 use marmota_store::operation::{OnConflict, Operation, Outcome};
 use marmota_store::prepare::{self, Origin, Stamp};
@@ -23,6 +23,9 @@ pub(super) struct World<'s> {
     stand: Stand<'s>,
     keeps: bool,
     tables: Vec<Arc<Table>>,
+    /// The next automatic key, where the case gives them because engines may
+    /// give different ones.
+    next_key: Option<std::cell::Cell<i64>>,
 }
 
 /// Rows made ready beforehand: which of several bad rows is named depends on
@@ -44,10 +47,11 @@ impl<'a> RowSource<'a> for Ready<'a> {
 }
 
 impl<'s> World<'s> {
-    pub(super) fn open(subject: &'s Subject) -> Self {
+    pub(super) fn open(subject: &'s Subject, gives_keys: bool) -> Self {
         let stand = Stand::open(subject, models);
         let (tables, keeps) = (tables(&stand), subject.is_kept());
-        Self { transaction: None, savepoints: Vec::new(), stand, keeps, tables }
+        let next_key = gives_keys.then(|| std::cell::Cell::new(1_000));
+        Self { transaction: None, savepoints: Vec::new(), stand, keeps, tables, next_key }
     }
 
     fn scope(&self) -> &Scope {
@@ -124,7 +128,8 @@ impl<'s> World<'s> {
         let table = |table: &usize| Arc::clone(&self.tables[*table]);
         match change {
             Change::Insert { table, row, on_conflict } => {
-                let added = batch.insert_values(&self.tables[*table], row);
+                let row = self.with_key(*table, row);
+                let added = batch.insert_values(&self.tables[*table], &row);
                 match on_conflict {
                     OnConflict::Refuse => {}
                     OnConflict::Ignore => drop(added.or_ignore()),
@@ -143,6 +148,17 @@ impl<'s> World<'s> {
                 batch.delete_value(table(at), key.clone(), *version)
             }
         };
+    }
+
+    /// The row with a key, if it has none and the case gives them.
+    fn with_key(&self, table: usize, row: &[Value]) -> Vec<Value> {
+        let (key, mut row) = (self.tables[table].key(), row.to_vec());
+        if let (Some(next), KeyKind::Auto) = (&self.next_key, self.tables[table].key_kind())
+            && matches!(row[key], Value::Absent | Value::Null)
+        {
+            row[key] = Value::Int(next.replace(next.get() + 1));
+        }
+        row
     }
 
     fn batch(&self, changes: &[Change], each: bool) -> Result<String> {
@@ -164,6 +180,7 @@ impl<'s> World<'s> {
         rows: &[Vec<Value>],
         on_conflict: OnConflict,
     ) -> Result<String> {
+        let rows: Vec<Vec<Value>> = rows.iter().map(|row| self.with_key(table, row)).collect();
         let table = &self.tables[table];
         // All with a key or all without, as the verb asks.
         let unset = |key: &Value| matches!(key, Value::Absent | Value::Null);

@@ -2,9 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 mod databases;
+mod hosted;
+mod other_files;
 mod sql;
 
+use std::sync::OnceLock;
+
 use marmota_conformance::{Subject, conformance};
+use marmota_mongo::Mongo;
+use marmota_postgres::{Postgres, TemporaryServer};
 use marmota_sqlite::{Durability, Location, Options, Sqlite};
 use marmota_store::Store;
 use marmota_store::memory::Memory;
@@ -41,6 +47,28 @@ fn sqlite_file(name: &'static str, options: Options) -> Subject {
     .keeps()
 }
 
+/// A database of its own on a server that all tests share.
+fn postgres(name: &'static str) -> Subject {
+    static SERVER: OnceLock<TemporaryServer> = OnceLock::new();
+    let server = SERVER.get_or_init(|| TemporaryServer::start(&["fsync=off"]).unwrap());
+    let url = server.make_database().unwrap();
+    Subject::new(name, move || Store::builder(Postgres::from_url(&url).unwrap()))
+        .skips_keys()
+        .keeps()
+}
+
+/// The same of a server that speaks MongoDB's protocol.
+fn mongo(name: &'static str) -> Subject {
+    static SERVER: OnceLock<marmota_mongo::TemporaryServer> = OnceLock::new();
+    let server = SERVER.get_or_init(|| marmota_mongo::TemporaryServer::start().unwrap());
+    // It looks through all rows for each key, and the machine may be busy.
+    let url = format!("{}?operation_timeout_ms=120000", server.url());
+    Subject::new(name, move || Store::builder(Mongo::from_url(&url).unwrap()))
+        .without_transactions()
+        .skips_keys()
+        .keeps()
+}
+
 fn relaxed() -> Options {
     Options { durability: Durability::Relaxed, ..Options::default() }
 }
@@ -64,6 +92,8 @@ conformance!(sqlite_alone_with_its_file, || {
     let options = Options { exclusive: true, ..relaxed() };
     sqlite_file("SQLite alone with its file", options).reads_wait()
 });
+conformance!(postgres_over_tcp, || postgres("PostgreSQL"));
+conformance!(mongo, || mongo("MongoDB's protocol"));
 conformance!(sqlite_behind_a_cache, || {
     let folder = tempfile::tempdir().unwrap();
     Subject::new("SQLite behind a cache", move || {
@@ -87,6 +117,21 @@ conformance!(several_databases, || {
         )
     })
     .keeps()
+});
+conformance!(remote_in_process, || {
+    hosted::subject("remote in process", hosted::in_process, || Box::new(Memory::new()))
+        .reads_wait()
+});
+conformance!(remote_over_a_unix_socket, || {
+    let folder = tempfile::tempdir().unwrap();
+    hosted::subject("remote over a Unix socket", hosted::over_unix, move || {
+        let location = Location::File(folder.path().join("database"));
+        Box::new(Sqlite::open(location, relaxed()).unwrap())
+    })
+    .keeps()
+});
+conformance!(remote_over_http, || {
+    hosted::subject("remote over HTTP", hosted::over_http, || Box::new(Memory::new())).reads_wait()
 });
 #[cfg(feature = "encryption")]
 conformance!(memory_encrypted_log, || {

@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use marmota_derive::Model;
-use marmota_model::{Blob, Currency, Date, ErrorKind, Json, Timestamp, Uuid, Value};
+use marmota_model::{Blob, Currency, Date, ErrorKind, Json, Ref, Timestamp, Uuid, Value};
 use marmota_sqlite::Sqlite;
 use marmota_store::Store;
 use marmota_store::memory::Memory;
+use marmota_store::migration::Migration;
 
 #[derive(Clone, Debug, Default, Model, PartialEq)]
 struct Note {
@@ -261,4 +262,64 @@ fn an_engine_without_sql_says_so() {
     let error = store.sql("SELECT 1").rows().run().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.message().contains("beside"), "{error}");
+}
+
+#[derive(Clone, Debug, Default, Model, PartialEq)]
+#[model(audit)]
+struct Patient {
+    id: i64,
+    name: String,
+    doctor: Option<Ref<Doctor>>,
+}
+
+#[derive(Clone, Debug, Default, Model, PartialEq)]
+struct Doctor {
+    id: i64,
+    name: String,
+}
+
+#[test]
+fn sql_does_not_pass_by_the_history() {
+    let store = in_memory().model::<Doctor>().model::<Patient>().model::<Note>().open().unwrap();
+    let patient = Patient { id: 0, name: "Ana".to_owned(), doctor: None };
+    store.insert(&patient).run().unwrap();
+    for (text, table) in [
+        ("UPDATE patient SET name = 'x'", "patient"),
+        ("DELETE FROM patient", "patient"),
+        ("DELETE FROM patient WHERE id = 7", "patient"),
+        ("INSERT INTO patient(name) VALUES('y')", "patient"),
+        ("WITH one AS (SELECT 1) DELETE FROM Patient WHERE id IN one", "patient"),
+        ("DELETE FROM marmota_history", "marmota_history"),
+        ("UPDATE marmota_history SET actor = 'nobody'", "marmota_history"),
+    ] {
+        let error = store.execute(text).run().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied, "{text}: {error}");
+        assert!(error.message().contains(&format!("`{table}`")), "{error}");
+        assert!(error.message().contains(".unaudited()"), "{error}");
+        let inside = store.transaction(|tx| tx.execute(text).run());
+        assert_eq!(inside.unwrap_err().kind(), ErrorKind::Denied, "{text}");
+    }
+    assert_eq!(store.get::<Patient>(1).run().unwrap().name, "Ana");
+    // Other tables are written, audited ones read.
+    store.execute("INSERT INTO note(text) SELECT name FROM patient").run().unwrap();
+    store.execute("INSERT INTO doctor(name) VALUES('z')").run().unwrap();
+    store.execute("UPDATE note SET number = (SELECT count(*) FROM patient)").run().unwrap();
+    assert_eq!(store.get::<Note>(1).run().unwrap().number, Some(1));
+    let told = "UPDATE patient SET name = ?";
+    assert_eq!(store.execute(told).bind("Bea").unaudited().run().unwrap(), 1);
+    assert_eq!(store.execute(told).bind("Cleo").run().unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(store.history::<Patient>(1).run().unwrap().len(), 1);
+    // A migration is nobody's write to a row.
+    let folder = tempfile::tempdir().unwrap();
+    let open = |migrated: bool| {
+        let url = format!("sqlite:{}", folder.path().join("a.db").display());
+        let builder = Store::builder(Sqlite::from_url(&url).unwrap());
+        let builder = builder.model::<Doctor>().model::<Patient>();
+        let renamed = Migration::new(1, "names").up_sql(["UPDATE patient SET name = upper(name)"]);
+        if migrated { builder.migration(renamed).open() } else { builder.open() }
+    };
+    let store = open(false).unwrap();
+    store.insert(&patient).run().unwrap();
+    store.close().unwrap();
+    assert_eq!(open(true).unwrap().get::<Patient>(1).run().unwrap().name, "ANA");
 }
