@@ -7,12 +7,13 @@
 
 mod backup;
 mod migrate;
+mod moving;
+mod operators;
 mod restore;
 mod serve;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::net::SocketAddr;
 use std::process::ExitCode;
 
 pub use clap;
@@ -41,7 +42,8 @@ pub struct Command {
     db: &'static str,
     listen: &'static str,
     seed: Seed,
-    routes: Routes,
+    /// None for REST over all models.
+    routes: Option<Routes>,
     greeting: Greeting,
     own: Vec<(clap::Command, Own)>,
 }
@@ -49,13 +51,14 @@ pub struct Command {
 type Models = Box<dyn Fn(&str) -> Result<StoreBuilder>>;
 type Seed = Box<dyn Fn(&Store) -> Result<()>>;
 type Routes = Box<dyn Fn(&Store) -> Router>;
-type Greeting = Box<dyn Fn(SocketAddr) -> String>;
+type Greeting = Box<dyn Fn(&str) -> String>;
 type Own = Box<dyn Fn(&ArgMatches) -> Done>;
 
 /// The arguments that all of a program's subcommands over a database have.
 #[derive(Args)]
 struct Database {
-    /// The database: sqlite:FILE, sqlite::memory:, memory: or memory:FILE
+    /// The database: sqlite:FILE, sqlite::memory:, memory:, memory:FILE or
+    /// postgres://USER:PASSWORD@HOST/DATABASE
     #[arg(long, value_name = "URL", env = "MARMOTA_DB")]
     db: Option<String>,
 }
@@ -65,6 +68,7 @@ enum Sub {
     Serve(serve::Serve),
     Migrate(migrate::Migrate),
     Backup(backup::Backup),
+    Move(moving::Move),
     Restore(restore::Restore),
 }
 
@@ -99,8 +103,8 @@ impl Command {
             db: "sqlite:data/marmota.db",
             listen: "127.0.0.1:8080",
             seed: Box::new(|_| Ok(())),
-            routes: Box::new(marmota_rest::api),
-            greeting: Box::new(|address| format!("Serves http://{address}/api (Ctrl-C ends it).")),
+            routes: None,
+            greeting: Box::new(|url| format!("Serves {url}/api (Ctrl-C ends it).")),
             own: Vec::new(),
         }
     }
@@ -141,16 +145,30 @@ impl Command {
         self
     }
 
-    /// What `serve` serves; REST over all models if never set.
+    /// What `serve` serves; REST over all models, and these as a store for other
+    /// processes, if never set.
     #[must_use]
     pub fn routes(mut self, routes: impl Fn(&Store) -> Router + 'static) -> Self {
-        self.routes = Box::new(routes);
+        self.routes = Some(Box::new(routes));
         self
     }
 
-    /// What `serve` prints once it listens.
+    fn routes_of(&self, store: &Store) -> Router {
+        match &self.routes {
+            Some(routes) => routes(store),
+            None => {
+                let routes = marmota_rest::api(store);
+                #[cfg(feature = "remote")]
+                let routes = routes.nest("", marmota_remote::Service::new(store).router());
+                routes
+            }
+        }
+    }
+
+    /// What `serve` prints once it listens; it is given what a client calls the service by,
+    /// `http://127.0.0.1:8080` say.
     #[must_use]
-    pub fn greeting(mut self, greeting: impl Fn(SocketAddr) -> String + 'static) -> Self {
+    pub fn greeting(mut self, greeting: impl Fn(&str) -> String + 'static) -> Self {
         self.greeting = Box::new(greeting);
         self
     }
@@ -227,6 +245,7 @@ impl Command {
                 Sub::Serve(serve) => serve.run(self),
                 Sub::Migrate(migrate) => migrate.run(self),
                 Sub::Backup(backup) => backup.run(self),
+                Sub::Move(moving) => moving.run(self),
                 Sub::Restore(restore) => restore.run(self),
             },
         }
@@ -246,19 +265,6 @@ impl Command {
 impl fmt::Debug for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Command").field("about", &self.about).finish_non_exhaustive()
-    }
-}
-
-/// False for the URL of a file that is not there: opening it would make it.
-fn is_there(url: &str) -> bool {
-    let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
-    let path = rest.split('?').next().unwrap_or_default();
-    let path = path.strip_prefix("//").unwrap_or(path);
-    let exists = |path: &str| std::path::Path::new(path).exists();
-    match scheme {
-        "sqlite" => path == ":memory:" || exists(path),
-        "memory" => path.is_empty() || exists(path) || exists(&format!("{path}.log.1")),
-        _ => true,
     }
 }
 

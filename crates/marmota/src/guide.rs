@@ -27,12 +27,44 @@ pub mod durability {}
 pub mod history {}
 
 #[cfg(feature = "server")]
+#[doc = include_str!("../../../docs/guide/state.md")]
+pub mod state {}
+
+#[cfg(all(feature = "sqlite", feature = "auth"))]
+#[doc = include_str!("../../../docs/guide/auth.md")]
+pub mod auth {}
+
+#[cfg(feature = "postgres")]
+#[doc = include_str!("../../../docs/guide/postgres.md")]
+pub mod postgres {}
+
+#[cfg(feature = "server")]
 #[doc = include_str!("../../../docs/guide/rest.md")]
 pub mod rest {}
 
 #[cfg(feature = "compression")]
 #[doc = include_str!("../../../docs/guide/server.md")]
 pub mod server {}
+
+#[cfg(feature = "server")]
+#[doc = include_str!("../../../docs/guide/layers.md")]
+pub mod layers {}
+
+#[cfg(feature = "server")]
+#[doc = include_str!("../../../docs/guide/files.md")]
+pub mod files {}
+
+#[cfg(feature = "compression")]
+#[doc = include_str!("../../../docs/guide/websockets.md")]
+pub mod websockets {}
+
+#[cfg(all(feature = "remote", feature = "auth"))]
+#[doc = include_str!("../../../docs/guide/remote.md")]
+pub mod remote {}
+
+#[cfg(feature = "services")]
+#[doc = include_str!("../../../docs/guide/services.md")]
+pub mod services {}
 
 #[cfg(feature = "encryption")]
 #[doc = include_str!("../../../docs/guide/encryption.md")]

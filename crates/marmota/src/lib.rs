@@ -31,21 +31,42 @@
 #[cfg(feature = "command")]
 pub mod command;
 pub mod guide;
+#[cfg(feature = "log")]
+mod levels;
+mod restore;
+mod tenants;
 
 pub use marmota_collections as collections;
 pub use marmota_columns as columns;
 pub use marmota_columns::csv;
 pub use marmota_derive::{Model, ModelEnum};
+#[cfg(feature = "services")]
+pub use marmota_derive::{method, service};
 pub use marmota_model as model;
 pub use marmota_model::{Error, ErrorKind, Result};
 pub use marmota_store as store;
 
+#[cfg(feature = "auth")]
+pub use marmota_auth as auth;
 #[cfg(feature = "server")]
 pub use marmota_http as http;
+#[cfg(feature = "mongodb")]
+pub use marmota_mongo as mongo;
+#[cfg(feature = "postgres")]
+pub use marmota_postgres as postgres;
+#[cfg(feature = "remote")]
+pub use marmota_remote as remote;
 #[cfg(feature = "server")]
 pub use marmota_rest as rest;
+#[cfg(feature = "services")]
+pub use marmota_service as service;
 #[cfg(feature = "sqlite")]
 pub use marmota_sqlite as sqlite;
+
+#[cfg(feature = "log")]
+pub use levels::Log;
+pub use restore::{restore, restore_all};
+pub use tenants::tenants;
 
 use marmota_store::StoreBuilder;
 
@@ -76,6 +97,10 @@ pub mod prelude {
 /// | `memory:` | the memory engine |
 /// | `memory:data/app.mem` | the memory engine, loaded at the start and saved at the end |
 /// | `memory:data/app.mem?durability=full` | the memory engine with a log: durable as SQLite is |
+/// | `postgres://user:password@host/app` | a PostgreSQL database (feature `postgres`) |
+/// | `unix:/run/app.sock` | a store that another process serves at a Unix socket |
+/// | `http://host:8080/api` | a store that another process serves over HTTP |
+/// | `mongodb://host/database` | a MongoDB database (feature `mongodb`) |
 ///
 /// With the feature `encryption` a file is encrypted (SQLite's, or a binary one
 /// of the memory engine) if the environment has `MARMOTA_KEY`, or the variable
@@ -100,61 +125,40 @@ pub mod prelude {
 /// # Ok::<(), Error>(())
 /// ```
 pub fn open(url: &str) -> Result<StoreBuilder> {
+    #[cfg(feature = "server")]
+    marmota_rest::watch_engines();
     match url.split_once(':').map(|(scheme, _)| scheme) {
         #[cfg(feature = "sqlite")]
         Some("sqlite") => Ok(marmota_store::Store::builder(marmota_sqlite::Sqlite::from_url(url)?)),
+        #[cfg(feature = "mongodb")]
+        Some("mongodb" | "mongodb+srv") => {
+            Ok(marmota_store::Store::builder(marmota_mongo::Mongo::from_url(url)?))
+        }
         Some("memory") => {
             Ok(marmota_store::Store::builder(marmota_store::memory::Memory::from_url(url)?))
         }
+        #[cfg(feature = "remote")]
+        Some("unix" | "http") => {
+            Ok(marmota_store::Store::builder(marmota_remote::Remote::from_url(url)?))
+        }
+        #[cfg(feature = "postgres")]
+        Some("postgres" | "postgresql") => {
+            Ok(marmota_store::Store::builder(marmota_postgres::Postgres::from_url(url)?))
+        }
+        #[cfg(not(feature = "postgres"))]
+        Some("postgres" | "postgresql") => Err(Error::new(
+            ErrorKind::Unsupported,
+            "this build has no PostgreSQL: build with the feature `postgres`",
+        )),
         _ => Err(Error::new(
             ErrorKind::Invalid,
             format!(
-                "{:?} is the URL of no engine here; use sqlite:FILE, sqlite::memory: or memory:",
+                "{:?} is the URL of no engine here; use sqlite:FILE, sqlite::memory:, memory:, \
+                 postgres://USER@HOST/DATABASE, unix:PATH, http://HOST:PORT/api or, in a build with \
+                 the feature, mongodb://HOST/DATABASE",
                 // What stands behind the `?` may be no one else's business.
                 model::text::excerpt(url.split('?').next().unwrap_or_default())
             ),
         )),
     }
-}
-
-/// Makes a database what a backup has: compares the backup with its manifest,
-/// checks it, and puts it in the place that the URL names. What is there is
-/// replaced only if `replaces` says so, and nobody may have it open.
-/// Whenever this is interrupted, the database is the old one or the new one,
-/// whole.
-///
-/// # Errors
-/// - [`ErrorKind::NotFound`] if there is no finished backup of this name.
-/// - [`ErrorKind::Engine`] if it is damaged.
-/// - [`ErrorKind::Invalid`] if it is of another engine than the URL.
-/// - [`ErrorKind::Conflict`] if there is a database and it is not to be
-///   replaced, [`ErrorKind::Busy`] if it is open elsewhere.
-/// - [`ErrorKind::Io`] if the disk fails or is full.
-pub fn restore(
-    backup: impl AsRef<std::path::Path>,
-    url: &str,
-    replaces: bool,
-) -> Result<store::backup::Manifest> {
-    let backup = backup.as_ref();
-    let manifest = store::backup::Manifest::of(backup)?;
-    let scheme = url.split(':').next().unwrap_or_default();
-    if scheme != manifest.engine {
-        let message = format!(
-            "{} is a backup of a database of the engine `{}`: restore it to a URL that begins so",
-            backup.display(),
-            model::text::excerpt(&manifest.engine)
-        );
-        return Err(Error::new(ErrorKind::Invalid, message));
-    }
-    manifest.verify(backup)?;
-    match scheme {
-        #[cfg(feature = "sqlite")]
-        "sqlite" => marmota_sqlite::Sqlite::restore(url, backup, &manifest, replaces)?,
-        "memory" => marmota_store::memory::Memory::restore(url, backup, &manifest, replaces)?,
-        _ => {
-            let message = format!("this build has no engine `{}`", model::text::excerpt(scheme));
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-    }
-    Ok(manifest)
 }

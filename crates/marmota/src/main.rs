@@ -3,8 +3,8 @@
 
 mod bench;
 mod demo;
+mod stress;
 
-use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use marmota::command::Command;
@@ -16,16 +16,17 @@ fn main() -> ExitCode {
         .seed(demo::seed)
         .greeting(greeting)
         .subcommand(bench::command(), bench::run)
+        .subcommand(stress::command(), stress::run)
         .run()
 }
 
-fn greeting(address: SocketAddr) -> String {
+fn greeting(url: &str) -> String {
     format!(
-        "Marmota serves http://{address} (Ctrl-C ends it). Try:\n  \
-         curl 'http://{address}/api/person?order=year_of_birth&limit=3'\n  \
-         curl http://{address}/api/person -d \
+        "Marmota serves {url} (Ctrl-C ends it). Try:\n  \
+         curl '{url}/api/person?order=year_of_birth&limit=3'\n  \
+         curl {url}/api/person -d \
          '{{\"first_name\":\"Emmy\",\"last_name\":\"Noether\",\"year_of_birth\":1882}}'\n  \
-         curl --get http://{address}/api/person \
+         curl --get {url}/api/person \
          --data-urlencode \"filter=last_name ~ 'cur' and year_of_death > 1930\""
     )
 }

@@ -35,13 +35,14 @@ pub(super) trait Contender {
 /// A store.
 pub(super) struct Marmota {
     store: Store,
+    by_sql: bool,
     transaction: Option<Transaction>,
 }
 
 impl Marmota {
     pub(super) fn open(engine: &Engine, path: &Path) -> Result<Self> {
-        let store = engine.open(path)?.model::<Person>().open()?;
-        Ok(Self { store, transaction: None })
+        let (store, by_sql) = (engine.open(path)?, engine.reads_by_sql());
+        Ok(Self { store, by_sql, transaction: None })
     }
 
     fn scope(&self) -> &marmota::store::Scope {
@@ -65,6 +66,21 @@ fn add(sum: &mut Sum, person: &Person) {
     );
 }
 
+/// A row that is none of a person is not added, which the sum will show.
+fn add_row(sum: &mut Sum, row: &[ValueRef<'_>]) {
+    if let [
+        ValueRef::Int(id),
+        ValueRef::Text(first),
+        ValueRef::Text(last),
+        ValueRef::Currency(balance),
+        ValueRef::Timestamp(met_at),
+        ..,
+    ] = row
+    {
+        sum.add(*id, first.len(), last.len(), balance.scaled(), met_at.micros(), 0, 0);
+    }
+}
+
 impl Contender for Marmota {
     fn begin(&mut self) -> Result<()> {
         self.transaction = Some(self.store.begin_run()?);
@@ -85,6 +101,14 @@ impl Contender for Marmota {
     }
 
     fn read_each(&mut self, ids: &[i64], sum: &mut Sum) -> Result<()> {
+        if self.by_sql {
+            let text = format!("{SELECT} WHERE id=?");
+            return ids.iter().try_for_each(|&id| {
+                let found = self.store.sql(&*text).bind(id).models::<Person>().run()?;
+                std::hint::black_box(&found).iter().for_each(|person| add(sum, person));
+                Ok(())
+            });
+        }
         for &id in ids {
             let person = self.store.get::<Person>(id).run()?;
             add(sum, std::hint::black_box(&person));
@@ -93,27 +117,25 @@ impl Contender for Marmota {
     }
 
     fn list(&mut self, sum: &mut Sum) -> Result<()> {
-        let people = self.store.list::<Person>().run()?;
+        let people = match self.by_sql {
+            true => self.store.sql(SELECT).models::<Person>().run()?,
+            false => self.store.list::<Person>().run()?,
+        };
         people.iter().for_each(|person| add(sum, person));
         Ok(())
     }
 
     fn scan(&mut self, sum: &mut Sum) -> Result<()> {
+        if self.by_sql {
+            let lent = self.store.sql(SELECT).map(|row| {
+                add_row(sum, row.values());
+                Ok(())
+            });
+            return lent.run().map(drop);
+        }
         let table = self.store.table("person")?;
         let mut sink = |row: &[ValueRef<'_>]| {
-            let [
-                ValueRef::Int(id),
-                ValueRef::Text(first),
-                ValueRef::Text(last),
-                ValueRef::Currency(balance),
-                ValueRef::Timestamp(met_at),
-                ..,
-            ] = row
-            else {
-                return ControlFlow::Break(());
-            };
-            let (balance, met_at) = (balance.scaled(), met_at.micros());
-            sum.add(*id, first.len(), last.len(), balance, met_at, 0, 0);
+            add_row(sum, row);
             ControlFlow::Continue(())
         };
         self.store.run(&mut Operation::List { table: &table, query: &Query::new() }, &mut sink)?;
@@ -156,7 +178,7 @@ struct Read {
 
 impl Read {
     #[inline]
-    fn of(row: &RowByHand<'_, '_>) -> Self {
+    fn of(row: &RowByHand<'_>) -> Self {
         Self {
             id: row.int(0),
             first_name: row.bytes(1).to_vec(),

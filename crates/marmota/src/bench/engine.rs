@@ -5,6 +5,9 @@ use std::path::Path;
 
 use marmota::model::text::excerpt;
 use marmota::prelude::*;
+use marmota::store::memory::Memory;
+
+use super::record::Person;
 
 /// What is measured of each: rows a second of four ways to insert, of reads by
 /// id, and of lists through SQL and direct.
@@ -23,6 +26,8 @@ pub(super) struct Engine {
     place: Place,
     /// How SQLite is set up for the same by hand; none where there is no SQLite.
     pub(super) by_hand: Option<&'static str>,
+    /// The row that it is held against, with the same settings but unencrypted.
+    pub(super) plain: Option<&'static str>,
     /// mORMot's figures, in thousands of rows a second.
     pub(super) mormot: Option<[f64; 7]>,
 }
@@ -31,11 +36,18 @@ pub(super) struct Engine {
 enum Place {
     /// Options of a URL behind a file's name.
     Sqlite(&'static str),
+    /// Whether the file is this one's alone, and never waits for the disk.
     #[cfg(feature = "encryption")]
-    Encrypted,
+    Encrypted {
+        alone: bool,
+    },
     SqliteMemory,
     Memory,
     MemoryLog,
+    #[cfg(feature = "encryption")]
+    MemoryLogEncrypted,
+    /// Rows of the memory engine, read by SQL.
+    MemorySql,
 }
 
 const FULL: &str = "PRAGMA cache_size=-65536; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL";
@@ -51,6 +63,7 @@ impl Engine {
                 title: "SQLite file, full",
                 place: Place::Sqlite("durability=full"),
                 by_hand: Some(FULL),
+                plain: None,
                 mormot: Some([2.9, 133.0, 272.0, 692.0, 281.0, 1_290.0, 1_250.0]),
             },
             Self {
@@ -58,6 +71,7 @@ impl Engine {
                 title: "SQLite file, off",
                 place: Place::Sqlite("durability=none"),
                 by_hand: Some(OFF),
+                plain: None,
                 mormot: Some([45.0, 680.0, 277.0, 813.0, 310.0, 1_300.0, 1_350.0]),
             },
             Self {
@@ -65,14 +79,25 @@ impl Engine {
                 title: "SQLite file, off, exclusive",
                 place: Place::Sqlite("durability=none&exclusive=true"),
                 by_hand: Some(EXCLUSIVE),
+                plain: None,
                 mormot: Some([145.0, 754.0, 299.0, 845.0, 486.0, 1_360.0, 1_390.0]),
             },
             #[cfg(feature = "encryption")]
             Self {
-                name: "sqlite-off-exclusive-encrypted",
-                title: "the same, encrypted",
-                place: Place::Encrypted,
+                name: "sqlite-full-encrypted",
+                title: "SQLite file, full, encrypted",
+                place: Place::Encrypted { alone: false },
                 by_hand: None,
+                plain: Some("sqlite-full"),
+                mormot: None,
+            },
+            #[cfg(feature = "encryption")]
+            Self {
+                name: "sqlite-off-exclusive-encrypted",
+                title: "… off, exclusive, encrypted",
+                place: Place::Encrypted { alone: true },
+                by_hand: None,
+                plain: Some("sqlite-off-exclusive"),
                 mormot: Some([61.0, 644.0, 296.0, 827.0, 477.0, 1_220.0, 990.0]),
             },
             Self {
@@ -80,6 +105,7 @@ impl Engine {
                 title: "SQLite memory",
                 place: Place::SqliteMemory,
                 by_hand: Some(""),
+                plain: None,
                 mormot: Some([220.0, 842.0, 297.0, 739.0, 332.0, 1_280.0, 1_290.0]),
             },
             Self {
@@ -87,6 +113,7 @@ impl Engine {
                 title: "memory engine",
                 place: Place::Memory,
                 by_hand: None,
+                plain: None,
                 mormot: Some([838.0, 2_350.0, 835.0, 2_240.0, 966.0, 3_470.0, 3_620.0]),
             },
             Self {
@@ -94,7 +121,25 @@ impl Engine {
                 title: "memory engine, log full",
                 place: Place::MemoryLog,
                 by_hand: None,
+                plain: None,
                 mormot: None,
+            },
+            #[cfg(feature = "encryption")]
+            Self {
+                name: "memory-log-full-encrypted",
+                title: "… log full, encrypted",
+                place: Place::MemoryLogEncrypted,
+                by_hand: None,
+                plain: Some("memory-log-full"),
+                mormot: None,
+            },
+            Self {
+                name: "memory-sql",
+                title: "memory engine, read by SQL",
+                place: Place::MemorySql,
+                by_hand: None,
+                plain: None,
+                mormot: Some([839.0, 2_160.0, 843.0, 2_200.0, 961.0, 770.0, 530.0]),
             },
         ]
     }
@@ -107,17 +152,33 @@ impl Engine {
         })
     }
 
-    /// Opens it with a file that is not there yet, if it takes one.
-    pub(super) fn open(&self, path: &Path) -> Result<marmota::store::StoreBuilder> {
-        let path = path.display();
-        match self.place {
-            Place::Sqlite(options) => marmota::open(&format!("sqlite:{path}?{options}")),
+    /// Opens it for people, with a file that is not there yet, if it takes one.
+    pub(super) fn open(&self, path: &Path) -> Result<Store> {
+        let shown = path.display();
+        let builder = match self.place {
+            Place::Sqlite(options) => marmota::open(&format!("sqlite:{shown}?{options}"))?,
             #[cfg(feature = "encryption")]
-            Place::Encrypted => encrypted(path.to_string().into()),
-            Place::SqliteMemory => marmota::open("sqlite::memory:"),
-            Place::Memory => marmota::open("memory:"),
-            Place::MemoryLog => marmota::open(&format!("memory:{path}?durability=full")),
-        }
+            Place::Encrypted { alone } => encrypted(path.to_owned(), alone)?,
+            Place::SqliteMemory => marmota::open("sqlite::memory:")?,
+            Place::Memory => marmota::open("memory:")?,
+            Place::MemoryLog => marmota::open(&format!("memory:{shown}?durability=full"))?,
+            #[cfg(feature = "encryption")]
+            Place::MemoryLogEncrypted => {
+                let url = format!("memory:{shown}?durability=full");
+                let key = || Ok(marmota::sqlite::Key::raw([7; 32]));
+                Store::builder(Memory::from_url(&url)?.key(key)?)
+            }
+            Place::MemorySql => {
+                let first = marmota::open("sqlite::memory:")?;
+                return first.database("live", Memory::new(), |it| it.model::<Person>()).open();
+            }
+        };
+        builder.model::<Person>().open()
+    }
+
+    /// True if rows are read by SQL, and not by the verbs.
+    pub(super) fn reads_by_sql(&self) -> bool {
+        self.place == Place::MemorySql
     }
 
     /// True if what is done by hand is done to a file.
@@ -127,9 +188,10 @@ impl Engine {
 }
 
 #[cfg(feature = "encryption")]
-fn encrypted(path: std::path::PathBuf) -> Result<marmota::store::StoreBuilder> {
+fn encrypted(path: std::path::PathBuf, alone: bool) -> Result<marmota::store::StoreBuilder> {
     use marmota::sqlite::{Durability, Key, Location, Options, Sqlite};
-    let options = Options { durability: Durability::None, exclusive: true, ..Options::default() };
+    let durability = if alone { Durability::None } else { Durability::Full };
+    let options = Options { durability, exclusive: alone, ..Options::default() };
     let options = options.key(|| Ok(Key::raw([7; 32])));
     Ok(Store::builder(Sqlite::open(Location::File(path), options)?))
 }

@@ -43,6 +43,8 @@ pub(super) struct EngineRow {
     /// In the order of [`FIGURES`], as the others.
     pub(super) marmota: Vec<Figure>,
     pub(super) by_hand: Option<Vec<Figure>>,
+    /// The engine with the same settings whose file is not encrypted.
+    pub(super) plain: Option<&'static str>,
     /// Rows a second.
     pub(super) mormot: Option<Vec<f64>>,
 }
@@ -71,6 +73,7 @@ pub(super) fn engines(engines: &[Engine], scale: &Scale, folder: &Path) -> Resul
             title: engine.title,
             marmota: medians(&own),
             by_hand: engine.by_hand.map(|_| medians(&by_hand)),
+            plain: engine.plain,
             mormot: engine.mormot.map(|all| all.iter().map(|thousands| thousands * 1e3).collect()),
         });
     }

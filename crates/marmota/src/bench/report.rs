@@ -65,6 +65,14 @@ impl Report {
                 write_line(f, "÷ by hand", ratios.map(ratio))?;
                 write_line(f, "fsyncs by hand", by_hand[..4].iter().map(|it| syncs(*it)))?;
             }
+            let plain = |name| self.engines.iter().find(|other| other.engine == name);
+            if let Some(plain) = row.plain.and_then(plain) {
+                let ratios = row.marmota.iter().zip(&plain.marmota);
+                let ratio = |(own, its): (&Figure, &Figure)| {
+                    format!("{:.2}", own.rows_per_second / its.rows_per_second)
+                };
+                write_line(f, "÷ not encrypted", ratios.map(ratio))?;
+            }
             if let Some(mormot) = &row.mormot {
                 let ratios = row.marmota.iter().zip(mormot);
                 write_line(

@@ -1,6 +1,7 @@
 //! `backup`: a checked copy of the database, taken while others write to it.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -34,7 +35,7 @@ pub(super) struct Backup {
 impl Backup {
     pub(super) fn run(&self, command: &Command) -> Done {
         let url = command.url(&self.database);
-        if !super::is_there(url) {
+        if !crate::restore::is_there(url) {
             return Err(format!("there is no database {url}: name it by --db").into());
         }
         let begin = format!("{}-", self.name);
@@ -49,13 +50,10 @@ impl Backup {
         });
         bar.finish_and_clear();
         let manifest = manifest?;
-        let rows: u64 = manifest.tables.values().sum();
-        println!(
-            "{}: {} bytes, {} tables, {rows} rows, checked",
-            file.display(),
-            manifest.bytes,
-            manifest.tables.len()
-        );
+        say(&file, manifest.bytes, &manifest.tables);
+        for other in &manifest.others {
+            say(&other.path(&file), other.bytes, &other.tables);
+        }
         if let Some(keep) = self.keep {
             let backups = in_folder(&self.folder, &begin)?;
             for old in backups.iter().rev().skip(keep as usize) {
@@ -65,6 +63,11 @@ impl Backup {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn say(file: &Path, bytes: u64, tables: &BTreeMap<String, u64>) {
+    let rows: u64 = tables.values().sum();
+    println!("{}: {bytes} bytes, {} tables, {rows} rows, checked", file.display(), tables.len());
 }
 
 /// The time, such that names sort by it: `20260704T091500.123456Z`.

@@ -83,8 +83,8 @@ impl Migrate {
 /// make it.
 fn seen(url: &str) -> &str {
     match url.split_once(':') {
-        Some(("sqlite", _)) if !super::is_there(url) => "sqlite::memory:",
-        Some(("memory", _)) if !super::is_there(url) => "memory:",
+        Some(("sqlite", _)) if !crate::restore::is_there(url) => "sqlite::memory:",
+        Some(("memory", _)) if !crate::restore::is_there(url) => "memory:",
         _ => url,
     }
 }

@@ -1,5 +1,6 @@
 //! `restore`: a database from a backup.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,6 +15,9 @@ pub(super) struct Restore {
     from: PathBuf,
     #[command(flatten)]
     database: Database,
+    /// Where another database of the backup goes, by its name in the store; once for each
+    #[arg(long = "database", value_name = "NAME=URL", value_parser = named)]
+    others: Vec<(String, String)>,
     /// Replace the database that is there
     #[arg(long)]
     replace: bool,
@@ -22,13 +26,26 @@ pub(super) struct Restore {
 impl Restore {
     pub(super) fn run(&self, command: &Command) -> Done {
         let url = command.url(&self.database);
-        let manifest = crate::restore(&self.from, url, self.replace)?;
-        let rows: u64 = manifest.tables.values().sum();
-        println!(
-            "{url} is as it was at {}: {} tables, {rows} rows",
-            manifest.taken,
-            manifest.tables.len()
-        );
+        let others = self.others.iter().map(|(name, url)| (&**name, &**url));
+        let urls: Vec<(&str, &str)> = std::iter::once(("main", url)).chain(others).collect();
+        let manifest = crate::restore_all(&self.from, &urls, self.replace)?;
+        say(url, &manifest.taken, &manifest.tables);
+        for other in &manifest.others {
+            let url = urls.iter().find(|(name, _)| *name == other.name);
+            say(url.map_or(&*other.name, |(_, url)| url), &other.taken, &other.tables);
+        }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn say(url: &str, taken: &str, tables: &BTreeMap<String, u64>) {
+    let rows: u64 = tables.values().sum();
+    println!("{url} is as it was at {taken}: {} tables, {rows} rows", tables.len());
+}
+
+fn named(argument: &str) -> Result<(String, String), String> {
+    match argument.split_once('=') {
+        Some((name, url)) if !name.is_empty() => Ok((name.to_owned(), url.to_owned())),
+        _ => Err("it must be such as archive=sqlite:data/archive.db".to_owned()),
     }
 }

@@ -3,18 +3,42 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use marmota_http::Server;
+#[cfg(feature = "auth")]
+use marmota_auth::{Auth, Settings};
+use marmota_http::{Router, Server};
+#[cfg(feature = "auth")]
+use marmota_rest::Api;
+use marmota_store::Store;
 
+use super::operators::{Operators, Watch, is_local};
 use super::{Command, Database, Done};
 
 /// Serves the models over HTTP; what runs if no subcommand is named
 #[derive(Args)]
 pub(super) struct Serve {
-    /// Where to listen
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    listen: Option<String>,
+    /// Where to listen: ADDRESS:PORT, unix:FILE or unix:@NAME; may be given several times
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<String>,
+    /// Permissions of Unix sockets, 660 say; the umask decides without
+    #[arg(long, value_name = "OCTAL", value_parser = octal)]
+    socket_mode: Option<u32>,
+    #[cfg(feature = "tls")]
+    #[command(flatten)]
+    tls: TlsArguments,
+    /// Proxies whose Forwarded and X-Forwarded headers are believed: addresses, networks, unix
+    #[arg(long, value_name = "NET", value_delimiter = ',')]
+    trusted_proxies: Vec<String>,
+    /// Proxies whose connections begin with a header of the PROXY protocol, named as above
+    #[arg(long, value_name = "NET", value_delimiter = ',')]
+    proxy_protocol: Vec<String>,
     #[command(flatten)]
     database: Database,
+    /// Asks who calls: users and groups in the database, rights by group; see the guide's auth.md
+    #[cfg(feature = "auth")]
+    #[arg(long)]
+    auth: bool,
+    #[command(flatten)]
+    operators: Operators,
     /// Threads; one for each core it may use, if not given
     #[arg(long)]
     threads: Option<usize>,
@@ -22,17 +46,135 @@ pub(super) struct Serve {
 
 impl Serve {
     pub(super) fn run(&self, command: &Command) -> Done {
-        let store = command.builder(command.url(&self.database))?.open()?;
+        let builder = command.builder(command.url(&self.database))?;
+        #[cfg(feature = "auth")]
+        let builder = if self.auth { marmota_auth::models(builder) } else { builder };
+        let store = self.operators.counting(builder).open()?;
+        let watch = self.operators.begin()?;
         (command.seed)(&store)?;
-        let listen = self.listen.as_deref().unwrap_or(command.listen);
-        let mut server = Server::bind(listen)?;
+        let mut listen = self.listen.iter().map(String::as_str);
+        let mut server = Server::bind(listen.next().unwrap_or(command.listen))?;
+        for address in listen {
+            server = server.and(address)?;
+        }
+        if let Some(mode) = self.socket_mode {
+            server = server.socket_mode(mode);
+        }
+        server = server.trusted_proxies(&self.trusted_proxies);
+        if !self.proxy_protocol.is_empty() {
+            server = server.proxy_protocol(&self.proxy_protocol);
+        }
+        #[cfg(feature = "tls")]
+        if let Some(tls) = self.tls.tls() {
+            server = server.tls(tls);
+            if let Some(address) = &self.tls.redirect {
+                server = server.redirect(address)?;
+            }
+        }
         if let Some(threads) = self.threads {
             server = server.threads(threads);
         }
-        println!("{}", (command.greeting)(server.local_addr()));
-        server.run((command.routes)(&store))?;
+        println!("{}", (command.greeting)(&server.url()));
+        if let Some(metrics) = &watch.metrics {
+            server = server.metrics(metrics);
+        }
+        let routes = self.routes(command, &store, &server.url(), &watch)?;
+        server.run(routes)?;
         store.close()?;
         println!("Closed cleanly.");
         Ok(ExitCode::SUCCESS)
+    }
+
+    #[cfg(feature = "auth")]
+    fn routes(
+        &self,
+        command: &Command,
+        store: &Store,
+        url: &str,
+        watch: &Watch,
+    ) -> Result<Router, Box<dyn std::error::Error>> {
+        if !self.auth {
+            return Ok(watch.beside(command.routes_of(store), store, |state| state.allow(is_local)));
+        }
+        if command.routes.is_some() {
+            let message = "this program has routes of its own, and says itself who may call them: \
+                           leave `--auth` out";
+            return Err(message.into());
+        }
+        let auth = Auth::new(store, Settings::default())?;
+        if let Some(token) = auth.first_token() {
+            println!(
+                "Nobody manages users yet. Within 24 hours set the password of `admin`:\n  \
+                 curl {url}/api/auth/redeem -H 'Content-Type: application/json' \
+                 -d '{{\"name\":\"admin\",\"token\":\"{token}\",\"password\":\"…\"}}'"
+            );
+        }
+        let routes = Api::new(store).auth(&auth).router();
+        #[cfg(feature = "remote")]
+        let routes = {
+            let auth = auth.clone();
+            let service = marmota_remote::Service::new(store);
+            let service = service.admit(move |_, credential| auth.store_of(credential));
+            routes.nest("", service.router())
+        };
+        Ok(watch.beside(routes, store, |state| state.auth(&auth)))
+    }
+
+    #[cfg(not(feature = "auth"))]
+    #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "with users both are used")]
+    fn routes(
+        &self,
+        command: &Command,
+        store: &Store,
+        _: &str,
+        watch: &Watch,
+    ) -> Result<Router, Box<dyn std::error::Error>> {
+        Ok(watch.beside(command.routes_of(store), store, |state| state.allow(is_local)))
+    }
+}
+
+#[cfg(feature = "tls")]
+#[derive(Args)]
+struct TlsArguments {
+    /// TLS with a certificate made at the start, for localhost: for development
+    #[arg(long, value_name = "HOW", value_parser = ["self-signed"], conflicts_with = "tls_cert")]
+    tls: Option<String>,
+    /// TLS with this certificate (PEM), read again when it changes; with another --tls-key for
+    /// each further one
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Vec<std::path::PathBuf>,
+    /// The certificate's key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Vec<std::path::PathBuf>,
+    /// Take only clients with a certificate that one in this file vouches for
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<std::path::PathBuf>,
+    /// Another address, which sends plain HTTP to HTTPS
+    #[arg(long, value_name = "ADDRESS")]
+    redirect: Option<String>,
+}
+
+#[cfg(feature = "tls")]
+impl TlsArguments {
+    fn tls(&self) -> Option<marmota_http::Tls> {
+        let mut pairs = self.tls_cert.iter().zip(&self.tls_key);
+        let mut tls = match pairs.next() {
+            Some((certificate, key)) => marmota_http::Tls::files(certificate, key),
+            None => self.tls.as_ref().map(|_| marmota_http::Tls::self_signed())?,
+        };
+        for (certificate, key) in pairs {
+            tls = tls.and_files(certificate, key);
+        }
+        match &self.tls_client_ca {
+            Some(authorities) => Some(tls.client_authorities(authorities)),
+            None => Some(tls),
+        }
+    }
+}
+
+fn octal(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("permissions are three octal digits, 660 say".to_owned()),
     }
 }

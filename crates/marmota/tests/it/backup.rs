@@ -163,9 +163,10 @@ fn sqlite_encrypted_under_load() {
         assert!(manifest.encrypted);
         manifest.verify(backup)?;
         let other = Options::default().key(|| Ok(Key::raw([8; 32])));
-        let denied = Sqlite::restore_to(&at(to), &other, backup, &manifest, false).unwrap_err();
+        let denied =
+            Sqlite::restore_to(&at(to), &other, backup, &manifest.tables, false).unwrap_err();
         assert_eq!(denied.kind(), ErrorKind::Denied, "{denied}");
-        Sqlite::restore_to(&at(to), &options(), backup, &manifest, false)
+        Sqlite::restore_to(&at(to), &options(), backup, &manifest.tables, false)
     });
 }
 
@@ -251,7 +252,7 @@ fn a_damaged_or_foreign_backup_is_refused() {
         let text = std::fs::read_to_string(&manifest).unwrap();
         for (from, to, part) in [
             ("marmota-backup", "tar", "the format"),
-            ("\"version\": 1", "\"version\": 2", "newer"),
+            ("\"version\": 1", "\"version\": 3", "newer"),
             ("{", "[", "no manifest"),
             ("\"entry\": 0", "\"entry\": 1", "does not hold"),
         ] {

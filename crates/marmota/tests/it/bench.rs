@@ -7,8 +7,14 @@ fn the_table_is_printed_and_written_as_json() {
     let folder = Folder::new();
     let words = "bench orm --rows 1000 --rounds 1 --limit-ms 20 --folder . --json table.json";
     let out = folder.run(&words.split(' ').collect::<Vec<_>>()).with(0);
-    for part in ["SQLite file, full", "÷ by hand", "÷ mORMot 2", "2 threads of 64 tasks", "JSON"]
-    {
+    for part in [
+        "SQLite file, full",
+        "memory engine, read by SQL",
+        "÷ by hand",
+        "÷ mORMot 2",
+        "2 threads of 64 tasks",
+        "JSON",
+    ] {
         assert!(out.contains(part), "{part}: {out}");
     }
     let json = std::fs::read(folder.0.path().join("table.json")).unwrap();

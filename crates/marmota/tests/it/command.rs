@@ -21,7 +21,7 @@ fn what_is_unknown_is_refused_with_the_usage() {
 #[test]
 fn help_lists_the_subcommands() {
     let said = Folder::new().run(&["--help"]).with(0);
-    for word in ["serve", "migrate", "backup", "restore", "--listen", "--db"] {
+    for word in ["serve", "migrate", "backup", "move", "restore", "--listen", "--db"] {
         assert!(said.contains(word), "{said}");
     }
 }

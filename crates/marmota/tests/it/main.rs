@@ -2,7 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 mod backup;
+mod backup_of_several;
 mod bench;
 mod command;
 mod migrations;
+mod moving;
+mod postgres;
 mod program;
+mod remote_rights;
+mod serve;
+mod stress;

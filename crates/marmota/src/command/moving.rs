@@ -1,0 +1,62 @@
+//! `move`: all rows from one database to another, of whatever engines.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::{Command, Done};
+
+/// Copies all rows of a database to another one and compares them
+///
+/// Begun again after a break it goes on. Nobody should write meanwhile: what
+/// differs at the end is an error. The first database stays as it is.
+#[derive(Args)]
+pub(super) struct Move {
+    /// The database to copy
+    #[arg(long, value_name = "URL")]
+    from: String,
+    /// The database to make of it, of any engine
+    #[arg(long, value_name = "URL")]
+    to: String,
+}
+
+impl Move {
+    pub(super) fn run(&self, command: &Command) -> Done {
+        if !crate::restore::is_there(&self.from) {
+            return Err("there is no database to move: name it by --from".into());
+        }
+        if self.from == self.to {
+            return Err("--from and --to are the same database".into());
+        }
+        let (from, to) = (command.builder(&self.from)?, command.builder(&self.to)?);
+        let bar = bar();
+        let moved = from.transfer_to(to, &mut |progress| {
+            bar.set_length(progress.rows_total);
+            bar.set_position(progress.rows);
+            if bar.message() != progress.table {
+                bar.set_message(progress.table.to_owned());
+            }
+        });
+        bar.finish_and_clear();
+        for table in moved? {
+            let were_there = match table.were_there {
+                0 => String::new(),
+                rows => format!(" ({rows} were there)"),
+            };
+            println!(
+                "{}: {} rows{were_there}, the same in both, checksum {:032x}",
+                table.table, table.rows, table.checksum
+            );
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent}% {msg} {eta}") {
+        bar.set_style(style);
+    }
+    bar
+}

@@ -1,0 +1,95 @@
+//! What a program writes to its log, by a filter that can be changed while it
+//! runs: that of [`tracing_subscriber`], into which the records of the crate
+//! `log` go as well.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use marmota_model::{Error, ErrorKind, Result};
+use marmota_rest::Levels;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, fmt, reload};
+
+/// A log on stderr, and its filter.
+pub struct Log {
+    filter: Mutex<String>,
+    targets: reload::Handle<Targets, Registry>,
+}
+
+impl Log {
+    /// Begins a log for the whole process, of what a filter lets through: a level
+    /// (`off`, `error`, `warn`, `info`, `debug`, `trace`) and levels for targets
+    /// behind it, `info,marmota::slow=off`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a text that is no filter, [`ErrorKind::Conflict`]
+    /// if the process has a log already.
+    pub fn start(filter: &str) -> Result<Arc<Self>> {
+        let (layer, targets) = reload::Layer::new(parse(filter)?);
+        let lines = fmt::layer().with_writer(std::io::stderr);
+        tracing_subscriber::registry().with(layer).with(lines).try_init().map_err(|error| {
+            Error::new(ErrorKind::Conflict, format!("the process has a log already: {error}"))
+        })?;
+        Ok(Arc::new(Self { filter: Mutex::new(filter.to_owned()), targets }))
+    }
+}
+
+/// A level by itself holds for all targets; a word that is none would be taken
+/// for a target, and a mistyped level say nothing.
+fn parse(filter: &str) -> Result<Targets> {
+    let is_level = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok();
+    let is_part = |part: &str| part.contains('=') || is_level(part.trim());
+    let targets = filter.parse().ok().filter(|_| filter.split(',').all(is_part));
+    targets.ok_or_else(|| {
+        let filter = marmota_model::text::excerpt(filter);
+        let message = format!("`{filter}` is no filter; `info,marmota::slow=off` is one");
+        Error::new(ErrorKind::Invalid, message)
+    })
+}
+
+impl Levels for Log {
+    fn filter(&self) -> String {
+        self.filter.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_filter(&self, filter: &str) -> Result<()> {
+        let targets = parse(filter)?;
+        let mut now = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
+        self.targets
+            .reload(targets)
+            .map_err(|error| Error::new(ErrorKind::Bug, "the log has gone").with_source(error))?;
+        // What `log` lets through at all does not follow by itself.
+        log::set_max_level(match LevelFilter::current() {
+            LevelFilter::OFF => log::LevelFilter::Off,
+            LevelFilter::ERROR => log::LevelFilter::Error,
+            LevelFilter::WARN => log::LevelFilter::Warn,
+            LevelFilter::INFO => log::LevelFilter::Info,
+            LevelFilter::DEBUG => log::LevelFilter::Debug,
+            _ => log::LevelFilter::Trace,
+        });
+        filter.clone_into(&mut now);
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Log({})", self.filter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_a_level_and_levels_of_targets() {
+        for filter in ["warn", "info,marmota::slow=off", "off, a=debug,b::c=trace"] {
+            assert!(parse(filter).is_ok(), "{filter}");
+        }
+        for filter in ["", "loudly", "info,a", "a=loudly", "info,,warn"] {
+            assert!(parse(filter).is_err(), "{filter}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Threads that write while their server is killed and started again: what was
+//! acknowledged has to be there, as it was written, and no id twice.
+
+use std::collections::HashMap;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use marmota::ErrorKind;
+use marmota::store::{Durability, Store};
+
+use super::Stress;
+use super::line::Line;
+use super::round::{Tally, run_number};
+use super::sample::{Dice, FIELDS, Sample, of_run};
+use super::stand::{Failed, Folder, Stand};
+
+/// How long a server may take to start.
+const START_MAX: Duration = Duration::from_secs(20);
+
+/// A server in a process of its own, killed when it is dropped.
+struct Victim(Child);
+
+impl Victim {
+    fn start(url: &str, db: &str) -> Result<Self, Failed> {
+        let program = std::env::current_exe()?;
+        let child = Command::new(program)
+            .args(["stress", "--serve", url, "--db", db])
+            .stdout(Stdio::null())
+            .spawn()?;
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        // SIGKILL: nothing is closed, nothing is written behind.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What a thread was told.
+#[derive(Default)]
+struct Heard {
+    acknowledged: Vec<(i64, u32)>,
+    /// By the kind of the error.
+    failed: HashMap<ErrorKind, u64>,
+}
+
+/// Kills the server so many times.
+pub(super) fn run(stress: &Stress, rounds: u32) -> Result<Tally, Failed> {
+    if stress.server.is_some() {
+        return Err("--chaos kills a server of its own; leave --server out".into());
+    }
+    let folder = Folder::new()?;
+    let db = match &stress.db {
+        Some(db) => db.clone(),
+        None => folder.file(),
+    };
+    let (url, run) = (folder.socket(), run_number());
+    let stand = Stand::elsewhere(&url);
+    let threads = stress.threads.iter().copied().max().unwrap_or(1);
+    let mut victim = Some(Victim::start(&url, &db)?);
+    drop(first_client(&stand)?);
+    let (ends, line) = (AtomicBool::new(false), Line::new("rounds of chaos".to_owned(), u64::MAX));
+    let (heard, mut tally) = thread::scope(|scope| {
+        let writers: Vec<_> = (0..threads)
+            .map(|thread| {
+                let (stand, ends, line) = (&stand, &ends, &line);
+                let (seed, durability) = (stress.seed, stress.durability.into());
+                scope.spawn(move || write(stand, seed, run, thread, durability, ends, line))
+            })
+            .collect();
+        let mut tally = Tally::default();
+        let mut dice = Dice(stress.seed);
+        for _ in 0..rounds {
+            thread::sleep(Duration::from_millis(100 + dice.roll() % 400));
+            drop(victim.take());
+            match Victim::start(&url, &db) {
+                Ok(next) => victim = Some(next),
+                Err(error) => {
+                    tally.look(0, Some(format!("the server did not start again: {error}")));
+                    break;
+                }
+            }
+        }
+        thread::sleep(Duration::from_millis(300));
+        ends.store(true, Ordering::Relaxed);
+        let heard: Vec<Heard> = writers.into_iter().filter_map(|one| one.join().ok()).collect();
+        (heard, tally)
+    });
+    drop(victim);
+    let _victim = Victim::start(&url, &db)?;
+    let store = first_client(&stand)?;
+    look(&store, stress.seed, run, &heard, &mut tally)?;
+    let acknowledged: usize = heard.iter().map(|one| one.acknowledged.len()).sum();
+    println!(
+        "{rounds} rounds, {threads} threads: {acknowledged} rows acknowledged; refused or lost:"
+    );
+    let mut failed: HashMap<ErrorKind, u64> = HashMap::new();
+    for (kind, count) in heard.iter().flat_map(|one| &one.failed) {
+        *failed.entry(*kind).or_default() += count;
+    }
+    for (kind, count) in failed {
+        println!("  {count} {}", kind.name());
+    }
+    tally.look(1, (acknowledged == 0).then(|| "nothing was acknowledged".to_owned()));
+    Ok(tally)
+}
+
+/// A client, as soon as the server is there.
+fn first_client(stand: &Stand) -> Result<Store, Failed> {
+    let until = Instant::now() + START_MAX;
+    loop {
+        match stand.client() {
+            Ok(store) => return Ok(store),
+            Err(error) if Instant::now() > until => return Err(error.into()),
+            Err(_) => thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+fn write(
+    stand: &Stand,
+    seed: u64,
+    run: i64,
+    thread: u32,
+    durability: Durability,
+    ends: &AtomicBool,
+    line: &Line,
+) -> Heard {
+    let mut heard = Heard::default();
+    let Ok(store) = first_client(stand) else { return heard };
+    for number in 0..u32::MAX {
+        if ends.load(Ordering::Relaxed) {
+            break;
+        }
+        line.step();
+        let row = Sample::new(seed, run, thread, number);
+        match store.insert(&row).durability(durability).run() {
+            Ok(id) => heard.acknowledged.push((id, number)),
+            Err(error) => *heard.failed.entry(error.kind()).or_default() += 1,
+        }
+    }
+    heard
+}
+
+/// Every row that was acknowledged is there as it was written; what else is
+/// there was written by somebody who did not hear of it.
+fn look(
+    store: &Store,
+    seed: u64,
+    run: i64,
+    heard: &[Heard],
+    tally: &mut Tally,
+) -> Result<(), Failed> {
+    let rows = of_run(store, run)?;
+    let stored: HashMap<i64, &Sample> = rows.iter().map(|row| (row.id, row)).collect();
+    tally.look(1, (stored.len() != rows.len()).then(|| "an id is there twice".to_owned()));
+    for (thread, heard) in (0..).zip(heard) {
+        for &(id, number) in &heard.acknowledged {
+            let wanted = Sample::new(seed, run, thread, number).with_id(id);
+            let fault = match stored.get(&id) {
+                Some(came) => wanted.fault(came),
+                None => Some(format!("row {id} was acknowledged and is not there")),
+            };
+            tally.look(FIELDS, fault);
+        }
+    }
+    for row in &rows {
+        let (thread, number) = (row.thread as u32, row.number as u32);
+        let wanted = Sample::new(seed, run, thread, number).with_id(row.id);
+        tally.look(FIELDS, wanted.fault(row));
+    }
+    Ok(())
+}

@@ -1,0 +1,39 @@
+//! How far a run is, as a line on the terminal; none where standard error is
+//! no terminal.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Rows between two looks at the line.
+const EVERY: u64 = 256;
+
+pub(super) struct Line {
+    bar: ProgressBar,
+    done: AtomicU64,
+}
+
+impl Line {
+    pub(super) fn new(what: String, rows: u64) -> Self {
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
+        let bar = ProgressBar::new(rows);
+        Self {
+            bar: bar
+                .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+                .with_message(what),
+            done: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn step(&self) {
+        if self.done.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY) {
+            self.bar.set_position(self.done.load(Ordering::Relaxed));
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

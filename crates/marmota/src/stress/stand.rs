@@ -1,0 +1,116 @@
+//! A server of the rows' model, and how clients open it.
+
+use std::process::ExitCode;
+
+use marmota::command::Done;
+use marmota::http::{RunningServer, Server};
+use marmota::remote::{Remote, Service};
+use marmota::store::Store;
+
+use super::Transport;
+use super::sample::Sample;
+
+pub(super) type Failed = Box<dyn std::error::Error>;
+
+/// See the module.
+pub(super) struct Stand {
+    pub(super) name: &'static str,
+    target: Target,
+    // In the order in which they end.
+    _server: Option<RunningServer>,
+    _folder: Option<Folder>,
+}
+
+enum Target {
+    Service(Service),
+    Url(String),
+}
+
+impl Stand {
+    /// A server that somebody else runs.
+    pub(super) fn elsewhere(url: &str) -> Self {
+        Self {
+            name: "given server",
+            target: Target::Url(url.to_owned()),
+            _server: None,
+            _folder: None,
+        }
+    }
+
+    /// A server of this process.
+    pub(super) fn start(transport: Transport, db: Option<&str>) -> Result<Self, Failed> {
+        let folder = Folder::new()?;
+        let service = Service::new(&open(db.unwrap_or(&folder.file()))?);
+        let (target, server) = match transport {
+            Transport::InProcess => (Target::Service(service), None),
+            Transport::Unix => {
+                let url = folder.socket();
+                let server = Server::bind(url.as_str())?.start(service.router())?;
+                (Target::Url(url), Some(server))
+            }
+            Transport::Http => {
+                let server = Server::bind("127.0.0.1:0")?.start(service.router())?;
+                (Target::Url(format!("http://{}/api", server.local_addr())), Some(server))
+            }
+        };
+        Ok(Self { name: transport.name(), target, _server: server, _folder: Some(folder) })
+    }
+
+    /// A client with a connection of its own for each thread that uses it.
+    pub(super) fn client(&self) -> Result<Store, marmota::Error> {
+        let remote = match &self.target {
+            Target::Service(service) => Remote::in_process(service),
+            Target::Url(url) => Remote::from_url(url)?,
+        };
+        Store::builder(remote).model::<Sample>().open()
+    }
+}
+
+/// The store that is served.
+fn open(db: &str) -> Result<Store, marmota::Error> {
+    marmota::open(db)?.model::<Sample>().open()
+}
+
+/// Serves the rows' model until a signal ends it.
+pub(super) fn serve(address: &str, db: Option<&str>) -> Done {
+    // None if it is not needed: whoever is killed leaves it behind.
+    let folder = db.is_none().then(Folder::new).transpose()?;
+    let file = folder.as_ref().map(Folder::file);
+    let store = open(db.or(file.as_deref()).unwrap_or_default())?;
+    let server = Server::bind(address)?;
+    println!("serves the rows of `marmota stress --server …` at {address}");
+    server.run(Service::new(&store).router())?;
+    store.close()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A folder for temporary files, removed at the end.
+pub(super) struct Folder(pub(super) std::path::PathBuf);
+
+impl Folder {
+    pub(super) fn new() -> std::io::Result<Self> {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let name =
+            format!("marmota-stress-{}-{}", std::process::id(), now.unwrap_or_default().as_nanos());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path)?;
+        Ok(Self(path))
+    }
+
+    /// The URL of a SQLite file in it.
+    pub(super) fn file(&self) -> String {
+        format!("sqlite:{}", self.0.join("stress.db").display())
+    }
+
+    /// The address of a Unix socket in it.
+    pub(super) fn socket(&self) -> String {
+        format!("unix:{}", self.0.join("socket").display())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What stays is the system's to clear.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

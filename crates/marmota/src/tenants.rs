@@ -1,0 +1,53 @@
+//! One database for each tenant, by a URL.
+
+use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::{StoreBuilder, Tenants};
+
+/// What stands for the tenant's name.
+const PLACE: &str = "{tenant}";
+
+/// Tenants with a database each, at the URL in which `{tenant}` stands for the
+/// tenant's name, opened with `models` when it is asked for. Those that there
+/// are have a file: [`Tenants::get`] makes it, requests
+/// (`rest::tenants`, [`Tenants::get_known`]) do not.
+///
+/// ```no_run
+/// use marmota::prelude::*;
+///
+/// #[derive(Model)]
+/// struct Note {
+///     id: i64,
+///     text: String,
+/// }
+///
+/// let tenants = marmota::tenants("sqlite:data/{tenant}.db", |store| store.model::<Note>())?;
+/// tenants.get("ana")?;
+/// println!("http://127.0.0.1:8080/t/ana/api/note");
+/// Server::bind("127.0.0.1:8080")?.run(rest::tenants(&tenants))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for a URL without `{tenant}` in it, or of no engine.
+pub fn tenants(
+    url: &str,
+    models: impl Fn(StoreBuilder) -> StoreBuilder + Send + Sync + 'static,
+) -> Result<Tenants> {
+    // An engine in memory would forget a tenant that is closed for another.
+    let path = url.split('?').next().unwrap_or_default();
+    if !path.contains(PLACE) {
+        let message = format!(
+            "{:?} is the same for all tenants: it must have `{PLACE}` in its path, as in \
+             sqlite:data/{PLACE}.db",
+            marmota_model::text::excerpt(path)
+        );
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    let of = {
+        let url = url.to_owned();
+        move |tenant: &str| url.replace(PLACE, tenant)
+    };
+    let known = of.clone();
+    let open = move |tenant: &str| models(crate::open(&of(tenant))?).open();
+    Ok(Tenants::new(open).known(move |tenant| crate::restore::is_there(&known(tenant))))
+}

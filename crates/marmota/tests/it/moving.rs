@@ -1,0 +1,146 @@
+//! `move`, between engines of every kind: this test, started again as a program
+//! with models that refer to themselves and to each other.
+
+use std::process::{Command, ExitCode};
+
+use marmota::prelude::*;
+use marmota::store::StoreBuilder;
+use marmota::store::migration::Migration;
+use marmota_postgres::TemporaryServer;
+
+use crate::program::{Ended, Folder};
+
+/// The program's arguments, a line each; it runs only where this is set.
+const WORDS: &str = "MARMOTA_TEST_MOVE";
+
+#[derive(Clone, Debug, Default, Model, PartialEq)]
+#[model(audit)]
+struct Person {
+    id: i64,
+    #[model(search)]
+    name: String,
+    parent: Option<Ref<Person>>,
+    photo: Blob,
+    height: Option<f64>,
+    #[model(version)]
+    version: i64,
+    #[model(created_at)]
+    created: Timestamp,
+}
+
+#[derive(Clone, Debug, Model, PartialEq)]
+struct Payment {
+    id: Uuid,
+    by: Ref<Person>,
+    amount: Currency,
+    day: Date,
+}
+
+fn nobody() -> Person {
+    Person { name: "Nobody".into(), photo: Blob::from(Vec::new()), ..Person::default() }
+}
+
+fn models(url: &str) -> Result<StoreBuilder> {
+    let first = Migration::new(1, "first person")
+        .up(|transaction| transaction.insert(&nobody()).run().map(drop));
+    Ok(marmota::open(url)?.model::<Payment>().model::<Person>().migration(first))
+}
+
+#[test]
+fn is_the_program() {
+    let Ok(words) = std::env::var(WORDS) else { return };
+    let code = marmota::command::Command::new(models)
+        .run_with(std::iter::once("people").chain(words.lines()));
+    let number = (0..=u8::MAX).find(|number| ExitCode::from(*number) == code).unwrap();
+    std::process::exit(number.into());
+}
+
+fn people(folder: &Folder, words: &[&str]) -> Ended {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "moving::is_the_program", "--nocapture"]);
+    command.current_dir(folder.0.path()).env_remove("MARMOTA_KEY").env_remove("MARMOTA_DB");
+    let output = command.env(WORDS, words.join("\n")).output().unwrap();
+    Ended {
+        code: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn fill(url: &str) -> (Vec<Person>, Vec<Payment>) {
+    let store = models(url).unwrap().open().unwrap();
+    let people: Vec<Person> = (0..5_000_u32)
+        .map(|number| Person {
+            name: format!("Ümit {number}"),
+            photo: Blob::from(vec![number as u8; number as usize % 50]),
+            height: (number % 3 != 0).then(|| f64::from(number) / 7.0),
+            ..Person::default()
+        })
+        .collect();
+    let keys = store.insert_many(&people).run().unwrap();
+    // To earlier ones, later ones, and oneself.
+    for (at, to) in [(10, 20), (20, 4_000), (4_000, 4_000), (4_500, 10)] {
+        let parent = Some(Ref::new(keys[to]));
+        store.patch::<Person>(keys[at]).set(Person::PARENT, parent).run().unwrap();
+    }
+    let payments: Vec<Payment> = (0..3_000)
+        .map(|number| Payment {
+            id: Uuid::default(),
+            by: Ref::new(keys[number as usize]),
+            amount: Currency::from_scaled(number * 12_345),
+            day: Date::default(),
+        })
+        .collect();
+    store.insert_many(&payments).run().unwrap();
+    let rows = (store.list().run().unwrap(), store.list().run().unwrap());
+    store.close().unwrap();
+    rows
+}
+
+fn rows(url: &str) -> (Vec<Person>, Vec<Payment>) {
+    let store = models(url).unwrap().open().unwrap();
+    let found = store.list::<Person>().filter(Filter::search("umit 4999")).run().unwrap();
+    assert_eq!(found.len(), 1);
+    let rows = (store.list().run().unwrap(), store.list().run().unwrap());
+    store.close().unwrap();
+    rows
+}
+
+#[test]
+fn rows_move_between_engines_and_go_on_after_a_break() {
+    let server = TemporaryServer::start(&["fsync=off"]).unwrap();
+    let folder = Folder::new();
+    let file = |name: &str| format!("sqlite:{}", folder.0.path().join(name).display());
+    let (first, last) = (file("first.db"), file("last.db"));
+    let memory = format!("memory:{}?durability=relaxed", folder.0.path().join("a.mem").display());
+    let (middle, other) = (server.make_database().unwrap(), server.make_database().unwrap());
+    let wanted = fill(&first);
+    for (from, to) in [(&first, &middle), (&middle, &memory), (&memory, &other), (&other, &last)] {
+        let said = people(&folder, &["move", "--from", from, "--to", to]).with(0);
+        assert!(said.contains("person: 5001 rows, the same in both, checksum "), "{said}");
+        assert!(said.contains("marmota_migration: 1 rows"), "{said}");
+        assert!(said.contains("marmota_history: 5"), "{said}");
+        assert!(rows(to) == wanted, "{from} to {to}");
+    }
+    // After a break: what is there is not copied again.
+    let store = models(&middle).unwrap().open().unwrap();
+    assert!(
+        store
+            .delete_where::<Payment>(Payment::AMOUNT.gt(Currency::from_scaled(12_345 * 2_000)))
+            .run()
+            .unwrap()
+            > 900
+    );
+    store.close().unwrap();
+    let said = people(&folder, &["move", "--from", &first, "--to", &middle]).with(0);
+    assert!(said.contains("payment: 3000 rows (2001 were there)"), "{said}");
+    // Keys go on behind those that were moved.
+    let store = models(&middle).unwrap().open().unwrap();
+    let key = store.insert(&nobody()).run().unwrap();
+    assert!(wanted.0.iter().all(|person| person.id < key));
+    store.close().unwrap();
+    let said = people(&folder, &["move", "--from", &first, "--to", &middle]).with(1);
+    assert!(said.contains("`person` has 5001 rows here and 5002 there"), "{said}");
+    let said = people(&folder, &["move", "--from", "sqlite:none.db", "--to", &middle]).with(1);
+    assert!(said.contains("no database to move"), "{said}");
+}

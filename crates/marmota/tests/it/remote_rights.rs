@@ -1,0 +1,157 @@
+//! Rights over every way to the rows: what a rule hides from REST is hidden
+//! from a store in another process too, in each verb.
+
+use marmota::auth::{Auth, Settings};
+use marmota::http::{RunningServer, Server};
+use marmota::prelude::*;
+use marmota::remote::{Remote, Service};
+use marmota::store::rights::{Grant, Right};
+
+#[derive(Clone, Debug, Model, PartialEq)]
+struct Note {
+    id: i64,
+    owner: i64,
+    #[model(max = 40)]
+    text: String,
+    public: bool,
+}
+
+struct Guarded {
+    auth: Auth,
+    served: Store,
+    service: Service,
+    server: RunningServer,
+}
+
+impl Guarded {
+    fn new(url: &str) -> Self {
+        let builder = marmota::open(url).unwrap().model::<Note>().cache(1 << 20);
+        let served = marmota::auth::models(builder).open().unwrap();
+        let grants = [
+            Grant::new("note", &[Right::Read]).rule("public = true"),
+            Grant::new("note", &Right::ALL).rule("owner = @user.id"),
+        ];
+        let settings = Settings::default().everyone(grants).password_cost(8, 1);
+        let auth = Auth::new(&served, settings).unwrap();
+        let admitting = auth.clone();
+        let service = Service::new(&served);
+        let service = service.admit(move |_, credential| admitting.store_of(credential));
+        let routes = rest::Api::new(&served).auth(&auth).router().nest("", service.router());
+        let server = Server::bind("127.0.0.1:0").unwrap().servers(2).start(routes).unwrap();
+        Self { auth, served, service, server }
+    }
+
+    fn user(&self, name: &str) -> (i64, String) {
+        let (id, once) = self.auth.add_user(name, &[], false).unwrap();
+        self.auth.redeem(name, &once, "correct horse", None).unwrap();
+        (id, self.auth.login(name, "correct horse", None).unwrap().token)
+    }
+
+    /// Stores of whoever has a token: over HTTP and in process.
+    fn stores(&self, token: &str) -> [Store; 2] {
+        let url = format!("http://{}/api", self.server.local_addr());
+        [Remote::from_url(&url).unwrap(), Remote::in_process(&self.service)]
+            .map(|remote| Store::builder(remote.credential(token)).model::<Note>().open().unwrap())
+    }
+
+    /// The status that REST gives for a row.
+    fn rest(&self, id: i64, token: &str) -> u16 {
+        let agent: ureq::Agent =
+            ureq::Agent::config_builder().http_status_as_error(false).build().into();
+        let url = format!("http://{}/api/note/{id}", self.server.local_addr());
+        let asked = agent.get(url).header("Authorization", format!("Bearer {token}"));
+        asked.call().unwrap().status().as_u16()
+    }
+}
+
+fn note(owner: i64, public: bool) -> Note {
+    Note { id: 0, owner, text: "…".to_owned(), public }
+}
+
+fn kind<T: std::fmt::Debug>(result: Result<T>) -> ErrorKind {
+    result.unwrap_err().kind()
+}
+
+#[test]
+fn what_rest_denies_is_denied_to_a_store_elsewhere_in_each_verb() {
+    for url in ["sqlite::memory:", "memory:"] {
+        let guarded = Guarded::new(url);
+        let ((ann, token), (bob, _)) = (guarded.user("ann"), guarded.user("bob"));
+        let rows = [note(ann, false), note(bob, false), note(bob, true)];
+        guarded.served.insert_many(&rows).run().unwrap();
+        assert_eq!([1, 2, 3].map(|id| guarded.rest(id, &token)), [200, 404, 200]);
+        for store in guarded.stores(&token) {
+            let ids = |list: Vec<Note>| list.into_iter().map(|row| row.id).collect::<Vec<_>>();
+            assert_eq!(store.get::<Note>(1).run().unwrap().owner, ann);
+            assert_eq!(kind(store.get::<Note>(2).run()), ErrorKind::NotFound);
+            assert_eq!(ids(store.list::<Note>().run().unwrap()), [1, 3]);
+            let hidden = Note::OWNER.eq(bob).and(Note::PUBLIC.eq(false));
+            assert!(store.list::<Note>().filter(hidden).run().unwrap().is_empty());
+            assert_eq!(store.count::<Note>().run().unwrap(), 2);
+            // Hidden, and seen but not hers.
+            for (id, refused) in [(2, ErrorKind::NotFound), (3, ErrorKind::Denied)] {
+                assert_eq!(kind(store.patch::<Note>(id).set(Note::PUBLIC, true).run()), refused);
+                assert_eq!(kind(store.delete::<Note>(id).run()), refused);
+                let mut batch = store.batch();
+                batch.insert(&note(ann, false));
+                batch.delete::<Note>(id);
+                assert!(batch.all_or_nothing().run().is_err(), "{id}");
+                let tried = store.transaction(|own| own.delete::<Note>(id).run());
+                assert_eq!(kind(tried), refused);
+            }
+            assert_eq!(kind(store.insert(&note(bob, true)).run()), ErrorKind::Denied);
+            assert_eq!(kind(store.insert_many(&[note(bob, true)]).run()), ErrorKind::Denied);
+            assert_eq!(guarded.served.count::<Note>().run().unwrap(), 3, "nothing was done");
+            let theirs = guarded.served.get::<Note>(2).run().unwrap();
+            assert_eq!((theirs.owner, theirs.public), (bob, false));
+        }
+        for store in guarded.stores(&token) {
+            let own = store.insert(&note(ann, false)).run().unwrap();
+            store.delete::<Note>(own).run().unwrap();
+            let users = Store::builder(Remote::in_process(&guarded.service).credential(&*token))
+                .model::<marmota::auth::User>()
+                .open()
+                .unwrap();
+            assert_eq!(kind(users.list::<marmota::auth::User>().run()), ErrorKind::Denied);
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_stands_is_asked_again_for_each_operation() {
+    let guarded = Guarded::new("sqlite::memory:");
+    let (ann, token) = guarded.user("ann");
+    guarded.served.insert(&note(ann, false)).run().unwrap();
+    let stores = guarded.stores(&token);
+    for store in &stores {
+        assert!(store.get::<Note>(1).run().is_ok());
+    }
+    guarded.auth.logout_everywhere(ann).unwrap();
+    for store in &stores {
+        assert_eq!(kind(store.get::<Note>(1).run()), ErrorKind::Unauthenticated);
+        assert_eq!(kind(store.insert(&note(ann, true)).run()), ErrorKind::Unauthenticated);
+    }
+    assert_eq!(guarded.served.count::<Note>().run().unwrap(), 1);
+    // A group taken away: the next operation knows.
+    let grants = [Grant::new("note", &[Right::Read])];
+    guarded.auth.set_group("readers", &grants).unwrap();
+    let (cy, once) = guarded.auth.add_user("cy", &["readers".to_owned()], false).unwrap();
+    guarded.auth.redeem("cy", &once, "correct horse", None).unwrap();
+    let token = guarded.auth.login("cy", "correct horse", None).unwrap().token;
+    let stores = guarded.stores(&token);
+    stores.iter().for_each(|store| assert_eq!(store.count::<Note>().run().unwrap(), 1));
+    guarded.auth.change_user(cy, Some(&[]), None, None).unwrap();
+    stores.iter().for_each(|store| assert_eq!(store.count::<Note>().run().unwrap(), 0));
+}
+
+#[test]
+fn strangers_are_told_so_where_they_open() {
+    let guarded = Guarded::new("memory:");
+    let url = format!("http://{}/api", guarded.server.local_addr());
+    for token in ["", "ms_none", "\u{e9}"] {
+        for remote in [Remote::from_url(&url).unwrap(), Remote::in_process(&guarded.service)] {
+            let opened = Store::builder(remote.credential(token)).model::<Note>().open();
+            assert_eq!(kind(opened), ErrorKind::Unauthenticated, "{token}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! `serve` with users, and what it tells its operators.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::program::Folder;
+
+/// The program while it serves; killed when it is dropped.
+struct Serving {
+    child: Child,
+    said: BufReader<ChildStdout>,
+    url: String,
+    _folder: Folder,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Serving {
+    fn start(words: &[&str]) -> Self {
+        let folder = Folder::new();
+        let mut all = vec!["serve", "--listen", "127.0.0.1:0", "--db", "sqlite:people.db"];
+        all.extend(words);
+        let mut program = folder.program(&all);
+        let mut child = program.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        let line = line_with(&mut said, "http://");
+        let url = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap();
+        let url = url.to_owned();
+        Self { child, said, url, _folder: folder }
+    }
+
+    /// Status and body of an answer.
+    fn ask(&self, request: &str, token: &str, body: Option<&Value>) -> (u16, String) {
+        let (method, path) = request.split_once(' ').unwrap();
+        let agent: ureq::Agent =
+            ureq::Agent::config_builder().http_status_as_error(false).build().into();
+        let mut asked = ureq::http::Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.url))
+            .header("Content-Type", "application/json");
+        if !token.is_empty() {
+            asked = asked.header("Authorization", format!("Bearer {token}"));
+        }
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let mut answer = agent.run(asked.body(body).unwrap()).unwrap();
+        (answer.status().as_u16(), answer.body_mut().read_to_string().unwrap())
+    }
+
+    fn json(&self, request: &str, token: &str, body: Option<&Value>) -> Value {
+        let (status, text) = self.ask(request, token, body);
+        assert!((200..300).contains(&status), "{request}: {status} {text}");
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    fn token_of(&self, name: &str, once: &str) -> String {
+        let password = format!("the horse of {name}");
+        let redeem = json!({ "name": name, "token": once, "password": password });
+        self.json("POST /api/auth/redeem", "", Some(&redeem));
+        assert_eq!(self.ask("POST /api/auth/redeem", "", Some(&redeem)).0, 401, "it was used");
+        let login = json!({ "name": name, "password": password });
+        let login = self.json("POST /api/auth/login", "", Some(&login));
+        login["token"].as_str().unwrap().to_owned()
+    }
+}
+
+fn line_with(said: &mut impl BufRead, part: &str) -> String {
+    loop {
+        let mut line = String::new();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it ended without {part}");
+        if line.contains(part) {
+            return line;
+        }
+    }
+}
+
+/// The one-time token that it prints.
+fn first_token(serving: &mut Serving) -> String {
+    let line = line_with(&mut serving.said, "\"token\":\"mt_");
+    line.split("\"token\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+}
+
+#[test]
+fn users_are_asked_who_they_are_and_held_to_their_rights() {
+    let mut serving = Serving::start(&["--auth", "--state"]);
+    let once = first_token(&mut serving);
+    assert_eq!(serving.ask("GET /api/person", "", None).0, 401);
+    let wrong = json!({ "name": "admin", "token": "mt_none", "password": "correct horse" });
+    assert_eq!(serving.ask("POST /api/auth/redeem", "", Some(&wrong)).0, 401);
+    let admin = serving.token_of("admin", &once);
+    let wrong = json!({ "name": "admin", "password": "wrong horse" });
+    assert_eq!(serving.ask("POST /api/auth/login", "", Some(&wrong)).0, 401);
+
+    // A group that reads those who were born late.
+    let rule = "year_of_birth > 1900";
+    let grants = json!({ "grants": [{ "table": "person", "rights": ["read"], "rule": rule }] });
+    serving.json("PUT /api/auth/groups/readers", &admin, Some(&grants));
+    let new = json!({ "name": "ann", "groups": ["readers"] });
+    let new = serving.json("POST /api/auth/users", &admin, Some(&new));
+    let ann = serving.token_of("ann", new["token"].as_str().unwrap());
+    let names = |token: &str| {
+        let list = serving.json("GET /api/person?order=id", token, None);
+        let rows = list["rows"].as_array().unwrap_or_else(|| panic!("{list}"));
+        rows.iter().map(|row| row["last_name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&admin).len(), 6);
+    assert_eq!(names(&ann), ["Wu", "Bell Burnell"]);
+    let emmy = json!({ "first_name": "Emmy", "last_name": "Noether", "year_of_birth": 1882 });
+    assert_eq!(serving.ask("POST /api/person", &ann, Some(&emmy)).0, 403);
+    assert_eq!(serving.ask("GET /api/person/1", &ann, None).0, 404, "as if it were not there");
+    assert_eq!(serving.ask("GET /api/discovery", &ann, None).0, 403);
+    assert_eq!(serving.ask("POST /api/person", &admin, Some(&emmy)).0, 201);
+
+    // What it does is for administrators.
+    for path in ["/api/-/statistics", "/metrics", "/api/-/levels"] {
+        let request = format!("GET {path}");
+        for (token, status) in [("", 401), (&*ann, 403), (&*admin, 200)] {
+            assert_eq!(serving.ask(&request, token, None).0, status, "{path}");
+        }
+    }
+    assert_eq!(serving.ask("GET /healthz", "", None).0, 200);
+    assert_eq!(serving.ask("POST /api/auth/logout", &ann, None).0, 204);
+    assert_eq!(serving.ask("GET /api/person", &ann, None).0, 401);
+}
+
+#[test]
+fn without_users_this_machine_asks_what_it_does_and_changes_its_log() {
+    let serving = Serving::start(&["--state", "--slow-ms", "0", "--log", "error"]);
+    serving.json("GET /api/person?filter=last_name~'cur'", "", None);
+    let all = serving.json("GET /api/-/statistics", "", None);
+    let verbs = all["verbs"].as_array().unwrap();
+    let lists = verbs.iter().find(|one| one["table"] == "person" && one["verb"] == "list").unwrap();
+    assert_eq!((&lists["count"], &lists["rows"]), (&json!(1), &json!(2)), "{all}");
+    let slow = all["slow"].as_array().unwrap();
+    assert!(
+        slow.iter().any(|one| one["what"] == "list of person by last_name, at most 101"),
+        "{all}"
+    );
+    let (_, numbers) = serving.ask("GET /metrics", "", None);
+    assert!(numbers.contains("marmota_store_rows_total{table=\"person\",verb=\"list\"} 2\n"));
+    let filter = json!({ "filter": "info,marmota=debug" });
+    assert_eq!(serving.json("PUT /api/-/levels", "", Some(&filter)), filter);
+    assert_eq!(serving.json("GET /api/-/levels", "", None), filter);
+    let wrong = json!({ "filter": "loudly,,=" });
+    assert_eq!(serving.ask("PUT /api/-/levels", "", Some(&wrong)).0, 400);
+    assert_eq!(serving.json("GET /api/-/levels", "", None), filter);
+    // A program that was not asked has none of it.
+    let plain = Serving::start(&[]);
+    assert_eq!(plain.ask("GET /api/-/statistics", "", None).0, 404);
+    assert_eq!(plain.ask("GET /metrics", "", None).0, 404);
+}
