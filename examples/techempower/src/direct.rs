@@ -1,46 +1,70 @@
-//! The routes below the ORM: operations as data, and rows that go from the
-//! engine into the answer without becoming structs.
+//! The routes below the ORM: operations as data, and rows that are read where the engine has
+//! them. A verb of one's own is an operation and what becomes of its rows.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use marmota::http::{Flow, Method, ResponseWriter};
-use marmota::model::{NoRows, Query, RowSource, Table, ValueRef, json};
+use marmota::model::{NoRows, Query, RowSink, RowSource, Table, ValueRef};
 use marmota::prelude::*;
-use marmota::rest::problem;
-use marmota::store::operation::Operation;
+use marmota::store::Scope;
+use marmota::store::action::{Action, Verb, all};
+use marmota::store::operation::{Operation, Outcome};
 
-use crate::data::Data;
-use crate::fortune::{Line, write_page};
-use crate::number::{random_number, rows, world_id};
+use crate::answer::{json, page};
+use crate::data::{Data, World};
+use crate::number::{random_number, rows, world_id, world_ids};
 
 pub(crate) fn routes(router: Router, data: &Data) -> Result<Router> {
-    let direct = Arc::new(Direct {
+    let direct = Direct {
         data: data.clone(),
         world: data.store.table("world")?,
         fortune: data.store.table("fortune")?,
-    });
-    let answers: [(&str, Answer); 5] = [
-        ("/rawdb", db),
-        ("/rawqueries", queries),
-        ("/rawcached", cached),
-        ("/rawupdates", updates),
-        ("/rawfortunes", fortunes),
-    ];
-    Ok(answers.into_iter().fold(router, |router, (path, answer)| {
-        let direct = Arc::clone(&direct);
-        router.direct(Method::Get, path, move |request, out| {
-            if let Err(error) = answer(&direct, request, out) {
-                out.respond(problem(&error));
-            }
-            Flow::Done
+    };
+    let shared = || direct.clone();
+    let (db, queries, cached, updates, fortunes) =
+        (shared(), shared(), shared(), shared(), shared());
+    Ok(router
+        .get("/rawdb", move |_| {
+            let direct = db.clone();
+            async move { json(&direct.world(world_id()).await?) }
         })
-    }))
+        .get("/rawqueries", move |request: Request| {
+            let direct = queries.clone();
+            async move {
+                json(&direct.worlds((0..rows(&request, "queries")).map(|_| world_id())).await?)
+            }
+        })
+        .get("/rawcached", move |request: Request| {
+            let cached = Arc::clone(&cached.data.cached);
+            async move {
+                let chosen = (0..rows(&request, "count")).map(|_| &cached[world_id() as usize - 1]);
+                json(&chosen.collect::<Vec<_>>())
+            }
+        })
+        .get("/rawupdates", move |request: Request| {
+            let direct = updates.clone();
+            async move {
+                let mut worlds = direct.worlds(world_ids(rows(&request, "queries"))).await?;
+                worlds.iter_mut().for_each(|world| world.random_number = random_number());
+                let table = &*direct.world;
+                direct.data.store.action(Write { table, worlds: &worlds }).await?;
+                json(&worlds)
+            }
+        })
+        .get("/rawfortunes", move |_| {
+            let direct = fortunes.clone();
+            async move {
+                let fortunes =
+                    Fortunes { table: &direct.fortune, texts: String::new(), ends: Vec::new() };
+                let (texts, ends) = direct.data.store.action(fortunes).await?;
+                let starts = std::iter::once(0).chain(ends.iter().map(|(_, end)| *end));
+                page(starts.zip(&ends).map(|(start, (id, end))| (*id, &texts[start..*end])))
+            }
+        }))
 }
 
-type Answer = fn(&Direct, &Request, &mut ResponseWriter<'_>) -> Result<()>;
-
 /// The tables, looked up once.
+#[derive(Clone)]
 struct Direct {
     data: Data,
     world: Arc<Table>,
@@ -48,107 +72,107 @@ struct Direct {
 }
 
 impl Direct {
-    /// Lends the row of `world` with this id to `sink`.
-    fn world(&self, id: i64, mut sink: impl FnMut(&[ValueRef<'_>])) -> Result<()> {
-        let table = &*self.world;
-        let mut operation =
-            Operation::Get { table, key: ValueRef::Int(id), fields: table.read_by_default() };
-        let mut take = |row: &[ValueRef<'_>]| {
-            sink(row);
+    fn world(&self, id: i64) -> Action<'_, Read<'_>> {
+        self.data.store.action(Read { table: &self.world, id, number: None })
+    }
+
+    /// Rows, each by a query of its own, all of them under way at once.
+    async fn worlds(&self, ids: impl IntoIterator<Item = i64>) -> Result<Vec<World>> {
+        all(ids.into_iter().map(|id| self.world(id))).await
+    }
+}
+
+/// What a verb hands its operation to.
+type Call<'c> = dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()> + 'c;
+
+/// Reads the number of a row of `world`.
+struct Read<'t> {
+    table: &'t Table,
+    id: i64,
+    number: Option<i32>,
+}
+
+impl Verb for Read<'_> {
+    type Output = World;
+
+    fn operate(&mut self, _: &Scope, call: &mut Call<'_>) -> Result<()> {
+        let Self { table, id, number } = self;
+        let fields = table.read_by_default();
+        let mut operation = Operation::Get { table, key: ValueRef::Int(*id), fields };
+        call(&mut operation, &mut |row: &[ValueRef<'_>]| {
+            if let [_, ValueRef::Int(found)] = row {
+                *number = i32::try_from(*found).ok();
+            }
             ControlFlow::Break(())
-        };
-        self.data.store.run(&mut operation, &mut take).map(|_| ())
+        })
+    }
+
+    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<World> {
+        let id = self.id;
+        let none = || Error::new(ErrorKind::NotFound, format!("there is no world {id}"));
+        Ok(World { id, random_number: self.number.ok_or_else(none)? })
     }
 }
 
-fn db(direct: &Direct, _: &Request, out: &mut ResponseWriter<'_>) -> Result<()> {
-    let body = out.content_type("application/json").body_mut();
-    let table = &direct.world;
-    direct.world(world_id(), |row| json::write_row(body, table, table.all(), row))
+/// Writes new numbers to rows of `world`, in one operation.
+struct Write<'w> {
+    table: &'w Table,
+    worlds: &'w [World],
 }
 
-fn queries(direct: &Direct, request: &Request, out: &mut ResponseWriter<'_>) -> Result<()> {
-    let table = &direct.world;
-    let body = out.content_type("application/json").body_mut();
-    body.push(b'[');
-    for number in 0..rows(request, "queries") {
-        if number > 0 {
-            body.push(b',');
-        }
-        direct.world(world_id(), |row| json::write_row(body, table, table.all(), row))?;
-    }
-    body.push(b']');
-    Ok(())
-}
+/// The rows of [`Write`].
+struct Numbers<'w>(&'w [World]);
 
-fn cached(direct: &Direct, request: &Request, out: &mut ResponseWriter<'_>) -> Result<()> {
-    let worlds = &direct.data.cached;
-    let count = rows(request, "count");
-    let chosen: Vec<_> = (0..count).map(|_| &worlds[world_id() as usize - 1]).collect();
-    let body = out.content_type("application/json").body_mut();
-    serde_json::to_writer(body, &chosen).map_err(|error| std::io::Error::from(error).into())
-}
-
-/// New numbers for rows of `world`, as a source of rows to write.
-struct Numbers<'a> {
-    numbers: &'a [(i64, i32)],
-}
-
-impl<'a> RowSource<'a> for Numbers<'a> {
+impl<'a> RowSource<'a> for Numbers<'_> {
     fn remaining(&self) -> usize {
-        self.numbers.len()
+        self.0.len()
     }
 
     fn next(&mut self, row: &mut [ValueRef<'a>]) -> Result<bool> {
-        let Some(((id, number), rest)) = self.numbers.split_first() else { return Ok(false) };
-        self.numbers = rest;
-        row.copy_from_slice(&[ValueRef::Int(*id), ValueRef::Int(i64::from(*number))]);
+        let Some((World { id, random_number }, rest)) = self.0.split_first() else {
+            return Ok(false);
+        };
+        self.0 = rest;
+        row.copy_from_slice(&[ValueRef::Int(*id), ValueRef::Int((*random_number).into())]);
         Ok(true)
     }
 }
 
-fn updates(direct: &Direct, request: &Request, out: &mut ResponseWriter<'_>) -> Result<()> {
-    let mut numbers = Vec::with_capacity(rows(request, "queries"));
-    for _ in 0..rows(request, "queries") {
-        direct.world(world_id(), |row| {
-            if let ValueRef::Int(id) = row[0] {
-                numbers.push((id, random_number()));
-            }
-        })?;
+impl Verb for Write<'_> {
+    type Output = ();
+
+    fn operate(&mut self, _: &Scope, call: &mut Call<'_>) -> Result<()> {
+        let mut rows = Numbers(self.worlds);
+        call(&mut Operation::UpdateMany { table: self.table, rows: &mut rows }, &mut NoRows)
     }
-    let table = &*direct.world;
-    let mut source = Numbers { numbers: &numbers };
-    let mut operation = Operation::UpdateMany { table, rows: &mut source };
-    direct.data.store.run(&mut operation, &mut NoRows)?;
-    let body = out.content_type("application/json").body_mut();
-    body.push(b'[');
-    for (place, (id, number)) in numbers.iter().enumerate() {
-        if place > 0 {
-            body.push(b',');
-        }
-        let row = [ValueRef::Int(*id), ValueRef::Int(i64::from(*number))];
-        json::write_row(body, table, table.all(), &row);
+
+    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<()> {
+        Ok(())
     }
-    body.push(b']');
-    Ok(())
 }
 
-fn fortunes(direct: &Direct, _: &Request, out: &mut ResponseWriter<'_>) -> Result<()> {
-    let mut texts = String::new();
-    let mut ends = Vec::with_capacity(16);
-    let mut sink = |row: &[ValueRef<'_>]| {
-        if let [ValueRef::Int(id), ValueRef::Text(message)] = row {
-            texts.push_str(message);
-            ends.push((*id, texts.len()));
-        }
-        ControlFlow::Continue(())
-    };
-    let query = Query::new();
-    let mut operation = Operation::List { table: &direct.fortune, query: &query };
-    direct.data.store.run(&mut operation, &mut sink)?;
-    let starts = std::iter::once(0).chain(ends.iter().map(|(_, end)| *end));
-    let lines =
-        starts.zip(&ends).map(|(start, (id, end))| Line { id: *id, message: &texts[start..*end] });
-    let body = out.content_type("text/html; charset=utf-8").body_mut();
-    Ok(write_page(lines.collect(), body)?)
+/// Reads all messages into one text: where each ends, and whose it is.
+struct Fortunes<'t> {
+    table: &'t Table,
+    texts: String,
+    ends: Vec<(i64, usize)>,
+}
+
+impl Verb for Fortunes<'_> {
+    type Output = (String, Vec<(i64, usize)>);
+
+    fn operate(&mut self, _: &Scope, call: &mut Call<'_>) -> Result<()> {
+        let (query, Self { table, texts, ends }) = (Query::new(), self);
+        call(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<'_>]| {
+            if let [ValueRef::Int(id), ValueRef::Text(message)] = row {
+                texts.push_str(message);
+                ends.push((*id, texts.len()));
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Self::Output> {
+        Ok((std::mem::take(&mut self.texts), std::mem::take(&mut self.ends)))
+    }
 }

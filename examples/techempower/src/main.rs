@@ -1,12 +1,14 @@
-//! The TechEmpower benchmark's server: the same routes through the ORM and
-//! through the layer below it.
+//! The TechEmpower benchmark's server: the same routes through the ORM, through
+//! the layer below it, and by SQL of one's own.
 #![forbid(unsafe_code)]
 
+mod answer;
 mod data;
 mod direct;
 mod fortune;
 mod number;
 mod orm;
+mod sql;
 
 use std::process::ExitCode;
 
@@ -25,6 +27,9 @@ struct Arguments {
     /// The database: `sqlite` (a file below ./data), or any URL that Marmota opens.
     #[arg(long, default_value = "sqlite", value_name = "URL")]
     db: String,
+    /// Make the tables, fill them afresh, and end.
+    #[arg(long)]
+    init_db: bool,
     /// The port to listen on, on every address.
     #[arg(long, default_value_t = 8080)]
     port: u16,
@@ -40,6 +45,9 @@ struct Arguments {
     /// Pin each thread to a core.
     #[arg(short = 'p', long)]
     pin: bool,
+    /// Have the threads give way to a database that wants the same cores.
+    #[arg(long)]
+    gives_way: bool,
 }
 
 /// The answer of `/json`, made for each request.
@@ -59,8 +67,15 @@ fn main() -> ExitCode {
 }
 
 fn serve(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    if arguments.init_db {
+        data::init(&arguments.db)?;
+        println!("{} has 10,000 rows of world and 12 of fortune", arguments.db);
+        return Ok(());
+    }
     let data = data::Data::open(&arguments.db)?;
-    let mut server = Server::bind((arguments.address.as_str(), arguments.port))?.pin(arguments.pin);
+    let mut server = Server::bind((arguments.address.as_str(), arguments.port))?
+        .pin(arguments.pin)
+        .gives_way(arguments.gives_way);
     if let Some(servers) = arguments.servers {
         server = server.servers(servers);
     }
@@ -86,5 +101,5 @@ fn router(data: &data::Data) -> Result<Router> {
             }
             Flow::Done
         });
-    direct::routes(orm::routes(router, data), data)
+    direct::routes(sql::routes(orm::routes(router, data), data), data)
 }

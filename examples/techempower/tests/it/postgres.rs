@@ -1,0 +1,120 @@
+//! What the PostgreSQL server sees: each row asked for by a statement of its
+//! own, one UPDATE a request, no deadlock; and the benchmark's public scripts.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+
+use marmota::prelude::*;
+use marmota_postgres::{Postgres, TemporaryServer};
+
+use crate::program::{Connection, Program};
+
+#[derive(Model)]
+struct World {
+    id: i64,
+    randomnumber: i32,
+}
+
+fn open(url: &str) -> Store {
+    marmota::open(url).unwrap().model::<World>().open().unwrap()
+}
+
+/// How often each statement on `world` was run since the last time, by its first word.
+fn statements(store: &Store) -> BTreeMap<String, (i64, i64)> {
+    let text = "SELECT query, calls, rows FROM pg_stat_statements \
+                WHERE query ILIKE '%world%' AND query NOT ILIKE '%pg_stat%'";
+    let mut counts = BTreeMap::new();
+    let read = |row: &marmota::store::sql::SqlRow<'_>| {
+        let query: String = row.read("query")?;
+        assert!(!query.contains(" IN ") && !query.contains("ANY"), "{query}");
+        let verb = if query.contains("UPDATE") { "UPDATE" } else { "SELECT" };
+        let count: &mut (i64, i64) = counts.entry(verb.to_owned()).or_default();
+        count.0 += row.read::<i64>("calls")?;
+        count.1 += row.read::<i64>("rows")?;
+        Ok(())
+    };
+    store.sql(text).map(read).run().unwrap();
+    store.sql("SELECT pg_stat_statements_reset()::text AS done").rows().run().unwrap();
+    counts
+}
+
+#[test]
+fn each_row_is_a_statement_and_each_request_one_update() {
+    let server =
+        TemporaryServer::start(&["fsync=off", "shared_preload_libraries=pg_stat_statements"])
+            .unwrap();
+    let program = Program::on_postgres(&server);
+    let engine = Postgres::from_url(&program.url).unwrap();
+    engine.execute("CREATE EXTENSION pg_stat_statements").unwrap();
+    let store = open(&program.url);
+    statements(&store);
+    for family in ["", "raw", "async"] {
+        program.get(&format!("/{family}db"));
+        assert_eq!(statements(&store), BTreeMap::from([("SELECT".to_owned(), (1, 1))]));
+        program.get(&format!("/{family}queries?queries=20"));
+        assert_eq!(statements(&store), BTreeMap::from([("SELECT".to_owned(), (20, 20))]));
+        program.get(&format!("/{family}updates?queries=20"));
+        let counts = statements(&store);
+        assert_eq!(counts["SELECT"], (20, 20), "{family}");
+        assert_eq!(counts["UPDATE"].0, 1, "{family}");
+    }
+    // What is cached is not asked for.
+    for path in ["/cached-queries?count=100", "/rawcached?count=100", "/asynccached?count=100"] {
+        program.get(path);
+    }
+    assert_eq!(statements(&store), BTreeMap::new());
+}
+
+#[test]
+fn updates_of_many_connections_never_deadlock() {
+    let server = TemporaryServer::start(&["fsync=off"]).unwrap();
+    let program = Program::on_postgres(&server);
+    let mut connections: Vec<Connection> = (0..512).map(|_| program.connect()).collect();
+    for family in ["", "raw", "async"] {
+        let path = format!("/{family}updates?queries=20");
+        for connection in &mut connections {
+            connection.send(&path);
+        }
+        for connection in &mut connections {
+            assert!(!connection.receive(&path).body.is_empty());
+        }
+    }
+    let store = open(&program.url);
+    let text = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    assert_eq!(store.sql(text).value::<i64>().run().unwrap(), Some(0));
+}
+
+#[test]
+fn the_public_scripts_make_what_the_server_serves() {
+    let server = TemporaryServer::start(&["fsync=off"]).unwrap();
+    let url = server.make_database().unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/setup/create-postgres.sql");
+    let made = Command::new("psql")
+        .args(["--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", "--file", script, &url])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let program = Program::start(url, None);
+    for family in ["", "raw", "async"] {
+        assert!(program.get(&format!("/{family}db")).body.starts_with(b"{\"id\""));
+        let worlds = program.json(&format!("/{family}updates?queries=20"));
+        assert_eq!(worlds.as_array().unwrap().len(), 20);
+        let page = program.get(&format!("/{family}fortunes")).body;
+        assert!(String::from_utf8(page).unwrap().contains("フレームワークのベンチマーク"));
+    }
+}
+
+#[test]
+fn init_db_fills_a_database_and_ends() {
+    let server = TemporaryServer::start(&["fsync=off"]).unwrap();
+    let url = server.make_database().unwrap();
+    for _ in 0..2 {
+        let output = Command::new(env!("CARGO_BIN_EXE_techempower"))
+            .args(["--db", &url, "--init-db"])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(open(&url).count::<World>().run().unwrap(), 10_000);
+    }
+}
