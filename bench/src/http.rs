@@ -8,7 +8,7 @@ mod answer;
 pub(crate) mod build;
 mod report;
 pub(crate) mod roster;
-mod sample;
+pub(crate) mod sample;
 pub(crate) mod server;
 pub(crate) mod usage;
 mod workload;

@@ -16,14 +16,23 @@ pub(crate) struct ProcessUsage {
 }
 
 impl ProcessUsage {
+    /// Of a process and those that it has started, which is how some servers use their cores.
     pub(crate) fn of(pid: u32) -> Result<ProcessUsage> {
         let stat = read(&format!("/proc/{pid}/stat"))?;
         let status = read(&format!("/proc/{pid}/status"))?;
-        Ok(ProcessUsage {
+        let mut usage = ProcessUsage {
             cpu_s: cpu_seconds(&stat, UTIME)?,
             resident_kib: status_kib(&status, "VmRSS:")?,
             peak_kib: status_kib(&status, "VmHWM:")?,
-        })
+        };
+        let children = read(&format!("/proc/{pid}/task/{pid}/children"))?;
+        for child in children.split_whitespace() {
+            let child = ProcessUsage::of(child.parse().context("a child's number")?)?;
+            usage.cpu_s += child.cpu_s;
+            usage.resident_kib += child.resident_kib;
+            usage.peak_kib += child.peak_kib;
+        }
+        Ok(usage)
     }
 
     /// The children of this program that have ended and been waited for, which
@@ -32,6 +41,21 @@ impl ProcessUsage {
         let stat = read("/proc/self/stat")?;
         Ok(ProcessUsage { cpu_s: cpu_seconds(&stat, CUTIME)?, resident_kib: 0, peak_kib: 0 })
     }
+}
+
+/// CPU seconds so far of the children that a process has, and of those that it
+/// has waited for.
+pub(crate) fn cpu_of_children_of(process: u32) -> Result<f64> {
+    let mut sum_s = cpu_seconds(&read(&format!("/proc/{process}/stat"))?, CUTIME)?;
+    for entry in fs::read_dir("/proc").context("reading /proc")?.flatten() {
+        // Others end meanwhile.
+        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
+        let parent = stat.rsplit_once(')').and_then(|(_, fields)| fields.split_whitespace().nth(1));
+        if parent.and_then(|parent| parent.parse().ok()) == Some(process) {
+            sum_s += cpu_seconds(&stat, UTIME)?;
+        }
+    }
+    Ok(sum_s)
 }
 
 /// Fields of `/proc/PID/stat` counted after the command's closing bracket;

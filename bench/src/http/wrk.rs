@@ -17,9 +17,10 @@ const ANSWER_TIME_MAX_S: u32 = 8;
 const REPORT_SCRIPT: &str = r#"
 done = function(summary, latency, requests)
   local errors = summary.errors
-  io.write(string.format("FIGURES %d %d %d %d %d %d %d %d\n",
+  io.write(string.format("FIGURES %d %d %d %d %d %d %d %d %d\n",
     summary.requests, summary.duration, errors.connect, errors.read,
-    errors.write, errors.timeout, errors.status, latency:percentile(99)))
+    errors.write, errors.timeout, errors.status, latency:percentile(99),
+    latency.max))
 end
 "#;
 const BATCH_SCRIPT: &str = r#"
@@ -45,6 +46,8 @@ pub(crate) struct Load {
     /// Of unpipelined requests only: wrk spreads a batch's wait over waits it
     /// thinks were left out, and with short ones loses count and says 0.
     pub(crate) p99_us: Option<f64>,
+    /// The longest wait for an answer.
+    pub(crate) longest_us: f64,
 }
 
 pub(crate) struct Wrk {
@@ -145,7 +148,8 @@ fn parse(output: &str) -> Result<Load> {
         .map(str::parse)
         .collect::<Result<_, _>>()
         .with_context(|| format!("wrk's figures: {line}"))?;
-    let &[requests, duration_us, connect, read, write, timeout, status, p99_us] = &figures[..]
+    let &[requests, duration_us, connect, read, write, timeout, status, p99_us, longest_us] =
+        &figures[..]
     else {
         bail!("wrk's figures: {line}");
     };
@@ -155,6 +159,7 @@ fn parse(output: &str) -> Result<Load> {
         socket_errors: connect + read + write + timeout,
         bad_statuses: status,
         p99_us: (p99_us > 0).then_some(p99_us as f64),
+        longest_us: longest_us as f64,
     })
 }
 
@@ -164,7 +169,7 @@ mod tests {
 
     #[test]
     fn figures_are_found_among_what_wrk_prints() {
-        let output = "Running 4s test\n  99%  1ms\nFIGURES 1000 2000000 1 2 3 4 5 950\n";
+        let output = "Running 4s test\n  99%  1ms\nFIGURES 1000 2000000 1 2 3 4 5 950 7000\n";
         let load = parse(output).unwrap();
         assert_eq!(
             load,
@@ -173,7 +178,8 @@ mod tests {
                 seconds: 2.0,
                 socket_errors: 10,
                 bad_statuses: 5,
-                p99_us: Some(950.0)
+                p99_us: Some(950.0),
+                longest_us: 7000.0
             }
         );
     }

@@ -1,0 +1,278 @@
+//! The TechEmpower suite: every line of the benchmark's load, on a PostgreSQL
+//! server of its own and on SQLite, in Marmota's three families and by programs
+//! of other parts on the same PostgreSQL. In each round the servers take turns
+//! at a line, so that a machine that drifts is unfair to all alike.
+
+mod postmaster;
+mod table;
+
+use crate::http::build;
+use crate::http::roster::{Role, ServerSpec, Source};
+use crate::http::server::Server;
+use crate::http::usage::ProcessUsage;
+use crate::http::wrk::Wrk;
+use anyhow::{Context, Result, ensure};
+use marmota_postgres::TemporaryServer;
+use postmaster::Postmaster;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use table::{Figure, Figures};
+
+const WARM_UP: Duration = Duration::from_secs(1);
+
+/// As the public benchmark sets its server up, but for what is the machine's.
+const SETTINGS: [&str; 3] =
+    ["synchronous_commit=off", "shared_buffers=256MB", "checkpoint_timeout=30min"];
+
+/// What to measure.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Rounds; the table shows medians
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+    /// Seconds of load in each measured run
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=600))]
+    seconds: u32,
+    /// Connections to load with
+    #[arg(long, value_delimiter = ',', default_values_t = [64, 512], value_name = "N,…")]
+    connections: Vec<u32>,
+    /// Only these tests, by name: db, queries, …
+    #[arg(long, value_delimiter = ',', value_name = "TEST,…")]
+    only: Vec<String>,
+    /// Only these servers beside Marmota's, by name: xitca, axum, …
+    #[arg(long, value_delimiter = ',', value_name = "PEER,…")]
+    peers: Option<Vec<String>>,
+    /// Have every server's threads scheduled as a batch, by chrt
+    #[arg(long)]
+    batch: bool,
+    /// A PostgreSQL server instead of one of the suite's own: its tables `world` and
+    /// `fortune` are filled afresh
+    #[arg(long, value_name = "URL")]
+    postgres: Option<String>,
+}
+
+/// One test: the path of each family, and that of other programs.
+struct Test {
+    name: &'static str,
+    orm: &'static str,
+    direct: Option<&'static str>,
+    sql: Option<&'static str>,
+    peer: Option<&'static str>,
+    /// Requests on the way at once on one connection.
+    depth: u32,
+}
+
+impl Test {
+    const fn alone(name: &'static str, path: &'static str, depth: u32) -> Self {
+        Self { name, orm: path, direct: None, sql: None, peer: None, depth }
+    }
+
+    const fn families(
+        name: &'static str,
+        paths: [&'static str; 3],
+        peer: Option<&'static str>,
+    ) -> Self {
+        let [orm, direct, sql] = paths;
+        Self { name, orm, direct: Some(direct), sql: Some(sql), peer, depth: 1 }
+    }
+}
+
+/// The benchmark's lines.
+const TESTS: [Test; 9] = [
+    Test::alone("plaintext", "/plaintext", 1),
+    Test::alone("plaintext ×16", "/plaintext", 16),
+    Test::alone("json", "/json", 1),
+    Test::families("db", ["/db", "/rawdb", "/asyncdb"], Some("/db")),
+    Test::families("queries", ["/queries", "/rawqueries", "/asyncqueries"], Some("/queries")),
+    Test::families(
+        "queries=20",
+        ["/queries?queries=20", "/rawqueries?queries=20", "/asyncqueries?queries=20"],
+        Some("/queries?queries=20"),
+    ),
+    Test::families(
+        "cached=100",
+        ["/cached-queries?count=100", "/rawcached?count=100", "/asynccached?count=100"],
+        None,
+    ),
+    Test::families(
+        "updates=20",
+        ["/updates?queries=20", "/rawupdates?queries=20", "/asyncupdates?queries=20"],
+        Some("/updates?queries=20"),
+    ),
+    Test::families("fortunes", ["/fortunes", "/rawfortunes", "/asyncfortunes"], Some("/fortunes")),
+];
+
+/// The programs of other parts: what the table calls them, their packages, and words for them.
+const PEERS: [(&str, &str, &[&str]); 4] = [
+    ("xitca, xitca-postgres", "peer-xitca-postgres", &[]),
+    ("xitca on epoll, xitca-postgres", "peer-xitca-postgres", &["epoll"]),
+    ("actix, tokio-postgres", "peer-actix-postgres", &[]),
+    ("axum, tokio-postgres", "peer-axum-postgres", &[]),
+];
+
+/// What a program is asked for.
+#[derive(Clone, Copy, PartialEq)]
+enum Contender {
+    /// Marmota's, on SQLite.
+    Sqlite,
+    /// Marmota's, on PostgreSQL.
+    Postgres,
+    /// Another of this name.
+    Peer(&'static str),
+}
+
+/// Runs the suite and prints its table.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let tests: Vec<&Test> = TESTS
+        .iter()
+        .filter(|t| args.only.is_empty() || args.only.iter().any(|o| o == t.name))
+        .collect();
+    let names: Vec<&str> = TESTS.iter().map(|test| test.name).collect();
+    ensure!(!tests.is_empty(), "no test is called so; there are: {}", names.join(", "));
+    let own = match args.postgres {
+        Some(_) => None,
+        None => Some(TemporaryServer::start(&SETTINGS).context("starting PostgreSQL")?),
+    };
+    let url = match (&args.postgres, &own) {
+        (Some(url), _) => url.clone(),
+        (None, Some(own)) => own.make_database()?,
+        (None, None) => String::new(),
+    };
+    let postmaster = own.as_ref().map(|own| Postmaster::of(&own.data())).transpose()?;
+    let mut programs = build::all(specs(args, &url), false)?;
+    for (spec, program) in programs.iter().filter(|(spec, _)| spec.role == Role::Ours).take(1) {
+        let status = Command::new(program).args(["--db", &url, "--init-db"]).status()?;
+        ensure!(status.success(), "{}: the tables could not be filled", spec.name);
+    }
+    if args.batch {
+        programs.iter_mut().for_each(schedule_as_batch);
+    }
+    let wrk = Wrk::find_or_install(2)?;
+    let single = wrk.add_script("line.lua", "")?;
+    let batch = wrk.add_script(
+        "lines.lua",
+        "local batch\ninit = function(args) batch = string.rep(wrk.format(\"GET\"), tonumber(args[1])) end\n\
+         request = function() return batch end\n",
+    )?;
+    let mut figures = Figures::default();
+    for &connections in &args.connections {
+        for round in 1..=args.rounds {
+            let mut servers = Vec::new();
+            for (spec, program) in &programs {
+                servers.push((contender(spec), Server::start(spec, program)?));
+            }
+            for test in &tests {
+                eprintln!("  {connections} connections, round {round}: {}", test.name);
+                let script = if test.depth > 1 { &batch } else { &single };
+                let load = Loading {
+                    wrk: &wrk,
+                    script,
+                    connections,
+                    depth: test.depth,
+                    seconds: args.seconds,
+                    postmaster: postmaster.as_ref(),
+                };
+                for (contender, server) in &mut servers {
+                    for (family, path) in lines(test, *contender) {
+                        let figure = load.run(server, path)?;
+                        let is_peer = matches!(contender, Contender::Peer(_));
+                        figures.add(test.name, connections, family, is_peer, figure);
+                    }
+                }
+            }
+        }
+    }
+    println!("{}", figures.table());
+    Ok(())
+}
+
+/// What a server is asked for in a test, and what the table calls it.
+fn lines(test: &Test, contender: Contender) -> Vec<(&'static str, &'static str)> {
+    let names = match contender {
+        Contender::Peer(name) => {
+            return test.peer.map(|path| (name, path)).into_iter().collect();
+        }
+        Contender::Postgres => ["PostgreSQL [orm]", "PostgreSQL [direct]", "PostgreSQL [async]"],
+        Contender::Sqlite => ["SQLite [orm]", "SQLite [direct]", "SQLite [async]"],
+    };
+    // What asks no database is asked of one server.
+    if test.direct.is_none() && contender == Contender::Sqlite {
+        return Vec::new();
+    }
+    let paths = [Some(test.orm), test.direct, test.sql];
+    names.into_iter().zip(paths).filter_map(|(name, path)| Some((name, path?))).collect()
+}
+
+const ON_POSTGRES: &str = "marmota on PostgreSQL";
+
+fn specs(args: &Args, url: &str) -> Vec<ServerSpec> {
+    let ours = |name, db| {
+        let arguments = ["--port", "{port}", "--db", db];
+        ServerSpec::new(name, Role::Ours, Source::Package("techempower"), &arguments, "")
+    };
+    let is_wanted = |name: &str| match &args.peers {
+        Some(wanted) => wanted.iter().any(|wanted| name.starts_with(wanted)),
+        None => true,
+    };
+    let mut specs = vec![ours(ON_POSTGRES, url)];
+    for (name, package, words) in PEERS.into_iter().filter(|(name, ..)| is_wanted(name)) {
+        let source = Source::Peer { set: "http", package };
+        let arguments = [&["--port", "{port}", url], words].concat();
+        specs.push(ServerSpec::new(name, Role::Peer, source, &arguments, ""));
+    }
+    specs.push(ours("marmota on SQLite", "sqlite"));
+    specs
+}
+
+/// Starts a program by chrt.
+fn schedule_as_batch((spec, program): &mut (ServerSpec, PathBuf)) {
+    let program = std::mem::replace(program, PathBuf::from("chrt"));
+    let before = ["--batch".to_owned(), "0".to_owned(), program.display().to_string()];
+    spec.arguments.splice(0..0, before);
+}
+
+fn contender(spec: &ServerSpec) -> Contender {
+    let peer = PEERS.iter().find(|(name, ..)| *name == spec.name);
+    match peer {
+        Some((name, ..)) => Contender::Peer(name),
+        None if spec.name == ON_POSTGRES => Contender::Postgres,
+        None => Contender::Sqlite,
+    }
+}
+
+/// How a line is asked.
+struct Loading<'l> {
+    wrk: &'l Wrk,
+    script: &'l Path,
+    connections: u32,
+    depth: u32,
+    seconds: u32,
+    postmaster: Option<&'l Postmaster>,
+}
+
+impl Loading<'_> {
+    fn run(&self, server: &mut Server, path: &str) -> Result<Figure> {
+        let url = format!("http://127.0.0.1:{}{path}", server.port());
+        let load =
+            |time| self.wrk.run(self.script, self.connections, &url, &self.depth.to_string(), time);
+        load(WARM_UP)?;
+        let before: ProcessUsage = server.usage()?;
+        let database_before_s = self.database_cpu_s()?;
+        let loaded = load(Duration::from_secs(self.seconds.into()))?;
+        let cpu_s = server.usage().context("the server ended under load")?.cpu_s - before.cpu_s;
+        let database_cpu_s = self.database_cpu_s()? - database_before_s;
+        ensure!(loaded.requests > 0, "{path}: no request was answered");
+        Ok(Figure {
+            requests_per_s: loaded.requests as f64 / loaded.seconds,
+            requests_per_cpu_s: loaded.requests as f64 / cpu_s.max(0.01),
+            requests_per_all_cpu_s: loaded.requests as f64 / (cpu_s + database_cpu_s).max(0.01),
+            p99_ms: loaded.p99_us.filter(|_| self.depth == 1).map(|us| us / 1000.0),
+            errors: loaded.socket_errors + loaded.bad_statuses,
+        })
+    }
+
+    fn database_cpu_s(&self) -> Result<f64> {
+        self.postmaster.map_or(Ok(0.0), Postmaster::cpu_s)
+    }
+}

@@ -1,0 +1,26 @@
+//! What PostgreSQL's processes use of the CPU.
+
+use crate::http::usage::cpu_of_children_of;
+use anyhow::{Context, Result};
+use std::path::Path;
+
+/// A server's first process, whose children serve the connections.
+pub(super) struct Postmaster {
+    process: u32,
+}
+
+impl Postmaster {
+    /// That of the server whose data lie here.
+    pub(super) fn of(data: &Path) -> Result<Self> {
+        let path = data.join("postmaster.pid");
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("reading {}", path.display()))?;
+        let process = text.lines().next().and_then(|line| line.trim().parse().ok());
+        Ok(Self { process: process.context("no process in postmaster.pid")? })
+    }
+
+    /// CPU seconds of all its processes so far.
+    pub(super) fn cpu_s(&self) -> Result<f64> {
+        cpu_of_children_of(self.process)
+    }
+}

@@ -1,0 +1,149 @@
+//! The servers of the web suite: what each is asked and how it is started.
+
+use crate::http::roster::{Role, ServerSpec, Source};
+use anyhow::{Context, Result, ensure};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Bytes of the files that are asked for.
+pub(super) const FILES: [(&str, usize); 4] =
+    [("1k", 1 << 10), ("16k", 16 << 10), ("64k", 64 << 10), ("1m", 1 << 20)];
+
+/// nginx takes its settings from a file, where the port is known when the server is started.
+const START_NGINX: &str = "printf %s \"$1\" > nginx.conf && \
+     exec nginx -p \"$PWD/\" -e stderr -c \"$PWD/nginx.conf\"";
+
+/// Files to serve, and a certificate.
+pub(super) struct Ground {
+    folder: tempfile::TempDir,
+}
+
+impl Ground {
+    pub(super) fn new() -> Result<Ground> {
+        let folder = tempfile::tempdir().context("making a folder for files")?;
+        std::fs::create_dir(folder.path().join("files"))?;
+        let ground = Ground { folder };
+        for (name, _) in FILES {
+            std::fs::write(ground.path("files").join(name), content(name))?;
+        }
+        // Of the kind that rcgen makes, so that a signature costs all servers the same.
+        let made = Command::new("openssl")
+            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"])
+            .args(["-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout", "key.pem"])
+            .args(["-out", "certificate.pem"])
+            .current_dir(ground.folder.path())
+            .stderr(Stdio::null())
+            .status();
+        ensure!(made.context("running openssl")?.success(), "openssl made no certificate");
+        Ok(ground)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    /// All servers, those with TLS or those without.
+    pub(super) fn servers(&self, tls: bool) -> Vec<ServerSpec> {
+        let mut ours = vec!["127.0.0.1:{port}".to_owned(), self.text("files")];
+        if tls {
+            ours.extend([self.text("certificate.pem"), self.text("key.pem")]);
+        }
+        let ours: Vec<&str> = ours.iter().map(String::as_str).collect();
+        let example = Source::Example { package: "marmota-http", example: "web" };
+        let mut servers = vec![
+            ServerSpec::new("marmota", Role::Ours, example, &ours, "the example `web`"),
+            ServerSpec::new(
+                "nginx",
+                Role::Peer,
+                Source::Program("sh".into()),
+                &["-c", START_NGINX, "sh", &self.nginx(tls)],
+                "Debian's nginx, a worker a core",
+            ),
+        ];
+        if !tls {
+            for (name, package, word, about) in [
+                ("hyper", "peer-axum", "http2", "axum on hyper's HTTP/2, a runtime a core"),
+                ("axum", "peer-websocket", "axum", "axum's WebSockets, a runtime a core"),
+                ("tungstenite", "peer-websocket", "tungstenite", "tokio-tungstenite alone"),
+                ("fastwebsockets", "peer-websocket", "fastwebsockets", "fastwebsockets on hyper"),
+            ] {
+                let source = Source::Peer { set: "http", package };
+                let arguments = ["--port", "{port}", word];
+                servers.push(ServerSpec::new(name, Role::Peer, source, &arguments, about));
+            }
+        }
+        servers
+    }
+
+    /// Nothing is written, what is kept in memory is kept as long as ours keeps it, and a
+    /// connection ends as late as ours.
+    fn nginx(&self, tls: bool) -> String {
+        let (listen, certificate) = if tls {
+            let (certificate, key) = (self.text("certificate.pem"), self.text("key.pem"));
+            (
+                "127.0.0.1:{port} ssl reuseport",
+                format!("ssl_certificate {certificate}; ssl_certificate_key {key};"),
+            )
+        } else {
+            ("127.0.0.1:{port} reuseport", String::new())
+        };
+        let folder = self.folder.path().display();
+        format!(
+            "daemon off; user root; pid nginx.pid; worker_processes auto; \
+             events {{ worker_connections 20000; }} \
+             http {{ access_log off; sendfile on; tcp_nopush on; tcp_nodelay on; \
+             keepalive_requests 1000000000; \
+             client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3; \
+             uwsgi_temp_path t4; scgi_temp_path t5; \
+             open_file_cache max=1000; open_file_cache_valid 1s; default_type text/plain; \
+             server {{ listen {listen}; {certificate} \
+             location = /fixed {{ return 200 \"Hello, World!\"; }} \
+             location = /json {{ default_type application/json; \
+             return 200 \"{{\\\"message\\\":\\\"Hello, World!\\\"}}\"; }} \
+             location /files/ {{ root {folder}; }} }} }}"
+        )
+    }
+
+    /// nginx once more, with HTTP/2 without TLS: its listener speaks nothing else then.
+    pub(super) fn nginx_http2(&self) -> ServerSpec {
+        let conf = self.nginx(false).replace("{port} reuseport", "{port} http2 reuseport");
+        let arguments = ["-c", START_NGINX, "sh", &conf];
+        ServerSpec::new("nginx", Role::Peer, Source::Program("sh".into()), &arguments, "")
+    }
+}
+
+/// What a file of this name has.
+pub(super) fn content(name: &str) -> Vec<u8> {
+    let bytes = FILES.iter().find(|(file, _)| *file == name).map_or(0, |(_, bytes)| *bytes);
+    let line = b"What a static file has is of no matter to those who send it.\r\n";
+    line.iter().copied().cycle().take(bytes).collect()
+}
+
+/// The programs that make the load, installed where they are missing.
+pub(super) fn install() -> Result<()> {
+    for (program, package) in
+        [("nginx", "nginx-light"), ("h2load", "nghttp2-client"), ("curl", "curl")]
+    {
+        let is_there = || {
+            let paths = std::env::var_os("PATH").unwrap_or_default();
+            std::env::split_paths(&paths).any(|folder| folder.join(program).is_file())
+                || Path::new("/usr/sbin").join(program).is_file()
+        };
+        if !is_there() {
+            eprintln!("{program} is not installed: installing it by apt-get");
+            let status = Command::new("apt-get")
+                .args(["install", "--yes", "--quiet", package])
+                .stdout(Stdio::null())
+                .status();
+            ensure!(
+                status.is_ok_and(|status| status.success()) && is_there(),
+                "{program} is needed: apt-get install {package}"
+            );
+        }
+    }
+    Ok(())
+}
