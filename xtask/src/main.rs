@@ -1,6 +1,8 @@
 //! The project's own commands: `cargo xtask test` runs all that must pass.
 #![forbid(unsafe_code)]
 
+mod ferretdb;
+mod outsiders;
 mod readme;
 mod step;
 mod tidy;
@@ -17,6 +19,9 @@ cargo xtask COMMAND
   tidy      the structure that ARCHITECTURE.md promises
   units     all tests of the workspace
   encrypted those of the feature `encryption`
+  http2     h2spec against the server
+  tls       sslyze against the server
+  ferretdb  the server for the tests of MongoDB's protocol
   readme    the README's example in a crate of its own
   fuzz [N]  each fuzz target for N seconds (30; needs nightly and cargo-fuzz)";
 
@@ -29,6 +34,9 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::check(),
         ["units"] => units(),
         ["encrypted"] => encrypted(),
+        ["http2"] => outsiders::http2(),
+        ["tls"] => outsiders::tls(),
+        ["ferretdb"] => ferretdb::make(),
         ["readme"] => readme::check(),
         ["fuzz"] => fuzz("30"),
         ["fuzz", seconds] => fuzz(seconds),
@@ -47,11 +55,23 @@ fn main() -> ExitCode {
 }
 
 fn test() -> Result<(), Failure> {
-    install_missing(&[("cc", "build-essential"), ("curl", "curl")])?;
+    install_missing(&[
+        ("cc", "build-essential"),
+        ("curl", "curl"),
+        ("openssl", "openssl"),
+        ("go", "golang-go"),
+        ("nginx", "nginx-light"),
+        ("python3", "python3-venv"),
+        // What Debian starts servers with comes with the server.
+        ("pg_ctlcluster", "postgresql"),
+    ])?;
+    ferretdb::make()?;
     tidy::check()?;
     check()?;
     units()?;
     encrypted()?;
+    outsiders::http2()?;
+    outsiders::tls()?;
     readme::check()
 }
 

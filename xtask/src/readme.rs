@@ -3,9 +3,8 @@
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use crate::step::{Failure, cargo, root, run};
+use crate::step::{Failure, cargo, free_port, root, run, wait_for};
 
 const ADDRESS: &str = "127.0.0.1:8080";
 
@@ -86,19 +85,4 @@ fn block<'a>(readme: &'a str, fence: &str) -> Result<&'a str, Failure> {
         .and_then(|(_, rest)| rest.split_once("```"))
         .map(|(block, _)| block)
         .ok_or_else(|| Failure(format!("README.md has no {fence:?} block")))
-}
-
-fn free_port() -> Result<u16, Failure> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
-fn wait_for(address: &str) -> Result<(), Failure> {
-    let begun = Instant::now();
-    while std::net::TcpStream::connect(address).is_err() {
-        if begun.elapsed() > Duration::from_secs(20) {
-            return Err(Failure(format!("the README's example does not listen on {address}")));
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
 }

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Why a command of the project stopped.
 #[derive(Debug)]
@@ -93,4 +93,21 @@ pub(crate) fn names_in(folder: &str, extension: &str) -> Result<Vec<String>, Fai
     }
     names.sort();
     Ok(names)
+}
+
+/// A port that nobody listens on.
+pub(crate) fn free_port() -> Result<u16, Failure> {
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// Waits until somebody listens.
+pub(crate) fn wait_for(address: &str) -> Result<(), Failure> {
+    let begun = Instant::now();
+    while std::net::TcpStream::connect(address).is_err() {
+        if begun.elapsed() > Duration::from_secs(20) {
+            return Err(Failure(format!("nobody listens on {address}")));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }

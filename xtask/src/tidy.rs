@@ -9,15 +9,31 @@ use std::process::Command;
 use crate::step::{Failure, root};
 
 /// The project's crates that each may depend on: every arrow points down.
-const ARROWS: [(&str, &[&str]); 9] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
     ("http", &[]),
     ("collections", &["marmota-model"]),
     ("columns", &["marmota-model"]),
-    ("sqlite", &["marmota-model", "marmota-store"]),
-    ("rest", &["marmota-model", "marmota-store", "marmota-http"]),
+    ("sql", &["marmota-model", "marmota-store"]),
+    ("sqlite", &["marmota-model", "marmota-store", "marmota-sql"]),
+    ("postgres", &["marmota-model", "marmota-store", "marmota-sql"]),
+    ("mongo", &["marmota-model", "marmota-store"]),
+    ("auth", &["marmota-model", "marmota-derive", "marmota-store"]),
+    ("rest", &["marmota-model", "marmota-store", "marmota-http", "marmota-auth"]),
+    ("remote", &["marmota-model", "marmota-store", "marmota-http"]),
+    (
+        "service",
+        &[
+            "marmota-model",
+            "marmota-store",
+            "marmota-http",
+            "marmota-auth",
+            "marmota-rest",
+            "marmota-remote",
+        ],
+    ),
     (
         "marmota",
         &[
@@ -28,14 +44,23 @@ const ARROWS: [(&str, &[&str]); 9] = [
             "marmota-collections",
             "marmota-columns",
             "marmota-sqlite",
+            "marmota-postgres",
+            "marmota-mongo",
             "marmota-rest",
+            "marmota-auth",
+            "marmota-remote",
+            "marmota-service",
         ],
     ),
 ];
 
 /// The only library files with unsafe code.
-const UNSAFE: [&str; 3] =
-    ["crates/http/src/ring.rs", "crates/sqlite/src/ffi.rs", "crates/sqlite/src/ffi/"];
+const UNSAFE: [&str; 4] = [
+    "crates/http/src/ring.rs",
+    "crates/http/src/schedule.rs",
+    "crates/sqlite/src/ffi.rs",
+    "crates/sqlite/src/ffi/",
+];
 
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const FORBIDDEN_NAMES: [&str; 7] =

@@ -1,0 +1,78 @@
+//! What tools of others say about the server: h2spec (HTTP/2) and sslyze (TLS), each against the
+//! `marmota` program with TLS. Both are installed under `target/tools` when they are missing.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use crate::step::{Failure, cargo, free_port, root, run, wait_for};
+
+const H2SPEC: &str = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible";
+const SSLYZE: &str = "sslyze==6.3.1";
+
+/// A server that ends with the check, however it ends.
+struct Serving(Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn serve(port: u16, options: &[&str]) -> Result<Serving, Failure> {
+    run(cargo().args(["build", "--package", "marmota", "--locked"]))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| OsString::from("target"));
+    let address = format!("127.0.0.1:{port}");
+    let child = Command::new(root().join(target).join("debug/marmota"))
+        .args(["serve", "--db", "memory:", "--listen", &address])
+        .args(options)
+        .stdout(Stdio::null())
+        .spawn()?;
+    let serving = Serving(child);
+    wait_for(&address)?;
+    Ok(serving)
+}
+
+fn tools() -> PathBuf {
+    root().join("target/tools")
+}
+
+/// What is left out without TLS is one case: a client whose first words are none of HTTP/2 speaks
+/// HTTP/1.1 there, and gets a 400 of that before the end, where h2spec wants the end alone.
+const WITHOUT_TLS: [&str; 8] =
+    ["generic", "hpack", "http2/3.5/1", "http2/4", "http2/5", "http2/6", "http2/7", "http2/8"];
+
+/// All of h2spec's cases, also the strict ones, over TLS; all but one without.
+pub(crate) fn http2() -> Result<(), Failure> {
+    let h2spec = tools().join("h2spec");
+    if !h2spec.exists() {
+        run(Command::new("go").args(["install", H2SPEC]).env("GOBIN", tools()))?;
+    }
+    for options in [&["--tls", "self-signed"][..], &[]] {
+        let port = free_port()?;
+        let _serving = serve(port, options)?;
+        let words = match options {
+            [] => &WITHOUT_TLS[..],
+            _ => &["--tls", "--insecure"],
+        };
+        let arguments = ["--strict", "--timeout", "5", "--path", "/api/person?limit=3"];
+        let port = port.to_string();
+        run(Command::new(&h2spec).args(arguments).args(["--port", &port]).args(words))?;
+    }
+    Ok(())
+}
+
+/// sslyze's scan: versions, ciphers and the known holes, by Mozilla's rules for clients of
+/// today and yesterday ("intermediate").
+pub(crate) fn tls() -> Result<(), Failure> {
+    let folder = tools().join("sslyze");
+    if !folder.join("bin/sslyze").exists() {
+        run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+        run(Command::new(folder.join("bin/pip")).args(["install", "--quiet", SSLYZE]))?;
+    }
+    let port = free_port()?;
+    let _serving = serve(port, &["--tls", "self-signed"])?;
+    let judge = root().join("xtask/src/outsiders/tls.py");
+    run(Command::new(folder.join("bin/python")).arg(judge).arg(port.to_string()))
+}
