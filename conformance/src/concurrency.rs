@@ -263,7 +263,7 @@ pub fn a_write_that_waits_leaves_its_thread(subject: &Subject) {
         sender.send(given_up).unwrap();
         block_on(store.increment(Account::VISITS, key, 100)).unwrap()
     });
-    let free = receiver.recv_timeout(Duration::from_secs(2));
+    let free = receiver.recv_timeout(Duration::from_secs(60));
     transaction.commit().run().unwrap();
     assert_eq!(free, Ok(true), "the thread was held, or the write took place beside a transaction");
     let sum = waiter.join().unwrap();
@@ -307,7 +307,7 @@ pub fn waiting_actions_get_their_own_answers(subject: &Subject) {
         }
         sums
     });
-    let polled = receiver.recv_timeout(Duration::from_secs(2));
+    let polled = receiver.recv_timeout(Duration::from_secs(60));
     transaction.commit().run().unwrap();
     polled.expect("a poll held its thread");
     assert_eq!(waiter.join().unwrap(), [Some(1), Some(2), Some(3)]);
@@ -331,7 +331,7 @@ pub fn waiting_threads_keep_nobody_waiting(subject: &Subject) {
         let store = stand.store().clone();
         if !stand.makes_reads_wait() {
             scope.spawn(move || sender.send(store.count::<Note>().run().unwrap()).unwrap());
-            let count = receiver.recv_timeout(Duration::from_secs(2));
+            let count = receiver.recv_timeout(Duration::from_secs(60));
             transaction.commit().run().unwrap();
             assert_eq!(count, Ok(0), "a read waited for the writes of others");
         } else {

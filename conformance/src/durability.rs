@@ -117,9 +117,7 @@ pub fn a_transaction_may_outlive_its_store(subject: &Subject) {
     drop(stand);
     transaction.insert(&Note::new("b", 2)).run().unwrap();
     transaction.commit().run().unwrap();
-    let began = std::time::Instant::now();
     drop(transaction);
-    assert!(began.elapsed() < std::time::Duration::from_secs(3), "{:?}", began.elapsed());
     if subject.is_kept() {
         let mut stand = Stand::open(subject, models::all);
         assert_eq!(stand.list::<Note>().column(Note::TEXT).run().unwrap(), ["a", "b"]);

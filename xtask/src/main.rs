@@ -92,7 +92,8 @@ fn check() -> Result<(), Failure> {
 }
 
 fn units() -> Result<(), Failure> {
-    run(cargo().args(["test", "--workspace", "--locked"]))
+    // All that fails is told at once, not one package a run.
+    run(cargo().args(["test", "--workspace", "--locked", "--no-fail-fast"]))
 }
 
 /// The feature `encryption` is off by default, and SQLite is another one with

@@ -2,8 +2,9 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::OnceLock;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use marmota_http::{Backend, Limits, Router, RunningServer, Server, Tls};
 
@@ -44,6 +45,38 @@ pub(crate) fn serve(router: Router) -> RunningServer {
 
 pub(crate) fn serve_with(router: Router, limits: Limits) -> RunningServer {
     bind().servers(2).limits(limits).start(router).unwrap()
+}
+
+/// How long a test waits for what has to come: long enough for a machine that does much else.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Handlers that wait until they are let go, and a test that waits until they do.
+#[derive(Clone, Default)]
+pub(crate) struct Gate(Arc<(AtomicBool, AtomicBool)>);
+
+impl Gate {
+    /// For a handler: says that it is there, and waits.
+    pub(crate) async fn pass(&self) {
+        let (reached, opened) = &*self.0;
+        reached.store(true, Ordering::SeqCst);
+        while !opened.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Waits for a handler to be there.
+    pub(crate) fn wait(&self) {
+        let begun = Instant::now();
+        while !self.0.0.load(Ordering::SeqCst) {
+            assert!(begun.elapsed() < PATIENCE, "no handler has begun");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Lets all go.
+    pub(crate) fn open(&self) {
+        self.0.1.store(true, Ordering::SeqCst);
+    }
 }
 
 /// One answer.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use marmota_http::{Endpoint, Flow, Method, Request, Response, Router, Status};
 
-use super::client::{Client, ask, get, serve};
+use super::client::{Client, PATIENCE, ask, get, serve};
 
 /// Ready once another thread has said so.
 #[derive(Default, Clone)]
@@ -202,7 +202,7 @@ fn a_client_that_leaves_takes_its_future_along() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let reaches = |count| {
         let begun = std::time::Instant::now();
-        while Arc::strong_count(&alive) != count && begun.elapsed() < Duration::from_secs(5) {
+        while Arc::strong_count(&alive) != count && begun.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(5));
         }
         assert_eq!(Arc::strong_count(&alive), count);

@@ -12,7 +12,7 @@ use marmota_http::{
     RateLimit, Request, RequestId, Response, Router, RunningServer, SecurityHeaders, Status,
 };
 
-use super::client::{Answer, Client, bind, get, serve, serve_with};
+use super::client::{Answer, Client, PATIENCE, bind, get, serve, serve_with};
 
 fn with(server: &RunningServer, method: &str, path: &str, more: &str) -> Answer {
     let request = format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{more}\r\n");
@@ -214,7 +214,7 @@ impl Lines {
             if text.lines().count() >= count {
                 return text.lines().map(str::to_owned).collect();
             }
-            assert!(begun.elapsed() < Duration::from_secs(5), "{text}");
+            assert!(begun.elapsed() < PATIENCE, "{text}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -281,7 +281,7 @@ fn what_is_done_is_counted() {
         if text.contains("\nmarmota_http_connections 2\n") {
             break text;
         }
-        assert!(begun.elapsed() < Duration::from_secs(5), "{text}");
+        assert!(begun.elapsed() < PATIENCE, "{text}");
     };
     let number = |name: &str| -> f64 {
         let line =

@@ -1,37 +1,42 @@
 //! Starting, stopping, and what is answered meanwhile.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use marmota_http::{Backend, Limits, Router, Server, ServerError};
 
-use super::client::{Client, backend, bind, get, serve, serve_with};
+use super::client::{Client, Gate, backend, bind, get, serve, serve_with};
 
 fn router() -> Router {
-    Router::new().get("/", |_| async { "ok" }).get("/slow", |_| async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        "slow"
-    })
+    Router::new().get("/", |_| async { "ok" })
 }
 
 #[test]
 fn requests_in_flight_are_answered_at_shutdown() {
-    let server = serve(router());
+    let gate = Gate::default();
+    let held = gate.clone();
+    let router = router().get("/slow", move |_| {
+        let held = held.clone();
+        async move {
+            held.pass().await;
+            "slow"
+        }
+    });
+    let server = serve(router);
     let address = server.local_addr();
     let mut idle = Client::new(address);
     idle.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").answer().unwrap();
     let mut busy = Client::new(address);
     busy.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
-    std::thread::sleep(Duration::from_millis(100));
-    let begun = Instant::now();
+    gate.wait();
     let ended = std::thread::spawn(move || server.shutdown());
-    assert!(idle.is_closed());
-    assert!(begun.elapsed() < Duration::from_millis(150), "idle connections close at once");
+    assert!(idle.is_closed(), "idle connections close at once");
+    assert!(!ended.is_finished());
+    gate.open();
     let answer = busy.answer().unwrap();
     assert_eq!((answer.text(), answer.header("connection")), ("slow", Some("close")));
     // The server waits a moment for the client to close first, so that nothing is reset.
     drop(busy);
     ended.join().unwrap().unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(2));
     assert!(std::net::TcpStream::connect(address).is_err());
 }
 
@@ -44,9 +49,7 @@ fn a_request_that_never_ends_does_not_hold_the_shutdown() {
     let mut client = Client::new(server.local_addr());
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     std::thread::sleep(Duration::from_millis(50));
-    let begun = Instant::now();
     server.shutdown().unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(2));
     assert!(client.is_closed());
 }
 

@@ -9,21 +9,16 @@ use std::path::Path;
 
 use marmota_http::{Address, Peer, Request, Router, Server, ServerError};
 
-use super::client::{backend, get};
+use super::client::{Gate, backend, get};
 
 fn router() -> Router {
-    Router::new()
-        .get("/", |request: Request| async move {
-            assert_eq!(request.peer().ip().is_none(), request.peer() == Peer::Unix);
-            match request.peer() {
-                Peer::Unix => "unix",
-                _ => "net",
-            }
-        })
-        .get("/slow", |_| async {
-            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-            "slow"
-        })
+    Router::new().get("/", |request: Request| async move {
+        assert_eq!(request.peer().ip().is_none(), request.peer() == Peer::Unix);
+        match request.peer() {
+            Peer::Unix => "unix",
+            _ => "net",
+        }
+    })
 }
 
 fn ask(mut stream: UnixStream, path: &str) -> String {
@@ -43,7 +38,16 @@ fn a_socket_and_a_port_are_served_side_by_side() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.sock");
     let server = Server::bind("127.0.0.1:0").unwrap().and(named(&path)).unwrap();
-    let server = server.backend(backend()).servers(2).threads(2).start(router()).unwrap();
+    let gate = Gate::default();
+    let held = gate.clone();
+    let router = router().get("/slow", move |_| {
+        let held = held.clone();
+        async move {
+            held.pass().await;
+            "slow"
+        }
+    });
+    let server = server.backend(backend()).servers(2).threads(2).start(router).unwrap();
     assert_eq!(get(server.local_addr(), "/").text(), "net");
     let clients: Vec<_> = (0..100).map(|_| UnixStream::connect(&path).unwrap()).collect();
     for client in clients {
@@ -52,8 +56,12 @@ fn a_socket_and_a_port_are_served_side_by_side() {
     assert_eq!(server.addresses()[1], Address::Path(path.clone()));
     let late = UnixStream::connect(&path).unwrap();
     let asking = std::thread::spawn(move || ask(late, "/slow"));
+    gate.wait();
+    let ended = std::thread::spawn(move || server.shutdown());
+    // The server begins to end, and the handler is not done.
     std::thread::sleep(std::time::Duration::from_millis(50));
-    server.shutdown().unwrap();
+    gate.open();
+    ended.join().unwrap().unwrap();
     assert_eq!(asking.join().unwrap(), "slow", "what is in flight is answered");
     assert!(!path.exists(), "the file is removed");
 }

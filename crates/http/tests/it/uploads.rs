@@ -9,7 +9,7 @@ use marmota_http::{
     BodyError, BodyStream, Endpoint, Limits, Method, Request, Response, Router, Status,
 };
 
-use super::client::{Client, ask, serve, serve_with};
+use super::client::{Client, PATIENCE, ask, serve, serve_with};
 use super::handlers::{Signal, yield_once};
 
 const MAX: u64 = 64 << 20;
@@ -254,7 +254,7 @@ fn a_client_that_goes_takes_the_handler_along() {
         client.send(head("/", "Content-Length: 1000000")).send(vec![b'x'; 100_000]);
         let begun = Instant::now();
         while Arc::strong_count(&alive) < 3 {
-            assert!(begun.elapsed() < Duration::from_secs(5));
+            assert!(begun.elapsed() < PATIENCE);
         }
         if reset {
             std::thread::sleep(Duration::from_millis(50));
@@ -263,7 +263,7 @@ fn a_client_that_goes_takes_the_handler_along() {
         drop(client);
         let begun = Instant::now();
         while Arc::strong_count(&alive) > 2 {
-            assert!(begun.elapsed() < Duration::from_secs(2), "reset {reset}");
+            assert!(begun.elapsed() < PATIENCE, "reset {reset}");
         }
     }
     assert_eq!(alive.load(Ordering::Relaxed), 1, "the one that was closed was told");
@@ -311,7 +311,7 @@ fn only_a_slow_client_runs_out_of_time() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(client.answer().unwrap().status, 408);
-    assert!(client.is_closed() && begun.elapsed() < Duration::from_secs(4));
+    assert!(client.is_closed());
     // A handler may take its time.
     let (body, answer) = body(100_000);
     let mut client = Client::new(server.local_addr());

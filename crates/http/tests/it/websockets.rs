@@ -8,7 +8,7 @@ use marmota_http::{
     Broadcast, Limits, Request, Response, Router, RunningServer, Status, WebSocketOptions,
 };
 
-use super::client::{Client, serve, serve_with};
+use super::client::{Client, PATIENCE, serve, serve_with};
 
 const HELLO: &str = "GET /echo HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
@@ -189,7 +189,7 @@ fn the_handler_ends_it_and_learns_how_it_ended() {
     let client = open(&server, "/wait");
     client.stream.shutdown(std::net::Shutdown::Write).unwrap();
     let begun = Instant::now();
-    while ends.lock().unwrap().len() < 2 && begun.elapsed() < Duration::from_secs(5) {
+    while ends.lock().unwrap().len() < 2 && begun.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(10));
     }
     let codes: Vec<u16> = ends.lock().unwrap().iter().map(|close| close.code).collect();
@@ -226,7 +226,7 @@ fn silent_clients_are_asked_and_then_dropped() {
     let begun = Instant::now();
     assert_eq!(next(&mut client), (0x89, Vec::new()));
     assert!(client.is_closed());
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn room() -> (Broadcast, RunningServer) {
 fn wait_for_members(broadcast: &Broadcast, count: usize) {
     let begun = Instant::now();
     while broadcast.members() != count {
-        assert!(begun.elapsed() < Duration::from_secs(5), "{broadcast:?}");
+        assert!(begun.elapsed() < PATIENCE, "{broadcast:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -76,6 +76,6 @@ fn urls_are_refused_in_words() {
         let began = std::time::Instant::now();
         let Err(error) = marmota::open(url) else { panic!("{url} was opened") };
         assert!(error.message().contains(part), "{error}");
-        assert!(began.elapsed() < Duration::from_secs(10));
+        assert!(began.elapsed() < Duration::from_secs(25), "the driver waits for 30 if not told");
     }
 }

@@ -33,7 +33,7 @@ fn a_server_that_comes_back_is_found() {
         assert_eq!(store.get::<Person>(key).run().unwrap().name, "Emmy");
         server.shutdown().unwrap();
         server = serve(&service, &url);
-        std::thread::sleep(Duration::from_millis(30));
+        std::thread::sleep(Duration::from_millis(500));
         // The connection was idle: that it has gone is noticed before a write.
         block_on(async { store.insert(&person(&format!("{round}"))).await }).unwrap();
     }
@@ -51,7 +51,7 @@ fn a_server_that_stays_away_is_given_up() {
     let store = client(remote).unwrap();
     store.insert(&person("Emmy")).run().unwrap();
     server.shutdown().unwrap();
-    std::thread::sleep(Duration::from_millis(30));
+    std::thread::sleep(Duration::from_millis(500));
     for _ in 0..2 {
         let error = store.insert(&person("Max")).run().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Refused, "{error}");

@@ -146,12 +146,13 @@ fn many_calls_are_under_way_on_one_connection() {
                             let text = format!("{number} {turn}");
                             assert_eq!(room.echo(text.clone()).await.unwrap(), text);
                         }
-                        room.slow(300).await.unwrap();
+                        room.slow(1_500).await.unwrap();
                     });
                 });
             }
         });
-        assert!(begun.elapsed() < Duration::from_millis(1_150), "{case} {:?}", begun.elapsed());
+        // One after another they take six seconds.
+        assert!(begun.elapsed() < Duration::from_secs(5), "{case} {:?}", begun.elapsed());
     }
 }
 

@@ -48,7 +48,7 @@ fn writers_of_other_processes_fail_nobody() {
             while !is_over.load(Ordering::Relaxed) {
                 let (started, count) = (Instant::now(), session.count(&note, None));
                 assert!(count >= last);
-                assert!(started.elapsed() < Duration::from_secs(5), "a reader waited");
+                assert!(started.elapsed() < Duration::from_secs(30), "a reader waited");
                 last = count;
             }
         });
@@ -120,7 +120,7 @@ fn writes_and_takes_its_time() {
 fn all_that_wait_are_told_at_once_who_has_the_file() {
     let (folder, note) = (tempfile::tempdir().unwrap(), note());
     let path = folder.path().join("a.db");
-    let options = Options { busy_timeout_ms: 300, ..options() };
+    let options = Options { busy_timeout_ms: 2_000, ..options() };
     let engine = Sqlite::open(Location::File(path.clone()), options).unwrap();
     engine.prepare(std::slice::from_ref(&note), 0).unwrap();
     let (mut child, _said) = start("processes::holds_a_write", "MARMOTA_HOLD_WRITE", &path);
@@ -133,7 +133,8 @@ fn all_that_wait_are_told_at_once_who_has_the_file() {
         let threads: Vec<_> = (0..10).map(|_| scope.spawn(insert)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    assert!(started.elapsed() < Duration::from_millis(1_500), "{:?}", started.elapsed());
+    // One after another they wait for 20 seconds.
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
     assert!(errors.iter().all(|error| error.kind() == ErrorKind::Busy), "{errors:?}");
     let who = format!("process {} (", child.id());
     assert!(errors.iter().any(|error| error.to_string().contains(&who)), "{errors:?}");
