@@ -14,6 +14,10 @@
 pub struct Limits {
     /// Connections open at once in the whole server; one more is answered 503 and closed.
     pub connections_max: usize,
+    /// Descriptors that connections leave free for what handlers open, files and databases; a
+    /// sixteenth of what the process may have is the most. A connection beyond is answered 503 and
+    /// closed, and those that are there stay.
+    pub descriptors_reserved: usize,
     /// Bytes of a request's head, from the method to the empty line (431).
     pub head_bytes_max: usize,
     /// Header lines in a request (431).
@@ -52,6 +56,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 65_536,
+            descriptors_reserved: 256,
             head_bytes_max: 16 * 1024,
             headers_max: 100,
             target_bytes_max: 8 * 1024,

@@ -13,11 +13,12 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, connect,
-    getsockname, listen, socket_with, sockopt,
+    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind,
+    connect, getsockname, listen, shutdown, socket_with, sockopt,
 };
 
 use crate::address::{Address, Peer};
+use crate::claim::Claim;
 use crate::link::Entry;
 
 /// Connections that the kernel keeps until they are taken; it cuts this to its own maximum.
@@ -36,6 +37,8 @@ pub(crate) struct Listener {
     pub(crate) entry: Entry,
     is_unix: bool,
     file: Option<SocketFile>,
+    /// On the first socket of a port that is not shared with other servers.
+    claim: Option<Claim>,
 }
 
 /// The file of a Unix socket, which is removed when nobody listens on it any more.
@@ -58,15 +61,27 @@ impl Drop for SocketFile {
     }
 }
 
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if !self.is_unix {
+            // At once: a ring that waits for it holds the socket for a while yet, and the kernel
+            // would go on giving it connections that others on the port could take. Only fails
+            // when nobody can connect any more.
+            let _ = shutdown(&self.socket, Shutdown::Both);
+        }
+    }
+}
+
 impl Listener {
     /// Opens the first listening socket of an address, and says which it really is.
     ///
     /// Fails when somebody listens there already: sockets that share a port would not notice,
-    /// and the two servers would each get a part of the connections.
-    pub(crate) fn open(address: &Address) -> io::Result<(Self, Address)> {
+    /// and the two servers would each get a part of the connections. One that `shares` its port
+    /// wants just that, and fails beside one that does not.
+    pub(crate) fn open(address: &Address, shares: bool) -> io::Result<(Self, Address)> {
         let until = Instant::now() + LET_GO_MAX;
         loop {
-            match Self::take(address) {
+            match Self::take(address, shares) {
                 Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < until => {
                     thread::sleep(Duration::from_millis(10));
                 }
@@ -75,12 +90,11 @@ impl Listener {
         }
     }
 
-    fn take(address: &Address) -> io::Result<(Self, Address)> {
+    fn take(address: &Address, shares: bool) -> io::Result<(Self, Address)> {
         match address {
             Address::Net(address) => {
-                bind(stream(*address)?, address)?;
-                let listener = Self::share(*address)?;
-                let real = SocketAddr::try_from(getsockname(&listener.socket)?)?;
+                let (listener, real) =
+                    if shares { Self::beside(*address)? } else { Self::alone(*address)? };
                 Ok((listener, Address::Net(real)))
             }
             Address::Path(path) => Ok((Self::at_path(path)?, address.clone())),
@@ -89,23 +103,46 @@ impl Listener {
                 let socket = unix()?;
                 bind(&socket, &name)?;
                 listen(&socket, BACKLOG)?;
-                Ok((
-                    Self { socket, entry: Entry::default(), is_unix: true, file: None },
-                    address.clone(),
-                ))
+                Ok((Self::on(socket, true), address.clone()))
             }
         }
     }
 
+    fn on(socket: OwnedFd, is_unix: bool) -> Self {
+        Self { socket, entry: Entry::default(), is_unix, file: None, claim: None }
+    }
+
     /// Opens a further socket on a port that [`Listener::open`] has opened.
     pub(crate) fn share(address: SocketAddr) -> io::Result<Self> {
-        let socket = stream(address)?;
-        sockopt::set_socket_reuseport(&socket, true)?;
-        // Inherited by the connections: answers are written whole, waiting for more is of no use.
-        sockopt::set_tcp_nodelay(&socket, true)?;
-        bind(&socket, &address)?;
+        let socket = among_others(address)?;
         listen(&socket, BACKLOG)?;
-        Ok(Self { socket, entry: Entry::default(), is_unix: false, file: None })
+        Ok(Self::on(socket, false))
+    }
+
+    /// A port on which nobody else listens.
+    fn alone(address: SocketAddr) -> io::Result<(Self, SocketAddr)> {
+        // Before anything is looked at: of two that come at once, one sees the other.
+        let claim = Claim::take(address);
+        bind(stream(address)?, &address)?;
+        let mut listener = Self::share(address)?;
+        let real = listener.local_addr()?;
+        listener.claim = claim.or_else(|| Claim::take(real));
+        Ok((listener, real))
+    }
+
+    /// A port on which others may listen who share it as well.
+    fn beside(address: SocketAddr) -> io::Result<(Self, SocketAddr)> {
+        let listener = Self::on(among_others(address)?, false);
+        let real = listener.local_addr()?;
+        // Looked at before a connection can come here, and again for who came meanwhile.
+        Claim::check_free(real)?;
+        listen(&listener.socket, BACKLOG)?;
+        Claim::check_free(real)?;
+        Ok((listener, real))
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(SocketAddr::try_from(getsockname(&self.socket)?)?)
     }
 
     fn at_path(path: &Path) -> io::Result<Self> {
@@ -128,7 +165,9 @@ impl Listener {
         // Narrow before anybody can connect; `admit` makes it as wide as it shall be.
         fs::set_permissions(path, fs::Permissions::from_mode(MODE_BEFORE_START))?;
         listen(&socket, BACKLOG)?;
-        Ok(Self { socket, entry: Entry::default(), is_unix: true, file: Some(file) })
+        let mut listener = Self::on(socket, true);
+        listener.file = Some(file);
+        Ok(listener)
     }
 
     /// Gives the file of a Unix socket its permissions: `mode`, or what the umask allows.
@@ -160,6 +199,16 @@ fn is_left_behind(path: &Path, name: &impl SocketAddrArg) -> io::Result<bool> {
 fn unix() -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
+}
+
+/// A socket of a port that several share, bound and not listening yet.
+fn among_others(address: SocketAddr) -> io::Result<OwnedFd> {
+    let socket = stream(address)?;
+    sockopt::set_socket_reuseport(&socket, true)?;
+    // Inherited by the connections: answers are written whole, waiting for more is of no use.
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    bind(&socket, &address)?;
+    Ok(socket)
 }
 
 fn stream(address: SocketAddr) -> io::Result<OwnedFd> {

@@ -1,10 +1,12 @@
-//! What a server has done, as numbers: connections, bytes, answers by status, how long they took.
+//! What a server has done, as numbers: connections, bytes, answers by status, how long they took;
+//! and the process' descriptors.
 //! Each thread counts for itself, in memory that no other thread writes to.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::descriptors;
 use crate::handler::Flow;
 use crate::method::Method;
 use crate::router::Router;
@@ -59,16 +61,24 @@ impl Metrics {
         };
         let (opened, closed) = (sum(|counters| &counters.opened), sum(|counters| &counters.closed));
         let mut single = |name: &str, kind: &str, help: &str, value: u64| {
-            text.push_str(&format!(
-                "# HELP marmota_http_{name} {help}\n# TYPE marmota_http_{name} {kind}\nmarmota_http_{name} {value}\n"
-            ));
+            text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"));
         };
-        single("connections_total", "counter", "Connections taken.", opened);
-        single("connections", "gauge", "Connections open.", opened.saturating_sub(closed));
+        single("marmota_http_connections_total", "counter", "Connections taken.", opened);
+        let open = opened.saturating_sub(closed);
+        single("marmota_http_connections", "gauge", "Connections open.", open);
+        let refused = sum(|counters| &counters.refused);
+        let help = "Connections refused, there being as many as there may be.";
+        single("marmota_http_connections_refused_total", "counter", help, refused);
         let received = sum(|counters| &counters.received_bytes);
-        single("received_bytes_total", "counter", "Bytes received.", received);
+        single("marmota_http_received_bytes_total", "counter", "Bytes received.", received);
         let sent = sum(|counters| &counters.sent_bytes);
-        single("sent_bytes_total", "counter", "Bytes sent.", sent);
+        single("marmota_http_sent_bytes_total", "counter", "Bytes sent.", sent);
+        // As Prometheus' own libraries name them.
+        let (open, limit) = descriptors::open_and_limit();
+        let help = "Descriptors that the process has open.";
+        open.into_iter().for_each(|open| single("process_open_fds", "gauge", help, open));
+        let help = "Descriptors that the process may have open.";
+        limit.into_iter().for_each(|limit| single("process_max_fds", "gauge", help, limit));
         statuses(&shared.threads, &mut text);
         latencies(&shared.threads, &mut text);
         for other in &shared.others {
@@ -131,6 +141,7 @@ impl fmt::Debug for Metrics {
 pub(crate) struct Counters {
     pub(crate) opened: AtomicU64,
     pub(crate) closed: AtomicU64,
+    pub(crate) refused: AtomicU64,
     pub(crate) received_bytes: AtomicU64,
     pub(crate) sent_bytes: AtomicU64,
     statuses: [AtomicU64; STATUSES],
@@ -143,6 +154,7 @@ impl Default for Counters {
         Self {
             opened: AtomicU64::new(0),
             closed: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
             statuses: [const { AtomicU64::new(0) }; STATUSES],

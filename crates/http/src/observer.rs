@@ -51,6 +51,13 @@ impl Observer {
         }
     }
 
+    #[cold]
+    pub(crate) fn note_refused(&self) {
+        if let Some(counters) = &self.counters {
+            add(&counters.refused, 1);
+        }
+    }
+
     pub(crate) fn note_received(&self, bytes: usize) {
         if let Some(counters) = &self.counters {
             add(&counters.received_bytes, bytes as u64);

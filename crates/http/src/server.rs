@@ -2,21 +2,21 @@
 
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::access_log::AccessLog;
 use crate::address::{Address, ToAddresses};
 use crate::backend::{Backend, VARIABLE};
+use crate::bound::{Bound, deal, first_net};
+use crate::descriptors::{Descriptors, raise_descriptors_max};
 use crate::limits::Limits;
 use crate::link::Entry;
-use crate::listener::Listener;
 use crate::metrics::Metrics;
 use crate::observer::Observing;
 use crate::proxies::{Proxies, ProxyError};
@@ -44,6 +44,7 @@ use crate::worker::Common;
 #[derive(Debug)]
 pub struct Server {
     bound: Vec<Bound>,
+    shares: bool,
     socket_mode: Option<u32>,
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
@@ -158,8 +159,50 @@ impl Server {
     /// # Errors
     /// [`ServerError::Bind`], also when another process listens there already.
     pub fn bind(address: impl ToAddresses + fmt::Debug) -> Result<Self, ServerError> {
+        Self::open(&address, false)
+    }
+
+    /// Binds to a port on which other servers may listen that were bound by this function too,
+    /// of any process of the same user (SO_REUSEPORT); so do further ports, by [`Server::and`].
+    /// For more connections than a process may have descriptors, or for several processes over
+    /// one database.
+    ///
+    /// The kernel gives each new connection to one of the listeners, by a hash of both addresses
+    /// and ports: evenly over many connections, to a server by how many
+    /// [listeners](Self::servers) it has, not by how busy it is, and one client's connections to
+    /// several servers. A server that shuts down answers those that wait to be taken; the kernel
+    /// gives none to it from then on. Those of a process that is killed end with it, and what
+    /// connects again comes to the others.
+    ///
+    /// ```
+    /// use marmota_http::{Router, Server};
+    /// let first = Server::bind_shared("127.0.0.1:0")?;
+    /// let port = first.local_addr();
+    /// let first = first.start(Router::new())?;
+    /// // In another process:
+    /// let second = Server::bind_shared(port)?.start(Router::new())?;
+    /// assert_eq!(first.local_addr(), second.local_addr());
+    /// assert!(Server::bind(port).is_err()); // wants it alone
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ServerError::Bind`]: beside a server that does not share its port, and for a Unix
+    /// socket, which one server has.
+    pub fn bind_shared(address: impl ToAddresses + fmt::Debug) -> Result<Self, ServerError> {
+        let server = Self::open(&address, true)?;
+        if server.bound.iter().any(|bound| bound.address.net().is_none()) {
+            let text = "only ports are shared, a Unix socket is one server's";
+            let source = io::Error::new(io::ErrorKind::InvalidInput, text);
+            return Err(ServerError::Bind { address: format!("{address:?}"), source });
+        }
+        Ok(server)
+    }
+
+    fn open(address: &(impl ToAddresses + fmt::Debug), shares: bool) -> Result<Self, ServerError> {
         Ok(Self {
-            bound: vec![Bound::open(&address)?],
+            bound: vec![Bound::open(address, shares)?],
+            shares,
             socket_mode: None,
             #[cfg(feature = "tls")]
             tls: None,
@@ -200,7 +243,7 @@ impl Server {
             let source = io::Error::other("the server has as many listeners as it can have");
             return Err(ServerError::Bind { address: format!("{address:?}"), source });
         }
-        self.bound.push(Bound::open(&address)?);
+        self.bound.push(Bound::open(&address, self.shares)?);
         Ok(self)
     }
 
@@ -386,7 +429,6 @@ impl Server {
             return Err(ServerError::Name(self.name));
         }
         let backend = self.backend.settle()?;
-        raise_file_limit();
         let mut routes = router.into_routes()?;
         routes.proxies = self.trusted.clone()?;
         let routes = Arc::new(routes);
@@ -398,7 +440,9 @@ impl Server {
             self.bound.iter().map(|bound| bound.address.clone()).collect();
         let entry = self.entry()?;
         let listeners = deal(self.bound, &entry, servers, self.socket_mode)?;
-        let common = Arc::new(Common::default());
+        let descriptors =
+            Descriptors::new(raise_descriptors_max(), self.limits.descriptors_reserved);
+        let common = Arc::new(Common::new(descriptors));
         let mut running = RunningServer {
             addresses,
             backend,
@@ -552,94 +596,10 @@ impl ShutdownHandle {
     }
 }
 
-/// An address that is listened on.
-#[derive(Debug)]
-struct Bound {
-    listener: Listener,
-    address: Address,
-    /// Whoever asks there is sent to HTTPS.
-    redirects: bool,
-}
-
-impl Bound {
-    /// Opens the first of the addresses that can be opened.
-    fn open(address: &(impl ToAddresses + fmt::Debug)) -> Result<Self, ServerError> {
-        let error = |source| ServerError::Bind { address: format!("{address:?}"), source };
-        let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
-        for candidate in address.to_addresses().map_err(error)? {
-            match Listener::open(&candidate) {
-                Ok((listener, address)) => {
-                    return Ok(Self { listener, address, redirects: false });
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(error(last))
-    }
-
-    /// How its connections begin, on a server whose ports' begin as `entry` says.
-    fn entry(&self, entry: &Entry, port_of_tls: u16) -> Entry {
-        let mut own = entry.clone();
-        if self.redirects {
-            own.redirect = Some(port_of_tls);
-        }
-        #[cfg(feature = "tls")]
-        if self.redirects || self.address.net().is_none() {
-            own.tls = None;
-        }
-        own
-    }
-}
-
-/// What each of so many groups of threads listens on: the same ports by sockets of its own, and
-/// the same Unix sockets.
-fn deal(
-    bound: Vec<Bound>,
-    entry: &Entry,
-    groups: usize,
-    socket_mode: Option<u32>,
-) -> Result<Vec<Vec<Arc<Listener>>>, ServerError> {
-    let mut dealt = vec![Vec::new(); groups];
-    let served = bound.iter().filter(|bound| !bound.redirects);
-    let port_of_tls = first_net(served.map(|bound| &bound.address)).port();
-    for bound in bound {
-        let entry = bound.entry(entry, port_of_tls);
-        let Bound { mut listener, address, .. } = bound;
-        listener.entry = entry.clone();
-        let error = |source| ServerError::Bind { address: address.to_string(), source };
-        listener.admit(socket_mode).map_err(error)?;
-        let first = Arc::new(listener);
-        for (index, group) in dealt.iter_mut().enumerate() {
-            group.push(match address {
-                Address::Net(address) if index > 0 => {
-                    let mut listener = Listener::share(address).map_err(error)?;
-                    listener.entry = entry.clone();
-                    Arc::new(listener)
-                }
-                _ => Arc::clone(&first),
-            });
-        }
-    }
-    Ok(dealt)
-}
-
-fn first_net<'a>(addresses: impl IntoIterator<Item = &'a Address>) -> SocketAddr {
-    let mut addresses = addresses.into_iter().filter_map(Address::net);
-    addresses.next().unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, 0).into())
-}
-
 /// The cores that the process may use.
 fn cores() -> Vec<usize> {
     match sched_getaffinity(None) {
         Ok(set) => (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect(),
         Err(_) => (0..std::thread::available_parallelism().map_or(1, usize::from)).collect(),
     }
-}
-
-/// Every connection is an open file, and the usual soft limit of 1,024 stands for programs that
-/// use `select`; this one does not.
-fn raise_file_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    // When it fails the old limit holds, and running out of files is handled.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

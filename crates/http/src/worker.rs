@@ -5,10 +5,12 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
 use crate::connection::{Connection, Fate, Wish};
+use crate::descriptors::Descriptors;
 use crate::listener::Listener;
 use crate::local::Local;
 use crate::reactor::{Event, Reactor};
@@ -27,7 +29,26 @@ const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConn
 #[derive(Debug, Default)]
 pub(crate) struct Common {
     pub(crate) stop: AtomicBool,
+    descriptors: Descriptors,
     connections: AtomicUsize,
+}
+
+impl Common {
+    pub(crate) fn new(descriptors: Descriptors) -> Self {
+        Self { descriptors, ..Self::default() }
+    }
+
+    /// Whether a connection that was taken may stay; it is counted then.
+    fn admits(&self, socket: &OwnedFd, connections_max: usize) -> bool {
+        if !self.descriptors.admits(socket.as_fd()) {
+            return false;
+        }
+        let is_one_too_many = self.connections.fetch_add(1, Ordering::Relaxed) >= connections_max;
+        if is_one_too_many {
+            self.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+        !is_one_too_many
+    }
 }
 
 pub(crate) struct Worker {
@@ -199,11 +220,13 @@ impl Worker {
             let Some(listener) = self.listeners.get(listener) else { return };
             match listener.accept() {
                 Ok(Some((socket, peer))) => {
-                    if self.common.connections.fetch_add(1, Ordering::Relaxed)
-                        >= self.local.limits.connections_max
-                    {
-                        self.common.connections.fetch_sub(1, Ordering::Relaxed);
-                        // Best effort: the client learns why, or sees the connection close.
+                    if !self.common.admits(&socket, self.local.limits.connections_max) {
+                        if let Some(observer) = &self.local.observer {
+                            observer.note_refused();
+                        }
+                        // Not left in the queue, where it would wait without end and could not go
+                        // to another server. Best effort: the client learns why, or sees the
+                        // connection close.
                         if listener.entry.speaks_plainly() {
                             let _ = send(&socket, BUSY, SendFlags::NOSIGNAL);
                         }
@@ -229,7 +252,10 @@ impl Worker {
                     }
                 }
                 Ok(None) => return,
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
+                Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)) => {
+                    if error == Errno::MFILE {
+                        self.common.descriptors.note_none_left();
+                    }
                     return self.pause();
                 }
                 // The client gave up while it was in the queue, or the network did.
@@ -276,6 +302,7 @@ impl Worker {
     /// request; walking 16,384 connections once a second takes some 100 µs.
     fn sweep(&mut self) {
         self.next_sweep_ms = self.local.now_ms + self.sweep_ms;
+        self.common.descriptors.look(self.local.now_ms);
         self.resume();
         if let Some(until) = self.paused_until_ms {
             self.next_sweep_ms = self.next_sweep_ms.min(until);

@@ -59,6 +59,9 @@ struct Stress {
     /// Serves the rows' model at an address until it is ended: for `--server`
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["server", "chaos"])]
     serve: Option<String>,
+    /// Lets other processes serve at the same address that are started with this too
+    #[arg(long, requires = "serve")]
+    share_port: bool,
 }
 
 /// How clients reach the program's own server.
@@ -113,7 +116,7 @@ pub(crate) fn command() -> clap::Command {
 pub(crate) fn run(matches: &ArgMatches) -> Done {
     let stress = Stress::from_arg_matches(matches)?;
     if let Some(address) = &stress.serve {
-        return stand::serve(address, stress.db.as_deref());
+        return stand::serve(address, stress.share_port, stress.db.as_deref());
     }
     let tally = match stress.chaos {
         Some(rounds) => chaos::run(&stress, rounds)?,

@@ -18,6 +18,7 @@ mod messages;
 #[cfg(feature = "tower")]
 mod mount;
 mod proxies;
+mod sharing;
 mod smuggling;
 mod streams;
 #[cfg(feature = "tls")]

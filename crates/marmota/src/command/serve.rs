@@ -19,6 +19,10 @@ pub(super) struct Serve {
     /// Where to listen: ADDRESS:PORT, unix:FILE or unix:@NAME; may be given several times
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
+    /// Lets other processes listen on the same ports that are started with this too; see the
+    /// guide's server.md
+    #[arg(long)]
+    share_port: bool,
     /// Permissions of Unix sockets, 660 say; the umask decides without
     #[arg(long, value_name = "OCTAL", value_parser = octal)]
     socket_mode: Option<u32>,
@@ -53,7 +57,9 @@ impl Serve {
         let watch = self.operators.begin()?;
         (command.seed)(&store)?;
         let mut listen = self.listen.iter().map(String::as_str);
-        let mut server = Server::bind(listen.next().unwrap_or(command.listen))?;
+        let first = listen.next().unwrap_or(command.listen);
+        let mut server =
+            if self.share_port { Server::bind_shared(first) } else { Server::bind(first) }?;
         for address in listen {
             server = server.and(address)?;
         }

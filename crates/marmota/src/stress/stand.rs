@@ -72,16 +72,22 @@ fn open(db: &str) -> Result<Store, marmota::Error> {
 }
 
 /// Serves the rows' model until a signal ends it.
-pub(super) fn serve(address: &str, db: Option<&str>) -> Done {
+pub(super) fn serve(address: &str, shares: bool, db: Option<&str>) -> Done {
     // None if it is not needed: whoever is killed leaves it behind.
     let folder = db.is_none().then(Folder::new).transpose()?;
     let file = folder.as_ref().map(Folder::file);
     let store = open(db.or(file.as_deref()).unwrap_or_default())?;
-    let server = Server::bind(address)?;
-    println!("serves the rows of `marmota stress --server …` at {address}");
+    let server = if shares { Server::bind_shared(address) } else { Server::bind(address) }?;
+    println!("serves the rows of `marmota stress --server …` at {}", url(&server));
     server.run(Service::new(&store).router())?;
     store.close()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a client is to be given.
+fn url(server: &Server) -> String {
+    let url = server.url();
+    if url.starts_with("http") { url + "/api" } else { url }
 }
 
 /// A folder for temporary files, removed at the end.

@@ -24,8 +24,12 @@ impl Drop for Serving {
 
 impl Serving {
     fn start(words: &[&str]) -> Self {
+        Self::at("127.0.0.1:0", words)
+    }
+
+    fn at(address: &str, words: &[&str]) -> Self {
         let folder = Folder::new();
-        let mut all = vec!["serve", "--listen", "127.0.0.1:0", "--db", "sqlite:people.db"];
+        let mut all = vec!["serve", "--listen", address, "--db", "sqlite:people.db"];
         all.extend(words);
         let mut program = folder.program(&all);
         let mut child = program.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -154,4 +158,23 @@ fn without_users_this_machine_asks_what_it_does_and_changes_its_log() {
     let plain = Serving::start(&[]);
     assert_eq!(plain.ask("GET /api/-/statistics", "", None).0, 404);
     assert_eq!(plain.ask("GET /metrics", "", None).0, 404);
+}
+
+#[test]
+fn processes_share_a_port_if_all_of_them_are_told_to() {
+    let first = Serving::start(&["--share-port"]);
+    let address = first.url.strip_prefix("http://").unwrap();
+    let second = Serving::at(address, &["--share-port"]);
+    assert_eq!(first.url, second.url);
+    // Each has a database of its own here: one of them has a row more from now on.
+    let emmy = json!({ "first_name": "Emmy", "last_name": "Noether", "year_of_birth": 1882 });
+    first.json("POST /api/person", "", Some(&emmy));
+    let rows = || first.json("GET /api/person", "", None)["rows"].as_array().unwrap().len();
+    let seen: std::collections::BTreeSet<usize> = (0..200).map(|_| rows()).collect();
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), [6, 7]);
+    let said = Folder::new().run(&["serve", "--listen", address, "--db", "memory:"]).with(1);
+    assert!(said.contains("choose another address"), "{said}");
+    let words = ["serve", "--share-port", "--listen", "unix:socket", "--db", "memory:"];
+    let said = Folder::new().run(&words).with(1);
+    assert!(said.contains("only ports are shared"), "{said}");
 }

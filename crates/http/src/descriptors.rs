@@ -1,0 +1,156 @@
+//! How many descriptors the process may have, and which of them stay for handlers.
+//!
+//! The system gives the lowest number that is free. So a connection's number says how many
+//! descriptors are open at least, of connections and of all else, and nothing has to be counted.
+
+use std::fs;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Part of the limit at which it is near, in hundredths, and below which it is far again: so that
+/// clients that come and go there are not told of each time.
+const NEAR_PERCENT: u64 = 90;
+const FAR_PERCENT: u64 = 80;
+/// Never more than this part of the limit is kept free.
+const RESERVED_PART: u64 = 16;
+/// How often it is looked at whether the limit is far again.
+const LOOK_MS: u64 = 1_000;
+
+/// Nothing was said; that it is near; that connections are refused.
+const FAR: u8 = 0;
+const NEAR: u8 = 1;
+const FULL: u8 = 2;
+
+/// Raises the number of descriptors that the process may have at once as far as it may itself
+/// (the soft limit of RLIMIT_NOFILE to the hard one), and says which that is; none if there is no
+/// limit. Every connection is one, and the usual soft limit of 1,024 stands for programs that use
+/// `select`. A server does this when it starts; a client with thousands of connections may too.
+pub fn raise_descriptors_max() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    // When it fails the old limit holds, and running out of descriptors is handled.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    limit_now()
+}
+
+fn limit_now() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
+/// How many descriptors the process has open, and may have; without what the system does not say.
+pub(crate) fn open_and_limit() -> (Option<u64>, Option<u64>) {
+    (open_now(), limit_now())
+}
+
+fn open_now() -> Option<u64> {
+    const OWN: &str = "/proc/self/fd";
+    match fs::metadata(OWN).ok()?.len() {
+        // Before Linux 6.2 they have to be counted; one is open to do it.
+        0 => Some((fs::read_dir(OWN).ok()?.count() as u64).saturating_sub(1)),
+        open => Some(open),
+    }
+}
+
+/// What all threads of a server know of it.
+#[derive(Debug)]
+pub(crate) struct Descriptors {
+    limit: u64,
+    near: u64,
+    /// From this number on connections are refused.
+    full: u64,
+    said: AtomicU8,
+    next_look_ms: AtomicU64,
+}
+
+impl Default for Descriptors {
+    fn default() -> Self {
+        Self::new(None, 0)
+    }
+}
+
+impl Descriptors {
+    pub(crate) fn new(limit: Option<u64>, reserved: usize) -> Self {
+        let limit = limit.unwrap_or(u64::MAX);
+        let full = limit - (reserved as u64).min(limit / RESERVED_PART);
+        let near = percent(limit, NEAR_PERCENT).min(full);
+        Self { limit, near, full, said: AtomicU8::new(FAR), next_look_ms: AtomicU64::new(0) }
+    }
+
+    /// Whether a connection that was just taken may stay.
+    pub(crate) fn admits(&self, socket: BorrowedFd<'_>) -> bool {
+        let number = u64::try_from(socket.as_raw_fd()).unwrap_or_default();
+        if number >= self.near {
+            self.say(if number < self.full { NEAR } else { FULL }, number + 1);
+        }
+        number < self.full
+    }
+
+    /// No connection can be taken at all.
+    #[cold]
+    pub(crate) fn note_none_left(&self) {
+        self.say(FULL, self.limit);
+    }
+
+    #[cold]
+    fn say(&self, state: u8, open: u64) {
+        if self.said.fetch_max(state, Ordering::Relaxed) >= state {
+            return;
+        }
+        let Self { limit, full, .. } = *self;
+        let way_out = "raise the process' limit (ulimit -n, LimitNOFILE= of systemd), or serve the \
+                       port by several processes";
+        if state == NEAR {
+            log::warn!(
+                "{open} of the {limit} descriptors that this process may have are open; from \
+                 {full} on new connections are refused: {way_out}"
+            );
+        } else {
+            log::warn!(
+                "{open} of the {limit} descriptors that this process may have are open: new \
+                 connections are refused with 503, those there are go on; {way_out}"
+            );
+        }
+    }
+
+    /// Looks whether the limit is far again, now and then while it was near.
+    pub(crate) fn look(&self, now_ms: u64) {
+        if self.said.load(Ordering::Relaxed) == FAR
+            || now_ms < self.next_look_ms.load(Ordering::Relaxed)
+        {
+            return;
+        }
+        self.next_look_ms.store(now_ms.saturating_add(LOOK_MS), Ordering::Relaxed);
+        if open_now().is_some_and(|open| open < percent(self.limit, FAR_PERCENT)) {
+            self.said.store(FAR, Ordering::Relaxed);
+            log::info!("the limit on descriptors is not near any more");
+        }
+    }
+}
+
+fn percent(limit: u64, percent: u64) -> u64 {
+    // Divided first: without a limit it is the largest number there is.
+    limit / 100 * percent + limit % 100 * percent / 100
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_the_limit_is_kept() {
+        for (limit, reserved, full) in
+            [(Some(20_000), 256, 19_744), (Some(1_024), 256, 960), (None, 256, u64::MAX - 256)]
+        {
+            assert_eq!(Descriptors::new(limit, reserved).full, full, "{limit:?}");
+        }
+        assert_eq!(percent(20_000, 90), 18_000);
+        assert_eq!(percent(48, 90), 43);
+    }
+
+    #[test]
+    fn what_is_open_is_counted() {
+        let (open, limit) = open_and_limit();
+        assert!(open.unwrap() > 2 && limit.is_none_or(|limit| open.unwrap() <= limit));
+    }
+}
