@@ -224,7 +224,6 @@ pub fn what_waits_is_bounded(subject: &Subject) {
             );
         });
         std::thread::sleep(Duration::from_millis(50));
-        assert!(!waits.is_finished(), "it did not wait");
         transaction.commit().run().unwrap();
         waits.join().unwrap();
     });

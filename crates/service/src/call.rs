@@ -15,6 +15,7 @@ use marmota_store::Store;
 use crate::client::Client;
 use crate::contract::{Contract, Method};
 use crate::dispatch::Answer;
+use crate::owned::Owned;
 
 thread_local! {
     static CURRENT: RefCell<Option<Call>> = const { RefCell::new(None) };
@@ -39,6 +40,10 @@ pub(crate) struct Origin {
     pub(crate) session: Option<Arc<str>>,
     /// By which the caller can be called.
     pub(crate) back: Option<Client>,
+    /// The instances of the connection's stubs.
+    pub(crate) owned: Option<Arc<Owned>>,
+    /// The stub that calls.
+    pub(crate) stub: Option<u64>,
 }
 
 impl Call {
@@ -100,6 +105,11 @@ impl Call {
     #[must_use]
     pub fn client(&self) -> Option<Client> {
         self.0.origin.back.clone()
+    }
+
+    /// The stub that calls, and the instances of its connection's stubs.
+    pub(crate) fn stub(&self) -> Option<(u64, &Owned)> {
+        Some((self.0.origin.stub?, self.0.origin.owned.as_deref()?))
     }
 
     pub(crate) fn session_key(&self) -> Option<Arc<str>> {

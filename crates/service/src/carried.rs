@@ -42,6 +42,7 @@ fn accept(settings: &Arc<Settings>, request: &Request) -> Response {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     origin.session.get_or_insert_with(|| format!("connection {number}").into());
+    origin.owned = Some(Arc::default());
     let link = Link::new();
     origin.back = Some(Client::of_link(&link));
     let carrier = Carrier::new(link, Arc::clone(settings), origin);

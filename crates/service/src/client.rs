@@ -11,6 +11,7 @@ use crate::contract::Contract;
 use crate::failure::Failure;
 use crate::line;
 use crate::link::{CONTRACT, Carrier, Link};
+use crate::owned::Owned;
 use crate::services::{Services, Settings};
 
 /// How long a call waits for its answer unless it is said.
@@ -25,7 +26,7 @@ pub struct Client {
 
 #[derive(Clone)]
 enum Way {
-    InProcess { services: Arc<Settings>, offered: Option<Services> },
+    InProcess { services: Arc<Settings>, offered: Option<Services>, owned: Arc<Owned> },
     Link { link: Link, _held: Option<Arc<Held>> },
 }
 
@@ -45,6 +46,9 @@ pub(crate) struct Known {
     pub(crate) is_method: bool,
     /// Each as it was written, with its hash.
     pub(crate) methods: Vec<(String, u64)>,
+    /// Each stub has an instance of its own.
+    #[serde(default)]
+    pub(crate) per_stub: bool,
 }
 
 impl Client {
@@ -52,16 +56,19 @@ impl Client {
     /// from elsewhere.
     #[must_use]
     pub fn in_process(services: &Services) -> Self {
-        let way = Way::InProcess { services: Arc::clone(&services.0), offered: None };
-        Self { way, deadline: DEADLINE }
+        Self::inside(services, None)
     }
 
     /// Services of this process, which can call back those that are offered
     /// here ([`crate::Call::client`]).
     #[must_use]
     pub fn in_process_offering(services: &Services, offered: &Services) -> Self {
-        let (services, offered) = (Arc::clone(&services.0), Some(offered.clone()));
-        Self { way: Way::InProcess { services, offered }, deadline: DEADLINE }
+        Self::inside(services, Some(offered.clone()))
+    }
+
+    fn inside(services: &Services, offered: Option<Services>) -> Self {
+        let (services, owned) = (Arc::clone(&services.0), Arc::default());
+        Self { way: Way::InProcess { services, offered, owned }, deadline: DEADLINE }
     }
 
     /// Connects to services at a URL: `unix:/run/app.sock` (`unix:@name` in the
@@ -85,6 +92,7 @@ impl Client {
         let carrier = |link: Link| {
             let mut origin = offered.0.origin();
             origin.back = Some(Self::of_link(&link));
+            origin.owned = Some(Arc::default());
             Carrier::new(link, Arc::clone(&offered.0), origin)
         };
         let link = line::connect(url, token.as_bytes(), carrier)?;
@@ -115,7 +123,7 @@ impl Client {
         };
         // A text: it can be written.
         let name = serde_json::to_vec(&[name]).unwrap_or_default();
-        match link.call(CONTRACT, &name, self.deadline).await {
+        match link.call(CONTRACT, &name, None, self.deadline).await {
             Ok(answer) => serde_json::from_slice(&answer).map(Some).map_err(|error| {
                 Error::new(ErrorKind::Protocol, format!("the answer is no contract: {error}"))
             }),
@@ -124,17 +132,33 @@ impl Client {
         }
     }
 
-    pub(crate) async fn call(&self, method: &str, arguments: Vec<u8>) -> Result<Vec<u8>> {
-        let (services, offered) = match &self.way {
-            Way::InProcess { services, offered } => (services, offered),
-            Way::Link { link, .. } => return link.call(method, &arguments, self.deadline).await,
+    pub(crate) async fn call(
+        &self,
+        method: &str,
+        arguments: Vec<u8>,
+        stub: Option<u64>,
+    ) -> Result<Vec<u8>> {
+        let (services, offered, owned) = match &self.way {
+            Way::InProcess { services, offered, owned } => (services, offered, owned),
+            Way::Link { link, .. } => {
+                return link.call(method, &arguments, stub, self.deadline).await;
+            }
         };
         let mut origin = services.own_origin()?;
         origin.back = offered.as_ref().map(Self::in_process);
+        (origin.owned, origin.stub) = (Some(Arc::clone(owned)), stub);
         // The same words as from elsewhere.
         carried_out(services, &origin, method, &arguments)
             .await
             .map_err(|error| Failure::of(&error, method).into_error())
+    }
+
+    /// Gives up the instance that a stub owns.
+    pub(crate) fn release(&self, service: &'static str, stub: u64) {
+        match &self.way {
+            Way::InProcess { owned, .. } => owned.release(service, stub),
+            Way::Link { link, .. } => link.release(service, stub),
+        }
     }
 }
 
@@ -165,6 +189,7 @@ impl Known {
             name: hosted.contract.name.to_owned(),
             is_method: hosted.is_method,
             methods: methods.map(|method| (method.to_string(), method.hash())).collect(),
+            per_stub: hosted.per_stub,
         }
     }
 

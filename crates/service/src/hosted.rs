@@ -23,6 +23,8 @@ pub struct Hosted {
     bounds: Bounds,
     runner: Runner,
     pub(crate) is_method: bool,
+    /// Each stub has an instance of its own.
+    pub(crate) per_stub: bool,
     /// What became of calls, by method.
     pub(crate) counts: Arc<[Counts]>,
 }
@@ -49,6 +51,7 @@ impl<D: Dispatch<T>, T: Send + Sync + 'static> Host for HostOf<D, T> {
 
 impl Hosted {
     pub(crate) fn new<D: Dispatch<T>, T: Send + Sync + 'static>(instances: Instances<T>) -> Self {
+        let per_stub = matches!(instances, Instances::Owned { .. });
         let host = HostOf::<D, T> { instances, dispatch: PhantomData };
         Self {
             contract: D::CONTRACT,
@@ -56,6 +59,7 @@ impl Hosted {
             bounds: Bounds { instances_max: 10_000, idle: Duration::from_secs(1_800) },
             runner: Runner::new(Execution::Free, 1_024),
             is_method: false,
+            per_stub,
             counts: counters(D::CONTRACT),
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,9 @@ pub enum Lifetime {
     Group,
     /// One for each thread that runs calls.
     Thread,
+    /// As long as the stub that calls it, or its connection: a client that makes
+    /// two stubs has two instances.
+    Stub,
 }
 
 /// What an instance is for.
@@ -40,7 +44,16 @@ type Make<T> = dyn Fn(&Call) -> Result<T> + Send + Sync;
 /// See the module.
 pub(crate) enum Instances<T> {
     Shared(Arc<T>),
-    Each { lifetime: Lifetime, make: Box<Make<T>>, kept: Mutex<HashMap<Key, Kept<T>>> },
+    Each {
+        lifetime: Lifetime,
+        make: Box<Make<T>>,
+        kept: Mutex<HashMap<Key, Kept<T>>>,
+    },
+    /// Kept where the stubs are whose they are.
+    Owned {
+        make: Box<Make<T>>,
+        count: Arc<AtomicUsize>,
+    },
 }
 
 pub(crate) struct Kept<T> {
@@ -55,9 +68,12 @@ pub(crate) struct Bounds {
     pub(crate) idle: Duration,
 }
 
-impl<T> Instances<T> {
+impl<T: Send + Sync + 'static> Instances<T> {
     pub(crate) fn each(lifetime: Lifetime, make: Box<Make<T>>) -> Self {
-        Self::Each { lifetime, make, kept: Mutex::default() }
+        match lifetime {
+            Lifetime::Stub => Self::Owned { make, count: Arc::default() },
+            _ => Self::Each { lifetime, make, kept: Mutex::default() },
+        }
     }
 
     /// The instance for a call.
@@ -69,6 +85,12 @@ impl<T> Instances<T> {
         let (lifetime, make, kept) = match self {
             Self::Shared(instance) => return Ok(Arc::clone(instance)),
             Self::Each { lifetime, make, kept } => (*lifetime, make, kept),
+            Self::Owned { make, count } => {
+                let (stub, owned) = call.stub().ok_or_else(|| no_stub(call))?;
+                let limit = (count, bounds.instances_max);
+                let found = owned.find((call.service(), stub), limit, || make(call))?;
+                return found.ok_or_else(|| too_many(call, bounds));
+            }
         };
         let Some(key) = key_of(lifetime, call)? else { return make(call).map(Arc::new) };
         let now = Instant::now();
@@ -103,7 +125,8 @@ fn key_of(lifetime: Lifetime, call: &Call) -> Result<Option<Key>> {
         })
     };
     Ok(Some(match lifetime {
-        Lifetime::Call => return Ok(None),
+        // What a stub owns is found elsewhere.
+        Lifetime::Call | Lifetime::Stub => return Ok(None),
         Lifetime::Thread => Key::Thread(std::thread::current().id()),
         Lifetime::User => Key::User(caller()?.id.clone()),
         Lifetime::Group => {
@@ -127,6 +150,15 @@ fn key_of(lifetime: Lifetime, call: &Call) -> Result<Option<Key>> {
             }
         },
     }))
+}
+
+#[cold]
+fn no_stub(call: &Call) -> Error {
+    let message = format!(
+        "{call:?} is answered by an instance of its caller's stub, and a request by itself has \
+         none: connect by a socket, and say which stub calls (`\"stub\":1`)"
+    );
+    Error::new(ErrorKind::Unsupported, message)
 }
 
 #[cold]

@@ -28,6 +28,8 @@ struct Request<'a> {
     /// Also `null`, which is no notification's.
     #[serde(borrow, default, deserialize_with = "present")]
     id: Option<&'a RawValue>,
+    /// Beside the standard: the stub that calls ([`crate::Lifetime::Stub`]).
+    stub: Option<u64>,
 }
 
 /// What stands there, `null` too.
@@ -154,7 +156,10 @@ impl Begun {
         let outcome = outcome.and_then(|target| {
             let read = target.arguments(params.as_bytes());
             let arguments = read.map_err(|error| Failure::coded(PARAMETERS, &error))?;
-            let answer = target.call(origin, arguments);
+            let answer = match request.stub {
+                None => target.call(origin, arguments),
+                stub => target.call(&Origin { stub, ..origin.clone() }, arguments),
+            };
             Ok((answer.map_err(|error| Failure::of(&error, &method))?, method.into_owned()))
         });
         Self { id, outcome }

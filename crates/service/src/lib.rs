@@ -47,6 +47,7 @@ mod instances;
 mod json_rpc;
 mod line;
 mod link;
+mod owned;
 mod route;
 mod services;
 mod stub;

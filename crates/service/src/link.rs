@@ -22,6 +22,8 @@ use crate::services::Settings;
 
 /// Asks for a service's contract.
 pub(crate) const CONTRACT: &str = "-.contract";
+/// Gives up what a stub owns; never answered.
+pub(crate) const RELEASE: &str = "-.release";
 /// Calls that may wait for their answer.
 const WAITING_MAX: usize = 1_024;
 /// Calls of the other side's that are under way at once.
@@ -62,6 +64,12 @@ struct Answered<'a> {
 }
 
 #[derive(Deserialize)]
+struct Released<'a> {
+    method: &'a str,
+    params: (&'a str, u64),
+}
+
+#[derive(Deserialize)]
 struct AskedFor<'a> {
     method: &'a str,
     params: Option<[&'a str; 1]>,
@@ -89,9 +97,10 @@ impl Link {
         &self,
         method: &str,
         params: &[u8],
+        stub: Option<u64>,
         deadline: Duration,
     ) -> Result<Vec<u8>> {
-        let number = self.send(method, params, deadline)?;
+        let number = self.send(method, params, stub, deadline)?;
         let given_up = GivenUp { link: self, number };
         let answer = std::future::poll_fn(|context| {
             let mut state = self.0.lock();
@@ -111,7 +120,13 @@ impl Link {
         answer
     }
 
-    fn send(&self, method: &str, params: &[u8], deadline: Duration) -> Result<u64> {
+    fn send(
+        &self,
+        method: &str,
+        params: &[u8],
+        stub: Option<u64>,
+        deadline: Duration,
+    ) -> Result<u64> {
         let mut state = self.0.lock();
         if state.ended {
             let message = "the connection has ended; nothing was done";
@@ -127,6 +142,9 @@ impl Link {
         marmota_model::json::write_string(&mut message, method);
         message.extend_from_slice(b",\"params\":");
         message.extend_from_slice(params);
+        if let Some(stub) = stub {
+            message.extend_from_slice(format!(",\"stub\":{stub}").as_bytes());
+        }
         message.extend_from_slice(format!(",\"id\":{number}}}").as_bytes());
         state.outbox.push(message);
         let until = Instant::now() + deadline;
@@ -135,6 +153,20 @@ impl Link {
         drop(state);
         carrier.into_iter().for_each(Waker::wake);
         Ok(number)
+    }
+
+    /// Says that a stub has ended.
+    pub(crate) fn release(&self, service: &str, stub: u64) {
+        let mut state = self.0.lock();
+        if state.ended {
+            return;
+        }
+        let mut message = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{RELEASE}\",\"params\":[");
+        message.push_str(&format!("\"{service}\",{stub}]}}"));
+        state.outbox.push(message.into_bytes());
+        let carrier = state.carrier.take();
+        drop(state);
+        carrier.into_iter().for_each(Waker::wake);
     }
 
     fn settle(&self, number: u64, answer: Result<Vec<u8>>) {
@@ -254,6 +286,12 @@ impl Carrier {
             let mut answer = Vec::new();
             put_answer(&mut answer, id.get(), done);
             self.link.0.lock().outbox.push(answer);
+            return Ok(());
+        }
+        if let Ok(Released { method: RELEASE, params: (service, stub) }) =
+            serde_json::from_slice(message)
+        {
+            self.origin.owned.iter().for_each(|owned| owned.release(service, stub));
             return Ok(());
         }
         let exchange = Exchange::begin(&self.settings, &self.origin, message);

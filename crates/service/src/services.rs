@@ -170,7 +170,7 @@ impl Settings {
                 Proof::Key(key) => format!("key {key}"),
             };
             let (store, session) = (Some(known.store().clone()), Some(session.into()));
-            return Ok(Origin { store, session, back: None });
+            return Ok(Origin { store, session, ..Origin::default() });
         }
         match auth.nobody() {
             Some(store) => Ok(Origin { store: Some(store.clone()), ..Origin::default() }),

@@ -9,6 +9,7 @@ use crate::arguments::Written;
 use crate::client::Client;
 use crate::contract::Contract;
 use crate::dispatch::Described;
+use crate::owned::Owner;
 
 /// A service somewhere.
 #[derive(Clone)]
@@ -17,6 +18,8 @@ pub struct Stub {
     contract: &'static Contract,
     /// The names of its methods, as they are called.
     names: Arc<[String]>,
+    /// Where the instance is this stub's own.
+    owner: Option<Arc<Owner>>,
 }
 
 impl Stub {
@@ -30,12 +33,14 @@ impl Stub {
         if let Some(theirs) = &theirs {
             theirs.check(contract)?;
         }
-        let is_method = theirs.is_some_and(|theirs| theirs.is_method);
+        let is_method = theirs.as_ref().is_some_and(|theirs| theirs.is_method);
+        let per_stub = theirs.is_some_and(|theirs| theirs.per_stub);
+        let owner = per_stub.then(|| Arc::new(Owner::new(client, contract.name)));
         let names = contract.methods.iter().map(|method| match is_method {
             true => contract.name.to_owned(),
             false => format!("{}.{}", contract.name, method.name),
         });
-        Ok(Self { client: client.clone(), contract, names: names.collect() })
+        Ok(Self { client: client.clone(), contract, names: names.collect(), owner })
     }
 
     /// Calls a method by its number.
@@ -44,7 +49,8 @@ impl Stub {
     /// The method's, and those of the way.
     pub async fn call<R: DeserializeOwned>(&self, method: usize, with: Written) -> Result<R> {
         let json = with.into_json()?;
-        let answer = self.client.call(&self.names[method], json).await?;
+        let stub = self.owner.as_ref().map(|owner| owner.stub);
+        let answer = self.client.call(&self.names[method], json, stub).await?;
         serde_json::from_slice(&answer).map_err(|error| {
             let name = &self.names[method];
             let message = format!("the answer of {name} is none of its type: {error}");

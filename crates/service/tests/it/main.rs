@@ -5,5 +5,6 @@ mod calling;
 mod lifetimes;
 mod rights;
 mod rpc;
+mod stubs;
 mod transports;
 mod web_sockets;

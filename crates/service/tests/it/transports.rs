@@ -77,7 +77,7 @@ fn offered() -> Services {
 }
 
 /// Servers at a Unix socket and a port, and the clients of all transports.
-fn everywhere(services: &Services) -> (RunningServer, Vec<(String, Client)>) {
+pub(crate) fn everywhere(services: &Services) -> (RunningServer, Vec<(String, Client)>) {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let unix = format!("unix:@marmota-service-{}-{number}", std::process::id());

@@ -34,10 +34,10 @@ impl Room for Plain {
     }
 }
 
-struct Browser(TcpStream);
+pub(crate) struct Browser(TcpStream);
 
 impl Browser {
-    fn open(address: &str) -> Self {
+    pub(crate) fn open(address: &str) -> Self {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let head = "GET /api/-/services HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\
@@ -54,7 +54,7 @@ impl Browser {
         Self(stream)
     }
 
-    fn say(&mut self, message: &Value) {
+    pub(crate) fn say(&mut self, message: &Value) {
         let text = message.to_string().into_bytes();
         let mut frame = vec![0x81];
         match text.len() {
@@ -70,7 +70,7 @@ impl Browser {
         self.0.write_all(&frame).unwrap();
     }
 
-    fn hear(&mut self) -> Value {
+    pub(crate) fn hear(&mut self) -> Value {
         let mut head = [0; 2];
         self.0.read_exact(&mut head).unwrap();
         assert_eq!(head[0], 0x81);
