@@ -292,6 +292,11 @@ fn code(given: &Given, item: &ItemTrait, methods: &[(Vec<Attribute>, Method)]) -
             ) -> #path::Hosted {
                 #path::generated::each::<Self, T>(lifetime, make)
             }
+
+            /// A stand-in for tests, which answers what it is told to.
+            #vis fn mock() -> #path::Mock {
+                #path::generated::mock::<Self>()
+            }
         }
 
         impl #path::generated::Described for #service {

@@ -44,7 +44,8 @@ where
     }))
 }
 
-fn written<R: Serialize>(result: &R) -> Result<Vec<u8>> {
+/// A result as JSON.
+pub(crate) fn written<R: Serialize>(result: &R) -> Result<Vec<u8>> {
     serde_json::to_vec(result).map_err(|error| {
         let message = format!("the result cannot be written as JSON: {error}");
         Error::new(ErrorKind::Bug, message).with_source(error)

@@ -32,7 +32,9 @@ pub struct Hosted {
 /// A call that was read; begun where it is to run.
 pub(crate) type Start = Box<dyn FnOnce(&Call) -> Result<Answer> + Send>;
 
-trait Host: Send + Sync {
+/// What answers the calls of one service.
+pub(crate) trait Host: Send + Sync {
+    /// Reads a call of the method of that number.
     fn prepare(self: Arc<Self>, arguments: Arguments<'_>, to: (usize, Bounds)) -> Result<Start>;
 }
 
@@ -52,15 +54,19 @@ impl<D: Dispatch<T>, T: Send + Sync + 'static> Host for HostOf<D, T> {
 impl Hosted {
     pub(crate) fn new<D: Dispatch<T>, T: Send + Sync + 'static>(instances: Instances<T>) -> Self {
         let per_stub = matches!(instances, Instances::Owned { .. });
-        let host = HostOf::<D, T> { instances, dispatch: PhantomData };
+        let host = Arc::new(HostOf::<D, T> { instances, dispatch: PhantomData });
+        Self { per_stub, ..Self::of_host(D::CONTRACT, host) }
+    }
+
+    pub(crate) fn of_host(contract: &'static Contract, host: Arc<dyn Host>) -> Self {
         Self {
-            contract: D::CONTRACT,
-            host: Arc::new(host),
+            contract,
+            host,
             bounds: Bounds { instances_max: 10_000, idle: Duration::from_secs(1_800) },
             runner: Runner::new(Execution::Free, 1_024),
             is_method: false,
-            per_stub,
-            counts: counters(D::CONTRACT),
+            per_stub: false,
+            counts: counters(contract),
         }
     }
 

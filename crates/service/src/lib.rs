@@ -47,6 +47,7 @@ mod instances;
 mod json_rpc;
 mod line;
 mod link;
+mod mock;
 mod owned;
 mod route;
 mod services;
@@ -59,6 +60,7 @@ pub use contract::{Contract, Method, Parameter};
 pub use execution::Execution;
 pub use hosted::Hosted;
 pub use instances::Lifetime;
+pub use mock::{Mock, When};
 pub use services::Services;
 
 /// What the code that the macros make is written with; not to be used by hand.
@@ -69,5 +71,6 @@ pub mod generated {
     pub use crate::arguments::{Arguments, Written};
     pub use crate::dispatch::{Described, Dispatch, Prepared, prepared};
     pub use crate::hosted::{each, shared};
+    pub use crate::mock::mock;
     pub use crate::stub::Stub;
 }

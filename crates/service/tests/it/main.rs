@@ -3,6 +3,7 @@
 
 mod calling;
 mod lifetimes;
+mod mocks;
 mod rights;
 mod rpc;
 mod stubs;

@@ -1,0 +1,266 @@
+//! Stand-ins for a service in tests: what its methods answer is said
+//! beforehand, and what was called is told afterwards.
+
+use std::sync::Arc;
+
+use marmota_model::text::excerpt;
+use marmota_model::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::arguments::Arguments;
+use crate::contract::Contract;
+use crate::dispatch::{Described, written};
+use crate::hosted::{Host, Hosted, Start};
+use crate::instances::Bounds;
+
+/// Calls that are kept to be told.
+const TOLD_MAX: usize = 100_000;
+
+/// A service that answers what a test has said: calls pass through the same
+/// checks and codecs as those of a real one, by any transport.
+///
+/// Rules are tried in the order in which they were made; the first that fits a
+/// call and is not used up ([`When::times`]) answers it. A call that none fits
+/// is an error, and [`Mock::verify`] tells of it.
+///
+/// ```
+/// use marmota_derive::service;
+/// use marmota_model::{ErrorKind, Result};
+/// use marmota_service::{Client, Services};
+/// use serde_json::json;
+///
+/// #[service]
+/// trait Calculator {
+///     async fn add(&self, a: i32, b: i32) -> Result<i32>;
+/// }
+///
+/// # futures_lite::future::block_on(async {
+/// let mock = CalculatorService::mock();
+/// mock.on("add").with(json!({"a": 1, "b": 2})).times(1).returns(3);
+/// mock.on("add").fails(ErrorKind::Busy, "too much at once");
+///
+/// let services = Services::new().service(mock.hosted())?;
+/// let calculator = CalculatorClient::new(&Client::in_process(&services)).await?;
+/// assert_eq!(calculator.add(1, 2).await?, 3);
+/// assert_eq!(calculator.add(1, 2).await.unwrap_err().kind(), ErrorKind::Busy);
+/// assert_eq!(mock.calls("add"), [json!({"a": 1, "b": 2}), json!({"a": 1, "b": 2})]);
+/// mock.verify()
+/// # })?;
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Mock {
+    contract: &'static Contract,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    rules: Vec<Rule>,
+    told: Vec<(usize, Value)>,
+    /// What no rule did fit.
+    unexpected: Vec<String>,
+}
+
+struct Rule {
+    method: usize,
+    /// Arguments that it is for; none for any.
+    with: Option<Value>,
+    times: Option<u64>,
+    used: u64,
+    answer: Arc<Answering>,
+}
+
+type Answering = dyn Fn(&Value) -> Result<Vec<u8>> + Send + Sync;
+
+impl Rule {
+    fn fits(&self, method: usize, arguments: &Value) -> bool {
+        let is_for = |with: &Value| with == arguments;
+        self.method == method
+            && self.with.as_ref().is_none_or(is_for)
+            && self.times.is_none_or(|times| self.used < times)
+    }
+}
+
+/// What a mock answers to some calls of a method; nothing, unless it is told
+/// what by one of [`When::returns`], [`When::fails`] and [`When::answers`].
+#[must_use = "say what it answers: `returns`, `fails` or `answers`"]
+pub struct When<'m> {
+    mock: &'m Mock,
+    method: usize,
+    with: Option<Value>,
+    times: Option<u64>,
+}
+
+/// A mock of a contract.
+pub fn mock<D: Described>() -> Mock {
+    Mock { contract: D::CONTRACT, state: Arc::default() }
+}
+
+impl Mock {
+    /// Begins a rule for a method.
+    ///
+    /// # Panics
+    /// If the contract has no such method.
+    #[track_caller]
+    pub fn on(&self, method: &str) -> When<'_> {
+        When { mock: self, method: self.place(method), with: None, times: None }
+    }
+
+    #[track_caller]
+    fn place(&self, method: &str) -> usize {
+        let names = || {
+            let names: Vec<&str> = self.contract.methods.iter().map(|one| one.name).collect();
+            names.join(", ")
+        };
+        match self.contract.find(method) {
+            Some(place) => place,
+            None => panic!("`{}` has no method `{method}`; it has {}", self.contract.name, names()),
+        }
+    }
+
+    /// The service, to be added to [`crate::Services`].
+    pub fn hosted(&self) -> Hosted {
+        Hosted::of_host(self.contract, Arc::new(self.clone()))
+    }
+
+    /// The arguments of a method's calls so far, by name, in the order in which
+    /// they came.
+    ///
+    /// # Panics
+    /// If the contract has no such method.
+    #[must_use]
+    #[track_caller]
+    pub fn calls(&self, method: &str) -> Vec<Value> {
+        let place = self.place(method);
+        let state = self.state.lock();
+        let told = state.told.iter().filter(|(method, _)| *method == place);
+        told.map(|(_, arguments)| arguments.clone()).collect()
+    }
+
+    /// Whether all that was to be called was, and nothing else.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`], naming each call that no rule did fit, and each
+    /// rule with [`When::times`] that was used less often.
+    pub fn verify(&self) -> Result<()> {
+        let state = self.state.lock();
+        let unexpected = state.unexpected.iter().map(|call| format!("{call} was not expected"));
+        let missed = state.rules.iter().filter_map(|rule| {
+            let times = rule.times.filter(|times| rule.used < *times)?;
+            let with = rule.with.as_ref().map_or("(…)".to_owned(), |with| format!("({with})"));
+            let name = self.name(rule.method);
+            Some(format!("{name}{with} was called {} times instead of {times}", rule.used))
+        });
+        let faults: Vec<String> = unexpected.chain(missed).collect();
+        if faults.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Conflict, faults.join("; ")))
+    }
+
+    fn name(&self, method: usize) -> String {
+        let method = self.contract.methods.get(method).map_or("", |method| method.name);
+        format!("{}.{method}", self.contract.name)
+    }
+
+    fn answer(&self, method: usize, arguments: &Value) -> Result<Vec<u8>> {
+        let mut state = self.state.lock();
+        let rule = state.rules.iter_mut().find(|rule| rule.fits(method, arguments));
+        let answer = rule.map(|rule| {
+            rule.used += 1;
+            Arc::clone(&rule.answer)
+        });
+        if answer.is_none() && state.unexpected.len() < TOLD_MAX {
+            let call = format!("{}({})", self.name(method), excerpt(&arguments.to_string()));
+            state.unexpected.push(call);
+        }
+        if state.told.len() < TOLD_MAX {
+            state.told.push((method, arguments.clone()));
+        }
+        // What answers may call the mock.
+        drop(state);
+        match answer {
+            Some(answer) => answer(arguments),
+            None => {
+                let (name, arguments) = (self.name(method), excerpt(&arguments.to_string()));
+                let message = format!("the mock was told nothing for {name}({arguments})");
+                Err(Error::new(ErrorKind::Unsupported, message))
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Mock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Mock({})", self.contract.name)
+    }
+}
+
+impl Host for Mock {
+    fn prepare(
+        self: Arc<Self>,
+        mut arguments: Arguments<'_>,
+        (method, _): (usize, Bounds),
+    ) -> Result<Start> {
+        let mut named = Map::new();
+        let parameters = self.contract.methods.get(method).map_or(&[][..], |one| one.parameters);
+        for parameter in parameters {
+            let value = arguments.read().unwrap_or(Value::Null);
+            named.insert(parameter.name.to_owned(), value);
+        }
+        arguments.end()?;
+        Ok(Box::new(move |_| {
+            let answer = self.answer(method, &Value::Object(named));
+            Ok(Box::pin(std::future::ready(answer)))
+        }))
+    }
+}
+
+impl When<'_> {
+    /// Only calls with these arguments, all of them by name.
+    pub fn with(mut self, arguments: Value) -> Self {
+        self.with = Some(arguments);
+        self
+    }
+
+    /// So many calls, no more, and for [`Mock::verify`] no fewer.
+    pub const fn times(mut self, times: u64) -> Self {
+        self.times = Some(times);
+        self
+    }
+
+    /// Answers with a result. One that is not of the method's type is the
+    /// caller's error, [`ErrorKind::Protocol`].
+    pub fn returns(self, result: impl Serialize + Send + Sync + 'static) {
+        self.rule(Arc::new(move |_| written(&result)));
+    }
+
+    /// Answers with an error.
+    pub fn fails(self, kind: ErrorKind, message: impl Into<String>) {
+        let message = message.into();
+        self.rule(Arc::new(move |_| Err(Error::new(kind, message.clone()))));
+    }
+
+    /// Answers with what comes of the arguments, which have the parameters'
+    /// names.
+    pub fn answers<R: Serialize>(
+        self,
+        answer: impl Fn(&Value) -> Result<R> + Send + Sync + 'static,
+    ) {
+        self.rule(Arc::new(move |arguments| written(&answer(arguments)?)));
+    }
+
+    fn rule(self, answer: Arc<Answering>) {
+        let Self { mock, method, with, times } = self;
+        mock.state.lock().rules.push(Rule { method, with, times, used: 0, answer });
+    }
+}
+
+impl std::fmt::Debug for When<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "When({})", self.mock.name(self.method))
+    }
+}
