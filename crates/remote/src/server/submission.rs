@@ -37,6 +37,8 @@ pub(super) struct Submission {
     body: Box<[u8]>,
     terms: Terms,
     batch: Option<Box<ReadyBatch>>,
+    /// Those that the engine has lent so far: it does not lend them again.
+    rows: Vec<u8>,
     /// Whom it writes as, where that is another scope than the peer's.
     acting: Option<Store>,
     pending: Option<Pending>,
@@ -73,21 +75,24 @@ pub(super) fn begin(
             })
         }),
         asked => {
-            let mut rows = Rows::new(ground.settings, out);
+            let first = put_rows_head(out);
+            let mut rows = Rows::new(ground.settings, out, first);
             let begun = operate(asked, scope, |operation| {
                 scope.submit(terms.durability, operation, &mut rows, &mut outcome)
             });
-            rows.end().and(begun)
+            rows.check().and(begun)
         }
     };
     match begun {
         Ok(Progress::Pending(pending)) => {
+            let rows = rows_from(out, start, batch.is_some()).to_vec();
             out.truncate(start);
             Begun::Waits(Box::new(Submission {
                 number,
                 body: body.into(),
                 terms,
                 batch,
+                rows,
                 acting,
                 pending: Some(pending),
                 until: terms.within.and_then(|within| Instant::now().checked_add(within)),
@@ -124,20 +129,28 @@ impl Submission {
         let operated = match &mut self.batch {
             Some(batch) => batch.operate(scope, |operation| go_on(operation, &mut NoRows)),
             None => {
-                let mut rows = Rows::new(ground.settings, out);
+                let first = put_rows_head(out);
+                // Straight into the answer, unless some wait: then behind those, so that no row is
+                // copied at every poll.
+                let mut rows = match self.rows.is_empty() {
+                    true => Rows::new(ground.settings, out, first),
+                    false => Rows::new(ground.settings, &mut self.rows, 0),
+                };
                 let operated = read_again(&self.body, ground.tables).and_then(|asked| {
                     operate(asked, scope, |operation| go_on(operation, &mut rows))
                 });
-                rows.end().and(operated)
+                rows.check().and(operated)
             }
         };
         match (operated, polled) {
             (Ok(()), Poll::Pending) => {
+                self.rows.extend_from_slice(rows_from(out, start, self.batch.is_some()));
                 out.truncate(start);
                 Poll::Pending
             }
             (Ok(()), Poll::Ready(result)) => {
                 self.pending = None;
+                out.append(&mut self.rows);
                 let is_done = result.is_ok();
                 answer(out, start, result, &outcome, self.batch.as_deref());
                 Poll::Ready(is_done)
@@ -195,7 +208,13 @@ fn answer(
     batch: Option<&ReadyBatch>,
 ) {
     match (result, batch) {
-        (Ok(()), None) => put_outcome(out, outcome),
+        (Ok(()), None) => {
+            let (first, end) = (start + frame::HEAD_BYTES + ROWS_HEAD_BYTES, out.len());
+            // Bounded by the settings.
+            let bytes = (end - first) as u32;
+            out[first - 4..first].copy_from_slice(&bytes.to_le_bytes());
+            put_outcome(out, outcome);
+        }
         (Err(error), None) => {
             out.truncate(start + frame::HEAD_BYTES);
             out.push(FAILED);
@@ -241,38 +260,46 @@ fn read_again<'p, 't>(body: &'p [u8], tables: &'t [Arc<Table>]) -> Result<Asked<
     Asked::read(verb, read, tables)
 }
 
+/// What stands before an answer's rows: that it is done, and how many bytes they have.
+const ROWS_HEAD_BYTES: usize = 5;
+
+/// Begins an answer's rows; gives where the first will be.
+fn put_rows_head(out: &mut Vec<u8>) -> usize {
+    out.push(DONE);
+    out.extend_from_slice(&[0; 4]);
+    out.len()
+}
+
+/// The rows of an answer so far; a batch has none.
+fn rows_from(out: &[u8], start: usize, is_batch: bool) -> &[u8] {
+    let first = start + frame::HEAD_BYTES + ROWS_HEAD_BYTES;
+    if is_batch { &[] } else { out.get(first..).unwrap_or_default() }
+}
+
 /// Appends rows to an answer.
 struct Rows<'o> {
-    out: &'o mut Vec<u8>,
+    to: &'o mut Vec<u8>,
     settings: &'o Settings,
-    /// Where the rows begin; how many bytes they have stands in front.
-    start: usize,
+    /// Where the rows begin.
+    first: usize,
     is_full: bool,
 }
 
 impl<'o> Rows<'o> {
-    fn new(settings: &'o Settings, out: &'o mut Vec<u8>) -> Self {
-        out.push(DONE);
-        out.extend_from_slice(&[0; 4]);
-        let start = out.len();
-        Self { out, settings, start, is_full: false }
+    fn new(settings: &'o Settings, to: &'o mut Vec<u8>, first: usize) -> Self {
+        Self { to, settings, first, is_full: false }
     }
 
-    fn end(self) -> Result<()> {
-        if self.is_full {
-            return Err(self.settings.answer_is_too_long());
-        }
-        // Bounded by the settings.
-        let bytes = (self.out.len() - self.start) as u32;
-        self.out[self.start - 4..self.start].copy_from_slice(&bytes.to_le_bytes());
-        Ok(())
+    /// Fails if they were too many.
+    fn check(&self) -> Result<()> {
+        if self.is_full { Err(self.settings.answer_is_too_long()) } else { Ok(()) }
     }
 }
 
 impl RowSink for Rows<'_> {
     fn row(&mut self, row: &[ValueRef<'_>]) -> ControlFlow<()> {
-        put_row(self.out, row);
-        if self.out.len() - self.start > self.settings.answer_bytes_max {
+        put_row(self.to, row);
+        if self.to.len() - self.first > self.settings.answer_bytes_max {
             self.is_full = true;
             return ControlFlow::Break(());
         }

@@ -4,6 +4,7 @@
 
 mod breaking;
 mod greeting;
+mod pieces;
 mod strangers;
 
 use marmota_derive::Model;
