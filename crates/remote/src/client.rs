@@ -10,6 +10,7 @@ mod session;
 mod socket;
 mod wire;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -72,6 +73,7 @@ impl Remote {
             capability: Capability::new(name, true),
             connector: Arc::new(Connector {
                 target,
+                local: None,
                 credential: Vec::new(),
                 deadline: Duration::from_secs(30),
                 patience: Duration::from_secs(2),
@@ -97,6 +99,23 @@ impl Remote {
     pub fn credential(self, credential: impl Into<Vec<u8>>) -> Self {
         let credential = credential.into();
         self.with(|connector| connector.credential = credential)
+    }
+
+    /// The address of this machine that connections come from; the system chooses one if never
+    /// set. Between two addresses there are some 28,000 connections at once, one for each port
+    /// that the system gives.
+    ///
+    /// ```no_run
+    /// use marmota_remote::Remote;
+    /// let remote = Remote::from_url("http://127.0.0.1:8080/api")?;
+    /// let remote = remote.local_address("127.0.0.2".parse().unwrap());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
+    /// Only a host's URL has such connections: with another, opening the store fails with
+    /// [`ErrorKind::Invalid`].
+    pub fn local_address(self, local: IpAddr) -> Self {
+        self.with(|connector| connector.local = Some(local))
     }
 
     /// How long an operation may take, 30 s by default. The server gives it up

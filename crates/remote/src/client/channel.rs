@@ -46,7 +46,7 @@ impl Channel {
         let (_, address, prefix) = parse(url)?;
         let path = format!("{}{path}", prefix.trim_end_matches('/'));
         let to = Upgrade { protocol, path: &path, served: "nothing of that kind is served" };
-        let (socket, inbox) = Socket::connect(&address, to, credential, &[], within)?;
+        let (socket, inbox) = Socket::connect(&address, None, to, credential, &[], within)?;
         let (watch, outbox) = (Arc::default(), Vec::new());
         let packet_bytes_max = 64 << 20;
         Ok(Self { socket, watch, watched: None, outbox, inbox, done: 0, packet_bytes_max })

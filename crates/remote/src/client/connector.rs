@@ -2,6 +2,7 @@
 //! tables, and connections that nobody uses at the moment.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
@@ -47,6 +48,8 @@ impl fmt::Debug for Target {
 /// See the module.
 pub(crate) struct Connector {
     pub(super) target: Target,
+    /// Where connections come from, if it was said.
+    pub(super) local: Option<IpAddr>,
     pub(super) credential: Vec<u8>,
     pub(super) deadline: Duration,
     pub(super) patience: Duration,
@@ -107,11 +110,27 @@ impl Connector {
 
     fn reach(&self, hello: &[u8]) -> Result<(Box<dyn Wire>, Vec<u8>)> {
         match &self.target {
+            Target::Service(_) | Target::Socket { address: Address::Unix(_), .. }
+                if self.local.is_some() =>
+            {
+                let message = format!(
+                    "a local address was set, and {:?} is reached without one; leave it out, or \
+                     use http://HOST:PORT/api",
+                    self.target
+                );
+                Err(Error::new(ErrorKind::Invalid, message))
+            }
             Target::Socket { address, path } => {
                 let served = "no store is served";
                 let to = Upgrade { protocol: UPGRADE, path, served };
-                let (socket, come) =
-                    Socket::connect(address, to, &self.credential, hello, GREETING_MAX)?;
+                let (socket, come) = Socket::connect(
+                    address,
+                    self.local,
+                    to,
+                    &self.credential,
+                    hello,
+                    GREETING_MAX,
+                )?;
                 Ok((Box::new(socket), come))
             }
             Target::Service(settings) => {

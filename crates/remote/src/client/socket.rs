@@ -2,7 +2,7 @@
 //! taken over from HTTP.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -11,8 +11,11 @@ use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result};
 use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read};
-use rustix::net::{SendFlags, send};
+use rustix::net::{
+    AddressFamily, SendFlags, SocketFlags, SocketType, bind, connect, send, socket_with, sockopt,
+};
 
 use super::wire::{Source, Wire};
 
@@ -44,9 +47,11 @@ pub(crate) struct Socket {
 
 impl Socket {
     /// Connects, has the protocol changed and sends a first packet behind the
-    /// request for that; also gives what has come behind the answer.
+    /// request for that; also gives what has come behind the answer. A connection
+    /// of the network comes from `local`, if that is set.
     pub(crate) fn connect(
         address: &Address,
+        local: Option<IpAddr>,
         to: Upgrade<'_>,
         credential: &[u8],
         first: &[u8],
@@ -62,7 +67,7 @@ impl Socket {
             }
             Address::Net(host) => {
                 let stream =
-                    connect_net(host, until).map_err(|error| unreachable_at(host, error))?;
+                    connect_net(host, local, until).map_err(|error| unreachable_at(host, error))?;
                 stream.set_nodelay(true)?;
                 let come = upgrade(&stream, host, to, credential, first, until)?;
                 stream.set_nonblocking(true)?;
@@ -86,16 +91,55 @@ fn connect_unix(name: &str) -> io::Result<UnixStream> {
     UnixStream::connect(name)
 }
 
-fn connect_net(host: &str, until: Instant) -> io::Result<TcpStream> {
+fn connect_net(host: &str, local: Option<IpAddr>, until: Instant) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in host.to_socket_addrs()? {
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        match TcpStream::connect_timeout(&address, left) {
+        let connected = match local {
+            Some(local) => connect_from(local, address, until),
+            None => TcpStream::connect_timeout(&address, left),
+        };
+        match connected {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+/// As `TcpStream::connect_timeout`, from an address of this machine.
+fn connect_from(local: IpAddr, to: SocketAddr, until: Instant) -> io::Result<TcpStream> {
+    if local.is_ipv4() != to.is_ipv4() {
+        let text = format!("{local} and {to} are addresses of two kinds");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    bind(&socket, &SocketAddr::new(local, 0)).map_err(|error| {
+        let error = io::Error::from(error);
+        io::Error::new(error.kind(), format!("no connection can come from {local}: {error}"))
+    })?;
+    match connect(&socket, &to) {
+        Ok(()) => {}
+        Err(Errno::INPROGRESS) => {
+            let mut on = [PollFd::new(&socket, PollFlags::OUT)];
+            loop {
+                let left = until.saturating_duration_since(Instant::now());
+                match poll(&mut on, Timespec::try_from(left).ok().as_ref()) {
+                    Ok(0) if left.is_zero() => return Err(io::ErrorKind::TimedOut.into()),
+                    Ok(0) | Err(Errno::INTR) => {}
+                    Ok(_) => break,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            sockopt::socket_error(&socket)??;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let stream = TcpStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }
 
 #[cold]

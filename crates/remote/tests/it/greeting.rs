@@ -1,9 +1,12 @@
 //! What is said before the first operation.
 
-use std::sync::Arc;
+use std::net::IpAddr;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use marmota_derive::Model;
+use marmota_http::{AddedHeaders, Layer, Request, Response, Server};
 use marmota_model::{Error, ErrorKind};
 use marmota_remote::{Remote, Service};
 use marmota_store::Store;
@@ -107,4 +110,38 @@ fn who_is_not_admitted_any_more_is_refused_and_their_transaction_undone() {
         store.insert(&person("Ada")).run().unwrap();
     }
     assert_eq!(served.count::<Person>().run().unwrap(), 2, "nothing of the transactions");
+}
+
+/// Notes where connections come from.
+struct Peers(Arc<Mutex<Vec<IpAddr>>>);
+
+impl Layer for Peers {
+    fn enter(&self, request: &Request, _: &mut AddedHeaders) -> ControlFlow<Response> {
+        self.0.lock().unwrap().extend(request.peer().ip());
+        ControlFlow::Continue(())
+    }
+}
+
+#[test]
+fn connections_come_from_the_address_that_is_said() {
+    let peers = Arc::default();
+    let router = Service::new(&served()).router().layer(Peers(Arc::clone(&peers)));
+    let server = Server::bind("127.0.0.1:0").unwrap().servers(1).start(router).unwrap();
+    let remote = || Remote::from_url(&format!("http://{}/api", server.local_addr())).unwrap();
+    for local in ["127.0.0.2", "127.0.0.3"] {
+        let local = local.parse().unwrap();
+        let store = client(remote().local_address(local)).unwrap();
+        store.insert(&person("Emmy")).run().unwrap();
+        assert_eq!(peers.lock().unwrap().last(), Some(&local));
+    }
+    // An address of nobody here (RFC 5737), and one of another kind.
+    for (local, part) in [("192.0.2.1", "192.0.2.1"), ("::1", "of two kinds")] {
+        let error = client(remote().local_address(local.parse().unwrap())).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused);
+        assert!(error.message().contains(part), "{error}");
+    }
+    let remote = Remote::from_url("unix:nowhere").unwrap();
+    let error = client(remote.local_address([127, 0, 0, 2].into())).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.message().contains("leave it out"), "{error}");
 }
