@@ -1,14 +1,22 @@
 //! `marmota stress`: threads and clients insert rows through a transport, read
 //! them back and compare every field; then all ids of all threads are checked
 //! together. With `--chaos` the server is killed again and again meanwhile, and
-//! every row that was acknowledged has to be there.
+//! every row that was acknowledged has to be there. With `--servers` there are
+//! several processes of servers and of clients.
 
+mod attended;
 mod chaos;
+mod child;
+mod crew;
 mod line;
+mod process;
+mod proof;
 mod round;
 mod sample;
 mod stand;
+mod tally;
 
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,8 +24,15 @@ use marmota::command::Done;
 use marmota::command::clap::{self, ArgMatches, Args, FromArgMatches};
 use marmota::store::Durability;
 
-use crate::stress::round::{Plan, Tally};
-use crate::stress::stand::Stand;
+use crate::stress::crew::Plan;
+use crate::stress::stand::{Failed, Stand};
+use crate::stress::tally::Tally;
+
+/// Threads of a run where none are named, and of each client process.
+const THREADS: [u32; 6] = [1, 2, 5, 10, 30, 50];
+const THREADS_EACH: u32 = 50;
+/// Descriptors of a process beside those of clients.
+const OTHER_DESCRIPTORS: u64 = 100;
 
 /// Inserts rows from many threads through a transport, and looks for what is lost or wrong
 #[derive(Args)]
@@ -31,15 +46,27 @@ struct Stress {
         long,
         value_delimiter = ',',
         value_name = "NAME,…",
-        default_value = "in-process,unix,http"
+        default_value = "in-process,unix,http",
+        conflicts_with_all = ["server", "servers", "serve", "chaos"]
     )]
     transport: Vec<Transport>,
-    /// Threads of each run
-    #[arg(long, value_delimiter = ',', value_name = "N,…", default_value = "1,2,5,10,30,50", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    /// Threads of each run: 1,2,5,10,30,50 if not given; with --servers those of each client
+    /// process, 50 if not given
+    #[arg(long, value_delimiter = ',', value_name = "N,…", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     threads: Vec<u32>,
     /// Clients of a thread, each with a connection of its own
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     clients: u32,
+    /// Clients of all threads together, instead
+    #[arg(long, value_name = "N", conflicts_with_all = ["clients", "chaos"], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    clients_in_all: Option<u32>,
+    /// Addresses of this machine that clients come from, in turn: between two addresses there are
+    /// some 28,000 connections
+    #[arg(long, value_delimiter = ',', value_name = "ADDRESS,…", conflicts_with_all = ["chaos", "serve"])]
+    bind: Vec<IpAddr>,
+    /// How long it may take until all clients are connected
+    #[arg(long, value_name = "N", default_value_t = 120)]
+    connect_seconds: u64,
     /// Rows of a run, inserted and read one by one
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     rows: u32,
@@ -62,6 +89,24 @@ struct Stress {
     /// Lets other processes serve at the same address that are started with this too
     #[arg(long, requires = "serve")]
     share_port: bool,
+    /// Starts so many server processes, which share a port, and client processes; begins when all
+    /// clients are connected
+    #[arg(long, value_name = "N", conflicts_with_all = ["server", "serve", "chaos"], value_parser = clap::value_parser!(u32).range(1..=64))]
+    servers: Option<u32>,
+    /// Client processes among which the clients and rows are divided
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "servers", value_parser = clap::value_parser!(u32).range(1..=64))]
+    client_processes: u32,
+    /// How often all of it is run, from the start of the processes on
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "servers", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    runs: u32,
+    // What follows is how such processes are started.
+    /// Ends with its standard input, and as clients does what it is told there
+    #[arg(long, hide = true)]
+    attended: bool,
+    #[arg(long, hide = true, requires = "attended")]
+    run: Option<i64>,
+    #[arg(long, hide = true, requires = "attended", default_value_t = 0)]
+    first_thread: u32,
 }
 
 /// How clients reach the program's own server.
@@ -95,6 +140,16 @@ enum Promise {
     Full,
 }
 
+impl Promise {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Relaxed => "relaxed",
+            Self::Full => "full",
+        }
+    }
+}
+
 impl From<Promise> for Durability {
     fn from(promise: Promise) -> Self {
         match promise {
@@ -116,11 +171,17 @@ pub(crate) fn command() -> clap::Command {
 pub(crate) fn run(matches: &ArgMatches) -> Done {
     let stress = Stress::from_arg_matches(matches)?;
     if let Some(address) = &stress.serve {
-        return stand::serve(address, stress.share_port, stress.db.as_deref());
+        let how = stand::How { shares: stress.share_port, is_attended: stress.attended };
+        return stand::serve(address, how, stress.db.as_deref());
     }
-    let tally = match stress.chaos {
-        Some(rounds) => chaos::run(&stress, rounds)?,
-        None => stress.compare()?,
+    if let (true, Some(url)) = (stress.attended, &stress.server) {
+        marmota::http::raise_descriptors_max();
+        return attended::run(&Stand::elsewhere(url), &stress.plan(stress.threads_each()));
+    }
+    let tally = match (stress.chaos, stress.servers) {
+        (Some(rounds), _) => chaos::run(&stress, rounds)?,
+        (None, Some(servers)) => proof::run(&stress, servers)?,
+        (None, None) => stress.compare()?,
     };
     println!("{} assertions passed, {} failed", tally.passed, tally.failed);
     for fault in &tally.faults {
@@ -130,8 +191,82 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
 }
 
 impl Stress {
+    /// The numbers of threads of its runs.
+    fn threads(&self) -> Vec<u32> {
+        if self.threads.is_empty() { THREADS.to_vec() } else { self.threads.clone() }
+    }
+
+    /// The number of threads of each client process.
+    fn threads_each(&self) -> u32 {
+        self.threads.iter().copied().max().unwrap_or(THREADS_EACH)
+    }
+
+    /// The clients of so many threads.
+    fn clients_of(&self, threads: u32) -> u32 {
+        self.clients_in_all.unwrap_or(self.clients * threads)
+    }
+
+    fn plan(&self, threads: u32) -> Plan {
+        Plan {
+            run: self.run.unwrap_or_else(round::run_number),
+            threads,
+            first_thread: self.first_thread,
+            clients: self.clients_of(threads),
+            bind: self.bind.clone(),
+            connect_max: Duration::from_secs(self.connect_seconds),
+            rows: self.rows,
+            seed: self.seed,
+            durability: self.durability.into(),
+        }
+    }
+
+    /// Refuses what cannot be, before anything is started.
+    fn check(&self) -> Result<(), Failed> {
+        let threads = self.threads();
+        let (fewest, most) = (threads.iter().min(), threads.iter().max());
+        let (fewest, most) = (fewest.copied().unwrap_or(1), most.copied().unwrap_or(1));
+        let has_addresses = match &self.server {
+            Some(url) => url.starts_with("http:"),
+            None => self.transport.iter().all(|one| matches!(one, Transport::Http)),
+        };
+        if !self.bind.is_empty() && !has_addresses {
+            return Err("--bind is for clients that come over HTTP: add --transport http, or \
+                        --server http://HOST:PORT/api"
+                .into());
+        }
+        if let Some(clients) = self.clients_in_all
+            && clients < most
+        {
+            let message = format!(
+                "--clients-in-all {clients} is fewer than one for each of {most} threads: lower \
+                 --threads"
+            );
+            return Err(message.into());
+        }
+        // Its own server has the other end of each connection.
+        let ends = match (&self.server, &self.transport[..]) {
+            (Some(_), _) => 1,
+            (None, [Transport::InProcess]) => 0,
+            _ => 2,
+        };
+        let clients = self.clients_of(most).max(self.clients_of(fewest));
+        match marmota::http::raise_descriptors_max() {
+            Some(limit) if ends * u64::from(clients) + OTHER_DESCRIPTORS > limit => {
+                let message = format!(
+                    "{clients} clients take {} descriptors, and this process may have {limit}: \
+                     raise that (ulimit -n), or divide them among processes by --servers and \
+                     --client-processes",
+                    ends * u64::from(clients)
+                );
+                Err(message.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Every number of threads through every transport.
-    fn compare(&self) -> Result<Tally, Box<dyn std::error::Error>> {
+    fn compare(&self) -> Result<Tally, Failed> {
+        self.check()?;
         let mut all = Tally::default();
         let stands = match &self.server {
             Some(url) => vec![Stand::elsewhere(url)],
@@ -150,15 +285,8 @@ impl Stress {
             "transport", "threads", "insert", "read", "seconds"
         );
         for stand in &stands {
-            for &threads in &self.threads {
-                let plan = Plan {
-                    threads,
-                    clients: self.clients,
-                    rows: self.rows,
-                    seed: self.seed,
-                    durability: self.durability.into(),
-                };
-                let done = round::run(stand, plan)?;
+            for threads in self.threads() {
+                let done = round::run(stand, &self.plan(threads))?;
                 println!(
                     "{:<14}{threads:>8}{:>12.0}{:>12.0}{:>10.2}",
                     stand.name,

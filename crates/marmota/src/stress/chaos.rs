@@ -11,10 +11,11 @@ use marmota::ErrorKind;
 use marmota::store::{Durability, Store};
 
 use super::Stress;
-use super::line::Line;
-use super::round::{Tally, run_number};
+use super::line::{Count, Line};
+use super::round::run_number;
 use super::sample::{Dice, FIELDS, Sample, of_run};
 use super::stand::{Failed, Folder, Stand};
+use super::tally::Tally;
 
 /// How long a server may take to start.
 const START_MAX: Duration = Duration::from_secs(20);
@@ -61,7 +62,7 @@ pub(super) fn run(stress: &Stress, rounds: u32) -> Result<Tally, Failed> {
     };
     let (url, run) = (folder.socket(), run_number());
     let stand = Stand::elsewhere(&url);
-    let threads = stress.threads.iter().copied().max().unwrap_or(1);
+    let threads = stress.threads().into_iter().max().unwrap_or(1);
     let mut victim = Some(Victim::start(&url, &db)?);
     drop(first_client(&stand)?);
     let (ends, line) = (AtomicBool::new(false), Line::new("rounds of chaos".to_owned(), u64::MAX));
@@ -114,7 +115,7 @@ pub(super) fn run(stress: &Stress, rounds: u32) -> Result<Tally, Failed> {
 fn first_client(stand: &Stand) -> Result<Store, Failed> {
     let until = Instant::now() + START_MAX;
     loop {
-        match stand.client() {
+        match stand.client(None) {
             Ok(store) => return Ok(store),
             Err(error) if Instant::now() > until => return Err(error.into()),
             Err(_) => thread::sleep(Duration::from_millis(20)),

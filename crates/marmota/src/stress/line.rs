@@ -5,6 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+/// Told of every step that is done, by all threads.
+pub(super) trait Count: Sync {
+    fn step(&self);
+}
+
 /// Rows between two looks at the line.
 const EVERY: u64 = 256;
 
@@ -25,7 +30,14 @@ impl Line {
         }
     }
 
-    pub(super) fn step(&self) {
+    /// So many steps more are done.
+    pub(super) fn add(&self, steps: u64) {
+        self.bar.inc(steps);
+    }
+}
+
+impl Count for Line {
+    fn step(&self) {
         if self.done.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY) {
             self.bar.set_position(self.done.load(Ordering::Relaxed));
         }

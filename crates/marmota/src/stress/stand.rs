@@ -1,6 +1,9 @@
 //! A server of the rows' model, and how clients open it.
 
+use std::io;
+use std::net::IpAddr;
 use std::process::ExitCode;
+use std::thread;
 
 use marmota::command::Done;
 use marmota::http::{RunningServer, Server};
@@ -56,12 +59,16 @@ impl Stand {
         Ok(Self { name: transport.name(), target, _server: server, _folder: Some(folder) })
     }
 
-    /// A client with a connection of its own for each thread that uses it.
-    pub(super) fn client(&self) -> Result<Store, marmota::Error> {
-        let remote = match &self.target {
+    /// A client with a connection of its own for each thread that uses it, from an address of
+    /// this machine if one is named.
+    pub(super) fn client(&self, local: Option<IpAddr>) -> Result<Store, marmota::Error> {
+        let mut remote = match &self.target {
             Target::Service(service) => Remote::in_process(service),
             Target::Url(url) => Remote::from_url(url)?,
         };
+        if let Some(local) = local {
+            remote = remote.local_address(local);
+        }
         Store::builder(remote).model::<Sample>().open()
     }
 }
@@ -71,15 +78,35 @@ fn open(db: &str) -> Result<Store, marmota::Error> {
     marmota::open(db)?.model::<Sample>().open()
 }
 
+/// How the rows' model is served.
+#[derive(Clone, Copy)]
+pub(super) struct How {
+    /// The port, with other processes.
+    pub(super) shares: bool,
+    /// Until standard input ends as well: with the process that holds its other end.
+    pub(super) is_attended: bool,
+}
+
 /// Serves the rows' model until a signal ends it.
-pub(super) fn serve(address: &str, shares: bool, db: Option<&str>) -> Done {
+pub(super) fn serve(address: &str, how: How, db: Option<&str>) -> Done {
     // None if it is not needed: whoever is killed leaves it behind.
     let folder = db.is_none().then(Folder::new).transpose()?;
     let file = folder.as_ref().map(Folder::file);
     let store = open(db.or(file.as_deref()).unwrap_or_default())?;
-    let server = if shares { Server::bind_shared(address) } else { Server::bind(address) }?;
-    println!("serves the rows of `marmota stress --server …` at {}", url(&server));
-    server.run(Service::new(&store).router())?;
+    let server = if how.shares { Server::bind_shared(address) } else { Server::bind(address) }?;
+    let url = url(&server);
+    let running = server.start(Service::new(&store).router())?;
+    println!("serves the rows of `marmota stress --server …` at {url}");
+    running.shutdown_on_signals()?;
+    if how.is_attended {
+        let handle = running.shutdown_handle();
+        thread::spawn(move || {
+            // Its end, or that it cannot be read: nobody attends any more.
+            let _ = io::copy(&mut io::stdin(), &mut io::sink());
+            handle.shutdown();
+        });
+    }
+    running.join()?;
     store.close()?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,7 @@
 //! `marmota stress`: what it prints, how it ends, and that it leaves nothing.
 
+use marmota_postgres::TemporaryServer;
+
 use crate::program::Folder;
 
 fn run(folder: &Folder, words: &str, code: i32) -> String {
@@ -17,6 +19,12 @@ fn is_empty(folder: &Folder) {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// How much was looked at and found right.
+fn passed(out: &str) -> u64 {
+    let before = out.split(" assertions passed").next().unwrap();
+    before.rsplit('\n').next().unwrap().parse().unwrap()
+}
+
 #[test]
 fn every_transport_is_tried_and_every_field_compared() {
     let folder = Folder::new();
@@ -25,16 +33,7 @@ fn every_transport_is_tried_and_every_field_compared() {
         assert!(out.contains(part), "{part}: {out}");
     }
     // Rows, each inserted, read back and looked at once more with all others.
-    let passed: u64 = out
-        .split(" assertions passed")
-        .next()
-        .unwrap()
-        .rsplit('\n')
-        .next()
-        .unwrap()
-        .parse()
-        .unwrap();
-    assert!(passed > 3 * 2 * 200 * 10, "{out}");
+    assert!(passed(&out) > 3 * 2 * 200 * 10, "{out}");
     is_empty(&folder);
 }
 
@@ -48,6 +47,38 @@ fn a_server_that_is_killed_loses_nothing_it_acknowledged() {
 }
 
 #[test]
+fn many_processes_are_led_through_one_run() {
+    let postgres = TemporaryServer::start(&["fsync=off"]).unwrap();
+    let (folder, url) = (Folder::new(), postgres.make_database().unwrap());
+    let words = format!(
+        "stress --servers 3 --client-processes 3 --clients-in-all 300 --rows 2400 --threads 4 \
+         --runs 2 --durability full --db {}",
+        url.replace(' ', "%20")
+    );
+    let out = run(&folder, &words, 0);
+    for part in
+        ["3 server and 3 client processes, 300 clients", "KB idle", "inserts: median", " 0 failed"]
+    {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    // Each row is looked at by the client that reads it and once more with all others.
+    assert!(passed(&out) > 2 * 2_400 * 2 * 10, "{out}");
+    // One server needs no other's database.
+    let out = run(&folder, "stress --servers 1 --clients-in-all 40 --rows 400 --threads 4", 0);
+    assert!(out.contains(" 0 failed") && passed(&out) > 400 * 2 * 10, "{out}");
+    is_empty(&folder);
+}
+
+#[test]
+fn clients_come_from_the_addresses_that_are_named() {
+    let folder = Folder::new();
+    let words = "stress --transport http --bind 127.0.0.2,127.0.0.3 --clients-in-all 20 \
+                 --threads 2,4 --rows 100";
+    assert!(run(&folder, words, 0).contains(" 0 failed"));
+    is_empty(&folder);
+}
+
+#[test]
 fn what_cannot_be_tried_is_said() {
     let folder = Folder::new();
     for (words, part) in [
@@ -55,8 +86,28 @@ fn what_cannot_be_tried_is_said() {
         ("stress --server unix:nobody --rows 1 --threads 1", "nobody"),
         ("stress --server http://127.0.0.1:1/api --chaos", "leave --server out"),
         ("stress --db nothing: --rows 1", "nothing"),
+        ("stress --bind 127.0.0.2 --rows 1", "add --transport http"),
+        ("stress --bind 192.0.2.1 --transport http --rows 1 --threads 1", "192.0.2.1"),
+        ("stress --server unix:nobody --bind 127.0.0.2 --rows 1", "http://HOST:PORT/api"),
+        ("stress --clients-in-all 3 --threads 4", "lower --threads"),
+        ("stress --servers 2 --rows 1", "name it by --db"),
+        ("stress --servers 2 --rows 1 --db memory:", "name it by --db"),
+        ("stress --servers 1 --clients-in-all 3", "lower --threads"),
+        ("stress --servers 1 --db nothing: --rows 1", "did not start"),
     ] {
         let out = run(&folder, words, 1);
+        assert!(out.contains(part), "{words}: {out}");
+    }
+    for (words, part) in [
+        ("stress --servers 1 --server http://127.0.0.1:1/api", "--server"),
+        ("stress --servers 1 --transport unix", "--transport"),
+        ("stress --server http://127.0.0.1:1/api --transport http", "--transport"),
+        ("stress --client-processes 2", "--servers"),
+        ("stress --share-port", "--serve"),
+        ("stress --clients 2 --clients-in-all 2", "--clients-in-all"),
+        ("stress --bind nowhere", "nowhere"),
+    ] {
+        let out = run(&folder, words, 2);
         assert!(out.contains(part), "{words}: {out}");
     }
     is_empty(&folder);

@@ -1,0 +1,176 @@
+//! The processes of a proof: this program again, as servers and as clients, led
+//! by lines on their standard input, whose end is theirs.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use super::attended::EVERY;
+use super::line::Line;
+use super::stand::Failed;
+use super::tally::Tally;
+
+/// A process that is killed when it is dropped.
+struct Process {
+    child: Child,
+    /// None once it is told to end.
+    stdin: Option<ChildStdin>,
+}
+
+impl Process {
+    fn start(words: &[String]) -> Result<(Self, ChildStdout), Failed> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg("stress")
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let stdin = child.stdin.take();
+        let stdout = child.stdout.take().ok_or("a process has no output")?;
+        Ok((Self { child, stdin }, stdout))
+    }
+
+    /// Has it end by itself, and waits for that.
+    fn end(&mut self) -> Result<(), Failed> {
+        self.stdin = None;
+        let status = self.child.wait()?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(format!("a process of the run ended with {status}").into()),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // One that has ended already cannot be.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server process.
+pub(super) struct Serving {
+    process: Process,
+    _said: BufReader<ChildStdout>,
+    /// Where clients reach it.
+    pub(super) url: String,
+}
+
+impl Serving {
+    /// Starts one at an address that it shares with others; it serves when this returns.
+    pub(super) fn start(address: &str, db: &str) -> Result<Self, Failed> {
+        let words = ["--serve", address, "--share-port", "--attended", "--db", db];
+        let (process, stdout) = Process::start(&words.map(str::to_owned))?;
+        let (mut said, mut line) = (BufReader::new(stdout), String::new());
+        said.read_line(&mut line)?;
+        // Nothing if it could not: it has said why to standard error itself.
+        let url = line.split_whitespace().next_back().ok_or("a server did not start")?.to_owned();
+        Ok(Self { process, _said: said, url })
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.process.child.id()
+    }
+
+    pub(super) fn end(mut self) -> Result<(), Failed> {
+        self.process.end()
+    }
+}
+
+/// What a client process has said.
+enum Said {
+    Line(String),
+    /// It says nothing more.
+    Ended,
+}
+
+/// The client processes.
+pub(super) struct Drivers {
+    processes: Vec<Process>,
+    said: Receiver<(usize, Said)>,
+    tell: Sender<(usize, Said)>,
+}
+
+/// What all of them found.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) tally: Tally,
+    pub(super) ids: Vec<i64>,
+}
+
+impl Drivers {
+    pub(super) fn new() -> Self {
+        let (tell, said) = channel();
+        Self { processes: Vec::new(), said, tell }
+    }
+
+    /// Starts another one.
+    pub(super) fn start(&mut self, words: &[String]) -> Result<(), Failed> {
+        let (process, stdout) = Process::start(words)?;
+        let (number, tell) = (self.processes.len(), self.tell.clone());
+        self.processes.push(process);
+        // Ends with the process, whose output it reads.
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if tell.send((number, Said::Line(line))).is_err() {
+                    return;
+                }
+            }
+            let _ = tell.send((number, Said::Ended));
+        });
+        Ok(())
+    }
+
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.processes.iter().map(|process| process.child.id())
+    }
+
+    /// Tells all of them to do something, and waits until all have done it.
+    pub(super) fn lead(&mut self, what: &str, line: &Line) -> Result<Found, Failed> {
+        for process in &mut self.processes {
+            if let Some(stdin) = &mut process.stdin {
+                writeln!(stdin, "{what}")?;
+                stdin.flush()?;
+            }
+        }
+        let mut found = Found::default();
+        let mut done = vec![false; self.processes.len()];
+        while done.contains(&false) {
+            let (number, said) = self.said.recv()?;
+            let text = match said {
+                Said::Line(text) => text,
+                // The last that it was told was to end.
+                Said::Ended if done[number] => continue,
+                Said::Ended => {
+                    let text = format!("client process {number} ended when it was to {what}");
+                    return Err(text.into());
+                }
+            };
+            match text.split_once(' ').unwrap_or((&text, "")) {
+                ("at", _) => line.add(EVERY),
+                ("done", _) => done[number] = true,
+                ("error", fault) => return Err(format!("client process {number}: {fault}").into()),
+                ("fault", fault) => found.tally.tell(fault.to_owned()),
+                ("tally", counts) => {
+                    let (passed, failed) = counts.split_once(' ').unwrap_or_default();
+                    found.tally.passed += passed.parse::<u64>()?;
+                    found.tally.failed += failed.parse::<u64>()?;
+                }
+                ("ids", ids) => {
+                    for id in ids.split(' ') {
+                        found.ids.push(id.parse()?);
+                    }
+                }
+                _ => return Err(format!("client process {number} says {text:?}").into()),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Waits until all of them have ended.
+    pub(super) fn end(mut self) -> Result<(), Failed> {
+        self.processes.iter_mut().try_for_each(Process::end)
+    }
+}

@@ -1,0 +1,56 @@
+//! What the system knows of another process.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+/// What the kernel counts processor time in, for programs (USER_HZ).
+const TICKS_A_SECOND: u32 = 100;
+
+/// What a process has, and has used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Use {
+    /// Of its memory, what is in the machine's (VmRSS).
+    pub(super) resident_bytes: u64,
+    pub(super) descriptors: u64,
+    pub(super) processor: Duration,
+}
+
+impl Use {
+    /// # Errors
+    /// When there is no such process, or it is somebody else's.
+    pub(super) fn of(process: u32) -> io::Result<Self> {
+        let at = format!("/proc/{process}");
+        let odd = || io::Error::other(format!("{at} does not say what it should"));
+        let status = fs::read_to_string(format!("{at}/status"))?;
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = resident.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
+        let stat = fs::read_to_string(format!("{at}/stat"))?;
+        // Names may have blanks and brackets.
+        let (_, fields) = stat.rsplit_once(')').ok_or_else(odd)?;
+        let ticks: Vec<u32> = fields
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .map_while(|ticks| ticks.parse().ok())
+            .collect();
+        let [user, system] = ticks[..] else { return Err(odd()) };
+        Ok(Self {
+            resident_bytes: kib.ok_or_else(odd)? * 1024,
+            descriptors: fs::read_dir(format!("{at}/fd"))?.count() as u64,
+            processor: Duration::from_secs(1) * (user + system) / TICKS_A_SECOND,
+        })
+    }
+
+    /// All of several processes.
+    pub(super) fn of_all(processes: impl IntoIterator<Item = u32>) -> io::Result<Self> {
+        processes.into_iter().try_fold(Self::default(), |all, process| {
+            let one = Self::of(process)?;
+            Ok(Self {
+                resident_bytes: all.resident_bytes + one.resident_bytes,
+                descriptors: all.descriptors + one.descriptors,
+                processor: all.processor + one.processor,
+            })
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! What was looked at, and what was wrong.
+
+use std::collections::HashSet;
+
+use marmota::Result;
+use marmota::store::Store;
+
+use super::sample::{FIELDS, Sample, of_run};
+
+/// Faults that are told in full.
+const FAULTS_MAX: usize = 20;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub(super) passed: u64,
+    pub(super) failed: u64,
+    pub(super) faults: Vec<String>,
+}
+
+impl Tally {
+    /// Something is as it should be, or its fault is told.
+    pub(super) fn look(&mut self, assertions: u64, fault: Option<String>) {
+        match fault {
+            None => self.passed += assertions,
+            Some(fault) => {
+                self.failed += 1;
+                self.tell(fault);
+            }
+        }
+    }
+
+    /// Keeps a fault that is counted, if there is room.
+    pub(super) fn tell(&mut self, fault: String) {
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push(fault);
+        }
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        other.faults.into_iter().for_each(|fault| self.tell(fault));
+    }
+
+    /// Looks at all ids of all threads (none twice, none missing, none too many), and once more at
+    /// every row that is stored.
+    pub(super) fn look_at_all(
+        &mut self,
+        store: &Store,
+        seed: u64,
+        run: i64,
+        rows: u32,
+        ids: &[i64],
+    ) -> Result<()> {
+        let distinct: HashSet<i64> = ids.iter().copied().collect();
+        let same = |what: &str, wanted: usize, found: usize| {
+            (wanted != found).then(|| format!("{found} {what} instead of {wanted}"))
+        };
+        self.look(1, same("ids were given", rows as usize, ids.len()));
+        self.look(1, same("of the ids are distinct", ids.len(), distinct.len()));
+        let stored = of_run(store, run)?;
+        self.look(1, same("rows are stored", ids.len(), stored.len()));
+        for row in stored {
+            let known = distinct.contains(&row.id);
+            self.look(1, (!known).then(|| format!("row {} was given to nobody", row.id)));
+            let (thread, number) = (row.thread as u32, row.number as u32);
+            self.look(FIELDS, Sample::new(seed, run, thread, number).with_id(row.id).fault(&row));
+        }
+        Ok(())
+    }
+}
