@@ -21,6 +21,7 @@ cargo xtask COMMAND
   encrypted those of the feature `encryption`
   http2     h2spec against the server
   tls       sslyze against the server
+  acme      certificates from Pebble, an authority for tests
   ferretdb  the server for the tests of MongoDB's protocol
   readme    the README's example in a crate of its own
   fuzz [N]  each fuzz target for N seconds (30; needs nightly and cargo-fuzz)";
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         ["encrypted"] => encrypted(),
         ["http2"] => outsiders::http2(),
         ["tls"] => outsiders::tls(),
+        ["acme"] => outsiders::acme(),
         ["ferretdb"] => ferretdb::make(),
         ["readme"] => readme::check(),
         ["fuzz"] => fuzz("30"),
@@ -72,6 +74,7 @@ fn test() -> Result<(), Failure> {
     encrypted()?;
     outsiders::http2()?;
     outsiders::tls()?;
+    outsiders::acme()?;
     readme::check()
 }
 

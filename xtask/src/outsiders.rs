@@ -1,5 +1,5 @@
 //! What tools of others say about the server: h2spec (HTTP/2) and sslyze (TLS), each against the
-//! `marmota` program with TLS. Both are installed under `target/tools` when they are missing.
+//! `marmota` program with TLS, and Pebble (ACME). All are installed under `target/tools` when they are missing.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use crate::step::{Failure, cargo, free_port, root, run, wait_for};
 
 const H2SPEC: &str = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible";
+const PEBBLE: &str = "v2.6.0";
 const SSLYZE: &str = "sslyze==6.3.1";
 
 /// A server that ends with the check, however it ends.
@@ -61,6 +62,20 @@ pub(crate) fn http2() -> Result<(), Failure> {
         run(Command::new(&h2spec).args(arguments).args(["--port", &port]).args(words))?;
     }
     Ok(())
+}
+
+/// Certificates from Pebble, Let's Encrypt's authority for tests.
+pub(crate) fn acme() -> Result<(), Failure> {
+    for program in ["pebble", "pebble-challtestsrv"] {
+        if !tools().join(program).exists() {
+            let package = format!("github.com/letsencrypt/pebble/v2/cmd/{program}@{PEBBLE}");
+            run(Command::new("go").args(["install", &package]).env("GOBIN", tools()))?;
+        }
+    }
+    let whole = ["--package", "marmota", "--package", "marmota-http", "--features", "marmota/acme"];
+    run(cargo().arg("clippy").args(whole).args(["--locked", "--", "-D", "warnings"]))?;
+    let feature = ["--package", "marmota-http", "--features", "acme", "--locked"];
+    run(cargo().arg("test").args(feature).args(["--test", "acme"]))
 }
 
 /// sslyze's scan: versions, ciphers and the known holes, by Mozilla's rules for clients of

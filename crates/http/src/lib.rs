@@ -114,6 +114,8 @@ pub use response::{HeaderError, IntoResponse, Response};
 pub use router::{RouteError, Router};
 pub use server::{RunningServer, Server, ServerError, ShutdownHandle};
 pub use status::Status;
+#[cfg(feature = "acme")]
+pub use tls::acme::Acme;
 #[cfg(feature = "tls")]
 pub use tls::{Tls, TlsError};
 pub use watch::{Happened, Watch, watch};

@@ -2,6 +2,8 @@
 //! certificates are read again when their files change. The encryption of a connection is in
 //! [`session`], and none of the cryptography is ours: it is rustls' with ring.
 
+#[cfg(feature = "acme")]
+pub(crate) mod acme;
 pub(crate) mod names;
 pub(crate) mod session;
 
@@ -17,7 +19,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::server::WebPkiClientVerifier;
 
-use names::{Identity, Names};
+use names::{Identity, Names, Shown};
 
 /// How often the files of certificates are looked at, when somebody connects.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -52,6 +54,8 @@ enum Source {
         certificate: PathBuf,
         key: PathBuf,
     },
+    #[cfg(feature = "acme")]
+    Acme(acme::Acme),
 }
 
 /// Whose certificates are asked for.
@@ -103,6 +107,12 @@ impl Tls {
         Self { certificates: vec![source], clients: None }
     }
 
+    /// Certificates that the server asks an authority for by itself.
+    #[cfg(feature = "acme")]
+    pub fn acme(acme: acme::Acme) -> Self {
+        Self { certificates: vec![Source::Acme(acme)], clients: None }
+    }
+
     /// A further certificate: each client is shown the first that has the name it asks for, or
     /// else the first of all.
     #[must_use]
@@ -129,8 +139,8 @@ impl Tls {
 
     fn files_of(&self) -> impl Iterator<Item = &PathBuf> {
         let certificates = self.certificates.iter().flat_map(|source| match source {
-            Source::SelfSigned(_) => [None, None],
             Source::Files { certificate, key } => [Some(certificate), Some(key)],
+            _ => [None, None],
         });
         certificates.flatten().chain(self.clients.iter().map(|clients| &clients.authorities))
     }
@@ -151,8 +161,8 @@ impl Stamp {
 #[derive(Debug)]
 pub(crate) struct Acceptor {
     tls: Tls,
-    /// Certificates that are made are made once.
-    made: Vec<Option<Identity>>,
+    /// What no file has, which is made once.
+    made: Vec<Option<Shown>>,
     current: RwLock<Arc<ServerConfig>>,
     look: Mutex<Look>,
 }
@@ -166,10 +176,12 @@ struct Look {
 impl Acceptor {
     pub(crate) fn new(tls: Tls) -> Result<Self, TlsError> {
         let make = |source: &Source| match source {
-            Source::SelfSigned(names) => Identity::self_signed(names).map(Some),
+            Source::SelfSigned(names) => Ok(Some(Shown::Own(Identity::self_signed(names)?))),
             Source::Files { .. } => Ok(None),
+            #[cfg(feature = "acme")]
+            Source::Acme(acme) => Ok(Some(Shown::Renewed(Arc::new(acme::Renewed::begin(acme)?)))),
         };
-        let made = tls.certificates.iter().map(make).collect::<Result<Vec<_>, _>>()?;
+        let made = tls.certificates.iter().map(make).collect::<Result<Vec<_>, TlsError>>()?;
         let stamps = tls.files_of().map(Stamp::of).collect();
         let current = RwLock::new(Arc::new(prepare(&tls, &made)?));
         let look = Mutex::new(Look { next: Instant::now() + LOOK_EVERY, stamps });
@@ -207,18 +219,19 @@ impl Acceptor {
     }
 }
 
-fn prepare(tls: &Tls, made: &[Option<Identity>]) -> Result<ServerConfig, TlsError> {
+fn prepare(tls: &Tls, made: &[Option<Shown>]) -> Result<ServerConfig, TlsError> {
     let broken = |error| TlsError::new("setting up", error);
     let provider = Arc::new(ring::default_provider());
-    let mut identities = Vec::new();
+    let mut shown = Vec::new();
     for (source, made) in tls.certificates.iter().zip(made) {
-        identities.push(match (source, made) {
-            (_, Some(made)) => made.clone(),
+        match (source, made) {
+            (_, Some(made)) => shown.push(made.clone()),
             (Source::Files { certificate, key }, None) => {
-                Identity::read(certificate, key, &provider)?
+                shown.push(Shown::Own(Identity::read(certificate, key, &provider)?));
             }
-            (Source::SelfSigned(names), None) => Identity::self_signed(names)?,
-        });
+            // It was made.
+            (_, None) => {}
+        }
     }
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -242,10 +255,14 @@ fn prepare(tls: &Tls, made: &[Option<Identity>]) -> Result<ServerConfig, TlsErro
             builder.with_client_cert_verifier(verifier.build().map_err(|error| fails(&error))?)
         }
     };
-    let mut config = builder.with_cert_resolver(Arc::new(Names(identities)));
+    let mut config = builder.with_cert_resolver(Arc::new(Names(shown)));
     #[cfg(feature = "http2")]
     config.alpn_protocols.push(b"h2".to_vec());
     config.alpn_protocols.push(b"http/1.1".to_vec());
+    #[cfg(feature = "acme")]
+    if tls.certificates.iter().any(|source| matches!(source, Source::Acme(_))) {
+        config.alpn_protocols.push(acme::ALPN.to_vec());
+    }
     config.ticketer = ring::Ticketer::new().map_err(broken)?;
     config.send_tls13_tickets = TICKETS;
     Ok(config)

@@ -65,7 +65,7 @@ struct Database {
 
 #[derive(Subcommand)]
 enum Sub {
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     Migrate(migrate::Migrate),
     Backup(backup::Backup),
     Move(moving::Move),

@@ -62,19 +62,50 @@ impl Identity {
     }
 }
 
+/// What a server shows for some names.
+#[derive(Clone, Debug)]
+pub(super) enum Shown {
+    Own(Identity),
+    /// Asked for and renewed by itself.
+    #[cfg(feature = "acme")]
+    Renewed(Arc<super::acme::Renewed>),
+}
+
+impl Shown {
+    fn is_for(&self, name: &str) -> bool {
+        match self {
+            Self::Own(own) => ServerName::try_from(name).is_ok_and(|name| own.is_for(&name)),
+            #[cfg(feature = "acme")]
+            Self::Renewed(renewed) => renewed.is_for(name),
+        }
+    }
+
+    fn certificate(&self, client: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        match (self, client) {
+            (Self::Own(own), _) => Some(Arc::clone(&own.0)),
+            #[cfg(feature = "acme")]
+            (Self::Renewed(renewed), client) => renewed.resolve(client),
+        }
+    }
+}
+
 /// All certificates of a server.
 #[derive(Debug)]
-pub(super) struct Names(pub(super) Vec<Identity>);
+pub(super) struct Names(pub(super) Vec<Shown>);
 
 impl ResolvesServerCert for Names {
     fn resolve(&self, client: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let asked = client.server_name().and_then(|name| ServerName::try_from(name).ok());
-        let fit = match (&self.0[..], asked) {
-            ([several @ .., _], Some(name)) if !several.is_empty() => {
-                self.0.iter().find(|identity| identity.is_for(&name))
-            }
-            _ => None,
+        let asked = |shown: &&Shown| client.server_name().is_some_and(|name| shown.is_for(name));
+        // Whoever looks who has a name is shown that, or nothing.
+        #[cfg(feature = "acme")]
+        if super::acme::is_challenge(&client) {
+            let is_renewed = |shown: &&Shown| matches!(shown, Shown::Renewed(_)) && asked(shown);
+            return self.0.iter().find(is_renewed)?.certificate(client);
+        }
+        let fit = match self.0.len() {
+            0 | 1 => None,
+            _ => self.0.iter().find(asked),
         };
-        fit.or(self.0.first()).map(|identity| Arc::clone(&identity.0))
+        fit.or(self.0.first())?.certificate(client)
     }
 }

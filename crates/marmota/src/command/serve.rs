@@ -155,6 +155,23 @@ struct TlsArguments {
     /// Take only clients with a certificate that one in this file vouches for
     #[arg(long, value_name = "FILE")]
     tls_client_ca: Option<std::path::PathBuf>,
+    /// TLS with a certificate for these names, asked of Let's Encrypt (whose terms you accept
+    /// thereby) and renewed; its port 443 has to be this server
+    #[cfg(feature = "acme")]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "tls")]
+    acme: Vec<String>,
+    /// A mail address for the authority
+    #[cfg(feature = "acme")]
+    #[arg(long, value_name = "ADDRESS", requires = "acme")]
+    acme_contact: Vec<String>,
+    /// Where the account and the certificate are kept
+    #[cfg(feature = "acme")]
+    #[arg(long, value_name = "FOLDER", requires = "acme", default_value = "acme")]
+    acme_folder: std::path::PathBuf,
+    /// Another authority's directory
+    #[cfg(feature = "acme")]
+    #[arg(long, value_name = "URL", requires = "acme")]
+    acme_directory: Option<String>,
     /// Another address, which sends plain HTTP to HTTPS
     #[arg(long, value_name = "ADDRESS")]
     redirect: Option<String>,
@@ -164,9 +181,12 @@ struct TlsArguments {
 impl TlsArguments {
     fn tls(&self) -> Option<marmota_http::Tls> {
         let mut pairs = self.tls_cert.iter().zip(&self.tls_key);
-        let mut tls = match pairs.next() {
-            Some((certificate, key)) => marmota_http::Tls::files(certificate, key),
-            None => self.tls.as_ref().map(|_| marmota_http::Tls::self_signed())?,
+        let mut tls = match self.asked_for() {
+            Some(tls) => tls,
+            None => match pairs.next() {
+                Some((certificate, key)) => marmota_http::Tls::files(certificate, key),
+                None => self.tls.as_ref().map(|_| marmota_http::Tls::self_signed())?,
+            },
         };
         for (certificate, key) in pairs {
             tls = tls.and_files(certificate, key);
@@ -175,6 +195,27 @@ impl TlsArguments {
             Some(authorities) => Some(tls.client_authorities(authorities)),
             None => Some(tls),
         }
+    }
+
+    #[cfg(feature = "acme")]
+    fn asked_for(&self) -> Option<marmota_http::Tls> {
+        if self.acme.is_empty() {
+            return None;
+        }
+        let mut acme = marmota_http::Acme::new(&self.acme).folder(&self.acme_folder);
+        for contact in &self.acme_contact {
+            acme = acme.contact(contact);
+        }
+        if let Some(directory) = &self.acme_directory {
+            acme = acme.directory(directory);
+        }
+        Some(marmota_http::Tls::acme(acme))
+    }
+
+    #[cfg(not(feature = "acme"))]
+    #[allow(clippy::unused_self, reason = "it has certificates with the feature")]
+    const fn asked_for(&self) -> Option<marmota_http::Tls> {
+        None
     }
 }
 
