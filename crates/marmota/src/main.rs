@@ -3,6 +3,7 @@
 
 mod bench;
 mod demo;
+mod prove;
 mod stress;
 
 use std::process::ExitCode;
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
         .greeting(greeting)
         .subcommand(bench::command(), bench::run)
         .subcommand(stress::command(), stress::run)
+        .subcommand(prove::command(), prove::run)
         .run()
 }
 

@@ -8,13 +8,13 @@ mod attended;
 mod chaos;
 mod child;
 mod crew;
-mod line;
+pub(crate) mod line;
 mod process;
 mod proof;
 mod round;
-mod sample;
-mod stand;
-mod tally;
+pub(crate) mod sample;
+pub(crate) mod stand;
+pub(crate) mod tally;
 
 use std::net::IpAddr;
 use std::process::ExitCode;

@@ -31,6 +31,9 @@ pub(crate) struct Clerk {
     is_behind: AtomicBool,
     /// How long a group waited for the disk lately, on average.
     wait_micros: AtomicU64,
+    /// Callers lead, however slow the disk is.
+    #[cfg(feature = "simulated-disk")]
+    stands_back: AtomicBool,
     writer: OnceLock<Weak<Writer<Lane>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -68,7 +71,17 @@ impl Clerk {
 
     /// True if it should lead instead of a caller.
     pub(crate) fn is_better(&self) -> bool {
+        #[cfg(feature = "simulated-disk")]
+        if self.stands_back.load(Ordering::Relaxed) {
+            return false;
+        }
         self.wait() >= SLOW
+    }
+
+    /// Leaves groups to callers from here on.
+    #[cfg(feature = "simulated-disk")]
+    pub(crate) fn stand_back(&self) {
+        self.stands_back.store(true, Ordering::Relaxed);
     }
 
     /// Has it lead; false if it cannot.

@@ -3,6 +3,8 @@
 //! all writes and syncs, from which a test builds what a loss of power would
 //! have left.
 
+mod power;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -14,6 +16,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::fault;
 use crate::ffi::Connection;
 use crate::ffi::disk::{Act, observe};
+pub use power::PowerCut;
 
 static DISKS: RwLock<Vec<Weak<Inner>>> = RwLock::new(Vec::new());
 
@@ -42,6 +45,19 @@ pub enum Event {
     Sync { file: String },
     Synced { file: String },
     Delete { file: String },
+}
+
+impl Event {
+    /// The file's name.
+    #[must_use]
+    pub fn file(&self) -> &str {
+        let (Self::Write { file, .. }
+        | Self::Truncate { file, .. }
+        | Self::Sync { file }
+        | Self::Synced { file }
+        | Self::Delete { file }) = self;
+        file
+    }
 }
 
 impl Disk {

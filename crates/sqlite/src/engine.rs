@@ -150,6 +150,14 @@ impl Sqlite {
         done
     }
 
+    /// Has no thread of the engine's own carry out groups, however slow the disk
+    /// is: what follows what is then decided by the callers alone, for runs that
+    /// are to be repeated.
+    #[cfg(feature = "simulated-disk")]
+    pub fn leave_groups_to_callers(&self) {
+        self.0.clerk.stand_back();
+    }
+
     /// The version of SQLite that is compiled in.
     #[must_use]
     pub fn sqlite_version() -> &'static str {

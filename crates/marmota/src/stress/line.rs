@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Told of every step that is done, by all threads.
-pub(super) trait Count: Sync {
+pub(crate) trait Count: Sync {
     fn step(&self);
 }
 
 /// Rows between two looks at the line.
 const EVERY: u64 = 256;
 
-pub(super) struct Line {
+pub(crate) struct Line {
     bar: ProgressBar,
     done: AtomicU64,
 }
 
 impl Line {
-    pub(super) fn new(what: String, rows: u64) -> Self {
+    pub(crate) fn new(what: String, rows: u64) -> Self {
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
         let bar = ProgressBar::new(rows);
         Self {
@@ -31,7 +31,7 @@ impl Line {
     }
 
     /// So many steps more are done.
-    pub(super) fn add(&self, steps: u64) {
+    pub(crate) fn add(&self, steps: u64) {
         self.bar.inc(steps);
     }
 }

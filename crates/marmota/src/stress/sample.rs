@@ -7,12 +7,12 @@ use marmota::{Model, store::Store};
 /// A row of a thread.
 #[derive(Clone, Debug, Model, PartialEq)]
 #[model(table = "stress_sample")]
-pub(super) struct Sample {
-    pub(super) id: i64,
+pub(crate) struct Sample {
+    pub(crate) id: i64,
     #[model(index)]
-    pub(super) run: i64,
-    pub(super) thread: i64,
-    pub(super) number: i64,
+    pub(crate) run: i64,
+    pub(crate) thread: i64,
+    pub(crate) number: i64,
     name: String,
     note: Option<String>,
     flag: bool,
@@ -25,13 +25,13 @@ pub(super) struct Sample {
 }
 
 /// How many fields are compared.
-pub(super) const FIELDS: u64 = 13;
+pub(crate) const FIELDS: u64 = 13;
 
 /// Numbers that follow from a seed (splitmix64).
-pub(super) struct Dice(pub(super) u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    pub(super) fn roll(&mut self) -> u64 {
+    pub(crate) fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -42,7 +42,7 @@ impl Dice {
 
 impl Sample {
     /// The row of a thread with this number.
-    pub(super) fn new(seed: u64, run: i64, thread: u32, number: u32) -> Self {
+    pub(crate) fn new(seed: u64, run: i64, thread: u32, number: u32) -> Self {
         let place = u64::from(thread) << 32 | u64::from(number);
         let mut dice = Dice(seed ^ place.wrapping_mul(0x2545_f491_4f6c_dd1d));
         let (text, bits) = (dice.roll(), dice.roll());
@@ -64,18 +64,18 @@ impl Sample {
     }
 
     /// The same row as it is when it has an id.
-    pub(super) fn with_id(self, id: i64) -> Self {
+    pub(crate) fn with_id(self, id: i64) -> Self {
         Self { id, ..self }
     }
 
     /// What is wrong with a row that came back, if anything is.
-    pub(super) fn fault(&self, came: &Self) -> Option<String> {
+    pub(crate) fn fault(&self, came: &Self) -> Option<String> {
         (self != came).then(|| format!("row {}: {came:?} came back for {self:?}", self.id))
     }
 }
 
 /// The rows of a run, by id.
-pub(super) fn of_run(store: &Store, run: i64) -> marmota::Result<Vec<Sample>> {
+pub(crate) fn of_run(store: &Store, run: i64) -> marmota::Result<Vec<Sample>> {
     let (mut all, mut last) = (Vec::new(), 0);
     loop {
         let filter = Sample::RUN.eq(run).and(Sample::ID.gt(last));

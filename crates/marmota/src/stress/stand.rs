@@ -118,14 +118,23 @@ fn url(server: &Server) -> String {
 }
 
 /// A folder for temporary files, removed at the end.
-pub(super) struct Folder(pub(super) std::path::PathBuf);
+pub(crate) struct Folder(pub(crate) std::path::PathBuf);
 
 impl Folder {
     pub(super) fn new() -> std::io::Result<Self> {
+        Self::below(&std::env::temp_dir())
+    }
+
+    /// One where nothing waits for a disk, if the system has such a place.
+    pub(crate) fn in_memory() -> std::io::Result<Self> {
+        Self::below(std::path::Path::new("/dev/shm")).or_else(|_| Self::new())
+    }
+
+    fn below(place: &std::path::Path) -> std::io::Result<Self> {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let name =
             format!("marmota-stress-{}-{}", std::process::id(), now.unwrap_or_default().as_nanos());
-        let path = std::env::temp_dir().join(name);
+        let path = place.join(name);
         std::fs::create_dir(&path)?;
         Ok(Self(path))
     }

@@ -12,15 +12,15 @@ const FAULTS_MAX: usize = 20;
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Tally {
-    pub(super) passed: u64,
-    pub(super) failed: u64,
-    pub(super) faults: Vec<String>,
+pub(crate) struct Tally {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+    pub(crate) faults: Vec<String>,
 }
 
 impl Tally {
     /// Something is as it should be, or its fault is told.
-    pub(super) fn look(&mut self, assertions: u64, fault: Option<String>) {
+    pub(crate) fn look(&mut self, assertions: u64, fault: Option<String>) {
         match fault {
             None => self.passed += assertions,
             Some(fault) => {
@@ -31,13 +31,13 @@ impl Tally {
     }
 
     /// Keeps a fault that is counted, if there is room.
-    pub(super) fn tell(&mut self, fault: String) {
+    pub(crate) fn tell(&mut self, fault: String) {
         if self.faults.len() < FAULTS_MAX {
             self.faults.push(fault);
         }
     }
 
-    pub(super) fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
         other.faults.into_iter().for_each(|fault| self.tell(fault));
@@ -45,7 +45,7 @@ impl Tally {
 
     /// Looks at all ids of all threads (none twice, none missing, none too many), and once more at
     /// every row that is stored.
-    pub(super) fn look_at_all(
+    pub(crate) fn look_at_all(
         &mut self,
         store: &Store,
         seed: u64,

@@ -9,6 +9,7 @@ mod migrations;
 mod moving;
 mod postgres;
 mod program;
+mod prove;
 mod remote_rights;
 mod serve;
 mod stress;

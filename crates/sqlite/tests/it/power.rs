@@ -1,21 +1,18 @@
 //! A loss of power at every wait for the disk: what was written since may be
 //! there, or not, or in part. And a disk that fails.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use marmota_model::{ErrorKind, Query, ValueRef};
-use marmota_sqlite::disk::{Disk, Event};
+use marmota_sqlite::disk::{Disk, Event, PowerCut};
 use marmota_sqlite::{Durability, Location, Options, Sqlite};
 use marmota_store::Store;
 use marmota_store::engine::Engine;
 use marmota_store::operation::Operation;
 
 use crate::database::{Calls, file, id, options, table};
-
-/// What a disk takes or leaves as a whole.
-const SECTOR: usize = 512;
 
 fn note() -> std::sync::Arc<marmota_model::Table> {
     table("note", vec![id(), marmota_model::Field::new("number", marmota_model::Kind::I64)])
@@ -25,114 +22,24 @@ fn row(number: i64) -> [ValueRef<'static>; 2] {
     [ValueRef::Absent, ValueRef::Int(number)]
 }
 
-/// Random numbers that are the same in each run.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
-}
-
-/// A file: what is on the disk for sure, and what was done since.
-#[derive(Clone, Default)]
-struct File {
-    safe: Option<Vec<u8>>,
-    since: Vec<Event>,
-    /// How much of `since` the sync that is under way takes along.
-    syncing: usize,
-}
-
-impl File {
-    fn apply(bytes: &mut Option<Vec<u8>>, event: &Event, mut keeps: impl FnMut() -> bool) {
-        match event {
-            Event::Write { offset, bytes: written, .. } => {
-                let file = bytes.get_or_insert_default();
-                let offset = *offset as usize;
-                for (number, part) in written.chunks(SECTOR).enumerate() {
-                    let start = offset + number * SECTOR;
-                    if keeps() {
-                        file.resize(file.len().max(start + part.len()), 0);
-                        file[start..start + part.len()].copy_from_slice(part);
-                    }
-                }
-            }
-            Event::Truncate { bytes: length, .. } if keeps() => {
-                bytes.get_or_insert_default().resize(*length as usize, 0);
-            }
-            Event::Delete { .. } if keeps() => *bytes = None,
-            _ => {}
-        }
-    }
-
-    fn done(&mut self, event: &Event) {
-        match event {
-            Event::Sync { .. } => self.syncing = self.since.len(),
-            Event::Synced { .. } => {
-                for event in self.since.drain(..self.syncing) {
-                    Self::apply(&mut self.safe, &event, || true);
-                }
-                self.syncing = 0;
-            }
-            event => self.since.push(event.clone()),
-        }
-    }
-
-    /// What was deleted stays so.
-    fn folder_synced(&mut self) {
-        let deleted = self.since.iter().rposition(|event| matches!(event, Event::Delete { .. }));
-        if let Some(place) = deleted {
-            self.since.drain(..=place);
-            self.safe = None;
-        }
-    }
-
-    /// What is left of it, where of what was not synced each sector is there
-    /// with `chance` of 8.
-    fn left(&self, dice: &mut Dice, chance: u64) -> Option<Vec<u8>> {
-        let mut bytes = self.safe.clone();
-        for event in &self.since {
-            Self::apply(&mut bytes, event, || dice.roll(8) < chance);
-        }
-        bytes
-    }
-}
-
 /// Calls `check` with a folder as it would be left by a loss of power, for
 /// every sync of the record: before it, while it lasts and behind it, with
 /// nothing, some or most of what was not synced. Gives how many there were.
 fn cut_everywhere(record: &[Event], mut check: impl FnMut(usize, &Path)) -> usize {
     let folder = tempfile::tempdir().unwrap();
-    let (mut files, mut dice, mut cuts) = (HashMap::<String, File>::new(), Dice(0x5eed), 0);
+    let (mut disk, mut cuts) = (PowerCut::new(0x5eed), 0);
     for (place, event) in record.iter().enumerate() {
-        let (Event::Write { file, .. }
-        | Event::Truncate { file, .. }
-        | Event::Sync { file }
-        | Event::Synced { file }
-        | Event::Delete { file }) = event;
         if let Event::Sync { .. } | Event::Synced { .. } = event {
             for chance in [0, 3, 7] {
                 let left = folder.path().join(format!("{cuts}"));
                 std::fs::create_dir(&left).unwrap();
-                for (name, file) in &files {
-                    if let Some(bytes) = file.left(&mut dice, chance) {
-                        std::fs::write(left.join(name), bytes).unwrap();
-                    }
-                }
+                disk.leave(&left, chance).unwrap();
                 check(place, &left);
                 std::fs::remove_dir_all(&left).unwrap();
                 cuts += 1;
             }
         }
-        let is_new = files.get(file).is_none_or(|file| file.safe.is_none());
-        files.entry(file.clone()).or_default().done(event);
-        if let (true, Event::Synced { .. }) = (is_new, event) {
-            // SQLite syncs the folder along with a new file.
-            files.values_mut().for_each(File::folder_synced);
-        }
+        disk.go_on(event);
     }
     cuts
 }

@@ -1,0 +1,210 @@
+//! `marmota prove`: many clients on one thread, in an order that a seed alone
+//! decides, on a disk that fails and clients that go away; then the power is
+//! cut at many places of what the disk was told, and each time the database has
+//! to open with all that was acknowledged, and nothing in part.
+
+mod client;
+mod history;
+mod schedule;
+
+use std::cell::RefCell;
+use std::hash::Hasher;
+use std::path::Path;
+use std::process::ExitCode;
+
+use marmota::command::Done;
+use marmota::command::clap::{self, ArgMatches, Args, FromArgMatches};
+use marmota::remote::{Remote, Service};
+use marmota::sqlite::disk::{Disk, Event, PowerCut, integrity};
+use marmota::sqlite::{Location, Options, Sqlite};
+use marmota::store::{Durability, Store};
+
+use self::client::{Client, Shared};
+use self::history::{ACCOUNTS, Account, BALANCE, COUNTER, Fate, History};
+use crate::stress::line::{Count, Line};
+use crate::stress::sample::{Dice, Sample};
+use crate::stress::stand::Folder;
+use crate::stress::tally::Tally;
+
+type Failed = Box<dyn std::error::Error>;
+
+/// Clients by chance on a disk that fails and loses its power; a seed repeats a run
+#[derive(Args)]
+struct Prove {
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many seeds, one after another
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    seeds: u32,
+    /// Clients at once
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    clients: u32,
+    /// What each client does, one after another
+    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    steps: u32,
+    /// How often the power is cut, for each seed
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    cuts: u32,
+}
+
+/// The subcommand.
+pub(crate) fn command() -> clap::Command {
+    let command = clap::Command::new("prove")
+        .about("Runs clients in an order that a seed decides, on a disk that fails");
+    Prove::augment_args(command)
+}
+
+/// What came of a seed.
+struct Proof {
+    history: History,
+    tally: Tally,
+    cuts: u32,
+    digest: u64,
+}
+
+/// Runs it: exit code 1 if anything is lost, wrong, or not the same twice.
+pub(crate) fn run(matches: &ArgMatches) -> Done {
+    let prove = Prove::from_arg_matches(matches)?;
+    println!(" seed  requests  acknowledged  refused  unknown  power cuts  digest");
+    let mut tally = Tally::default();
+    for seed in (0..u64::from(prove.seeds)).map(|more| prove.seed.wrapping_add(more)) {
+        let line = Line::new(format!("seed {seed}"), u64::from(prove.cuts) + 1);
+        let proof = prove.seed(seed, &line)?;
+        drop(line);
+        let count = |is: fn(&Fate) -> bool| proof.history.count(is);
+        println!(
+            "{seed:>5}  {:>8}  {:>12}  {:>7}  {:>7}  {:>10}  {:016x}",
+            count(|_| true) as u64 + proof.history.read,
+            count(|fate| matches!(fate, Fate::Done(_))),
+            count(|fate| *fate == Fate::Refused),
+            count(|fate| *fate == Fate::Unknown),
+            proof.cuts,
+            proof.digest,
+        );
+        let first = seed == prove.seed;
+        let mut found = proof.tally;
+        if first {
+            let again = prove.seed(seed, &Line::new("once more".to_owned(), 1))?.digest;
+            let differs = || format!("the same seed came to {again:016x}");
+            found.look(1, (again != proof.digest).then(differs));
+        }
+        for fault in &found.faults {
+            eprintln!("  seed {seed}: {fault}");
+        }
+        if found.failed > 0 {
+            let Prove { clients, steps, cuts, .. } = prove;
+            eprintln!(
+                "  again: marmota prove --seed {seed} --seeds 1 --clients {clients} --steps {steps} \
+                 --cuts {cuts}"
+            );
+        }
+        tally.add(found);
+    }
+    println!("{} assertions passed, {} failed", tally.passed, tally.failed);
+    Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Prove {
+    fn seed(&self, seed: u64, line: &Line) -> Result<Proof, Failed> {
+        let folder = Folder::in_memory()?;
+        let place = folder.0.canonicalize()?;
+        let disk = Disk::at(&place)?;
+        disk.record(true);
+        let file = place.join("prove.db");
+        let store = open(&file)?;
+        store.insert(&Account { id: COUNTER, balance: 0 }).run()?;
+        let accounts: Vec<Account> = ACCOUNTS.map(|id| Account { id, balance: BALANCE }).collect();
+        store.insert_many(&accounts).run()?;
+
+        let shared =
+            Shared { disk: &disk, seed, history: RefCell::default(), digest: RefCell::default() };
+        self.carry_out(&store, &shared)?;
+        disk.fail_after(None);
+        let (mut history, digest) = (shared.history.into_inner(), shared.digest.into_inner());
+        let mut tally = history.look(&store, seed, usize::MAX)?;
+        disk.record(false);
+        store.close()?;
+        tally.look(history.read, None);
+        for fault in std::mem::take(&mut history.faults) {
+            tally.look(0, Some(fault));
+        }
+        line.step();
+        let cuts = self.cut(&disk.take_record(), &history, seed, &mut tally, line)?;
+        Ok(Proof { history, tally, cuts, digest: digest.finish() })
+    }
+
+    /// Has the clients do what the seed says.
+    fn carry_out(&self, store: &Store, shared: &Shared<'_>) -> Result<(), Failed> {
+        let service = Service::new(store);
+        let client = |_| {
+            let remote = Store::builder(Remote::in_process(&service));
+            remote.model::<Sample>().model::<Account>().open()
+        };
+        let stores = (0..self.clients).map(client).collect::<marmota::Result<Vec<_>>>()?;
+        let mut dice = Dice(shared.seed);
+        let tasks = (0..self.clients).zip(&stores).map(|(number, store)| {
+            let dice = Dice(dice.roll());
+            let client = Client { shared, number, store, dice, known: Vec::new() };
+            let task: schedule::Task<'_> = Box::pin(client.work(self.steps));
+            task
+        });
+        let tasks = tasks.collect();
+        schedule::run(tasks, &mut dice);
+        Ok(())
+    }
+
+    /// Cuts the power where the dice say: half of the times around a sync, half at any write.
+    fn cut(
+        &self,
+        record: &[Event],
+        history: &History,
+        seed: u64,
+        tally: &mut Tally,
+        line: &Line,
+    ) -> Result<u32, Failed> {
+        let is_sync = |event: &Event| matches!(event, Event::Sync { .. } | Event::Synced { .. });
+        let syncs = record.iter().filter(|event| is_sync(event)).count() as u64;
+        let others = record.len() as u64 - syncs;
+        let (mut disk, mut dice, mut cuts) = (PowerCut::new(seed), Dice(!seed), 0);
+        for (place, event) in record.iter().enumerate() {
+            let of = if is_sync(event) { syncs } else { others };
+            if dice.roll() % (2 * of) < self.cuts.into() {
+                let left = Folder::in_memory()?;
+                disk.leave(&left.0, [0, 3, 7][cuts as usize % 3])?;
+                let found = after_a_cut(&left.0, history, seed, place);
+                match found {
+                    Ok(found) => tally.add(found),
+                    Err(error) => tally.look(0, Some(format!("cut at {place}: {error}"))),
+                }
+                cuts += 1;
+                line.step();
+            }
+            disk.go_on(event);
+        }
+        Ok(cuts)
+    }
+}
+
+/// Opens what a loss of power left, and looks at it.
+fn after_a_cut(folder: &Path, history: &History, seed: u64, until: usize) -> Result<Tally, Failed> {
+    let file = folder.join("prove.db");
+    let store = open(&file)?;
+    let mut tally = history.look(&store, seed, until)?;
+    store.close()?;
+    let said = integrity(&file)?;
+    tally.look(1, (said != "ok").then(|| format!("cut at {until}: the file says {said}")));
+    Ok(tally)
+}
+
+fn open(file: &Path) -> Result<Store, Failed> {
+    // Nobody is given up by the clock, which no seed decides.
+    let options =
+        Options { durability: Durability::Full, busy_timeout_ms: 3_600_000, ..Options::default() };
+    let engine = Sqlite::open(Location::File(file.to_owned()), options)?;
+    // Often, so that there are many syncs of the file too.
+    engine.execute("PRAGMA wal_autocheckpoint=12")?;
+    engine.leave_groups_to_callers();
+    let store = Store::builder(engine).model::<Sample>().model::<Account>();
+    Ok(store.open()?)
+}

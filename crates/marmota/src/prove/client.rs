@@ -1,0 +1,167 @@
+//! A client that writes and reads by chance, goes away in the middle of what it
+//! asked for, and keeps account of what it was told.
+
+use std::cell::RefCell;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::Hash;
+use std::ops::Range;
+
+use marmota::sqlite::disk::Disk;
+use marmota::store::Store;
+use marmota::{ErrorKind, Result};
+
+use super::history::{ACCOUNTS, Account, COUNTER, Fate, History, Inserted, RUN};
+use super::schedule::{for_steps, give_way};
+use crate::stress::sample::{Dice, Sample};
+
+/// Rows of one step at most.
+const ROWS_MAX: u32 = 4;
+/// One of so many requests is given up before its end.
+const GIVEN_UP: u64 = 12;
+/// One of so many steps breaks the disk, one of so many mends it.
+const DISK_BREAKS: u64 = 60;
+const DISK_IS_MENDED: u64 = 6;
+
+/// What all clients share.
+pub(super) struct Shared<'s> {
+    pub(super) disk: &'s Disk,
+    pub(super) seed: u64,
+    pub(super) history: RefCell<History>,
+    /// Of all that became of all requests, in order.
+    pub(super) digest: RefCell<DefaultHasher>,
+}
+
+/// See the module.
+pub(super) struct Client<'s> {
+    pub(super) shared: &'s Shared<'s>,
+    pub(super) number: u32,
+    pub(super) store: &'s Store,
+    pub(super) dice: Dice,
+    /// Rows that are known to be there, by their numbers and ids.
+    pub(super) known: Vec<(u32, i64)>,
+}
+
+impl Client<'_> {
+    /// Takes so many steps.
+    pub(super) async fn work(mut self, steps: u32) {
+        for step in 0..steps {
+            give_way().await;
+            self.touch_the_disk();
+            let first = step * ROWS_MAX;
+            match self.dice.roll() % 8 {
+                0..=2 => self.insert(first).await,
+                3 => self.insert_several(first).await,
+                4 => self.count().await,
+                5 => self.move_amount().await,
+                _ => self.read().await,
+            }
+        }
+    }
+
+    fn touch_the_disk(&mut self) {
+        if self.dice.roll().is_multiple_of(DISK_BREAKS) {
+            let syncs = u32::try_from(self.dice.roll() % 3).unwrap_or_default();
+            self.shared.disk.fail_after(Some(syncs));
+        } else if self.dice.roll().is_multiple_of(DISK_IS_MENDED) {
+            self.shared.disk.fail_after(None);
+        }
+    }
+
+    /// After how many steps this request is given up, if it is.
+    fn patience(&mut self) -> Option<u64> {
+        self.dice.roll().is_multiple_of(GIVEN_UP).then(|| 1 + self.dice.roll() % 3)
+    }
+
+    /// What a client knows by an answer, or by none.
+    fn fate<T>(&self, answer: Option<&Result<T>>) -> Fate {
+        let fate = match answer {
+            Some(Ok(_)) => Fate::Done(self.shared.disk.recorded()),
+            Some(Err(error)) => match error.kind() {
+                ErrorKind::Busy | ErrorKind::Conflict | ErrorKind::Refused => Fate::Refused,
+                ErrorKind::Io | ErrorKind::Lost | ErrorKind::Timeout => Fate::Unknown,
+                _ => {
+                    let fault = format!("client {}: {error:?}", self.number);
+                    self.shared.history.borrow_mut().faults.push(fault);
+                    Fate::Unknown
+                }
+            },
+            None => Fate::Unknown,
+        };
+        (self.number, fate).hash(&mut *self.shared.digest.borrow_mut());
+        fate
+    }
+
+    fn inserted(&self, numbers: Range<u32>, fate: Fate) {
+        let inserted = Inserted { client: self.number, numbers, fate };
+        self.shared.history.borrow_mut().inserted.push(inserted);
+    }
+
+    fn row(&self, number: u32) -> Sample {
+        Sample::new(self.shared.seed, RUN, self.number, number)
+    }
+
+    async fn insert(&mut self, number: u32) {
+        let (patience, row) = (self.patience(), self.row(number));
+        let id = for_steps(patience, async { self.store.insert(&row).await }).await;
+        let fate = self.fate(id.as_ref());
+        self.inserted(number..number + 1, fate);
+        self.known.extend(id.and_then(Result::ok).map(|id| (number, id)));
+    }
+
+    async fn insert_several(&mut self, first: u32) {
+        let (patience, numbers) = (self.patience(), first..first + ROWS_MAX);
+        let rows: Vec<Sample> = numbers.clone().map(|number| self.row(number)).collect();
+        let ids = for_steps(patience, async { self.store.insert_many(&rows).await }).await;
+        let fate = self.fate(ids.as_ref());
+        self.inserted(numbers.clone(), fate);
+        self.known.extend(numbers.zip(ids.and_then(Result::ok).into_iter().flatten()));
+    }
+
+    async fn count(&mut self) {
+        let patience = self.patience();
+        let counted = async { self.store.increment(Account::BALANCE, COUNTER, 1).await };
+        let counted = for_steps(patience, counted).await;
+        let fate = self.fate(counted.as_ref());
+        self.shared.history.borrow_mut().counted.push(fate);
+    }
+
+    /// In a transaction, in which others may have their turn.
+    async fn move_amount(&mut self) {
+        let patience = self.patience().map(|steps| steps * 3);
+        let span = ACCOUNTS.end.abs_diff(ACCOUNTS.start);
+        let mut account = || ACCOUNTS.start + (self.dice.roll() % span).cast_signed();
+        let (from, to) = (account(), account());
+        let amount = (self.dice.roll() % 100).cast_signed();
+        let commits = !self.dice.roll().is_multiple_of(5);
+        let moved = async {
+            let own = self.store.begin().await?;
+            own.increment(Account::BALANCE, from, -amount).await?;
+            give_way().await;
+            let there = own.get::<Account>(to).await?;
+            own.patch::<Account>(to).set(Account::BALANCE, there.balance + amount).await?;
+            give_way().await;
+            if commits { own.commit().await } else { own.rollback().await }
+        };
+        let moved = for_steps(patience, moved).await;
+        let fate = self.fate(moved.as_ref());
+        self.shared.history.borrow_mut().moved.push(fate);
+    }
+
+    /// A row that was acknowledged is there, as it was written.
+    async fn read(&mut self) {
+        let count = self.known.len() as u64;
+        if count == 0 {
+            return;
+        }
+        let place = usize::try_from(self.dice.roll() % count).unwrap_or_default();
+        let (number, id) = self.known[place];
+        let came = self.store.get::<Sample>(id).with_blobs().await;
+        let fault = match &came {
+            Ok(row) => self.row(number).with_id(id).fault(row),
+            Err(error) => Some(format!("row {id}, which was acknowledged: {error:?}")),
+        };
+        let mut history = self.shared.history.borrow_mut();
+        history.read += 1;
+        history.faults.extend(fault);
+    }
+}

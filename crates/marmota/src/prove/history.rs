@@ -1,0 +1,140 @@
+//! What clients did, as far as they know, and whether a database can have
+//! come of it.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use marmota::model::Filter;
+use marmota::store::Store;
+use marmota::{Model, Result};
+
+use crate::stress::sample::{FIELDS, Sample, of_run};
+use crate::stress::tally::Tally;
+
+/// The run that all rows of a history name.
+pub(super) const RUN: i64 = 1;
+/// The account that is counted up.
+pub(super) const COUNTER: i64 = 1;
+/// Those between which amounts go to and fro.
+pub(super) const ACCOUNTS: Range<i64> = 2..6;
+/// What each of those begins with.
+pub(super) const BALANCE: i64 = 1_000;
+
+/// Something of which the sum does not change, or changes by one.
+#[derive(Clone, Debug, Model)]
+#[model(table = "prove_account")]
+pub(super) struct Account {
+    pub(super) id: i64,
+    pub(super) balance: i64,
+}
+
+/// What a client knows of something that it asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Fate {
+    /// It was acknowledged when the disk's record was so long.
+    Done(usize),
+    /// It was said that it has not taken place.
+    Refused,
+    /// It was given up, or the disk failed.
+    Unknown,
+}
+
+impl Fate {
+    /// Whether it has to be there when the record has only been written up to a place.
+    fn is_certain(self, until: usize) -> bool {
+        matches!(self, Self::Done(at) if at <= until)
+    }
+}
+
+/// Rows that were inserted together.
+pub(super) struct Inserted {
+    pub(super) client: u32,
+    pub(super) numbers: Range<u32>,
+    pub(super) fate: Fate,
+}
+
+/// All that was asked for.
+#[derive(Default)]
+pub(super) struct History {
+    pub(super) inserted: Vec<Inserted>,
+    pub(super) counted: Vec<Fate>,
+    pub(super) moved: Vec<Fate>,
+    /// Faults that a client saw while it ran.
+    pub(super) faults: Vec<String>,
+    pub(super) read: u64,
+}
+
+impl History {
+    /// So many fates of one kind.
+    pub(super) fn count(&self, is: impl Fn(&Fate) -> bool) -> usize {
+        let inserted = self.inserted.iter().map(|inserted| &inserted.fate);
+        inserted.chain(&self.counted).chain(&self.moved).filter(|fate| is(fate)).count()
+    }
+
+    /// Looks at a database that was written up to a place of the disk's record:
+    /// all that was acknowledged by then is there, nothing is there in part, and
+    /// nothing that nobody wrote.
+    pub(super) fn look(&self, store: &Store, seed: u64, until: usize) -> Result<Tally> {
+        let mut tally = Tally::default();
+        let found = of_run(store, RUN)?;
+        let mut rows: HashMap<(i64, i64), Sample> = HashMap::with_capacity(found.len());
+        for row in found {
+            let place = (row.thread, row.number);
+            let twice = rows.insert(place, row).map(|row| format!("{row:?} is there twice"));
+            tally.look(1, twice);
+        }
+        for inserted in &self.inserted {
+            inserted.look(&mut rows, seed, until, &mut tally);
+        }
+        let nobodys = rows.values().map(|row| format!("nobody wrote {row:?}"));
+        nobodys.for_each(|fault| tally.look(0, Some(fault)));
+        self.look_at_accounts(store, until, &mut tally)?;
+        Ok(tally)
+    }
+
+    fn look_at_accounts(&self, store: &Store, until: usize, tally: &mut Tally) -> Result<()> {
+        let balance =
+            |filter: Filter| store.list::<Account>().filter(filter).column(Account::BALANCE).run();
+        let accounts = balance(Account::ID.ge(ACCOUNTS.start))?;
+        // Before they are there a record has nothing to say about them.
+        if !accounts.is_empty() {
+            let (sum, wanted) = (accounts.iter().sum::<i64>(), BALANCE * accounts.len() as i64);
+            let fault = || format!("the accounts have {sum} together instead of {wanted}");
+            tally.look(1, (sum != wanted || accounts.len() != ACCOUNTS.count()).then(fault));
+        }
+        let certain = self.counted.iter().filter(|fate| fate.is_certain(until)).count();
+        let possible = self.counted.iter().filter(|fate| **fate != Fate::Refused).count();
+        for counted in balance(Account::ID.eq(COUNTER))? {
+            let known = certain as i64..=possible as i64;
+            let fault = || format!("{counted} increments are there, of {known:?}");
+            tally.look(1, (!known.contains(&counted)).then(fault));
+        }
+        Ok(())
+    }
+}
+
+impl Inserted {
+    fn look(
+        &self,
+        rows: &mut HashMap<(i64, i64), Sample>,
+        seed: u64,
+        until: usize,
+        tally: &mut Tally,
+    ) {
+        let (client, mut there) = (i64::from(self.client), 0);
+        for number in self.numbers.clone() {
+            let Some(row) = rows.remove(&(client, number.into())) else { continue };
+            there += 1;
+            let wanted = Sample::new(seed, RUN, self.client, number).with_id(row.id);
+            tally.look(FIELDS, wanted.fault(&row));
+        }
+        let Self { numbers, fate, .. } = self;
+        let told = || format!("client {client}, rows {numbers:?}, {fate:?}: {there} are there");
+        let is_right = match (there, *fate) {
+            (there, Fate::Refused) => there == 0,
+            (0, fate) => !fate.is_certain(until),
+            (there, _) => there == numbers.len(),
+        };
+        tally.look(1, (!is_right).then(told));
+    }
+}

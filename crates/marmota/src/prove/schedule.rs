@@ -1,0 +1,144 @@
+//! One thread that carries out many clients' futures in an order that follows
+//! from a seed alone.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use crate::stress::sample::Dice;
+
+/// A client.
+pub(super) type Task<'t> = Pin<Box<dyn Future<Output = ()> + 't>>;
+
+/// Whether a client may go on, and the thread that carries it.
+struct Bell {
+    rung: AtomicBool,
+    thread: Thread,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.rung.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+}
+
+/// Carries all tasks to their end: of those that may go on the dice say which
+/// takes its next step.
+pub(super) fn run(tasks: Vec<Task<'_>>, dice: &mut Dice) {
+    let bell = || Arc::new(Bell { rung: AtomicBool::new(true), thread: thread::current() });
+    let mut tasks: Vec<(Task<'_>, Arc<Bell>)> =
+        tasks.into_iter().map(|task| (task, bell())).collect();
+    while !tasks.is_empty() {
+        let may_go_on = |(place, (_, bell)): (usize, &(_, Arc<Bell>))| {
+            bell.rung.load(Ordering::Acquire).then_some(place)
+        };
+        let ready: Vec<usize> = tasks.iter().enumerate().filter_map(may_go_on).collect();
+        let Some(count) = u64::try_from(ready.len()).ok().filter(|count| *count > 0) else {
+            thread::park();
+            continue;
+        };
+        let place = ready[usize::try_from(dice.roll() % count).unwrap_or_default()];
+        let (task, bell) = &mut tasks[place];
+        bell.rung.store(false, Ordering::Release);
+        let waker = Waker::from(Arc::clone(bell));
+        if task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+            drop(tasks.remove(place));
+        }
+    }
+}
+
+/// Lets the dice decide who goes on.
+pub(super) async fn give_way() {
+    let mut gave = false;
+    std::future::poll_fn(|context| {
+        if gave {
+            return Poll::Ready(());
+        }
+        gave = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Carries a future on for so many steps at most; none where it was given up
+/// before its end, as by a client that goes away.
+pub(super) async fn for_steps<F: Future>(steps: Option<u64>, future: F) -> Option<F::Output> {
+    let mut future = std::pin::pin!(future);
+    let mut taken = 0;
+    std::future::poll_fn(|context| {
+        let polled = future.as_mut().poll(context).map(Some);
+        taken += 1;
+        match polled {
+            Poll::Pending if steps.is_some_and(|steps| taken >= steps) => Poll::Ready(None),
+            polled => polled,
+        }
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    fn order(seed: u64) -> Vec<usize> {
+        let order = RefCell::new(Vec::new());
+        let task = |number: usize| -> Task<'_> {
+            let order = &order;
+            Box::pin(async move {
+                for _ in 0..5 {
+                    order.borrow_mut().push(number);
+                    give_way().await;
+                }
+            })
+        };
+        run((0..4).map(task).collect(), &mut Dice(seed));
+        order.into_inner()
+    }
+
+    #[test]
+    fn a_seed_gives_one_order_and_another_seed_another() {
+        assert_eq!(order(1), order(1));
+        assert_ne!(order(1), order(2));
+        let mut all = order(3);
+        all.sort_unstable();
+        assert_eq!(all, (0..4).flat_map(|number| [number; 5]).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_other_threads_wake_goes_on() {
+        let told = async {
+            let (sender, receiver) = std::sync::mpsc::channel::<Waker>();
+            thread::spawn(move || receiver.recv().map(Waker::wake));
+            let mut sent = false;
+            std::future::poll_fn(|context| {
+                if sent {
+                    return Poll::Ready(());
+                }
+                sent = sender.send(context.waker().clone()).is_ok();
+                Poll::Pending
+            })
+            .await;
+        };
+        run(vec![Box::pin(told)], &mut Dice(1));
+    }
+
+    #[test]
+    fn a_future_is_given_up_after_its_steps() {
+        let outcome = RefCell::new(Vec::new());
+        let task: Task<'_> = Box::pin(async {
+            for steps in [Some(1), Some(2), None] {
+                let done = for_steps(steps, async { give_way().await }).await;
+                outcome.borrow_mut().push(done.is_some());
+            }
+        });
+        run(vec![task], &mut Dice(1));
+        assert_eq!(outcome.into_inner(), [false, true, true]);
+    }
+}
