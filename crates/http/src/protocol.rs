@@ -5,6 +5,8 @@
 use std::fmt;
 use std::task::Context;
 
+use rustix::fd::OwnedFd;
+
 use crate::body::Body;
 use crate::local::Local;
 
@@ -31,6 +33,8 @@ pub struct Turn<'a> {
     pub output: &'a mut Vec<u8>,
     /// A large body behind the output, which is sent from where it lies.
     pub(crate) tail: &'a mut Option<(Body, usize)>,
+    /// What goes to the client beside the output's next byte.
+    pub(crate) passed: &'a mut Vec<OwnedFd>,
     /// Its waker has this called again.
     pub context: Context<'a>,
     pub(crate) local: &'a mut Local,
@@ -43,6 +47,32 @@ impl fmt::Debug for Turn<'_> {
 }
 
 impl Turn<'_> {
+    /// A turn for a protocol that travels within this one: of the same connection, with input and
+    /// output of its own.
+    pub fn within<'b>(
+        &'b mut self,
+        input: &'b [u8],
+        ended: bool,
+        output: &'b mut Vec<u8>,
+    ) -> Turn<'b> {
+        Turn {
+            input,
+            used: 0,
+            ended,
+            output,
+            tail: self.tail,
+            passed: self.passed,
+            context: Context::from_waker(self.context.waker()),
+            local: self.local,
+        }
+    }
+
+    /// Gives the client a file that this process has open (`SCM_RIGHTS`), beside the next byte of
+    /// the output. It only comes through on a Unix socket ([`crate::Request::peer`] says so).
+    pub fn pass(&mut self, file: OwnedFd) {
+        self.passed.push(file);
+    }
+
     /// The time on the clock of deadlines, in milliseconds; as it was when the thread's turn began.
     pub fn now_ms(&self) -> u64 {
         self.local.now_ms

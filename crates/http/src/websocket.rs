@@ -1,6 +1,6 @@
 //! WebSockets (RFC 6455, with permessage-deflate by RFC 7692): the handshake here, frames and
 //! messages in `frame.rs` and `decoder.rs`, the handler's side in `socket.rs`, the connection's in
-//! `talk.rs`.
+//! `talk.rs`; another protocol within a WebSocket in `tunnel.rs`.
 
 mod broadcast;
 mod decoder;
@@ -10,6 +10,7 @@ mod frame;
 mod message;
 mod socket;
 mod talk;
+mod tunnel;
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -26,12 +27,13 @@ pub use socket::WebSocket;
 
 use socket::State;
 use talk::Talk;
+use tunnel::Tunnel;
 
 use crate::handler::{Endpoint, Flow};
 use crate::head::Version;
 use crate::method::Method;
 use crate::producer::BoxError;
-use crate::protocol::Successor;
+use crate::protocol::{Protocol, Successor};
 use crate::request::Request;
 use crate::response::Response;
 use crate::router::Router;
@@ -137,18 +139,62 @@ impl Response {
         let run = Box::pin(handler(WebSocket { state: Rc::clone(&state) }));
         let decoder = Decoder::new(options.message_bytes_max, window_bits.is_some());
         let talk = Talk::new(decoder, state, run, (options.ping_after_ms, options.pong_timeout_ms));
-        let headers = [
-            Some(("Sec-WebSocket-Accept", accepted(key))),
-            subprotocol.map(|name| ("Sec-WebSocket-Protocol", name)),
-            agreed.map(|(_, answer)| ("Sec-WebSocket-Extensions", answer)),
-        ];
-        let mut response = Self::taken_over("websocket", Successor(Box::new(talk)));
-        for (name, value) in headers.into_iter().flatten() {
-            // Base64, tokens and words of ours: they are fit for a header.
-            let _ = response.add_header(name.into(), value.into_bytes().into());
-        }
-        response
+        let agreed = agreed.map(|(_, answer)| ("Sec-WebSocket-Extensions", answer));
+        opened(key, subprotocol, agreed, Successor(Box::new(talk)))
     }
+
+    /// Opens a WebSocket as [`Response::websocket`] does, in whose binary messages another
+    /// protocol travels: its bytes, one after the other, in messages that begin and end anywhere.
+    /// They are not compressed; a text ends the connection (1003).
+    ///
+    /// ```
+    /// # use marmota_http::{Protocol, Step, Turn};
+    /// use marmota_http::{Request, Response, WebSocketOptions};
+    /// # struct Echo;
+    /// # impl Protocol for Echo {
+    /// #     fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
+    /// #         Step::Close { linger: false }
+    /// #     }
+    /// # }
+    /// fn tunnel(request: &Request) -> Response {
+    ///     let mut options = WebSocketOptions::default();
+    ///     options.subprotocols = vec!["echo".to_owned()];
+    ///     Response::websocket_tunnel(request, &options, Echo)
+    /// }
+    /// ```
+    pub fn websocket_tunnel(
+        request: &Request,
+        options: &WebSocketOptions,
+        protocol: impl Protocol,
+    ) -> Self {
+        let key = match check(request, options) {
+            Ok(key) => key,
+            Err(refusal) => return refusal,
+        };
+        let tunnel = Tunnel::new(Box::new(protocol), options);
+        let subprotocol = subprotocol(request, &options.subprotocols);
+        opened(key, subprotocol, None, Successor(Box::new(tunnel)))
+    }
+}
+
+/// The answer that opens a WebSocket.
+fn opened(
+    key: &[u8],
+    subprotocol: Option<String>,
+    extension: Option<(&'static str, String)>,
+    successor: Successor,
+) -> Response {
+    let headers = [
+        Some(("Sec-WebSocket-Accept", accepted(key))),
+        subprotocol.map(|name| ("Sec-WebSocket-Protocol", name)),
+        extension,
+    ];
+    let mut response = Response::taken_over("websocket", successor);
+    for (name, value) in headers.into_iter().flatten() {
+        // Base64, tokens and words of ours: they are fit for a header.
+        let _ = response.add_header(name.into(), value.into_bytes().into());
+    }
+    response
 }
 
 /// The key of a request for a WebSocket, or the answer to what is none.

@@ -1,8 +1,14 @@
 //! A connection that another protocol has taken over: it is asked what to do with what has come,
 //! and everything else (reading, sending, waiting, giving buffers back) is as for HTTP/1.1.
 
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Context;
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use super::{Connection, Fate, Phase, Served, Timing, own};
 #[cfg(feature = "http2")]
@@ -14,14 +20,35 @@ use crate::task::Task;
 /// Bytes that may wait for the client before the protocol is asked for more.
 const AHEAD_BYTES: usize = 32 * 1024;
 
+/// Files that a protocol may pass at once.
+const PASSED_MAX: usize = 4;
+
 /// A protocol at work.
 pub(super) struct Takeover {
     protocol: Box<dyn Protocol>,
     task: Task,
     step: Step,
+    /// Files that are to go beside the next byte.
+    passed: Vec<OwnedFd>,
 }
 
 impl Takeover {
+    pub(super) fn has_to_pass(&self) -> bool {
+        !self.passed.is_empty()
+    }
+
+    /// Sends bytes with the files that are to go beside them.
+    pub(super) fn pass(&mut self, socket: &OwnedFd, unsent: &[u8]) -> Result<usize, Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
+        let mut beside = SendAncillaryBuffer::new(&mut space);
+        let files: Vec<BorrowedFd<'_>> =
+            self.passed.iter().take(PASSED_MAX).map(|file| file.as_fd()).collect();
+        beside.push(SendAncillaryMessage::ScmRights(&files));
+        let sent = sendmsg(socket, &[IoSlice::new(unsent)], &mut beside, SendFlags::NOSIGNAL)?;
+        self.passed.clear();
+        Ok(sent)
+    }
+
     /// Whether it has nothing to do and wants no bytes either.
     pub(super) fn is_sated(&self) -> bool {
         matches!(self.step, Step::Wait { hungry: false, .. })
@@ -35,7 +62,12 @@ impl Connection {
         let task = local.take_task();
         task.aim(self.token);
         self.timing = Timing::None;
-        self.phase = Phase::Taken(Box::new(Takeover { protocol, task, step: Step::More }));
+        self.phase = Phase::Taken(Box::new(Takeover {
+            protocol,
+            task,
+            step: Step::More,
+            passed: Vec::new(),
+        }));
     }
 
     /// Whether what is no head of HTTP/1.1 is the start of HTTP/2, which then has the connection
@@ -77,7 +109,7 @@ impl Connection {
         if self.output.capacity() == 0 {
             self.output = local.take_output();
         }
-        let Takeover { protocol, task, step } = &mut **takeover;
+        let Takeover { protocol, task, step, passed } = &mut **takeover;
         let input = self.request.as_ref().map_or(&[][..], |request| {
             let exchange = &request.0;
             &exchange.buffer[exchange.consumed..]
@@ -90,6 +122,7 @@ impl Connection {
             ended: self.ended,
             output: &mut self.output,
             tail: &mut self.tail,
+            passed,
             context: Context::from_waker(task.waker()),
             local,
         };

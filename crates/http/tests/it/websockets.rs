@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use marmota_http::websocket::Close;
 use marmota_http::{
-    Broadcast, Limits, Request, Response, Router, RunningServer, Status, WebSocketOptions,
+    Broadcast, Endpoint, Flow, Limits, Method, Protocol, Request, Response, Router, RunningServer,
+    Status, Step, Turn, WebSocketOptions,
 };
 
 use super::client::{Client, PATIENCE, serve, serve_with};
@@ -414,4 +415,86 @@ fn messages_are_compressed_if_both_want_it() {
     let _ = next(&mut coded);
     coded.send(frame(0xc1, b"\xff\xff\xff"));
     expect_close(&mut coded, 1007);
+}
+
+/// Answers each line in capitals; `?` says how much has come before it, `!` is the end.
+#[derive(Default)]
+struct Lines {
+    lines: usize,
+}
+
+impl Protocol for Lines {
+    fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
+        while let Some(length) = turn.input[turn.used..].iter().position(|&byte| byte == b'\n') {
+            let line = turn.input[turn.used..turn.used + length].to_ascii_uppercase();
+            turn.used += length + 1;
+            self.lines += 1;
+            match &line[..] {
+                b"!" => return Step::Close { linger: false },
+                b"?" => turn.output.extend_from_slice(format!("{}", self.lines).as_bytes()),
+                line => turn.output.extend_from_slice(line),
+            }
+        }
+        if turn.ended || turn.is_draining() {
+            return Step::Close { linger: false };
+        }
+        Step::Wait { hungry: true, deadline_ms: u64::MAX }
+    }
+}
+
+/// So many bytes of a tunnel, in however many messages they come.
+fn tunnelled(client: &mut Client, count: usize) -> Vec<u8> {
+    let mut come = Vec::new();
+    while come.len() < count {
+        let (first, piece) = next(client);
+        assert_eq!(first, 0x82);
+        come.extend(piece);
+    }
+    come
+}
+
+fn tunnel() -> Router {
+    let endpoint = Endpoint::direct(|request, out| {
+        let mut options = WebSocketOptions::default();
+        options.subprotocols = vec!["lines".to_owned()];
+        options.message_bytes_max = 200_000;
+        out.respond(Response::websocket_tunnel(request, &options, Lines::default()));
+        Flow::Done
+    });
+    Router::new().on(Method::Get, "/lines", endpoint)
+}
+
+#[test]
+fn another_protocol_travels_in_messages_that_end_anywhere() {
+    let server = serve(tunnel());
+    let mut client = open_with(&server, "/lines", "Sec-WebSocket-Protocol: x, lines\r\n");
+    client.send(frame(0x82, b"one\ntw"));
+    assert_eq!(next(&mut client), (0x82, b"ONE".to_vec()));
+    client.send([frame(0x02, b"o\n"), frame(0x89, b"here"), frame(0x80, b"?\n")].concat());
+    assert_eq!(next(&mut client), (0x8a, b"here".to_vec()));
+    assert_eq!(tunnelled(&mut client, 4), b"TWO3");
+    // A line of many messages, which come at once, and lines behind it.
+    let pieces: Vec<Vec<u8>> = (0..20).map(|_| frame(0x82, &[b'x'; 10_000])).collect();
+    client.send([pieces.concat(), frame(0x82, b"\n?\n")].concat());
+    assert!(tunnelled(&mut client, 200_001) == [&[b'X'; 200_000][..], b"5"].concat());
+    client.send(frame(0x82, b"!\n"));
+    expect_close(&mut client, Close::NORMAL);
+}
+
+#[test]
+fn a_tunnel_ends_with_its_client_and_its_server() {
+    let server = serve(tunnel());
+    let mut client = open(&server, "/lines");
+    client.send([frame(0x82, b"last\n"), frame(0x88, &[3, 0xe8])].concat());
+    assert_eq!(next(&mut client), (0x82, b"LAST".to_vec()));
+    expect_close(&mut client, Close::NORMAL);
+    for (wrong, code) in [(frame(0x81, b"text\n"), 1003), (frame(0x82, &[0; 200_001]), 1009)] {
+        let mut client = open(&server, "/lines");
+        client.send(wrong);
+        expect_close(&mut client, code);
+    }
+    let mut client = open(&server, "/lines");
+    let ended = std::thread::spawn(move || server.shutdown());
+    expect_close(&mut client, Close::GOING_AWAY);
+    ended.join().unwrap().unwrap();
 }

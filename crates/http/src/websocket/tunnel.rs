@@ -1,0 +1,174 @@
+//! Another protocol within a WebSocket: what comes in binary messages is its input, what it writes
+//! goes out in binary messages. Where a message begins or ends means nothing to it.
+
+use super::WebSocketOptions;
+use super::decoder::{Decoder, Incoming};
+use super::frame::{Opcode, put_frame};
+use super::message::{Close, Message};
+use crate::protocol::{Protocol, Step, Turn};
+
+/// Bytes of a message that is sent, at most: what a client takes without being asked to.
+const PIECE_BYTES_MAX: usize = 1 << 20;
+/// Bytes that have come and are given to the protocol at once.
+const GIVEN_BYTES: usize = 64 * 1024;
+/// Bytes that wait for the client before no more are read.
+const AHEAD_BYTES: usize = 32 * 1024;
+/// Buffers larger than this are not kept.
+const KEPT_BYTES_MAX: usize = 64 * 1024;
+
+/// See the module.
+pub(super) struct Tunnel {
+    inner: Box<dyn Protocol>,
+    decoder: Decoder,
+    /// What has come for the protocol, and was not used up.
+    input: Vec<u8>,
+    output: Vec<u8>,
+    ping_after_ms: u64,
+    pong_timeout_ms: u64,
+    /// When the client last said something; 0 before the first turn.
+    heard_ms: u64,
+    pinged: bool,
+    /// The client has said its last.
+    close_heard: bool,
+    hungry: bool,
+}
+
+impl Tunnel {
+    pub(super) fn new(inner: Box<dyn Protocol>, options: &WebSocketOptions) -> Self {
+        Self {
+            inner,
+            decoder: Decoder::new(options.message_bytes_max, false),
+            input: Vec::new(),
+            output: Vec::new(),
+            ping_after_ms: options.ping_after_ms,
+            pong_timeout_ms: options.pong_timeout_ms,
+            heard_ms: 0,
+            pinged: false,
+            close_heard: false,
+            hungry: true,
+        }
+    }
+
+    /// Takes what has come, as far as the protocol is to have it.
+    ///
+    /// # Errors
+    /// The code and reason with which the connection ends.
+    fn listen(&mut self, turn: &mut Turn<'_>) -> Result<(), (u16, &'static str)> {
+        let before = turn.used;
+        let come = self.input.len();
+        while self.hungry
+            && !self.close_heard
+            && self.input.len() - come < GIVEN_BYTES
+            && turn.output.len() < AHEAD_BYTES
+        {
+            let decoded = self.decoder.decode(&turn.input[turn.used..]);
+            let (used, incoming) = decoded.map_err(|fault| (fault.code, fault.reason))?;
+            turn.used += used;
+            match incoming {
+                None => break,
+                Some(Incoming::Message(Message::Binary(bytes))) => {
+                    self.input.extend_from_slice(&bytes);
+                }
+                Some(Incoming::Message(Message::Text(_))) => {
+                    return Err((1003, "bytes are spoken here, in binary messages"));
+                }
+                Some(Incoming::Ping(bytes)) => {
+                    put_frame(turn.output, Opcode::Pong, false, &bytes);
+                }
+                Some(Incoming::Pong) => {}
+                Some(Incoming::Close(_)) => self.close_heard = true,
+            }
+        }
+        // A client that is not listened to cannot be heard.
+        if turn.used > before || !self.hungry {
+            self.heard_ms = turn.local.now_ms;
+            self.pinged = false;
+        }
+        Ok(())
+    }
+
+    /// Gives the protocol its turn; also tells whether it takes more at once.
+    fn run(&mut self, turn: &mut Turn<'_>) -> (Step, bool) {
+        let ended = self.close_heard || turn.ended;
+        let mut within = turn.within(&self.input, ended, &mut self.output);
+        let step = self.inner.go_on(&mut within);
+        let used = within.used;
+        self.input.drain(..used);
+        for piece in self.output.chunks(PIECE_BYTES_MAX) {
+            put_frame(turn.output, Opcode::Binary, false, piece);
+        }
+        self.output.clear();
+        for buffer in [&mut self.input, &mut self.output] {
+            if buffer.capacity() > KEPT_BYTES_MAX && buffer.len() < KEPT_BYTES_MAX / 2 {
+                buffer.shrink_to(KEPT_BYTES_MAX / 2);
+            }
+        }
+        let was_hungry = self.hungry;
+        self.hungry = matches!(step, Step::Wait { hungry: true, .. });
+        (step, self.hungry && (used > 0 || !was_hungry))
+    }
+
+    /// Asks a silent client whether it is there; false if it is not.
+    fn watch(&mut self, turn: &mut Turn<'_>) -> bool {
+        let silent_ms = turn.local.now_ms - self.heard_ms;
+        if silent_ms >= self.ping_after_ms.saturating_add(self.pong_timeout_ms) {
+            return false;
+        }
+        if silent_ms >= self.ping_after_ms && !self.pinged {
+            self.pinged = true;
+            put_frame(turn.output, Opcode::Ping, false, b"");
+        }
+        true
+    }
+
+    fn deadline_ms(&self) -> u64 {
+        let patience_ms = match self.pinged {
+            true => self.ping_after_ms.saturating_add(self.pong_timeout_ms),
+            false => self.ping_after_ms,
+        };
+        self.heard_ms.saturating_add(patience_ms)
+    }
+}
+
+impl Protocol for Tunnel {
+    fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
+        if self.heard_ms == 0 {
+            self.heard_ms = turn.local.now_ms;
+        }
+        loop {
+            let before = turn.used;
+            if let Err((code, reason)) = self.listen(turn) {
+                turn.used = turn.input.len();
+                put_close(turn.output, code, reason);
+                return Step::Close { linger: true };
+            }
+            if !self.watch(turn) {
+                return Step::Close { linger: false };
+            }
+            let (step, takes_more) = self.run(turn);
+            let (deadline_ms, linger) = match step {
+                Step::More => return Step::More,
+                Step::Wait { deadline_ms, .. } => (deadline_ms, false),
+                Step::Close { linger } => (0, linger),
+            };
+            if self.close_heard || matches!(step, Step::Close { .. }) {
+                let code = if turn.is_draining() { Close::GOING_AWAY } else { Close::NORMAL };
+                put_close(turn.output, code, "");
+                return Step::Close { linger };
+            }
+            if turn.output.len() >= AHEAD_BYTES {
+                return Step::More;
+            }
+            let is_left = self.hungry && turn.used < turn.input.len();
+            if !(is_left && (takes_more || turn.used > before)) {
+                let deadline_ms = deadline_ms.min(self.deadline_ms());
+                return Step::Wait { hungry: self.hungry, deadline_ms };
+            }
+        }
+    }
+}
+
+fn put_close(out: &mut Vec<u8>, code: u16, reason: &str) {
+    let payload = [&code.to_be_bytes()[..], reason.as_bytes()].concat();
+    put_frame(out, Opcode::Close, false, &payload);
+}
