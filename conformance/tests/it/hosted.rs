@@ -41,6 +41,20 @@ pub(crate) fn over_http(service: &Service) -> Reached {
     (Remote::from_url(&url).unwrap(), Some(server), None)
 }
 
+pub(crate) fn over_a_web_socket(service: &Service) -> Reached {
+    let server = Server::bind("127.0.0.1:0").unwrap().servers(1);
+    let server = server.start(service.router()).unwrap();
+    let url = format!("ws://{}/api", server.local_addr());
+    (Remote::from_url(&url).unwrap(), Some(server), None)
+}
+
+pub(crate) fn by_shared_memory(service: &Service) -> Reached {
+    let (_, server, folder) = over_unix(service);
+    let folder = folder.unwrap();
+    let url = format!("shm:{}", folder.path().join("socket").display());
+    (Remote::from_url(&url).unwrap(), server, Some(folder))
+}
+
 /// A subject whose stores are reached by `reach`, over databases of `engine`.
 pub(crate) fn subject(
     name: &'static str,

@@ -133,6 +133,14 @@ conformance!(remote_over_a_unix_socket, || {
 conformance!(remote_over_http, || {
     hosted::subject("remote over HTTP", hosted::over_http, || Box::new(Memory::new())).reads_wait()
 });
+conformance!(remote_by_shared_memory, || {
+    let reach = hosted::by_shared_memory;
+    hosted::subject("remote by shared memory", reach, || Box::new(Memory::new())).reads_wait()
+});
+conformance!(remote_over_a_web_socket, || {
+    let reach = hosted::over_a_web_socket;
+    hosted::subject("remote over a WebSocket", reach, || Box::new(Memory::new())).reads_wait()
+});
 #[cfg(feature = "encryption")]
 conformance!(memory_encrypted_log, || {
     let folder = tempfile::tempdir().unwrap();

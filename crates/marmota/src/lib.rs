@@ -99,7 +99,9 @@ pub mod prelude {
 /// | `memory:data/app.mem?durability=full` | the memory engine with a log: durable as SQLite is |
 /// | `postgres://user:password@host/app` | a PostgreSQL database (feature `postgres`) |
 /// | `unix:/run/app.sock` | a store that another process serves at a Unix socket |
+/// | `shm:/run/app.sock` | the same, by memory that both processes share |
 /// | `http://host:8080/api` | a store that another process serves over HTTP |
+/// | `ws://host:8080/api` | the same, by a WebSocket |
 /// | `mongodb://host/database` | a MongoDB database (feature `mongodb`) |
 ///
 /// With the feature `encryption` a file is encrypted (SQLite's, or a binary one
@@ -138,7 +140,7 @@ pub fn open(url: &str) -> Result<StoreBuilder> {
             Ok(marmota_store::Store::builder(marmota_store::memory::Memory::from_url(url)?))
         }
         #[cfg(feature = "remote")]
-        Some("unix" | "http") => {
+        Some("unix" | "shm" | "http" | "https" | "ws" | "wss") => {
             Ok(marmota_store::Store::builder(marmota_remote::Remote::from_url(url)?))
         }
         #[cfg(feature = "postgres")]
@@ -154,8 +156,8 @@ pub fn open(url: &str) -> Result<StoreBuilder> {
             ErrorKind::Invalid,
             format!(
                 "{:?} is the URL of no engine here; use sqlite:FILE, sqlite::memory:, memory:, \
-                 postgres://USER@HOST/DATABASE, unix:PATH, http://HOST:PORT/api or, in a build with \
-                 the feature, mongodb://HOST/DATABASE",
+                 postgres://USER@HOST/DATABASE, unix:PATH, shm:PATH, http://HOST:PORT/api, ws://HOST:PORT/api or, \
+                 in a build with the feature, mongodb://HOST/DATABASE",
                 // What stands behind the `?` may be no one else's business.
                 model::text::excerpt(url.split('?').next().unwrap_or_default())
             ),

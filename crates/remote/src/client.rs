@@ -5,9 +5,12 @@ mod connector;
 mod engine;
 mod in_process;
 mod line;
+mod reach;
 mod reply;
 mod session;
+mod shared;
 mod socket;
+mod web_socket;
 mod wire;
 
 use std::net::IpAddr;
@@ -24,7 +27,7 @@ pub use channel::Channel;
 #[cfg(feature = "http")]
 pub(crate) use connector::UPGRADE;
 use connector::{Connector, Target};
-use socket::Address;
+use reach::Address;
 
 /// A store somewhere else, as an engine: what is opened on it has the same
 /// verbs as the store there, and the same answers.
@@ -52,8 +55,11 @@ pub struct Remote {
 
 impl Remote {
     /// The server at a URL: `unix:/run/people.sock` (`unix:@name` in the
-    /// abstract namespace), `http://host:port/api`. Behind a `#` of the first
-    /// stands the prefix, where that is not `/api`.
+    /// abstract namespace), `http://host:port/api`, and `ws://host:port/api` where
+    /// something on the way knows WebSockets alone. `shm:/run/people.sock` is a server at
+    /// that Unix socket, by memory that both processes share: the fastest where they are on
+    /// one machine and have cores to spare. Behind a `#` of a Unix socket's path stands
+    /// the prefix, where that is not `/api`.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a URL of no transport, naming those there are.
@@ -133,31 +139,52 @@ impl Remote {
 
 /// The transport, address and prefix of a URL.
 fn parse(url: &str) -> Result<(&'static str, Address, &str)> {
-    let refused = || {
+    let refused = |rest: &str| {
         let message = format!(
-            "{:?} is the URL of no server; use unix:PATH or http://HOST:PORT/api",
+            "{:?} is the URL of no server{rest}; use unix:PATH, shm:PATH, http://HOST:PORT/api \
+             or ws://HOST:PORT/api",
             marmota_model::text::excerpt(url)
         );
         Error::new(ErrorKind::Invalid, message)
     };
-    let (name, address, prefix) = if let Some(path) = url.strip_prefix("unix:") {
-        let (path, prefix) = path.split_once('#').unwrap_or((path, "/api"));
-        ("unix", Address::Unix(path.to_owned()), prefix)
-    } else if let Some(rest) = url.strip_prefix("http://") {
-        let (host, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let host = if has_port { host.to_owned() } else { format!("{host}:80") };
-        ("http", Address::Net(host), if prefix.is_empty() { "/api" } else { prefix })
-    } else {
-        return Err(refused());
+    let (scheme, rest) = url.split_once(':').ok_or_else(|| refused(""))?;
+    let (name, address, prefix) = match (scheme, rest.strip_prefix("//")) {
+        ("unix", _) => {
+            let (path, prefix) = rest.split_once('#').unwrap_or((rest, "/api"));
+            ("unix", Address::Unix(path.to_owned()), prefix)
+        }
+        ("shm", _) => {
+            let (path, prefix) = rest.split_once('#').unwrap_or((rest, "/api"));
+            ("shared memory", Address::Shared(path.to_owned()), prefix)
+        }
+        ("http", Some(rest)) => {
+            let (host, prefix) = host_of(rest);
+            ("http", Address::Net(host), prefix)
+        }
+        ("ws", Some(rest)) => {
+            let (host, prefix) = host_of(rest);
+            ("websocket", Address::WebSocket(host), prefix)
+        }
+        ("https" | "wss", _) => return Err(refused(": there is no TLS for it yet")),
+        _ => return Err(refused("")),
     };
     let is_path = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
-    let is_empty = matches!(&address, Address::Unix(name) | Address::Net(name)
-        if name.is_empty() || name.starts_with(':'));
-    if is_empty || !is_path(prefix) {
-        return Err(refused());
+    let (Address::Unix(place)
+    | Address::Net(place)
+    | Address::WebSocket(place)
+    | Address::Shared(place)) = &address;
+    if place.is_empty() || place.starts_with(':') || !is_path(prefix) {
+        return Err(refused(""));
     }
     Ok((name, address, prefix))
+}
+
+/// The host, with a port, and the prefix of what stands behind a URL's `//`.
+fn host_of(rest: &str) -> (String, &str) {
+    let (host, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let host = if has_port { host.to_owned() } else { format!("{host}:80") };
+    (host, if prefix.is_empty() { "/api" } else { prefix })
 }
 
 impl std::fmt::Debug for Remote {

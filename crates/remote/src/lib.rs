@@ -7,13 +7,16 @@
 //! and checks it as if it came from anybody: rules, kinds, keys, stamps.
 //!
 //! The protocol lies in `codec`, which owns no socket, and both ends of a
-//! connection (`server::peer`, `client::line`) know bytes only.
-#![forbid(unsafe_code)]
+//! connection (`server::peer`, `client::line`) know bytes only. Memory that is shared with another
+//! process is the business of `shared`, which alone has unsafe code.
 
 mod client;
 mod codec;
 mod server;
+mod shared;
 
 pub use client::{Channel, Remote};
 pub use codec::packet;
 pub use server::Service;
+#[cfg(feature = "http")]
+pub use server::carried;

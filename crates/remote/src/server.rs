@@ -14,6 +14,8 @@ use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::Store;
 
 pub(crate) use ready_batch::read_results;
+#[cfg(feature = "http")]
+pub use route::carried;
 
 /// Finds the store that a client may use by what it shows.
 type Admit = dyn Fn(&Store, &[u8]) -> Result<Store> + Send + Sync;

@@ -46,10 +46,11 @@ fn accept(settings: &Arc<Settings>, request: &Request) -> Response {
     let link = Link::new();
     origin.back = Some(Client::of_link(&link));
     let carrier = Carrier::new(link, Arc::clone(settings), origin);
+    let Carried { carrier } = match marmota_remote::carried(request, UPGRADE, Carried { carrier }) {
+        Ok(response) => return response,
+        Err(carried) => carried,
+    };
     let upgrades = request.header_text("upgrade").unwrap_or_default();
-    if upgrades.eq_ignore_ascii_case(UPGRADE) {
-        return Response::upgraded(UPGRADE, Carried { carrier });
-    }
     if upgrades.eq_ignore_ascii_case("websocket") {
         let mut options = WebSocketOptions::default();
         options.message_bytes_max = settings.body_bytes_max;

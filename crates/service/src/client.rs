@@ -72,8 +72,8 @@ impl Client {
     }
 
     /// Connects to services at a URL: `unix:/run/app.sock` (`unix:@name` in the
-    /// abstract namespace, the prefix behind a `#`), `http://host:port/api`. Many
-    /// calls are under way at once on the one connection, which ends with the
+    /// abstract namespace, the prefix behind a `#`), `shm:` with the same for
+    /// memory that is shared, `http://host:port/api`, `ws://host:port/api`. Many calls are under way at once on the one connection, which ends with the
     /// last stub and client of it.
     ///
     /// # Errors

@@ -47,11 +47,20 @@ impl Guarded {
         (id, self.auth.login(name, "correct horse", None).unwrap().token)
     }
 
-    /// Stores of whoever has a token: over HTTP and in process.
-    fn stores(&self, token: &str) -> [Store; 2] {
-        let url = format!("http://{}/api", self.server.local_addr());
-        [Remote::from_url(&url).unwrap(), Remote::in_process(&self.service)]
-            .map(|remote| Store::builder(remote.credential(token)).model::<Note>().open().unwrap())
+    /// The service by each transport.
+    fn remotes(&self) -> Vec<Remote> {
+        let host = self.server.local_addr();
+        let urls = [format!("http://{host}/api"), format!("ws://{host}/api")];
+        let remotes = urls.iter().map(|url| Remote::from_url(url).unwrap());
+        remotes.chain([Remote::in_process(&self.service)]).collect()
+    }
+
+    /// Stores of whoever has a token, by each transport.
+    fn stores(&self, token: &str) -> Vec<Store> {
+        let open = |remote: Remote| {
+            Store::builder(remote.credential(token)).model::<Note>().open().unwrap()
+        };
+        self.remotes().into_iter().map(open).collect()
     }
 
     /// The status that REST gives for a row.
@@ -147,9 +156,8 @@ fn a_connection_that_stands_is_asked_again_for_each_operation() {
 #[test]
 fn strangers_are_told_so_where_they_open() {
     let guarded = Guarded::new("memory:");
-    let url = format!("http://{}/api", guarded.server.local_addr());
     for token in ["", "ms_none", "\u{e9}"] {
-        for remote in [Remote::from_url(&url).unwrap(), Remote::in_process(&guarded.service)] {
+        for remote in guarded.remotes() {
             let opened = Store::builder(remote.credential(token)).model::<Note>().open();
             assert_eq!(kind(opened), ErrorKind::Unauthenticated, "{token}");
         }

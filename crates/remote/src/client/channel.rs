@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::engine::{Watch, Watched};
 
+use super::line::send_front;
 use super::parse;
-use super::socket::{Socket, Upgrade};
+use super::reach::{Upgrade, reach};
 use super::wire::Wire;
 use crate::codec::packet;
 
@@ -18,10 +19,12 @@ const OUTBOX_BYTES_MAX: usize = 64 << 20;
 
 /// See the module. Nothing of it blocks but connecting.
 pub struct Channel {
-    socket: Socket,
+    wire: Box<dyn Wire>,
     watch: Arc<Watch>,
     watched: Option<Watched>,
     outbox: Vec<u8>,
+    /// How much of the outbox is sent.
+    sent: usize,
     inbox: Vec<u8>,
     /// How much of the inbox is done with.
     done: usize,
@@ -29,7 +32,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Connects to a server's URL (`unix:PATH`, `http://HOST:PORT/api`) and has
+    /// Connects to a server's URL (any of [`crate::Remote::from_url`]) and has
     /// the connection changed to `protocol`, which is served at the URL's prefix
     /// and `path`. A credential is shown as `Authorization: Bearer`.
     ///
@@ -45,11 +48,19 @@ impl Channel {
     ) -> Result<Self> {
         let (_, address, prefix) = parse(url)?;
         let path = format!("{}{path}", prefix.trim_end_matches('/'));
-        let to = Upgrade { protocol, path: &path, served: "nothing of that kind is served" };
-        let (socket, inbox) = Socket::connect(&address, None, to, credential, &[], within)?;
-        let (watch, outbox) = (Arc::default(), Vec::new());
-        let packet_bytes_max = 64 << 20;
-        Ok(Self { socket, watch, watched: None, outbox, inbox, done: 0, packet_bytes_max })
+        let served = "nothing of that kind is served";
+        let to = Upgrade { protocol, path: &path, served, credential };
+        let (wire, inbox) = reach(&address, None, to, &[], within)?;
+        Ok(Self {
+            wire,
+            watch: Arc::default(),
+            watched: None,
+            outbox: Vec::new(),
+            sent: 0,
+            inbox,
+            done: 0,
+            packet_bytes_max: 64 << 20,
+        })
     }
 
     /// Puts a packet behind what is to be sent.
@@ -57,7 +68,7 @@ impl Channel {
     /// # Errors
     /// [`ErrorKind::Busy`] if the server does not take what was sent before.
     pub fn send(&mut self, body: &[u8]) -> Result<()> {
-        if self.outbox.len() + body.len() > OUTBOX_BYTES_MAX {
+        if self.outbox.len() - self.sent + body.len() > OUTBOX_BYTES_MAX {
             return Err(Error::new(ErrorKind::Busy, "the server does not take what is sent"));
         }
         packet::put(&mut self.outbox, body);
@@ -88,13 +99,19 @@ impl Channel {
                 None => drop(self.inbox.drain(..self.done)),
             }
             self.done = 0;
-            match self.socket.receive(&mut self.inbox, context) {
-                Ok(0) => break,
+            match self.wire.receive(&mut self.inbox, context) {
+                Ok(0) => {
+                    // What told of room may have been taken as news of something to read.
+                    match self.flush() {
+                        Ok(()) => break,
+                        Err(error) => return Poll::Ready(Err(lost(error))),
+                    }
+                }
                 Ok(_) => {}
                 Err(error) => return Poll::Ready(Err(lost(error))),
             }
         }
-        if let Some(source) = self.socket.source() {
+        if let Some(source) = self.wire.source() {
             let is_new = self.watch.keep(source, &mut self.watched);
             if is_new || self.watched.is_none() {
                 // Something may have come before, or nobody watches: look again.
@@ -109,13 +126,8 @@ impl Channel {
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        while !self.outbox.is_empty() {
-            match self.socket.send(&self.outbox)? {
-                0 => return Ok(()),
-                sent => drop(self.outbox.drain(..sent)),
-            }
-        }
-        Ok(())
+        send_front(&mut *self.wire, &mut self.outbox, &mut self.sent)?;
+        self.wire.flush().map(drop)
     }
 }
 

@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::in_process::InProcess;
 use super::line::Line;
-use super::socket::{Address, Socket, Upgrade};
+use super::reach::{Address, Upgrade, reach};
 use super::wire::Wire;
 use crate::codec::contract::{CREDENTIAL_BYTES_MAX, hash, put_hello, read_welcome};
 use crate::codec::frame;
@@ -38,8 +38,7 @@ pub(crate) enum Target {
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Socket { address: Address::Unix(name), .. } => write!(f, "unix:{name}"),
-            Self::Socket { address: Address::Net(name), .. } => write!(f, "http://{name}"),
+            Self::Socket { address, .. } => address.fmt(f),
             Self::Service(_) => f.write_str("the same process"),
         }
     }
@@ -110,28 +109,21 @@ impl Connector {
 
     fn reach(&self, hello: &[u8]) -> Result<(Box<dyn Wire>, Vec<u8>)> {
         match &self.target {
-            Target::Service(_) | Target::Socket { address: Address::Unix(_), .. }
+            Target::Service(_)
+            | Target::Socket { address: Address::Unix(_) | Address::Shared(_), .. }
                 if self.local.is_some() =>
             {
                 let message = format!(
                     "a local address was set, and {:?} is reached without one; leave it out, or \
-                     use http://HOST:PORT/api",
+                     use http://HOST:PORT/api or ws://HOST:PORT/api",
                     self.target
                 );
                 Err(Error::new(ErrorKind::Invalid, message))
             }
             Target::Socket { address, path } => {
-                let served = "no store is served";
-                let to = Upgrade { protocol: UPGRADE, path, served };
-                let (socket, come) = Socket::connect(
-                    address,
-                    self.local,
-                    to,
-                    &self.credential,
-                    hello,
-                    GREETING_MAX,
-                )?;
-                Ok((Box::new(socket), come))
+                let (served, credential) = ("no store is served", &self.credential[..]);
+                let to = Upgrade { protocol: UPGRADE, path, served, credential };
+                reach(address, self.local, to, hello, GREETING_MAX)
             }
             Target::Service(settings) => {
                 let mut wire = InProcess::new(Peer::new(Arc::clone(settings), Vec::new()));

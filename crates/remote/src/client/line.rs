@@ -22,6 +22,10 @@ pub(crate) struct Line {
     wire: Box<dyn Wire>,
     /// What could not be sent yet.
     outbox: Vec<u8>,
+    /// How much of the outbox is sent.
+    sent: usize,
+    /// The wire holds something that it could not send.
+    is_held: bool,
     inbox: Vec<u8>,
     /// How much of the inbox is done with.
     done: usize,
@@ -34,7 +38,7 @@ impl Line {
     pub(super) fn new(wire: Box<dyn Wire>, inbox: Vec<u8>, tables: Arc<[Arc<Table>]>) -> Self {
         let welcome = Welcome { packet_bytes_max: 1 << 20, operations_max: 1 };
         let (outbox, used) = (Vec::new(), Instant::now());
-        Self { wire, outbox, inbox, done: 0, tables, welcome, used }
+        Self { wire, outbox, sent: 0, is_held: false, inbox, done: 0, tables, welcome, used }
     }
 
     /// Sends a packet, or as much of it as can be, and keeps the rest.
@@ -42,17 +46,18 @@ impl Line {
         self.used = Instant::now();
         let sent = if self.outbox.is_empty() { self.wire.send(packet)? } else { 0 };
         self.outbox.extend_from_slice(&packet[sent..]);
+        self.is_held = !self.wire.flush()?;
         Ok(())
     }
 
     /// Sends what is left; true if that was all.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
-        if self.outbox.is_empty() {
+        if !self.has_to_send() {
             return Ok(true);
         }
-        let sent = self.wire.send(&self.outbox)?;
-        self.outbox.drain(..sent);
-        Ok(self.outbox.is_empty())
+        send_front(&mut *self.wire, &mut self.outbox, &mut self.sent)?;
+        self.is_held = !self.wire.flush()?;
+        Ok(!self.has_to_send())
     }
 
     /// Takes what has come; false if nothing has.
@@ -66,7 +71,12 @@ impl Line {
             self.inbox.drain(..self.done);
         }
         self.done = 0;
-        Ok(self.wire.receive(&mut self.inbox, context)? > 0)
+        let has_come = self.wire.receive(&mut self.inbox, context)? > 0;
+        if !has_come {
+            // What told of room may have been taken as news of something to read.
+            self.flush()?;
+        }
+        Ok(has_come)
     }
 
     /// The next packet that is whole.
@@ -82,8 +92,13 @@ impl Line {
         self.wire.source()
     }
 
-    pub(super) fn has_to_send(&self) -> bool {
-        !self.outbox.is_empty()
+    fn has_to_send(&self) -> bool {
+        !self.outbox.is_empty() || self.is_held
+    }
+
+    /// True if a thread that sleeps on the source is to be woken for room to send.
+    pub(super) fn waits_for_room(&self) -> bool {
+        self.has_to_send() && !self.wire.rings_for_room()
     }
 
     /// Blocks until a packet comes, on a line that has no operations.
@@ -122,9 +137,35 @@ impl Line {
             std::thread::sleep(at_most.min(Duration::from_millis(1)));
             return;
         };
-        let room = if self.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+        let room = if self.waits_for_room() { PollFlags::OUT } else { PollFlags::empty() };
         let mut on = [PollFd::new(source, PollFlags::IN | room)];
         // Interrupted or failed, it is looked at again.
         let _ = poll(&mut on, Timespec::try_from(at_most).ok().as_ref());
     }
+}
+
+/// Sends what stands in an outbox behind `sent`, as far as it can be; empties it
+/// once all is. It is not moved to the front for each piece that leaves.
+pub(super) fn send_front(
+    wire: &mut dyn Wire,
+    outbox: &mut Vec<u8>,
+    sent: &mut usize,
+) -> io::Result<()> {
+    while *sent < outbox.len() {
+        match wire.send(&outbox[*sent..])? {
+            0 => break,
+            count => *sent += count,
+        }
+    }
+    if *sent == outbox.len() {
+        outbox.clear();
+        *sent = 0;
+        if outbox.capacity() > KEPT_BYTES_MAX {
+            *outbox = Vec::new();
+        }
+    } else if *sent > KEPT_BYTES_MAX && *sent > outbox.len() / 2 {
+        // Each byte is moved once at most, on average.
+        outbox.drain(..std::mem::take(sent));
+    }
+    Ok(())
 }

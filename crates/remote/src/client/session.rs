@@ -406,7 +406,7 @@ impl RemoteSession {
             none => *none = Some(context.waker().clone()),
         }
         let (source, writes) = match &self.line {
-            Some(line) => (line.source(), line.has_to_send()),
+            Some(line) => (line.source(), line.waits_for_room()),
             None => (None, false),
         };
         if let Some(source) = source

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use marmota_http::{
-    Endpoint, Flow, Method, Protocol, Request, Response, ResponseWriter, Router, Status, Step, Turn,
+    Endpoint, Flow, Method, Peer, Protocol, Request, Response, ResponseWriter, Router, Status,
+    Step, Turn, WebSocketOptions,
 };
 
-use super::peer::Peer;
+use super::peer;
 use super::{Service, Settings};
 use crate::client::UPGRADE;
+use crate::shared::carried::Carried as Shared;
+use crate::shared::{HEADER, SHARED_MEMORY};
 
 /// Where it is served.
 pub(crate) const PATH: &str = "/-/operations";
@@ -46,24 +49,77 @@ impl Service {
 }
 
 fn answer(settings: &Arc<Settings>, request: &Request, out: &mut ResponseWriter<'_>) -> Flow {
-    let upgrades = request.header_text("upgrade").unwrap_or_default();
-    let response = if upgrades.eq_ignore_ascii_case(UPGRADE) {
-        let bearer = request.header_text("authorization").and_then(|text| {
-            let (scheme, token) = text.split_once(' ')?;
-            scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
-        });
-        let credential = bearer.unwrap_or_default().as_bytes().to_vec();
-        Response::upgraded(UPGRADE, Carried(Peer::new(Arc::clone(settings), credential)))
-    } else {
+    let bearer = request.header_text("authorization").and_then(|text| {
+        let (scheme, token) = text.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+    });
+    let credential = bearer.unwrap_or_default().as_bytes().to_vec();
+    let peer = Carried(peer::Peer::new(Arc::clone(settings), credential));
+    out.respond(carried(request, UPGRADE, peer).unwrap_or_else(|_| {
         let text = "Clients of Marmota ask for an upgrade to `marmota` here; others use REST.\n";
         Response::text(text).with_status(Status::UPGRADE_REQUIRED)
-    };
-    out.respond(response);
+    }));
     Flow::Done
 }
 
+/// The answer to a request for a protocol of packets, by whatever is to carry
+/// them: the connection itself, if it is asked to change to `name`, memory that is
+/// shared by it, or a WebSocket with that subprotocol.
+///
+/// # Errors
+/// The protocol, where the request asks for neither.
+pub fn carried<P: Protocol>(
+    request: &Request,
+    name: &'static str,
+    protocol: P,
+) -> Result<Response, P> {
+    let upgrades = request.header_text("upgrade").unwrap_or_default();
+    if upgrades.eq_ignore_ascii_case(name) {
+        return Ok(match request.header_text(HEADER) {
+            Some(carrier) => shared(request, carrier, name, protocol),
+            None => Response::upgraded(name, protocol),
+        });
+    }
+    let offered = request.header_text("sec-websocket-protocol").unwrap_or_default();
+    let offers = offered.split(',').any(|word| word.trim().eq_ignore_ascii_case(name));
+    if !upgrades.eq_ignore_ascii_case("websocket") || !offers {
+        return Err(protocol);
+    }
+    let mut options = WebSocketOptions::default();
+    options.subprotocols = vec![name.to_owned()];
+    // A page in a browser could otherwise ask whatever the machine it runs on can reach.
+    options.origins = Some(Vec::new());
+    Ok(Response::websocket_tunnel(request, &options, protocol))
+}
+
+fn shared(
+    request: &Request,
+    carrier: &str,
+    name: &'static str,
+    protocol: impl Protocol,
+) -> Response {
+    let refuse = |status, text: &'static str| Response::text(text).with_status(status);
+    if carrier != SHARED_MEMORY {
+        return refuse(Status::BAD_REQUEST, "Marmota-Carrier is shared-memory, or not there");
+    }
+    if request.peer() != Peer::Unix {
+        return refuse(Status::BAD_REQUEST, "memory is shared with those at a Unix socket alone");
+    }
+    match Shared::new(protocol) {
+        Ok(shared) => {
+            let answer = Response::upgraded(name, shared).with_header(HEADER, SHARED_MEMORY);
+            // Words of ours: they are fit for a header.
+            answer.unwrap_or_else(|_| Response::new(Status::INTERNAL_SERVER_ERROR))
+        }
+        Err(error) => {
+            log::warn!("there is no memory for another client to share: {error}");
+            refuse(Status::SERVICE_UNAVAILABLE, "there is no memory to share")
+        }
+    }
+}
+
 /// A peer on a connection of the HTTP server.
-struct Carried(Peer);
+struct Carried(peer::Peer);
 
 impl Protocol for Carried {
     fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {

@@ -4,117 +4,120 @@ use std::time::Duration;
 
 use futures_lite::future::block_on;
 use marmota_model::ErrorKind;
-use marmota_remote::{Remote, Service};
+use marmota_remote::Service;
 
-use crate::{Person, client, person, serve, served};
-
-fn url(folder: &tempfile::TempDir) -> String {
-    format!("unix:{}", folder.path().join("socket").display())
-}
+use crate::place::Place;
+use crate::{Person, client, person, served};
 
 #[test]
 fn where_nobody_listens_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let remote = Remote::from_url(&url(&folder)).unwrap();
-    assert_eq!(client(remote).unwrap_err().kind(), ErrorKind::Refused);
+    for place in Place::all() {
+        let remote = place.remote();
+        assert_eq!(client(remote).unwrap_err().kind(), ErrorKind::Refused);
+    }
 }
 
 #[test]
 fn a_server_that_comes_back_is_found() {
-    let folder = tempfile::tempdir().unwrap();
-    let (served, url) = (served(), url(&folder));
-    let service = Service::new(&served);
-    let mut server = serve(&service, &url);
-    let store = client(Remote::from_url(&url).unwrap()).unwrap();
-    let key = store.insert(&person("Emmy")).run().unwrap();
-    for round in 0..3 {
+    for place in Place::all() {
+        let served = served();
+        let service = Service::new(&served);
+        let mut server = place.serve(&service);
+        let store = client(place.remote()).unwrap();
+        let key = store.insert(&person("Emmy")).run().unwrap();
+        for round in 0..3 {
+            server.shutdown().unwrap();
+            server = place.serve(&service);
+            assert_eq!(store.get::<Person>(key).run().unwrap().name, "Emmy");
+            server.shutdown().unwrap();
+            server = place.serve(&service);
+            std::thread::sleep(Duration::from_millis(500));
+            // The connection was idle: that it has gone is noticed before a write.
+            block_on(async { store.insert(&person(&format!("{round}"))).await }).unwrap();
+        }
+        assert_eq!(served.count::<Person>().run().unwrap(), 4);
+        store.close().unwrap();
         server.shutdown().unwrap();
-        server = serve(&service, &url);
-        assert_eq!(store.get::<Person>(key).run().unwrap().name, "Emmy");
-        server.shutdown().unwrap();
-        server = serve(&service, &url);
-        std::thread::sleep(Duration::from_millis(500));
-        // The connection was idle: that it has gone is noticed before a write.
-        block_on(async { store.insert(&person(&format!("{round}"))).await }).unwrap();
     }
-    assert_eq!(served.count::<Person>().run().unwrap(), 4);
-    store.close().unwrap();
-    server.shutdown().unwrap();
 }
 
 #[test]
 fn a_server_that_stays_away_is_given_up() {
-    let folder = tempfile::tempdir().unwrap();
-    let (served, url) = (served(), url(&folder));
-    let server = serve(&Service::new(&served), &url);
-    let remote = Remote::from_url(&url).unwrap().patience(Duration::from_millis(100));
-    let store = client(remote).unwrap();
-    store.insert(&person("Emmy")).run().unwrap();
-    server.shutdown().unwrap();
-    std::thread::sleep(Duration::from_millis(500));
-    for _ in 0..2 {
-        let error = store.insert(&person("Max")).run().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-        let error = block_on(async { store.count::<Person>().await }).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    for place in Place::all() {
+        let served = served();
+        let server = place.serve(&Service::new(&served));
+        let remote = place.remote().patience(Duration::from_millis(100));
+        let store = client(remote).unwrap();
+        store.insert(&person("Emmy")).run().unwrap();
+        server.shutdown().unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        for _ in 0..2 {
+            let error = store.insert(&person("Max")).run().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+            let error = block_on(async { store.count::<Person>().await }).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+        }
+        assert_eq!(served.count::<Person>().run().unwrap(), 1);
     }
-    assert_eq!(served.count::<Person>().run().unwrap(), 1);
 }
 
 #[test]
 fn a_transaction_ends_with_its_server() {
-    let folder = tempfile::tempdir().unwrap();
-    let (served, url) = (served(), url(&folder));
-    let service = Service::new(&served);
-    let server = serve(&service, &url);
-    let store = client(Remote::from_url(&url).unwrap()).unwrap();
-    let transaction = store.begin_run().unwrap();
-    transaction.insert(&person("Emmy")).run().unwrap();
-    drop(server);
-    let server = serve(&service, &url);
-    let error = transaction.insert(&person("Max")).run().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
-    assert_eq!(transaction.commit().run().unwrap_err().kind(), ErrorKind::Lost);
-    drop(transaction);
-    store.insert(&person("Max")).run().unwrap();
-    assert_eq!(served.count::<Person>().run().unwrap(), 1);
-    store.close().unwrap();
-    server.shutdown().unwrap();
+    for place in Place::all() {
+        let served = served();
+        let service = Service::new(&served);
+        let server = place.serve(&service);
+        let store = client(place.remote()).unwrap();
+        let transaction = store.begin_run().unwrap();
+        transaction.insert(&person("Emmy")).run().unwrap();
+        drop(server);
+        let server = place.serve(&service);
+        let error = transaction.insert(&person("Max")).run().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+        assert_eq!(transaction.commit().run().unwrap_err().kind(), ErrorKind::Lost);
+        drop(transaction);
+        store.insert(&person("Max")).run().unwrap();
+        assert_eq!(served.count::<Person>().run().unwrap(), 1);
+        store.close().unwrap();
+        server.shutdown().unwrap();
+    }
 }
 
 #[test]
 fn a_transaction_has_a_lease() {
-    let folder = tempfile::tempdir().unwrap();
-    let (served, url) = (served(), url(&folder));
-    let server = serve(&Service::new(&served).lease(Duration::from_millis(50)), &url);
-    let store = client(Remote::from_url(&url).unwrap()).unwrap();
-    let transaction = store.begin_run().unwrap();
-    transaction.insert(&person("Emmy")).run().unwrap();
-    // Another one waits no longer than the lease.
-    store.insert(&person("Max")).run().unwrap();
-    let error = transaction.insert(&person("late")).run().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
-    assert_eq!(transaction.commit().run().unwrap_err().kind(), ErrorKind::Timeout);
-    drop(transaction);
-    let names = store.list::<Person>().column(Person::NAME).run().unwrap();
-    assert_eq!(names, ["Max"]);
-    store.close().unwrap();
-    server.shutdown().unwrap();
+    for place in Place::all() {
+        let served = served();
+        let server = place.serve(&Service::new(&served).lease(Duration::from_millis(50)));
+        let store = client(place.remote()).unwrap();
+        let transaction = store.begin_run().unwrap();
+        transaction.insert(&person("Emmy")).run().unwrap();
+        // Another one waits no longer than the lease.
+        store.insert(&person("Max")).run().unwrap();
+        let error = transaction.insert(&person("late")).run().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        assert_eq!(transaction.commit().run().unwrap_err().kind(), ErrorKind::Timeout);
+        drop(transaction);
+        let names = store.list::<Person>().column(Person::NAME).run().unwrap();
+        assert_eq!(names, ["Max"]);
+        store.close().unwrap();
+        server.shutdown().unwrap();
+    }
 }
 
 #[test]
 fn a_deadline_is_kept() {
-    let folder = tempfile::tempdir().unwrap();
-    let (served, url) = (served(), url(&folder));
-    let server = serve(&Service::new(&served), &url);
-    let remote = Remote::from_url(&url).unwrap().deadline(Duration::from_millis(80));
-    let store = client(remote).unwrap();
-    let blocking = served.begin_run().unwrap();
-    blocking.insert(&person("Emmy")).run().unwrap();
-    let error = store.insert(&person("Max")).run().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
-    blocking.commit().run().unwrap();
-    assert_eq!(store.count::<Person>().run().unwrap(), 1);
-    store.close().unwrap();
-    server.shutdown().unwrap();
+    for place in Place::all() {
+        let served = served();
+        let server = place.serve(&Service::new(&served));
+        let remote = place.remote().deadline(Duration::from_millis(80));
+        let store = client(remote).unwrap();
+        let blocking = served.begin_run().unwrap();
+        blocking.insert(&person("Emmy")).run().unwrap();
+        let error = store.insert(&person("Max")).run().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        blocking.commit().run().unwrap();
+        assert_eq!(store.count::<Person>().run().unwrap(), 1);
+        store.close().unwrap();
+        server.shutdown().unwrap();
+    }
 }

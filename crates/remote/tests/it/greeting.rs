@@ -11,7 +11,8 @@ use marmota_model::{Error, ErrorKind};
 use marmota_remote::{Remote, Service};
 use marmota_store::Store;
 
-use crate::{Person, client, person, serve, served};
+use crate::place::Place;
+use crate::{Person, client, person, served};
 
 mod other {
     use super::Model;
@@ -54,23 +55,37 @@ fn a_client_shows_who_it_is() {
         b"s3cret" => Ok(store.clone()),
         _ => Err(Error::new(ErrorKind::Denied, "nobody has this credential")),
     });
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("unix:{}", folder.path().join("socket").display());
-    let server = crate::serve(&service, &url);
-    for wrong in ["", "s3cre", "s3cret2"] {
-        let remote = Remote::from_url(&url).unwrap().credential(wrong);
-        assert_eq!(client(remote).unwrap_err().kind(), ErrorKind::Denied);
+    for place in Place::all() {
+        let server = place.serve(&service);
+        for wrong in ["", "s3cre", "s3cret2"] {
+            let remote = place.remote().credential(wrong);
+            assert_eq!(client(remote).unwrap_err().kind(), ErrorKind::Denied, "{place:?}");
+        }
+        let store = client(place.remote().credential("s3cret")).unwrap();
+        store.insert(&person("Emmy")).run().unwrap();
+        store.close().unwrap();
+        server.shutdown().unwrap();
     }
-    let store = client(Remote::from_url(&url).unwrap().credential("s3cret")).unwrap();
-    store.insert(&person("Emmy")).run().unwrap();
-    store.close().unwrap();
-    server.shutdown().unwrap();
 }
 
 #[test]
 fn a_url_of_no_server_is_refused() {
-    for url in ["unix:", "http://", "http://:80", "ftp://host", "http://host/a b"] {
+    for url in [
+        "unix:",
+        "http://",
+        "http://:80",
+        "ftp://host",
+        "http://host/a b",
+        "ws:host",
+        "ws://",
+        "shm:",
+        "nothing",
+    ] {
         assert_eq!(Remote::from_url(url).unwrap_err().kind(), ErrorKind::Invalid, "{url}");
+    }
+    for url in ["https://host/api", "wss://host/api"] {
+        let error = Remote::from_url(url).unwrap_err();
+        assert!(error.message().contains("no TLS"), "{error}");
     }
 }
 
@@ -78,10 +93,12 @@ fn a_url_of_no_server_is_refused() {
 fn a_place_without_a_store_is_named() {
     let server = marmota_http::Server::bind("127.0.0.1:0").unwrap().servers(1);
     let server = server.start(marmota_http::Router::new()).unwrap();
-    let url = format!("http://{}/api", server.local_addr());
-    let error = client(Remote::from_url(&url).unwrap()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Protocol);
-    assert!(error.message().contains("404"), "{error}");
+    for scheme in ["http", "ws"] {
+        let url = format!("{scheme}://{}/api", server.local_addr());
+        let error = client(Remote::from_url(&url).unwrap()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Protocol);
+        assert!(error.message().contains("404"), "{error}");
+    }
 }
 
 #[test]
@@ -93,10 +110,10 @@ fn who_is_not_admitted_any_more_is_refused_and_their_transaction_undone() {
         true => Ok(store.clone()),
         false => Err(Error::new(ErrorKind::Denied, "not any more")),
     });
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("unix:{}/socket", folder.path().display());
-    let _server = serve(&service, &url);
-    for remote in [Remote::from_url(&url).unwrap(), Remote::in_process(&service)] {
+    let places = Place::all();
+    let _servers: Vec<_> = places.iter().map(|place| place.serve(&service)).collect();
+    let elsewhere = places.iter().map(Place::remote);
+    for remote in elsewhere.chain([Remote::in_process(&service)]) {
         let store = client(remote).unwrap();
         let own = store.begin_run().unwrap();
         own.insert(&person("Emmy")).run().unwrap();
@@ -109,7 +126,11 @@ fn who_is_not_admitted_any_more_is_refused_and_their_transaction_undone() {
         // The connection, and the writer's turn, are free again.
         store.insert(&person("Ada")).run().unwrap();
     }
-    assert_eq!(served.count::<Person>().run().unwrap(), 2, "nothing of the transactions");
+    assert_eq!(
+        served.count::<Person>().run().unwrap(),
+        places.len() as u64 + 1,
+        "nothing of the transactions"
+    );
 }
 
 /// Notes where connections come from.

@@ -5,12 +5,14 @@
 mod breaking;
 mod greeting;
 mod pieces;
+mod place;
+mod shared_memory;
 mod strangers;
+mod web_socket;
 
 use marmota_derive::Model;
-use marmota_http::{RunningServer, Server};
 use marmota_model::Result;
-use marmota_remote::{Remote, Service};
+use marmota_remote::Remote;
 use marmota_store::{Store, memory::Memory};
 
 #[derive(Clone, Debug, Default, Model, PartialEq)]
@@ -27,11 +29,6 @@ fn person(name: &str) -> Person {
 
 fn served() -> Store {
     Store::builder(Memory::new()).model::<Person>().open().unwrap()
-}
-
-/// A server at a Unix socket.
-fn serve(service: &Service, url: &str) -> RunningServer {
-    Server::bind(url).unwrap().servers(1).start(service.router()).unwrap()
 }
 
 fn client(remote: Remote) -> Result<Store> {

@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use marmota_http::Server;
 use marmota_model::{Result, RowSink, Table, ValueRef};
 use marmota_remote::{Remote, Service};
 use marmota_store::engine::{Capability, Engine, Session, Submitted, Ticket};
@@ -13,7 +12,8 @@ use marmota_store::operation::{Operation, Outcome};
 use marmota_store::plan::{Losses, Plan};
 use marmota_store::{Durability, Store};
 
-use crate::{Person, client, serve};
+use crate::place::Place;
+use crate::{Person, client};
 
 /// How many rows it lends at each call, the first being that of the submission.
 const PIECES: [i64; 7] = [2, 0, 3, 1, 0, 0, 4];
@@ -120,12 +120,9 @@ fn rows_that_come_in_pieces_all_arrive() {
     check(&store);
     let service = Service::new(&store);
     check(&client(Remote::in_process(&service)).unwrap());
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("unix:{}", folder.path().join("socket").display());
-    let unix = serve(&service, &url);
-    check(&client(Remote::from_url(&url).unwrap()).unwrap());
-    let http = Server::bind("127.0.0.1:0").unwrap().servers(1).start(service.router()).unwrap();
-    let url = format!("http://{}/api", http.local_addr());
-    check(&client(Remote::from_url(&url).unwrap()).unwrap());
-    unix.shutdown().unwrap();
+    for place in Place::all() {
+        let server = place.serve(&service);
+        check(&client(place.remote()).unwrap());
+        server.shutdown().unwrap();
+    }
 }

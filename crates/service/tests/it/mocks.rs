@@ -6,7 +6,7 @@ use marmota_model::{Error, ErrorKind, Result};
 use marmota_service::{Client, Mock, Services};
 use serde_json::json;
 
-use crate::transports::everywhere;
+use crate::transports::{TRANSPORTS, everywhere};
 
 #[service]
 trait Stock {
@@ -26,7 +26,7 @@ fn it_answers_by_every_transport_what_it_was_told() {
         let article = arguments["article"].as_str().unwrap_or_default();
         article.parse::<u32>().map_err(|_| Error::new(ErrorKind::NotFound, "no such article"))
     });
-    mock.on("order").times(3).returns(());
+    mock.on("order").times(TRANSPORTS as u64).returns(());
     mock.on("order").fails(ErrorKind::Denied, "enough");
     let (server, clients) = everywhere(&Services::new().service(mock.hosted()).unwrap());
     for (case, client) in &clients {
@@ -43,7 +43,7 @@ fn it_answers_by_every_transport_what_it_was_told() {
         StockClient::new(&clients[0].1).await.unwrap().order("tea".to_owned(), Some(2)).await
     });
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Denied);
-    let mut orders = vec![json!({"article": "tea", "count": null}); 3];
+    let mut orders = vec![json!({"article": "tea", "count": null}); TRANSPORTS];
     orders.push(json!({"article": "tea", "count": 2}));
     assert_eq!(mock.calls("order"), orders);
     mock.verify().unwrap();

@@ -1,5 +1,5 @@
-//! The same body over all transports: in process, Unix socket, upgraded HTTP;
-//! and what comes of connections that break.
+//! The same body over all transports: in process, Unix socket, shared memory,
+//! upgraded HTTP, WebSocket; and what comes of connections that break.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -76,6 +76,9 @@ fn offered() -> Services {
     Services::new().service(ListenerService::shared(Doubling)).unwrap()
 }
 
+/// How many clients [`everywhere`] gives.
+pub(crate) const TRANSPORTS: usize = 5;
+
 /// Servers at a Unix socket and a port, and the clients of all transports.
 pub(crate) fn everywhere(services: &Services) -> (RunningServer, Vec<(String, Client)>) {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
@@ -84,12 +87,15 @@ pub(crate) fn everywhere(services: &Services) -> (RunningServer, Vec<(String, Cl
     let server = Server::bind("127.0.0.1:0").unwrap().and(&unix).unwrap().servers(1);
     let server = server.start(services.router()).unwrap();
     let http = format!("http://{}/api", server.addresses()[0]);
+    let web_socket = format!("ws://{}/api", server.addresses()[0]);
     let mut clients =
         vec![("in process".to_owned(), Client::in_process_offering(services, &offered()))];
-    for url in [unix, http] {
+    let shared = unix.replace("unix:", "shm:");
+    for url in [unix, shared, http, web_socket] {
         let client = Client::connect_as(&url, "", &offered()).unwrap();
         clients.push((url, client));
     }
+    assert_eq!(clients.len(), TRANSPORTS);
     (server, clients)
 }
 

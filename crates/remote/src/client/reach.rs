@@ -1,0 +1,330 @@
+//! Reaching a server: connecting, and asking it to give up HTTP for what is
+//! spoken from there on.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use marmota_model::{Error, ErrorKind, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
+use tungstenite::handshake::client::generate_key;
+use tungstenite::handshake::derive_accept_key;
+
+use super::shared::Passing;
+use super::socket::Socket;
+use super::web_socket::WebSocket;
+use super::wire::Wire;
+use crate::shared::{HEADER, SHARED_MEMORY};
+
+/// Bytes of an answer's head at most.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// Where a server is, and what carries packets to it.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Address {
+    /// The path of a Unix socket; a name in the abstract namespace behind `@`.
+    Unix(String),
+    /// A host and port, as in URLs.
+    Net(String),
+    /// The same, by a WebSocket.
+    WebSocket(String),
+    /// A Unix socket, for memory that is shared.
+    Shared(String),
+}
+
+impl std::fmt::Debug for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unix(name) => write!(f, "unix:{name}"),
+            Self::Net(host) => write!(f, "http://{host}"),
+            Self::WebSocket(host) => write!(f, "ws://{host}"),
+            Self::Shared(name) => write!(f, "shm:{name}"),
+        }
+    }
+}
+
+/// What is asked for instead of HTTP.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Upgrade<'a> {
+    pub(crate) protocol: &'a str,
+    pub(crate) path: &'a str,
+    /// What to say where there is none: `no store is served`.
+    pub(crate) served: &'a str,
+    /// Who asks; empty for nobody.
+    pub(crate) credential: &'a [u8],
+}
+
+/// Connects, has the protocol changed and sends a first packet, with the request
+/// for that where it can be; also gives what has come behind the answer. A
+/// connection of the network comes from `local`, if that is set.
+pub(crate) fn reach(
+    address: &Address,
+    local: Option<IpAddr>,
+    to: Upgrade<'_>,
+    first: &[u8],
+    within: Duration,
+) -> Result<(Box<dyn Wire>, Vec<u8>)> {
+    let until = Instant::now() + within;
+    match address {
+        Address::Unix(name) => {
+            let stream = connect_unix(name).map_err(|error| unreachable_at(name, error))?;
+            let (_, come) =
+                to.ask(&stream, "localhost", &[("Upgrade", to.protocol)], first, until)?;
+            stream.set_nonblocking(true)?;
+            Ok((Box::new(Socket::new(stream.into())), come))
+        }
+        Address::Net(host) => {
+            let stream = connect_net(host, local, until)?;
+            let (_, come) = to.ask(&stream, host, &[("Upgrade", to.protocol)], first, until)?;
+            stream.set_nonblocking(true)?;
+            Ok((Box::new(Socket::new(stream.into())), come))
+        }
+        Address::WebSocket(host) => {
+            let stream = connect_net(host, local, until)?;
+            let key = generate_key();
+            let headers = [
+                ("Upgrade", "websocket"),
+                ("Sec-WebSocket-Version", "13"),
+                ("Sec-WebSocket-Key", &key),
+                ("Sec-WebSocket-Protocol", to.protocol),
+            ];
+            let (head, come) = to.ask(&stream, host, &headers, b"", until)?;
+            let accepted = header(&head, "sec-websocket-accept");
+            let is_ours = accepted == Some(&derive_accept_key(key.as_bytes()))
+                && header(&head, "sec-websocket-protocol") == Some(to.protocol);
+            if !is_ours {
+                return Err(to.refused(host, "it opens a WebSocket for something else"));
+            }
+            stream.set_nonblocking(true)?;
+            let mut socket = WebSocket::new(stream, come);
+            // Small beside the buffers of the system, which are empty.
+            if socket.send(first)? < first.len() {
+                let message = format!("the server at {host} did not take the greeting");
+                return Err(Error::new(ErrorKind::Timeout, message));
+            }
+            Ok((Box::new(socket), Vec::new()))
+        }
+        Address::Shared(name) => {
+            let stream = connect_unix(name).map_err(|error| unreachable_at(name, error))?;
+            let stream = Passing::new(stream);
+            let headers = [("Upgrade", to.protocol), (HEADER, SHARED_MEMORY)];
+            let (head, _) = to.ask(&stream, "localhost", &headers, b"", until)?;
+            if header(&head, HEADER) != Some(SHARED_MEMORY) {
+                return Err(to.refused(name, "it shares no memory"));
+            }
+            let mut shared = stream.into_shared(until).map_err(|error| {
+                let message = format!("the server at {name} sent no memory to be shared: {error}");
+                Error::new(ErrorKind::Protocol, message).with_source(error)
+            })?;
+            let sent = shared.send(first)?;
+            if sent < first.len() {
+                let message = format!(
+                    "the greeting has {} bytes, and {sent} fit into shared memory: connect by \
+                     unix:{name}",
+                    first.len()
+                );
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+            Ok((Box::new(shared), Vec::new()))
+        }
+    }
+}
+
+fn connect_unix(name: &str) -> io::Result<UnixStream> {
+    #[cfg(target_os = "linux")]
+    if let Some(name) = name.strip_prefix('@') {
+        use std::os::linux::net::SocketAddrExt;
+        let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
+        return UnixStream::connect_addr(&address);
+    }
+    UnixStream::connect(name)
+}
+
+fn connect_net(host: &str, local: Option<IpAddr>, until: Instant) -> Result<TcpStream> {
+    let stream = first_of(host, local, until).map_err(|error| unreachable_at(host, error))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+fn first_of(host: &str, local: Option<IpAddr>, until: Instant) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in host.to_socket_addrs()? {
+        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let connected = match local {
+            Some(local) => connect_from(local, address, until),
+            None => TcpStream::connect_timeout(&address, left),
+        };
+        match connected {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// As `TcpStream::connect_timeout`, from an address of this machine.
+fn connect_from(local: IpAddr, to: SocketAddr, until: Instant) -> io::Result<TcpStream> {
+    if local.is_ipv4() != to.is_ipv4() {
+        let text = format!("{local} and {to} are addresses of two kinds");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    bind(&socket, &SocketAddr::new(local, 0)).map_err(|error| {
+        let error = io::Error::from(error);
+        io::Error::new(error.kind(), format!("no connection can come from {local}: {error}"))
+    })?;
+    match connect(&socket, &to) {
+        Ok(()) => {}
+        Err(Errno::INPROGRESS) => {
+            let mut on = [PollFd::new(&socket, PollFlags::OUT)];
+            loop {
+                let left = until.saturating_duration_since(Instant::now());
+                match poll(&mut on, Timespec::try_from(left).ok().as_ref()) {
+                    Ok(0) if left.is_zero() => return Err(io::ErrorKind::TimedOut.into()),
+                    Ok(0) | Err(Errno::INTR) => {}
+                    Ok(_) => break,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            sockopt::socket_error(&socket)??;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let stream = TcpStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+#[cold]
+fn unreachable_at(name: &str, error: io::Error) -> Error {
+    let kind = match error.kind() {
+        io::ErrorKind::PermissionDenied => ErrorKind::Denied,
+        _ => ErrorKind::Refused,
+    };
+    let message = format!("no server of Marmota can be reached at {name}: {error}");
+    Error::new(kind, message).with_source(error)
+}
+
+/// What a socket of either family can do.
+pub(super) trait Stream: AsFd {
+    fn time_out(&self, after: Duration) -> io::Result<()>;
+}
+
+impl Stream for UnixStream {
+    fn time_out(&self, after: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(after))?;
+        self.set_write_timeout(Some(after))
+    }
+}
+
+impl Stream for TcpStream {
+    fn time_out(&self, after: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(after))?;
+        self.set_write_timeout(Some(after))
+    }
+}
+
+impl Upgrade<'_> {
+    /// Asks for the change, and gives the head of the answer and what came behind
+    /// it.
+    fn ask<S: Stream>(
+        &self,
+        stream: &S,
+        host: &str,
+        headers: &[(&str, &str)],
+        first: &[u8],
+        until: Instant,
+    ) -> Result<(String, Vec<u8>)>
+    where
+        for<'s> &'s S: Read + Write,
+    {
+        let mut request =
+            format!("GET {} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\n", self.path);
+        for (name, value) in headers {
+            request.extend([name, ": ", value, "\r\n"]);
+        }
+        let mut request = request.into_bytes();
+        let credential = self.credential;
+        if !credential.is_empty() && credential.iter().all(u8::is_ascii_graphic) {
+            request.extend_from_slice(b"Authorization: Bearer ");
+            request.extend_from_slice(credential);
+            request.extend_from_slice(b"\r\n");
+        }
+        request.extend_from_slice(b"\r\n");
+        request.extend_from_slice(first);
+        let greeted = greet(stream, &request, until);
+        let mut come = greeted.map_err(|error| {
+            let kind = match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ErrorKind::Timeout,
+                _ => ErrorKind::Refused,
+            };
+            let message = format!("the server at {host} did not answer the greeting: {error}");
+            Error::new(kind, message).with_source(error)
+        })?;
+        let end = end_of_head(&come).unwrap_or_default();
+        let rest = come.split_off(end);
+        let head = String::from_utf8_lossy(&come).into_owned();
+        let status = head.split(' ').nth(1).unwrap_or_default();
+        let kind = match status {
+            "101" => return Ok((head, rest)),
+            "401" | "403" => ErrorKind::Denied,
+            "503" => ErrorKind::Busy,
+            _ => ErrorKind::Protocol,
+        };
+        let line = marmota_model::text::excerpt(head.lines().next().unwrap_or_default());
+        let message = self.refused(host, &format!("it says {line:?}")).message().to_owned();
+        Err(Error::new(kind, message))
+    }
+
+    #[cold]
+    fn refused(&self, host: &str, says: &str) -> Error {
+        let Self { served, path, .. } = self;
+        let message = format!(
+            "{served} at {host} under {path}, {says}: give the server its router, and the URL the \
+             same prefix"
+        );
+        Error::new(ErrorKind::Protocol, message)
+    }
+}
+
+/// The value of a header in a head.
+fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
+    let mut lines = head.lines().filter_map(|line| line.split_once(':'));
+    lines.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+}
+
+/// Sends the request and reads the head of the answer, perhaps with more.
+fn greet<S: Stream>(stream: &S, request: &[u8], until: Instant) -> io::Result<Vec<u8>>
+where
+    for<'s> &'s S: Read + Write,
+{
+    let mut stream_io = stream;
+    stream
+        .time_out(until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)))?;
+    stream_io.write_all(request)?;
+    let (mut come, mut piece) = (Vec::new(), [0; 4096]);
+    while end_of_head(&come).is_none() {
+        if come.len() > HEAD_BYTES_MAX {
+            return Err(io::Error::other("the head of its answer does not end"));
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        stream.time_out(left.max(Duration::from_millis(1)))?;
+        match stream_io.read(&mut piece) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => come.extend_from_slice(&piece[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(come)
+}
+
+fn end_of_head(come: &[u8]) -> Option<usize> {
+    come.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
+}

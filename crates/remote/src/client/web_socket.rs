@@ -1,0 +1,135 @@
+//! A WebSocket to the HTTP server: packets as binary messages. What stands in
+//! the frames is `tungstenite`'s business, which reads and writes what it is
+//! asked to on a socket that never blocks.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::task::Context;
+
+use tungstenite::protocol::{Role, WebSocketConfig};
+use tungstenite::{Bytes, Error, Message};
+
+use super::wire::{Source, Wire};
+
+/// Bytes of a message at most: servers bound what they take.
+const PIECE_BYTES_MAX: usize = 256 * 1024;
+const READ_BYTES: usize = 64 * 1024;
+
+pub(crate) struct WebSocket {
+    source: Source,
+    socket: tungstenite::WebSocket<Stream>,
+    /// Not all that was written has left.
+    has_unsent: bool,
+}
+
+/// The socket, which is asked for bytes no oftener than it may have some.
+struct Stream {
+    socket: Arc<TcpStream>,
+    may_have_more: bool,
+}
+
+impl WebSocket {
+    /// One that was opened, with what came behind the answer.
+    pub(crate) fn new(socket: TcpStream, come: Vec<u8>) -> Self {
+        let socket = Arc::new(socket);
+        let source: Source = Arc::<TcpStream>::clone(&socket);
+        let stream = Stream { socket, may_have_more: true };
+        // Messages are flushed by us; the server sends them in pieces of a mebibyte.
+        let config = WebSocketConfig::default().read_buffer_size(READ_BYTES);
+        let (role, config) = (Role::Client, Some(config));
+        let socket = tungstenite::WebSocket::from_partially_read(stream, come, role, config);
+        Self { source, socket, has_unsent: false }
+    }
+}
+
+impl Wire for WebSocket {
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut sent = 0;
+        for piece in bytes.chunks(PIECE_BYTES_MAX) {
+            if !self.flush()? {
+                break;
+            }
+            self.has_unsent = true;
+            match self.socket.write(Message::Binary(Bytes::copy_from_slice(piece))) {
+                // It is kept, and goes with the next flush.
+                Ok(()) => sent += piece.len(),
+                Err(error) if would_block(&error) => sent += piece.len(),
+                Err(error) => return Err(ended(error)),
+            }
+        }
+        self.flush()?;
+        Ok(sent)
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        if self.has_unsent {
+            match self.socket.flush() {
+                Ok(()) => self.has_unsent = false,
+                Err(error) if would_block(&error) => {}
+                Err(error) => return Err(ended(error)),
+            }
+        }
+        Ok(!self.has_unsent)
+    }
+
+    fn receive(&mut self, inbox: &mut Vec<u8>, _: &mut Context<'_>) -> io::Result<usize> {
+        let before = inbox.len();
+        self.socket.get_mut().may_have_more = true;
+        loop {
+            match self.socket.read() {
+                Ok(Message::Binary(bytes)) => inbox.extend_from_slice(&bytes),
+                Ok(_) => {}
+                Err(error) if would_block(&error) => break,
+                // What came before the end is there to be read; the end comes again.
+                Err(_) if inbox.len() > before => break,
+                Err(error) => return Err(ended(error)),
+            }
+        }
+        Ok(inbox.len() - before)
+    }
+
+    fn source(&self) -> Option<&Source> {
+        Some(&self.source)
+    }
+}
+
+fn would_block(error: &Error) -> bool {
+    matches!(error, Error::Io(error) if error.kind() == io::ErrorKind::WouldBlock)
+}
+
+#[cold]
+fn ended(error: Error) -> io::Error {
+    match error {
+        Error::Io(error) => error,
+        Error::ConnectionClosed | Error::AlreadyClosed => io::ErrorKind::UnexpectedEof.into(),
+        error => io::Error::other(error),
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        if !self.may_have_more {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let read = match (&*self.socket).read(room) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            read => read?,
+        };
+        // A short read has emptied the socket; its end would be told of anew.
+        self.may_have_more = read == room.len() || read == 0;
+        Ok(read)
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&*self.socket).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! Where a server is and comes back to, for each transport.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use marmota_http::{Limits, RunningServer, Server};
+use marmota_remote::{Remote, Service};
+
+/// What carries packets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Transport {
+    Unix,
+    Http,
+    WebSocket,
+    SharedMemory,
+}
+
+use Transport::{Http, SharedMemory, Unix, WebSocket};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Place {
+    transport: Transport,
+    address: String,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Place {
+    pub(crate) fn of(transport: Transport) -> Self {
+        if matches!(transport, Unix | SharedMemory) {
+            let folder = tempfile::tempdir().unwrap();
+            let address = format!("unix:{}", folder.path().join("socket").display());
+            return Self { transport, address, _folder: Some(folder) };
+        }
+        // An address of its own, where nobody else takes the port while the server is away.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let host =
+            format!("127.{}.{}.{}", 1 + process % 250, process / 250 % 250, 1 + number % 250);
+        let bound = Server::bind((host.parse::<std::net::Ipv4Addr>().unwrap(), 0)).unwrap();
+        Self { transport, address: bound.local_addr().to_string(), _folder: None }
+    }
+
+    /// One for each transport.
+    pub(crate) fn all() -> Vec<Self> {
+        [Unix, Http, WebSocket, SharedMemory].map(Self::of).into()
+    }
+
+    pub(crate) fn serve(&self, service: &Service) -> RunningServer {
+        // A transaction that stands open is not waited for long.
+        let limits = Limits { drain_timeout_ms: 500, ..Limits::default() };
+        let server = Server::bind(self.address.as_str()).unwrap().servers(1).limits(limits);
+        server.start(service.router()).unwrap()
+    }
+
+    pub(crate) fn url(&self) -> String {
+        match self.transport {
+            Unix => self.address.clone(),
+            Http => format!("http://{}/api", self.address),
+            WebSocket => format!("ws://{}/api", self.address),
+            SharedMemory => self.address.replace("unix:", "shm:"),
+        }
+    }
+
+    /// The path of its socket.
+    pub(crate) fn path(&self) -> &str {
+        self.address.strip_prefix("unix:").unwrap()
+    }
+
+    pub(crate) fn remote(&self) -> Remote {
+        Remote::from_url(&self.url()).unwrap()
+    }
+}
