@@ -46,8 +46,8 @@ struct Stress {
         long,
         value_delimiter = ',',
         value_name = "NAME,…",
-        default_value = "in-process,unix,http",
-        conflicts_with_all = ["server", "servers", "serve", "chaos"]
+        default_value = "in-process,unix,shared-memory,http,websocket",
+        conflicts_with_all = ["server", "servers", "serve"]
     )]
     transport: Vec<Transport>,
     /// Threads of each run: 1,2,5,10,30,50 if not given; with --servers those of each client
@@ -80,7 +80,8 @@ struct Stress {
     /// folder for temporary ones if not given
     #[arg(long, value_name = "URL")]
     db: Option<String>,
-    /// Kills and restarts its own server so many times while threads write
+    /// Kills and restarts its own server so many times while threads write: by a Unix socket, or with
+    /// `--transport shared-memory` by that
     #[arg(long, value_name = "ROUNDS", num_args = 0..=1, default_missing_value = "20")]
     chaos: Option<u32>,
     /// Serves the rows' model at an address until it is ended: for `--server`
@@ -116,8 +117,13 @@ enum Transport {
     InProcess,
     /// A Unix socket
     Unix,
+    /// Memory that client and server share
+    SharedMemory,
     /// HTTP, upgraded
     Http,
+    /// A WebSocket
+    #[value(name = "websocket")]
+    WebSocket,
 }
 
 impl Transport {
@@ -125,7 +131,9 @@ impl Transport {
         match self {
             Self::InProcess => "in process",
             Self::Unix => "Unix socket",
+            Self::SharedMemory => "shared memory",
             Self::Http => "HTTP",
+            Self::WebSocket => "WebSocket",
         }
     }
 }
@@ -227,7 +235,10 @@ impl Stress {
         let (fewest, most) = (fewest.copied().unwrap_or(1), most.copied().unwrap_or(1));
         let has_addresses = match &self.server {
             Some(url) => url.starts_with("http:"),
-            None => self.transport.iter().all(|one| matches!(one, Transport::Http)),
+            None => self
+                .transport
+                .iter()
+                .all(|one| matches!(one, Transport::Http | Transport::WebSocket)),
         };
         if !self.bind.is_empty() && !has_addresses {
             return Err("--bind is for clients that come over HTTP: add --transport http, or \

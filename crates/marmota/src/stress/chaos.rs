@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use marmota::ErrorKind;
 use marmota::store::{Durability, Store};
 
-use super::Stress;
 use super::line::{Count, Line};
 use super::round::run_number;
 use super::sample::{Dice, FIELDS, Sample, of_run};
-use super::stand::{Failed, Folder, Stand};
+use super::stand::{Failed, Folder, Stand, shared};
 use super::tally::Tally;
+use super::{Stress, Transport};
 
 /// How long a server may take to start.
 const START_MAX: Duration = Duration::from_secs(20);
@@ -61,7 +61,10 @@ pub(super) fn run(stress: &Stress, rounds: u32) -> Result<Tally, Failed> {
         None => folder.file(),
     };
     let (url, run) = (folder.socket(), run_number());
-    let stand = Stand::elsewhere(&url);
+    let stand = match stress.transport[..] {
+        [Transport::SharedMemory] => Stand::elsewhere(&shared(&url)),
+        _ => Stand::elsewhere(&url),
+    };
     let threads = stress.threads().into_iter().max().unwrap_or(1);
     let mut victim = Some(Victim::start(&url, &db)?);
     drop(first_client(&stand)?);

@@ -46,14 +46,18 @@ impl Stand {
         let service = Service::new(&open(db.unwrap_or(&folder.file()))?);
         let (target, server) = match transport {
             Transport::InProcess => (Target::Service(service), None),
-            Transport::Unix => {
-                let url = folder.socket();
+            Transport::Unix | Transport::SharedMemory => {
+                let mut url = folder.socket();
                 let server = Server::bind(url.as_str())?.start(service.router())?;
+                if transport == Transport::SharedMemory {
+                    url = shared(&url);
+                }
                 (Target::Url(url), Some(server))
             }
-            Transport::Http => {
+            Transport::Http | Transport::WebSocket => {
                 let server = Server::bind("127.0.0.1:0")?.start(service.router())?;
-                (Target::Url(format!("http://{}/api", server.local_addr())), Some(server))
+                let scheme = if transport == Transport::Http { "http" } else { "ws" };
+                (Target::Url(format!("{scheme}://{}/api", server.local_addr())), Some(server))
             }
         };
         Ok(Self { name: transport.name(), target, _server: server, _folder: Some(folder) })
@@ -71,6 +75,11 @@ impl Stand {
         }
         Store::builder(remote).model::<Sample>().open()
     }
+}
+
+/// The URL of the server at a Unix socket for clients by shared memory.
+pub(super) fn shared(url: &str) -> String {
+    url.replacen("unix:", "shm:", 1)
 }
 
 /// The store that is served.

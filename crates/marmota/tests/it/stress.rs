@@ -29,21 +29,24 @@ fn passed(out: &str) -> u64 {
 fn every_transport_is_tried_and_every_field_compared() {
     let folder = Folder::new();
     let out = run(&folder, "stress --rows 200 --threads 1,4", 0);
-    for part in ["in process", "Unix socket", "HTTP", " 0 failed"] {
+    for part in ["in process", "Unix socket", "shared memory", "HTTP", "WebSocket", " 0 failed"] {
         assert!(out.contains(part), "{part}: {out}");
     }
     // Rows, each inserted, read back and looked at once more with all others.
-    assert!(passed(&out) > 3 * 2 * 200 * 10, "{out}");
+    assert!(passed(&out) > 5 * 2 * 200 * 10, "{out}");
     is_empty(&folder);
 }
 
 #[test]
 fn a_server_that_is_killed_loses_nothing_it_acknowledged() {
-    let folder = Folder::new();
-    let out = run(&folder, "stress --chaos 3 --threads 4 --seed 7", 0);
-    assert!(out.contains("3 rounds, 4 threads: "), "{out}");
-    assert!(!out.contains(": 0 rows acknowledged") && out.contains(" 0 failed"), "{out}");
-    is_empty(&folder);
+    for transport in ["unix", "shared-memory"] {
+        let folder = Folder::new();
+        let words = format!("stress --chaos 3 --threads 4 --seed 7 --transport {transport}");
+        let out = run(&folder, &words, 0);
+        assert!(out.contains("3 rounds, 4 threads: "), "{out}");
+        assert!(!out.contains(": 0 rows acknowledged") && out.contains(" 0 failed"), "{out}");
+        is_empty(&folder);
+    }
 }
 
 #[test]
