@@ -22,6 +22,7 @@ mod tests;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 pub(crate) use memory::Memory;
 use ring::{Broken, HEAD_WORDS, Place, Reader, Writer};
@@ -61,17 +62,20 @@ impl Side {
 }
 
 /// Whether it is worth looking for a moment before sleeping, by how that went
-/// before: where both sides share a core, or others want it, whoever looks only
-/// keeps the other from running.
+/// before: it costs nothing where nobody else wants the core, and where somebody
+/// does, whoever looks only keeps the other side from running.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Looking {
-    /// In a row.
     misses: u32,
     skipped: u32,
 }
 
-/// After so many misses one chance in 32 is taken.
-const MISSES_MAX: u32 = 5;
+/// After so many misses one chance in 4,096 is taken.
+const MISSES_MAX: u32 = 12;
+/// What it counts that others wanted the core.
+const HINDRANCE: u32 = 4;
+/// Others have run, if letting them takes longer.
+const OTHERS: Duration = Duration::from_micros(10);
 
 impl Looking {
     pub(crate) const fn is_worth_it(&mut self) -> bool {
@@ -89,6 +93,17 @@ impl Looking {
 
     pub(crate) fn missed(&mut self) {
         self.misses = (self.misses + 1).min(MISSES_MAX);
+    }
+
+    /// Lets others run that want this core; false if there were some, so that it is
+    /// not to go on.
+    pub(crate) fn lets_others_run(&mut self, now: Instant) -> bool {
+        std::thread::yield_now();
+        let is_alone = now.elapsed() < OTHERS;
+        if !is_alone {
+            self.misses = (self.misses + HINDRANCE).min(MISSES_MAX);
+        }
+        is_alone
     }
 }
 

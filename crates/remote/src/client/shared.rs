@@ -153,9 +153,13 @@ impl Shared {
                 }
                 std::hint::spin_loop();
             }
-            if Instant::now() >= until {
+            let now = Instant::now();
+            if now >= until {
                 self.looking.missed();
                 return false;
+            }
+            if !self.looking.lets_others_run(now) {
+                return self.side.come.has_some();
             }
         }
     }

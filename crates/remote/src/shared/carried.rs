@@ -21,8 +21,6 @@ const LOOKING: Duration = Duration::from_micros(100);
 const ALONE: u32 = 8;
 /// How long nothing has come when others are let run.
 const YIELDS_AFTER: Duration = Duration::from_micros(3);
-/// Whoever is let run for so long was not about to send something.
-const LONG: Duration = Duration::from_micros(100);
 /// Bytes given to the protocol at once.
 const GIVEN_BYTES: usize = 64 * 1024;
 /// Turns of the protocol before other connections get theirs.
@@ -39,7 +37,7 @@ struct Watcher {
     /// By which memory something last came, and how often in a row.
     who: u64,
     alone: u32,
-    /// When something last came by any memory, or others were let run.
+    /// When something last came by any memory.
     last: Option<Instant>,
     /// It looks until then.
     until: Option<Instant>,
@@ -63,24 +61,17 @@ impl Watcher {
     /// True if it goes on looking, at a moment when nothing is there.
     fn looks(&mut self, now: Instant) -> bool {
         let Some(until) = self.until else { return false };
-        if now >= until {
-            self.give_up();
-            return false;
+        let is_over = now >= until;
+        if is_over {
+            self.looking.missed();
         }
-        if self.last.is_some_and(|last| now.saturating_duration_since(last) >= YIELDS_AFTER) {
-            std::thread::yield_now();
-            let after = Instant::now();
-            self.last = Some(after);
-            if after.saturating_duration_since(now) > LONG {
-                self.give_up();
-            }
+        let is_quiet =
+            self.last.is_some_and(|last| now.saturating_duration_since(last) >= YIELDS_AFTER);
+        if is_over || is_quiet && !self.looking.lets_others_run(now) {
+            self.until = None;
         }
-        true
-    }
-
-    fn give_up(&mut self) {
-        self.looking.missed();
-        self.until = None;
+        // What came meanwhile is seen before it sleeps.
+        self.until.is_some()
     }
 }
 
@@ -96,6 +87,10 @@ struct Woken {
 impl Woken {
     fn take(&self) -> bool {
         self.is_woken.load(Ordering::Relaxed) && self.is_woken.swap(false, Ordering::Acquire)
+    }
+
+    fn keep(&self) {
+        self.is_woken.store(true, Ordering::Release);
     }
 }
 
@@ -171,9 +166,13 @@ impl<P: Protocol> Carried<P> {
     /// answers; and its turn where it is due otherwise. Not more often: a write that is
     /// polled again leads those that it would have been one of.
     fn converse(&mut self, turn: &mut Turn<'_>) -> Result<(), Broken> {
-        let mut goes_on = false;
-        for round in 0..ROUNDS_MAX {
+        // Whatever has woken it, it has its turn now; what wakes it from now on has the next.
+        let is_woken = self.woken.as_ref().is_none_or(|woken| woken.take());
+        let mut goes_on = is_woken || self.is_due(turn);
+        for _ in 0..ROUNDS_MAX {
             if !self.flush()? || matches!(self.step, Step::Close { .. }) {
+                // It has its turn when there is room for what it says.
+                self.woken.iter().filter(|_| is_woken).for_each(|woken| woken.keep());
                 return Ok(());
             }
             let come = match self.step {
@@ -186,10 +185,7 @@ impl<P: Protocol> Carried<P> {
                 let mut watcher = WATCHER.get();
                 watcher.note_news(self.number, Instant::now());
                 WATCHER.set(watcher);
-            }
-            // Whatever has woken it, it has its turn now.
-            let is_woken = self.woken.as_ref().is_none_or(|woken| woken.take());
-            if come == 0 && !goes_on && !is_woken && (round > 0 || !self.is_due(turn)) {
+            } else if !goes_on {
                 return Ok(());
             }
             let was = self.step;
@@ -204,6 +200,9 @@ impl<P: Protocol> Carried<P> {
             let is_hungry = |step| matches!(step, Step::Wait { hungry: true, .. });
             // What waits in the memory for its hunger has not rung for it.
             goes_on = self.step == Step::More || is_hungry(self.step) && !is_hungry(was);
+            if !goes_on && come < GIVEN_BYTES {
+                return self.flush().map(drop);
+            }
         }
         turn.context.waker().wake_by_ref();
         self.flush().map(drop)
