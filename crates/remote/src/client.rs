@@ -57,8 +57,8 @@ impl Remote {
     /// The server at a URL: `unix:/run/people.sock` (`unix:@name` in the
     /// abstract namespace), `http://host:port/api`, and `ws://host:port/api` where
     /// something on the way knows WebSockets alone. `shm:/run/people.sock` is a server at
-    /// that Unix socket, by memory that both processes share: the fastest where they are on
-    /// one machine and have cores to spare. Behind a `#` of a Unix socket's path stands
+    /// that Unix socket, by memory that both processes share: for calls that follow each
+    /// other where both have a core to themselves. Behind a `#` of a Unix socket's path stands
     /// the prefix, where that is not `/api`.
     ///
     /// # Errors
