@@ -13,6 +13,7 @@
 mod client;
 mod codec;
 mod server;
+#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "the server's side is on HTTP's"))]
 mod shared;
 
 pub use client::{Channel, Remote};
