@@ -25,6 +25,7 @@ pub(crate) enum Verb {
     List,
     Count,
     Insert,
+    InsertMany,
     InsertOver,
     Copy,
     Update,

@@ -55,28 +55,16 @@ impl<'o> Subject<'o> {
                 let row = row_of(table, script, at as usize)?;
                 Self { on_conflict: *on_conflict, ..Self::insert(table, row) }
             }
-            Operation::Update { table, key, row, version } => Self {
-                table,
-                does: Does::Update,
-                key: Some(key.to_value()),
-                row: values(row),
-                version: *version,
-                on_conflict: OnConflict::Refuse,
-            },
+            Operation::Update { table, key, row, version } => {
+                Self::update(table, key.to_value(), values(row), *version)
+            }
             Operation::UpdateMany { table, .. } => {
                 let row = row_of(table, script, at as usize)?;
-                let key = row[table.key()].clone();
-                let on_conflict = OnConflict::Refuse;
-                Self { table, does: Does::Update, key: Some(key), row, version: None, on_conflict }
+                Self::update(table, row[table.key()].clone(), row, None)
             }
-            Operation::Increment { table, key, field, by, .. } => Self {
-                table,
-                does: Does::Increment { field: *field, by: by.to_value() },
-                key: Some(key.to_value()),
-                row: Vec::new(),
-                version: None,
-                on_conflict: OnConflict::Refuse,
-            },
+            Operation::Increment { table, key, field, by, .. } => {
+                Self::increment(table, key.to_value(), *field, by.to_value())
+            }
             Operation::Delete { table, key, version } => {
                 Self::delete(table, Some(key.to_value()), *version)
             }
@@ -94,22 +82,12 @@ impl<'o> Subject<'o> {
             Write::Insert { table, row, on_conflict } => {
                 Self { on_conflict: *on_conflict, ..Self::insert(table, row.clone()) }
             }
-            Write::Update { table, key, row, version } => Self {
-                table,
-                does: Does::Update,
-                key: Some(key.clone()),
-                row: row.clone(),
-                version: *version,
-                on_conflict: OnConflict::Refuse,
-            },
-            Write::Increment { table, key, field, by, .. } => Self {
-                table,
-                does: Does::Increment { field: *field, by: by.clone() },
-                key: Some(key.clone()),
-                row: Vec::new(),
-                version: None,
-                on_conflict: OnConflict::Refuse,
-            },
+            Write::Update { table, key, row, version } => {
+                Self::update(table, key.clone(), row.clone(), *version)
+            }
+            Write::Increment { table, key, field, by, .. } => {
+                Self::increment(table, key.clone(), *field, by.clone())
+            }
             Write::Delete { table, key, version } => {
                 Self::delete(table, Some(key.clone()), *version)
             }
@@ -124,6 +102,16 @@ impl<'o> Subject<'o> {
         let key = row.get(table.key()).filter(|key| **key != Value::Absent).cloned();
         let on_conflict = OnConflict::Refuse;
         Self { table, does: Does::Insert, key, row, version: None, on_conflict }
+    }
+
+    fn update(table: &'o Table, key: Value, row: Vec<Value>, version: Option<i64>) -> Self {
+        let on_conflict = OnConflict::Refuse;
+        Self { table, does: Does::Update, key: Some(key), row, version, on_conflict }
+    }
+
+    fn increment(table: &'o Table, key: Value, field: usize, by: Value) -> Self {
+        let does = Does::Increment { field, by };
+        Self { does, ..Self::delete(table, Some(key), None) }
     }
 
     fn delete(table: &'o Table, key: Option<Value>, version: Option<i64>) -> Self {

@@ -38,14 +38,25 @@ impl Composer {
         row: &[ValueRef<'_>],
     ) -> Result<()> {
         let fields = FieldSet::present(row);
-        let text = self.text(Verb::Insert, table, fields, 1, |sql, table| {
-            insert_sql(sql, table, fields, 1);
-        })?;
+        let text = self.insert_text(table, fields)?;
         script.call(role, text, |out| put_present(out, table, row))?;
         match row[table.key()] {
             ValueRef::Int(key) => self.move_keys(script, table, key),
             _ => Ok(()),
         }
+    }
+
+    /// A statement that inserts one row.
+    pub(crate) fn insert_text(&mut self, table: &Table, fields: FieldSet) -> Result<Arc<Text>> {
+        self.text(Verb::Insert, table, fields, 0, |sql, table| {
+            let values = match fields.is_empty() {
+                true => " DEFAULT VALUES",
+                false => " VALUES (",
+            };
+            insert_sql(sql, table, fields, values, |sql, position| {
+                sql.parameter(oid(table, position));
+            });
+        })
     }
 
     /// Moves automatic keys behind one that the caller gave.
@@ -291,26 +302,26 @@ fn put_version(out: &mut Vec<u8>, version: Option<i64>) -> u16 {
     1
 }
 
-/// Writes an insert of so many rows.
-pub(crate) fn insert_sql(sql: &mut Sql, table: &Table, fields: FieldSet, rows: usize) {
+/// Writes an insert that gives the key if that is automatic: `from` opens what
+/// the values come from, a parenthesis in which each field has its parameter.
+pub(crate) fn insert_sql(
+    sql: &mut Sql,
+    table: &Table,
+    fields: FieldSet,
+    from: &str,
+    parameter: impl Fn(&mut Sql, usize),
+) {
     sql.push("INSERT INTO ").push(&quoted(table.name()));
-    let names: Vec<String> = fields.iter().map(|position| name(table, position)).collect();
-    if names.is_empty() {
-        sql.push(" DEFAULT VALUES");
-    } else {
-        sql.push(" (").push(&names.join(",")).push(") VALUES ");
+    if !fields.is_empty() {
+        let names: Vec<String> = fields.iter().map(|position| name(table, position)).collect();
+        sql.push(" (").push(&names.join(",")).push(")");
     }
-    for row in 0..rows {
-        for (place, position) in fields.iter().enumerate() {
-            let before = match (row, place) {
-                (0, 0) => "(",
-                (_, 0) => ",(",
-                _ => ",",
-            };
-            sql.push(before).parameter(oid(table, position));
-        }
-        sql.push(if fields.is_empty() { "" } else { ")" });
+    sql.push(from);
+    for (place, position) in fields.iter().enumerate() {
+        sql.push(if place == 0 { "" } else { "," });
+        parameter(sql, position);
     }
+    sql.push(if fields.is_empty() { "" } else { ")" });
     if !fields.contains(table.key()) {
         sql.push(" RETURNING ").push(&name(table, table.key()));
     }

@@ -5,6 +5,8 @@
 //! bytes then serve for statements of many rows, for COPY, and for statements
 //! of one row, by which the row at fault is found.
 
+use std::ops::Range;
+
 use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSource, Table, ValueRef};
 use marmota_store::refusal::mixed_keys;
 
@@ -16,15 +18,10 @@ use crate::statement::Verb;
 use crate::wire::value::{self, Form};
 use crate::write::{insert_sql, variant, written};
 
-/// Rows of one statement. A number that is no multiple of the first takes some
-/// of the others, so that five statements do for any number of rows.
-const STATEMENT_ROWS: [usize; 5] = [256, 64, 16, 4, 1];
-/// The most parameters of a statement.
-const PARAMETERS_MAX: usize = 16_384;
 /// From so many rows on, COPY is better, where no keys are to be told.
 const COPY_ROWS_MIN: usize = 256;
-/// The most rows of a statement that updates.
-const UPDATE_ROWS_MAX: usize = 8_192;
+/// The most rows of a statement.
+const STATEMENT_ROWS_MAX: usize = 8_192;
 /// What is sent at once is in memory.
 const BYTES_MAX: usize = 1 << 30;
 
@@ -74,15 +71,15 @@ impl Composer {
             }
             let mut at = part.rows.start;
             while at < part.rows.end {
-                let left = part.rows.end - at;
-                let parameters = part.fields.len();
-                let fits = |&rows: &usize| rows <= left && rows * parameters <= PARAMETERS_MAX;
-                let rows = match parameters {
-                    // A statement of no fields is one of DEFAULT VALUES: one row.
-                    0 => 1,
-                    _ => STATEMENT_ROWS.into_iter().find(fits).unwrap_or(1),
+                // A statement of no fields is one of DEFAULT VALUES: one row.
+                let rows = match part.fields.is_empty() {
+                    true => 1,
+                    false => (part.rows.end - at).min(STATEMENT_ROWS_MAX),
                 };
-                self.insert_some(script, table, part.fields, at, rows)?;
+                match rows {
+                    1 => self.insert_one(script, table, part.fields, at)?,
+                    rows => self.insert_some(script, table, part.fields, at..at + rows)?,
+                }
                 at += rows;
             }
         }
@@ -94,30 +91,50 @@ impl Composer {
         script.calls.clear();
         for part in script.parts.clone() {
             for row in part.rows.clone() {
-                self.insert_some(script, table, part.fields, row, 1)?;
+                self.insert_one(script, table, part.fields, row)?;
             }
         }
         self.end_insert(script, table)
     }
 
-    fn insert_some(
+    /// A call that inserts this row.
+    fn insert_one(
         &mut self,
         script: &mut Script,
         table: &Table,
         fields: FieldSet,
         at: usize,
-        rows: usize,
     ) -> Result<()> {
-        let text = self.text(Verb::Insert, table, fields, rows as u32, |sql, table| {
-            insert_sql(sql, table, fields, rows);
-        })?;
         script.calls.push(Call {
-            text,
+            text: self.insert_text(table, fields)?,
             role: Role::Main(at as u32),
-            count: (rows * fields.len()) as u16,
-            parameters: script.rows[at].start..script.rows[at + rows - 1].end,
+            count: fields.len() as u16,
+            parameters: script.rows[at].clone(),
             copies: None,
         });
+        Ok(())
+    }
+
+    /// A call that inserts these rows, each column of them an array: a statement
+    /// of as many values costs the server half as much again.
+    fn insert_some(
+        &mut self,
+        script: &mut Script,
+        table: &Table,
+        fields: FieldSet,
+        rows: Range<usize>,
+    ) -> Result<()> {
+        let text = self.text(Verb::InsertMany, table, fields, 0, |sql, table| {
+            insert_sql(sql, table, fields, " SELECT * FROM unnest(", |sql, position| {
+                sql.parameter(form(&table.fields()[position].kind).array_oid());
+            });
+        })?;
+        let start = script.parameters.len();
+        let mut next: Vec<usize> = script.rows[rows.clone()].iter().map(|row| row.start).collect();
+        put_columns(script, table, fields.iter(), &mut next)?;
+        let parameters = start..script.parameters.len();
+        let (role, count) = (Role::Main(rows.start as u32), fields.len() as u16);
+        script.calls.push(Call { text, role, count, parameters, copies: None });
         Ok(())
     }
 
@@ -181,7 +198,7 @@ impl Composer {
         let runs: Vec<(FieldSet, &[usize])> =
             order.chunk_by(goes_on).map(|run| (fields_of(run[0]), run)).collect();
         for (fields, run) in runs {
-            for rows in run.chunks(UPDATE_ROWS_MAX) {
+            for rows in run.chunks(STATEMENT_ROWS_MAX) {
                 match rows {
                     [at] => self.update_one(script, table, fields, *at)?,
                     rows if fields.is_empty() => rows
@@ -237,23 +254,9 @@ impl Composer {
             update_many_sql(sql, table, fields);
         })?;
         let positions: Vec<usize> = fields.iter().chain([table.key()]).collect();
-        // Where the next column of each row begins: values lie there as the
-        // elements of an array do.
         let mut next: Vec<usize> = rows.iter().map(|&row| script.rows[row].start).collect();
         let start = script.parameters.len();
-        for &position in &positions {
-            let form = form(&table.fields()[position].kind);
-            let parameters = &mut script.parameters;
-            value::put_array(parameters, form, rows.len(), |out| {
-                for next in &mut next {
-                    let length = out[*next..].first_chunk().map_or(-1, |b| i32::from_be_bytes(*b));
-                    let end = *next + 4 + usize::try_from(length).unwrap_or(0);
-                    out.extend_from_within(*next..end);
-                    *next = end;
-                }
-                Ok::<(), Error>(())
-            })?;
-        }
+        put_columns(script, table, positions.iter().copied(), &mut next)?;
         // An integer always is a bigint.
         let count = ValueRef::Int(rows.len() as i64);
         let _ = value::put(&mut script.parameters, Form::Int8, count);
@@ -262,6 +265,30 @@ impl Composer {
         script.calls.push(Call { text, role, count, parameters, copies: None });
         Ok(())
     }
+}
+
+/// Appends the columns of rows as arrays. `next` has where the next column of
+/// each row begins: values lie there as the elements of an array do.
+fn put_columns(
+    script: &mut Script,
+    table: &Table,
+    positions: impl Iterator<Item = usize>,
+    next: &mut [usize],
+) -> Result<()> {
+    for position in positions {
+        let form = form(&table.fields()[position].kind);
+        let count = next.len();
+        value::put_array(&mut script.parameters, form, count, |out| {
+            for next in &mut *next {
+                let length = out[*next..].first_chunk().map_or(-1, |b| i32::from_be_bytes(*b));
+                let end = *next + 4 + usize::try_from(length).unwrap_or(0);
+                out.extend_from_within(*next..end);
+                *next = end;
+            }
+            Ok::<(), Error>(())
+        })?;
+    }
+    Ok(())
 }
 
 /// Writes an update of rows that come as arrays; it fails unless it finds as
