@@ -12,6 +12,7 @@ mod roster;
 
 use anyhow::{Context, Result, bail, ensure};
 use bench_orm_workload::Setting;
+use marmota_postgres::TemporaryServer;
 use measurement::{Measurement, Measurements};
 use roster::ContenderSpec;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,7 @@ pub(crate) struct Args {
     /// Only these contenders, by name
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     only: Vec<String>,
-    /// Only these settings: file-full, file-off, memory, engine
+    /// Only these settings: file-full, file-off, memory, engine, postgres
     #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = setting)]
     settings: Vec<Setting>,
     /// Folder of the database files, on the disk to be measured
@@ -74,7 +75,6 @@ pub(crate) fn run(args: Args) -> Result<()> {
         }
         return Ok(());
     }
-    let built = build::all(specs);
     let folder = match args.folder {
         Some(folder) => tempfile::tempdir_in(folder),
         None => tempfile::tempdir(),
@@ -82,11 +82,19 @@ pub(crate) fn run(args: Args) -> Result<()> {
     .context("making a folder for the database files")?;
     let rounds = if args.quick { 1 } else { args.rounds };
 
+    let wants = |setting| args.settings.is_empty() || args.settings.contains(&setting);
+    let has_part = |spec: &ContenderSpec| spec.settings.iter().any(|setting| wants(*setting));
+    let built = build::all(specs.into_iter().filter(has_part).collect());
+    // One for all; each process has databases of its own.
+    let server = wants(Setting::Postgres).then(|| TemporaryServer::start(&["fsync=off"]));
+    let server = server.transpose().context("starting PostgreSQL")?;
+    let postgres = server.as_ref().map(|server| server.socket_url("{}"));
     let mut measurements = Measurements::default();
     for &rows in &args.rows {
         for setting in Setting::ALL {
-            if args.settings.is_empty() || args.settings.contains(&setting) {
-                let task = Task { setting, rows, limit_ms: args.limit_ms, folder: folder.path() };
+            if wants(setting) {
+                let (limit_ms, postgres) = (args.limit_ms, postgres.as_deref());
+                let task = Task { setting, rows, limit_ms, folder: folder.path(), postgres };
                 task.measure_all(&built, rounds, &mut measurements);
             }
         }
@@ -112,6 +120,8 @@ struct Task<'a> {
     rows: u32,
     limit_ms: u32,
     folder: &'a Path,
+    /// The server, with `{}` for a database's name.
+    postgres: Option<&'a str>,
 }
 
 impl Task<'_> {
@@ -154,6 +164,9 @@ impl Task<'_> {
             .arg(self.folder)
             .stdin(Stdio::null())
             .stderr(Stdio::inherit());
+        if let Some(url) = self.postgres {
+            command.env(bench_orm_workload::POSTGRES, url);
+        }
         if let Some(variant) = spec.variant {
             command.env("BENCH_ORM_VARIANT", variant);
         }

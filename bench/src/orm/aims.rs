@@ -17,7 +17,7 @@ struct Aim {
 
 const SQLITE: &[Setting] = &[Setting::FileFull, Setting::FileOff, Setting::Memory];
 
-const AIMS: [Aim; 6] = [
+const AIMS: [Aim; 8] = [
     Aim {
         settings: SQLITE,
         figures: &[Figure::InsertBatch, Figure::InsertBatchTransaction, Figure::ListObjects],
@@ -38,6 +38,19 @@ const AIMS: [Aim; 6] = [
         figures: &[Figure::ReadById],
         than: Some("diesel first()"),
         at_least: 6.0,
+    },
+    // What mORMot 2 reaches on such a machine, twice.
+    Aim {
+        settings: &[Setting::Postgres],
+        figures: &[Figure::InsertBatch],
+        than: None,
+        at_least: 450e3,
+    },
+    Aim {
+        settings: &[Setting::Postgres],
+        figures: &[Figure::InsertBatch],
+        than: Some("tokio-postgres COPY"),
+        at_least: 0.8,
     },
     Aim {
         settings: &[Setting::Engine],

@@ -36,7 +36,7 @@ pub(crate) struct ContenderSpec {
 const SQLITE: &[Setting] = &[Setting::FileFull, Setting::FileOff, Setting::Memory];
 
 /// In the order of the tables.
-const ALL: [ContenderSpec; 8] = [
+const ALL: [ContenderSpec; 10] = [
     ContenderSpec {
         name: "floor",
         about: "plain calls of SQLite's C interface, tuned build, nothing in between",
@@ -57,7 +57,7 @@ const ALL: [ContenderSpec; 8] = [
     },
     ContenderSpec {
         name: "marmota",
-        about: "Marmota's store on SQLite, and its memory engine",
+        about: "Marmota's store on SQLite, its memory engine, and PostgreSQL",
         role: Role::Ours,
         folder: "marmota",
         binary: "bench-orm-marmota",
@@ -101,13 +101,31 @@ const ALL: [ContenderSpec; 8] = [
         settings: SQLITE,
     },
     ContenderSpec {
+        name: "tokio-postgres",
+        about: "tokio-postgres by hand, batches by UNNEST or sent together: PostgreSQL's floor",
+        role: Role::Floor,
+        folder: "postgres",
+        binary: "bench-orm-postgres",
+        variant: None,
+        settings: &[Setting::Postgres],
+    },
+    ContenderSpec {
+        name: "tokio-postgres COPY",
+        about: "batches by tokio-postgres' binary COPY",
+        role: Role::Peer,
+        folder: "postgres",
+        binary: "bench-orm-postgres",
+        variant: Some("copy"),
+        settings: &[Setting::Postgres],
+    },
+    ContenderSpec {
         name: "sea-orm",
         about: "sea-orm's entities and active models on sqlx",
         role: Role::Peer,
         folder: "seaorm",
         binary: "bench-orm-seaorm",
         variant: None,
-        settings: SQLITE,
+        settings: &[Setting::FileFull, Setting::FileOff, Setting::Memory, Setting::Postgres],
     },
 ];
 

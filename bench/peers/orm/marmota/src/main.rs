@@ -1,4 +1,4 @@
-//! Marmota, as its users call it: a derived model and the verbs of a store, on SQLite and on the memory engine.
+//! Marmota, as its users call it: a derived model and the verbs of a store, on SQLite, on the memory engine and on PostgreSQL.
 //!
 //! Its two stamps are the store's own, as they are for a user, so they are checked to be of this run.
 
@@ -76,6 +76,7 @@ impl Contender for Marmota {
             Setting::FileOff => format!("sqlite:{}?durability=none&exclusive=true", place.path()),
             Setting::Memory => "sqlite::memory:".to_owned(),
             Setting::Engine => "memory:".to_owned(),
+            Setting::Postgres => place.path().to_owned(),
         };
         let store = marmota::open(&url)?.model::<Person>().open()?;
         Ok(Self { store, transaction: None })

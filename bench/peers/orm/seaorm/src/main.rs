@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use bench_orm_workload::{
-    AsPerson, CREATE_TABLE, Contender, Person, PersonRef, Place, Result, Sum, run,
+    AsPerson, CREATE_TABLE, CREATE_TABLE_POSTGRES, Contender, Person, PersonRef, Place, Result,
+    Setting, Sum, run,
 };
 use futures_util::TryStreamExt;
 use sea_orm::ActiveValue::{NotSet, Set};
@@ -74,6 +75,8 @@ struct SeaOrm {
 
 impl Contender for SeaOrm {
     const NAME: &'static str = "sea-orm";
+    const SETTINGS: &'static [Setting] =
+        &[Setting::FileFull, Setting::FileOff, Setting::Memory, Setting::Postgres];
     const STATEMENT_ROWS: &'static [usize] = &[1, 100, 500];
     type New = Person;
     type Row = person::Model;
@@ -83,11 +86,14 @@ impl Contender for SeaOrm {
     }
 
     fn open(place: &Place) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let url = if place.setting.is_file() {
-            format!("sqlite://{}?mode=rwc", place.path())
-        } else {
-            "sqlite::memory:".to_owned()
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (url, table) = match place.setting {
+            // Its URLs have a host; the socket in the options goes before it.
+            Setting::Postgres => (place.path().replace("@/", "@localhost/"), CREATE_TABLE_POSTGRES),
+            setting if setting.is_file() => {
+                (format!("sqlite://{}?mode=rwc", place.path()), CREATE_TABLE)
+            }
+            _ => ("sqlite::memory:".to_owned(), CREATE_TABLE),
         };
         let mut options = ConnectOptions::new(url);
         options
@@ -97,7 +103,7 @@ impl Contender for SeaOrm {
             .test_before_acquire(false);
         let connection = runtime.block_on(async {
             let connection = Database::connect(options).await?;
-            for sql in place.setting.pragmas().iter().chain([&CREATE_TABLE]) {
+            for sql in place.setting.pragmas().iter().chain([&table]) {
                 connection.execute_unprepared(sql).await?;
             }
             Ok::<_, DbErr>(connection)

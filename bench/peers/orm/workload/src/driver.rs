@@ -101,7 +101,10 @@ impl Task {
         // A new name each time: a peer with a thread of its own may close its file after it was dropped.
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let place = Place::new(self.setting, &self.folder, NUMBER.fetch_add(1, Ordering::Relaxed));
-        place.remove();
+        if !matches!(self.setting, Setting::Postgres) {
+            place.remove();
+        }
+        place.make()?;
         let result = C::open(&place).and_then(|mut contender| work(&mut contender));
         place.remove();
         result

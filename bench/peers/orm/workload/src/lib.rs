@@ -21,5 +21,5 @@ pub use figure::Figure;
 pub use machine::stolen_ms;
 pub use person::{AsPerson, PEOPLE_SEED, Person, PersonRef, people};
 pub use random::Random;
-pub use setting::{CREATE_TABLE, Place, Setting};
+pub use setting::{CREATE_TABLE, CREATE_TABLE_POSTGRES, POSTGRES, Place, Setting};
 pub use sum::Sum;
