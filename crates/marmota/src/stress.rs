@@ -76,8 +76,8 @@ struct Stress {
     /// What an answer to a write promises
     #[arg(long, default_value = "relaxed", value_enum)]
     durability: Promise,
-    /// The database of its own server, emptied of the rows of runs before: a file in the system's
-    /// folder for temporary ones if not given
+    /// The database of its own server; a file in the system's folder for temporary ones, removed
+    /// at the end, if not given
     #[arg(long, value_name = "URL")]
     db: Option<String>,
     /// Kills and restarts its own server so many times while threads write: by a Unix socket, or with

@@ -38,8 +38,6 @@ struct Ran {
 pub(super) fn run(stress: &Stress, servers: u32) -> Result<Tally, Failed> {
     let clients = stress.clients_of(stress.threads_each() * stress.client_processes);
     check(stress, servers, clients)?;
-    let folder = Folder::new()?;
-    let db = stress.db.clone().unwrap_or_else(|| folder.file());
     println!(
         "{servers} server and {} client processes, {clients} clients connected at once, {} threads \
          of each client process; {} rows, {} durability, seed {}",
@@ -62,6 +60,9 @@ pub(super) fn run(stress: &Stress, servers: u32) -> Result<Tally, Failed> {
     );
     let (mut tally, mut inserts, mut reads) = (Tally::default(), Vec::new(), Vec::new());
     for number in 1..=stress.runs {
+        // A file of its own for each, so that they begin alike.
+        let folder = Folder::new()?;
+        let db = stress.db.clone().unwrap_or_else(|| folder.file());
         let ran = one(stress, servers, clients, &db, &mut tally)?;
         let (insert, read) = (rate(stress.rows, ran.insert), rate(stress.rows, ran.read));
         println!(

@@ -101,6 +101,8 @@ pub(super) fn serve(address: &str, how: How, db: Option<&str>) -> Done {
     // None if it is not needed: whoever is killed leaves it behind.
     let folder = db.is_none().then(Folder::new).transpose()?;
     let file = folder.as_ref().map(Folder::file);
+    // What the server has to say, such as that descriptors run out.
+    marmota::Log::start("warn")?;
     let store = open(db.or(file.as_deref()).unwrap_or_default())?;
     let server = if how.shares { Server::bind_shared(address) } else { Server::bind(address) }?;
     let url = url(&server);
