@@ -234,7 +234,7 @@ impl Stress {
         let (fewest, most) = (threads.iter().min(), threads.iter().max());
         let (fewest, most) = (fewest.copied().unwrap_or(1), most.copied().unwrap_or(1));
         let has_addresses = match &self.server {
-            Some(url) => url.starts_with("http:"),
+            Some(url) => url.starts_with("http:") || url.starts_with("ws:"),
             None => self
                 .transport
                 .iter()
