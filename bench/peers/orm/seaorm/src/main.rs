@@ -9,7 +9,7 @@ use bench_orm_workload::{
 use futures_util::TryStreamExt;
 use sea_orm::ActiveValue::{NotSet, Set};
 use sea_orm::entity::prelude::*;
-use sea_orm::{ConnectOptions, Database, DatabaseTransaction, TransactionTrait};
+use sea_orm::{ConnectOptions, Database, DatabaseTransaction, QueryOrder, TransactionTrait};
 use tokio::runtime::Runtime;
 
 fn main() -> ExitCode {
@@ -155,13 +155,12 @@ impl Contender for SeaOrm {
     }
 
     fn list(&mut self) -> Result<Vec<person::Model>> {
-        Ok(self.runtime.block_on(person::Entity::find().all(&self.connection))?)
+        Ok(self.runtime.block_on(all().all(&self.connection))?)
     }
 
     fn scan(&mut self, sum: &mut Sum) -> Result<()> {
         self.runtime.block_on(async {
-            let mut rows =
-                person::Entity::find().into_tuple::<Scanned>().stream(&self.connection).await?;
+            let mut rows = all().into_tuple::<Scanned>().stream(&self.connection).await?;
             while let Some((id, first_name, last_name, balance, met_at, modified_at, created_at)) =
                 rows.try_next().await?
             {
@@ -178,6 +177,11 @@ impl Contender for SeaOrm {
             Ok(())
         })
     }
+}
+
+/// All rows, in the order of their ids.
+fn all() -> Select<person::Entity> {
+    person::Entity::find().order_by_asc(person::Column::Id)
 }
 
 async fn insert_each(
