@@ -1,15 +1,12 @@
 //! FerretDB, the server for the tests of MongoDB's protocol: built with Go from
 //! `crates/mongo/ferretdb` into the user's cache, once for each version.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
-use crate::step::{Failure, install_missing, root, run};
+use crate::step::{Failure, go, root, run};
 
 /// As `TemporaryServer` of the MongoDB engine looks for it.
 const PROGRAM: &str = "marmota/ferretdb-1.24.0-logins";
-/// Where Go's own archive is unpacked by most.
-const GO: &str = "/usr/local/go/bin/go";
 
 pub(crate) fn make() -> Result<(), Failure> {
     let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
@@ -18,18 +15,12 @@ pub(crate) fn make() -> Result<(), Failure> {
     if program.is_file() || std::env::var_os("MARMOTA_FERRETDB").is_some() {
         return Ok(());
     }
-    let go = if Path::new(GO).is_file() {
-        GO
-    } else {
-        install_missing(&[("go", "golang-go")])?;
-        "go"
-    };
     if let Some(folder) = program.parent() {
         std::fs::create_dir_all(folder)?;
     }
     // What is cut off is no program.
     let unfinished = program.with_extension("unfinished");
-    let mut build = Command::new(go);
+    let mut build = go()?;
     build.args(["build", "-o"]).arg(&unfinished).arg(".");
     run(build.current_dir(root().join("crates/mongo/ferretdb")))?;
     Ok(std::fs::rename(unfinished, program)?)

@@ -61,7 +61,6 @@ fn test() -> Result<(), Failure> {
         ("cc", "build-essential"),
         ("curl", "curl"),
         ("openssl", "openssl"),
-        ("go", "golang-go"),
         ("nginx", "nginx-light"),
         ("python3", "python3-venv"),
         // What Debian starts servers with comes with the server.

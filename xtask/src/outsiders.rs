@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use crate::step::{Failure, cargo, free_port, root, run, wait_for};
+use crate::step::{Failure, cargo, free_port, go, root, run, wait_for};
 
 const H2SPEC: &str = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible";
 const PEBBLE: &str = "v2.6.0";
@@ -48,7 +48,7 @@ const WITHOUT_TLS: [&str; 8] =
 pub(crate) fn http2() -> Result<(), Failure> {
     let h2spec = tools().join("h2spec");
     if !h2spec.exists() {
-        run(Command::new("go").args(["install", H2SPEC]).env("GOBIN", tools()))?;
+        run(go()?.args(["install", H2SPEC]).env("GOBIN", tools()))?;
     }
     for options in [&["--tls", "self-signed"][..], &[]] {
         let port = free_port()?;
@@ -69,7 +69,7 @@ pub(crate) fn acme() -> Result<(), Failure> {
     for program in ["pebble", "pebble-challtestsrv"] {
         if !tools().join(program).exists() {
             let package = format!("github.com/letsencrypt/pebble/v2/cmd/{program}@{PEBBLE}");
-            run(Command::new("go").args(["install", &package]).env("GOBIN", tools()))?;
+            run(go()?.args(["install", &package]).env("GOBIN", tools()))?;
         }
     }
     let whole = ["--package", "marmota", "--package", "marmota-http", "--features", "marmota/acme"];

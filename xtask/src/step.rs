@@ -6,6 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+/// Where Go's own archive is unpacked by most.
+const GO: &str = "/usr/local/go/bin/go";
+
+/// What FerretDB asks for.
+const GO_MINOR_MIN: u32 = 22;
+
 /// Why a command of the project stopped.
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) String);
@@ -46,6 +52,29 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
         command.status().map_err(|error| Failure(format!("`{shown}` did not start: {error}")))?;
     eprintln!("<== {:.1} s", begun.elapsed().as_secs_f64());
     if status.success() { Ok(()) } else { Err(Failure(format!("`{shown}` failed: {status}"))) }
+}
+
+/// Go: 1.22 or newer, which not every distribution has.
+pub(crate) fn go() -> Result<Command, Failure> {
+    if Path::new(GO).is_file() {
+        return Ok(Command::new(GO));
+    }
+    install_missing(&[("go", "golang-go")])?;
+    let said = Command::new("go").arg("version").output()?;
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    if minor_version(&said).is_some_and(|minor| minor < GO_MINOR_MIN) {
+        return Err(Failure(format!(
+            "`{}` is too old: unpack go1.{GO_MINOR_MIN} or newer of https://go.dev/dl as /usr/local/go",
+            said.trim()
+        )));
+    }
+    Ok(Command::new("go"))
+}
+
+/// The 22 of `go version go1.22.5 linux/amd64`.
+fn minor_version(said: &str) -> Option<u32> {
+    let digits = said.split_once("go1.")?.1;
+    digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// Installs by apt the packages whose programs are not on this machine.
@@ -110,4 +139,16 @@ pub(crate) fn wait_for(address: &str) -> Result<(), Failure> {
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::minor_version;
+
+    #[test]
+    fn the_version_of_go_is_read() {
+        assert_eq!(minor_version("go version go1.19.8 linux/amd64\n"), Some(19));
+        assert_eq!(minor_version("go version go1.26rc1 linux/amd64"), Some(26));
+        assert_eq!(minor_version("go version devel"), None);
+    }
 }
