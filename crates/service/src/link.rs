@@ -13,7 +13,6 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::arguments::read;
 use crate::call::Origin;
 use crate::client::Known;
 use crate::failure::Failure;
@@ -64,15 +63,10 @@ struct Answered<'a> {
 }
 
 #[derive(Deserialize)]
-struct Released<'a> {
-    method: &'a str,
-    params: (&'a str, u64),
-}
-
-#[derive(Deserialize)]
 struct AskedFor<'a> {
     method: &'a str,
-    params: Option<[&'a str; 1]>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
     #[serde(borrow)]
     id: Option<&'a RawValue>,
 }
@@ -276,27 +270,37 @@ impl Carrier {
             }
             return Ok(());
         }
-        if let Ok(AskedFor { method: CONTRACT, params: Some([name]), id: Some(id) }) =
-            read(message, "call")
-        {
-            let known = self.settings.service(name).map(|hosted| Known::of(hosted));
-            // Texts and numbers: they can be written.
-            let done = known.map(|known| serde_json::to_vec(&known).unwrap_or_default());
-            let done = done.map_err(|error| Failure::of(&error, CONTRACT));
-            let mut answer = Vec::new();
-            put_answer(&mut answer, id.get(), done);
-            self.link.0.lock().outbox.push(answer);
-            return Ok(());
-        }
-        if let Ok(Released { method: RELEASE, params: (service, stub) }) =
-            serde_json::from_slice(message)
-        {
-            self.origin.owned.iter().for_each(|owned| owned.release(service, stub));
-            return Ok(());
+        // What links ask each other beside calls; all else is a call.
+        if let Ok(AskedFor { method, params: Some(params), id }) = serde_json::from_slice(message) {
+            match (method, id) {
+                (CONTRACT, Some(id)) => {
+                    if let Ok([name]) = serde_json::from_str::<[&str; 1]>(params.get()) {
+                        self.tell_contract(name, id);
+                        return Ok(());
+                    }
+                }
+                (RELEASE, _) => {
+                    if let Ok((service, stub)) = serde_json::from_str::<(&str, u64)>(params.get()) {
+                        self.origin.owned.iter().for_each(|owned| owned.release(service, stub));
+                        return Ok(());
+                    }
+                }
+                _ => {}
+            }
         }
         let exchange = Exchange::begin(&self.settings, &self.origin, message);
         self.running.push(Box::pin(exchange.answer()));
         Ok(())
+    }
+
+    fn tell_contract(&self, name: &str, id: &RawValue) {
+        let known = self.settings.service(name).map(|hosted| Known::of(hosted));
+        // Texts and numbers: they can be written.
+        let done = known.map(|known| serde_json::to_vec(&known).unwrap_or_default());
+        let done = done.map_err(|error| Failure::of(&error, CONTRACT));
+        let mut answer = Vec::new();
+        put_answer(&mut answer, id.get(), done);
+        self.link.0.lock().outbox.push(answer);
     }
 
     /// Goes on with what is under way, and gives the messages that are to be

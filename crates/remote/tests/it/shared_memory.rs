@@ -28,7 +28,7 @@ fn a_client_that_is_killed_is_noticed() {
     // Long enough that nothing but the end of the client undoes its transaction.
     let server = place.serve(&Service::new(&served).lease(Duration::from_secs(3_600)));
     let mut doomed = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "shared_memory::a_client_to_be_killed", "--ignored", "--nocapture"])
+        .args(["--exact", "shared_memory::a_client_to_be_killed", "--nocapture"])
         .env(PLACE, place.url())
         .stdout(Stdio::piped())
         .spawn()
@@ -45,9 +45,8 @@ fn a_client_that_is_killed_is_noticed() {
     server.shutdown().unwrap();
 }
 
-/// Run by the test above, in a process of its own.
+/// The part of the test above in a process of its own; nothing without its place.
 #[test]
-#[ignore = "is run by another test, which kills it"]
 fn a_client_to_be_killed() {
     let Ok(url) = std::env::var(PLACE) else { return };
     let store = client(Remote::from_url(&url).unwrap()).unwrap();
