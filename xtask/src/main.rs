@@ -6,6 +6,7 @@ mod outsiders;
 mod readme;
 mod step;
 mod tidy;
+mod units;
 
 use std::process::ExitCode;
 
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
         ["test"] => test(),
         ["check"] => check(),
         ["tidy"] => tidy::check(),
-        ["units"] => units(),
+        ["units"] => units::check(),
         ["encrypted"] => encrypted(),
         ["http2"] => outsiders::http2(),
         ["tls"] => outsiders::tls(),
@@ -69,7 +70,7 @@ fn test() -> Result<(), Failure> {
     ferretdb::make()?;
     tidy::check()?;
     check()?;
-    units()?;
+    units::check()?;
     encrypted()?;
     outsiders::http2()?;
     outsiders::tls()?;
@@ -91,11 +92,6 @@ fn check() -> Result<(), Failure> {
     run(cargo()
         .args(["doc", "--workspace", "--no-deps", "--locked", "--quiet"])
         .env("RUSTDOCFLAGS", "-D warnings"))
-}
-
-fn units() -> Result<(), Failure> {
-    // All that fails is told at once, not one package a run.
-    run(cargo().args(["test", "--workspace", "--locked", "--no-fail-fast"]))
 }
 
 /// The feature `encryption` is off by default, and SQLite is another one with

@@ -33,8 +33,8 @@ impl Backend {
         }
     }
 
-    /// The backend to use, never `Auto`.
-    pub(crate) fn settle(self) -> Result<Self, ServerError> {
+    /// The backend to use.
+    pub(crate) fn settle(self) -> Result<Settled, ServerError> {
         let wanted = match self {
             Self::Auto => match std::env::var_os(VARIABLE) {
                 None => Self::Auto,
@@ -43,9 +43,28 @@ impl Backend {
             told => told,
         };
         match wanted {
-            Self::Epoll => Ok(Self::Epoll),
-            Self::Ring => probe().map(|()| Self::Ring).map_err(ServerError::Ring),
-            Self::Auto => Ok(probe().map_or(Self::Epoll, |()| Self::Ring)),
+            Self::Epoll => Ok(Settled::Epoll),
+            Self::Ring => probe().map(|()| Settled::Ring).map_err(ServerError::Ring),
+            Self::Auto => Ok(probe().map_or(Settled::Epoll, |()| Settled::RingOrEpoll)),
+        }
+    }
+}
+
+/// What a server's threads wait by, after it was looked what the system allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// A thread that gets no ring does not start.
+    Ring,
+    /// A thread that gets no ring, as a limit on memory or files is reached, serves by epoll.
+    RingOrEpoll,
+    Epoll,
+}
+
+impl Settled {
+    pub(crate) fn backend(self) -> Backend {
+        match self {
+            Self::Ring | Self::RingOrEpoll => Backend::Ring,
+            Self::Epoll => Backend::Epoll,
         }
     }
 }
@@ -70,6 +89,6 @@ mod tests {
         assert_eq!(named("auto").unwrap(), Backend::Auto);
         let error = named("io_uring").unwrap_err().to_string();
         assert!(error.contains("io_uring") && error.contains("say ring"), "{error}");
-        assert_eq!(Backend::Epoll.settle().unwrap(), Backend::Epoll);
+        assert_eq!(Backend::Epoll.settle().unwrap(), Settled::Epoll);
     }
 }

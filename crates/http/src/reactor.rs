@@ -12,9 +12,10 @@ use std::io;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 
-use crate::backend::Backend;
+use crate::backend::Settled;
 use crate::epoll::Epoll;
 use crate::ring::{Piece, Ring};
+use crate::server::ServerError;
 use crate::task::Token;
 
 /// The first of the thread's listeners has connections; the next value is the second's.
@@ -83,15 +84,16 @@ pub(crate) enum Reactor {
 }
 
 impl Reactor {
-    /// A ring when `backend` says so and this thread can have one; a limit on memory or files
-    /// that is reached by now is no reason not to serve.
-    pub(crate) fn new(backend: Backend) -> io::Result<Self> {
-        if backend == Backend::Ring
-            && let Ok(ring) = Ring::new()
-        {
-            return Ok(Self::Ring(Box::new(ring)));
+    pub(crate) fn new(settled: Settled) -> Result<Self, ServerError> {
+        let ring = match settled {
+            Settled::Ring => Some(Ring::new().map_err(ServerError::Ring)?),
+            Settled::RingOrEpoll => Ring::new().ok(),
+            Settled::Epoll => None,
+        };
+        match ring {
+            Some(ring) => Ok(Self::Ring(Box::new(ring))),
+            None => Epoll::new().map(Self::Epoll).map_err(ServerError::Thread),
         }
-        Ok(Self::Epoll(Epoll::new()?))
     }
 
     /// The ring, if there is one.

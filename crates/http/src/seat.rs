@@ -2,10 +2,11 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::backend::Backend;
+use crate::backend::Settled;
 use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::local::Local;
@@ -13,6 +14,7 @@ use crate::observer::Observing;
 use crate::reactor::Reactor;
 use crate::router::Routes;
 use crate::schedule;
+use crate::server::ServerError;
 use crate::task::Inbox;
 use crate::worker::{Common, Worker};
 
@@ -21,7 +23,7 @@ pub(crate) struct Seat {
     pub(crate) listeners: Vec<Arc<Listener>>,
     pub(crate) core: Option<usize>,
     pub(crate) gives_way: bool,
-    pub(crate) backend: Backend,
+    pub(crate) settled: Settled,
     pub(crate) runtime: Runtime,
     pub(crate) limits: Limits,
     pub(crate) routes: Arc<Routes>,
@@ -32,11 +34,29 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    pub(crate) fn serve(self) -> io::Result<()> {
+    /// Serves until shutdown, after telling that it can: so that a server whose threads cannot
+    /// all serve does not start, as connections that wait for one of them would wait for ever.
+    pub(crate) fn serve(self, ready: Sender<Result<(), ServerError>>) -> io::Result<()> {
+        let runtime = self.runtime.clone();
+        match self.prepare() {
+            Ok(worker) => {
+                // Only fails when the starting thread has given up, which ends the service.
+                let _ = ready.send(Ok(()));
+                drop(ready);
+                runtime.within(|| worker.run())
+            }
+            Err(error) => {
+                let _ = ready.send(Err(error));
+                Ok(())
+            }
+        }
+    }
+
+    fn prepare(self) -> Result<Worker, ServerError> {
         if let Some(core) = self.core {
             let mut set = CpuSet::new();
             set.set(core);
-            sched_setaffinity(None, &set)?;
+            sched_setaffinity(None, &set).map_err(|error| ServerError::Thread(error.into()))?;
         }
         if self.gives_way
             && let Err(error) = schedule::give_way()
@@ -46,9 +66,8 @@ impl Seat {
         }
         let mut local = Local::new(self.limits, self.routes, self.inbox, &self.name);
         local.observer = self.observing.thread();
-        let reactor = Reactor::new(self.backend)?;
-        let worker = Worker::new(self.listeners, local, self.common, reactor)?;
-        self.runtime.within(|| worker.run())
+        let reactor = Reactor::new(self.settled)?;
+        Worker::new(self.listeners, local, self.common, reactor).map_err(ServerError::Thread)
     }
 }
 

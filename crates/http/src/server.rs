@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -420,15 +421,16 @@ impl Server {
         self
     }
 
-    /// Starts the threads and returns.
+    /// Starts the threads and returns when all of them serve.
     ///
     /// # Errors
-    /// When a route or the name is malformed, or the system refuses a socket or a thread.
+    /// When a route or the name is malformed, or the system refuses a socket, a thread or what
+    /// one needs; then none serves.
     pub fn start(self, router: Router) -> Result<RunningServer, ServerError> {
         if self.name.bytes().any(|byte| byte.is_ascii_control()) {
             return Err(ServerError::Name(self.name));
         }
-        let backend = self.backend.settle()?;
+        let settled = self.backend.settle()?;
         let mut routes = router.into_routes()?;
         routes.proxies = self.trusted.clone()?;
         let routes = Arc::new(routes);
@@ -445,19 +447,20 @@ impl Server {
         let common = Arc::new(Common::new(descriptors));
         let mut running = RunningServer {
             addresses,
-            backend,
+            backend: settled.backend(),
             handle: ShutdownHandle { common: Arc::clone(&common), inboxes: Arc::default() },
             threads: Vec::new(),
         };
         let inboxes = (0..servers * threads).map(|_| Inbox::new()).collect::<io::Result<Vec<_>>>();
         let inboxes: Arc<[Arc<Inbox>]> = inboxes.map_err(ServerError::Thread)?.into();
         running.handle.inboxes = Arc::clone(&inboxes);
+        let (ready, readiness) = mpsc::channel();
         for (index, inbox) in inboxes.iter().enumerate() {
             let seat = Seat {
                 listeners: listeners[index % servers].clone(),
                 core: self.pin.then(|| cores.get(index % cores.len().max(1)).copied()).flatten(),
                 gives_way: self.gives_way,
-                backend,
+                settled,
                 runtime: runtime.clone(),
                 limits: self.limits.clone(),
                 routes: Arc::clone(&routes),
@@ -466,11 +469,17 @@ impl Server {
                 observing: self.observing.clone(),
                 common: Arc::clone(&common),
             };
+            let ready = ready.clone();
             let thread = std::thread::Builder::new()
                 .name(format!("marmota-http-{index}"))
-                .spawn(move || seat.serve())
+                .spawn(move || seat.serve(ready))
                 .map_err(ServerError::Thread)?;
             running.threads.push(thread);
+        }
+        drop(ready);
+        for _ in 0..running.threads.len() {
+            let panicked = |_| ServerError::Thread(io::Error::other("it panicked"));
+            readiness.recv().map_err(panicked)??;
         }
         Ok(running)
     }
