@@ -18,6 +18,9 @@ use crate::crate_path;
 use crate::name;
 use crate::problem::Problems;
 
+/// Of a method that may take place twice: sent again where a connection breaks.
+const REPEATABLE: &str = "repeatable";
+
 /// A method as both sides have to know it.
 pub(crate) struct Method {
     pub(crate) ident: Ident,
@@ -26,6 +29,8 @@ pub(crate) struct Method {
     output: Type,
     /// What comes of it when all is well.
     pub(crate) result: Type,
+    /// It may take place twice.
+    is_repeatable: bool,
 }
 
 /// What stands in the attribute's parentheses.
@@ -86,9 +91,11 @@ pub(crate) fn expand(attribute: TokenStream, item: &ItemTrait) -> TokenStream {
                     problems.at(body, "a service's methods are implemented where it is served");
                 }
                 check_receiver(&function.sig, &mut problems);
-                let attributes = function.attrs.clone();
+                let mut attributes = function.attrs.clone();
+                attributes.retain(|one| !one.path().is_ident(REPEATABLE));
+                let is_repeatable = attributes.len() < function.attrs.len();
                 let method = Method::read(&function.sig, &mut problems);
-                methods.extend(method.map(|method| (attributes, method)));
+                methods.extend(method.map(|it| (attributes, Method { is_repeatable, ..it })));
             }
             other => problems.at(other, "a service has methods and nothing else"),
         }
@@ -143,7 +150,8 @@ impl Method {
             problems.at(&output, "give Marmota's `Result<T>`: any call may fail on its way");
             return None;
         };
-        Some(Self { ident: signature.ident.clone(), parameters, output, result })
+        let ident = signature.ident.clone();
+        Some(Self { ident, parameters, output, result, is_repeatable: false })
     }
 
     /// Its entry in a contract.
@@ -253,9 +261,11 @@ fn code(given: &Given, item: &ItemTrait, methods: &[(Vec<Attribute>, Method)]) -
         let Method { ident, parameters, output, .. } = method;
         let parameters = parameters.iter().map(|(ident, ty)| quote!(#ident: #ty));
         let encoded = method.encoded(&path);
+        let call = if method.is_repeatable { "call_repeatable" } else { "call" };
+        let call = Ident::new(call, Span::call_site());
         quote! {
             async fn #ident(&self #(, #parameters)*) -> #output {
-                self.0.call(#number, #encoded).await
+                self.0.#call(#number, #encoded).await
             }
         }
     });
@@ -336,6 +346,14 @@ fn code(given: &Given, item: &ItemTrait, methods: &[(Vec<Attribute>, Method)]) -
 
         impl #ident for #client {
             #(#calls)*
+        }
+
+        impl #path::Stubbed for #client {
+            type Service = #service;
+
+            fn of(stub: #path::generated::Stub) -> Self {
+                Self(stub)
+            }
         }
     }
 }

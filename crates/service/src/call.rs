@@ -16,6 +16,7 @@ use crate::client::Client;
 use crate::contract::{Contract, Method};
 use crate::dispatch::Answer;
 use crate::owned::Owned;
+use crate::subscriber::Subscriber;
 
 thread_local! {
     static CURRENT: RefCell<Option<Call>> = const { RefCell::new(None) };
@@ -44,11 +45,22 @@ pub(crate) struct Origin {
     pub(crate) owned: Option<Arc<Owned>>,
     /// The stub that calls.
     pub(crate) stub: Option<u64>,
+    /// The caller, where it can be called back.
+    pub(crate) subscriber: Option<Arc<Subscriber>>,
+    /// The call's number on its connection.
+    pub(crate) number: Option<u64>,
+}
+
+impl Origin {
+    /// True if somebody in particular calls.
+    pub(crate) fn is_known(&self) -> bool {
+        self.store.as_ref().and_then(|store| store.rights()?.caller()).is_some()
+    }
 }
 
 impl Call {
-    pub(crate) fn new(contract: &'static Contract, method: usize, origin: &Origin) -> Self {
-        Self(Arc::new(Inner { contract, method, origin: origin.clone() }))
+    pub(crate) fn new(contract: &'static Contract, method: usize, origin: Origin) -> Self {
+        Self(Arc::new(Inner { contract, method, origin }))
     }
 
     /// The call that the code runs in which asks; none outside of any.
@@ -92,8 +104,8 @@ impl Call {
         self.0.origin.store.as_ref()
     }
 
-    /// A name that the calls of one session share: of a login, or of a
-    /// connection that is kept.
+    /// A name that the calls of one session share: of a login, of a client that
+    /// stays connected, also by one connection after another, or of a connection.
     #[must_use]
     pub fn session(&self) -> Option<&str> {
         self.0.origin.session.as_deref()
@@ -110,6 +122,16 @@ impl Call {
     /// The stub that calls, and the instances of its connection's stubs.
     pub(crate) fn stub(&self) -> Option<(u64, &Owned)> {
         Some((self.0.origin.stub?, self.0.origin.owned.as_deref()?))
+    }
+
+    /// The caller, where it can be called back.
+    pub(crate) fn subscriber(&self) -> Option<Arc<Subscriber>> {
+        self.0.origin.subscriber.clone()
+    }
+
+    /// The call's number on its connection.
+    pub(crate) fn number_in_link(&self) -> Option<u64> {
+        self.0.origin.number
     }
 
     pub(crate) fn session_key(&self) -> Option<Arc<str>> {

@@ -15,9 +15,11 @@ use marmota_http::{
 use marmota_model::Result;
 use marmota_remote::packet;
 
+use crate::carrier::Carrier;
 use crate::client::Client;
-use crate::link::{Carrier, Link};
+use crate::link::Link;
 use crate::services::Settings;
+use crate::subscriber::Subscriber;
 
 /// What the `Upgrade` header says.
 pub(crate) const UPGRADE: &str = "marmota-services";
@@ -43,8 +45,9 @@ fn accept(settings: &Arc<Settings>, request: &Request) -> Response {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     origin.session.get_or_insert_with(|| format!("connection {number}").into());
     origin.owned = Some(Arc::default());
-    let link = Link::new();
+    let link = Link::of_one_connection();
     origin.back = Some(Client::of_link(&link));
+    origin.subscriber = Some(Arc::new(Subscriber::of_link(&link)));
     let carrier = Carrier::new(link, Arc::clone(settings), origin);
     let Carried { carrier } = match marmota_remote::carried(request, UPGRADE, Carried { carrier }) {
         Ok(response) => return response,

@@ -7,12 +7,13 @@ use marmota_model::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::call::Origin;
+use crate::connection::Connection;
 use crate::contract::Contract;
 use crate::failure::Failure;
-use crate::line;
-use crate::link::{CONTRACT, Carrier, Link};
+use crate::link::{Asked, CONTRACT, Link};
 use crate::owned::Owned;
 use crate::services::{Services, Settings};
+use crate::subscriber::Subscriber;
 
 /// How long a call waits for its answer unless it is said.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -71,16 +72,22 @@ impl Client {
         Self { way: Way::InProcess { services, offered, owned }, deadline: DEADLINE }
     }
 
-    /// Connects to services at a URL: `unix:/run/app.sock` (`unix:@name` in the
+    /// A connection to services at a URL, to be made: `unix:/run/app.sock` (`unix:@name` in the
     /// abstract namespace, the prefix behind a `#`), `shm:` with the same for
-    /// memory that is shared, `http://host:port/api`, `ws://host:port/api`. Many calls are under way at once on the one connection, which ends with the
-    /// last stub and client of it.
+    /// memory that is shared, `http://host:port/api`, `ws://host:port/api`.
+    pub fn at(url: &str) -> Connection {
+        Connection::to(url)
+    }
+
+    /// Connects to services at a URL of [`Client::at`]. Many calls are under way at once on the
+    /// one connection, which ends with the last stub and client of it, and is made anew by
+    /// itself when it breaks ([`Connection`]).
     ///
     /// # Errors
     /// [`ErrorKind::Refused`] where nobody is, [`ErrorKind::Unauthenticated`] and
     /// [`ErrorKind::Denied`] where more than that is asked for.
     pub fn connect(url: &str) -> Result<Self> {
-        Self::connect_as(url, "", &Services::new())
+        Self::at(url).connect()
     }
 
     /// As [`Client::connect`], with a token that says who calls (empty for none),
@@ -89,15 +96,23 @@ impl Client {
     /// # Errors
     /// As there.
     pub fn connect_as(url: &str, token: &str, offered: &Services) -> Result<Self> {
-        let carrier = |link: Link| {
-            let mut origin = offered.0.origin();
-            origin.back = Some(Self::of_link(&link));
-            origin.owned = Some(Arc::default());
-            Carrier::new(link, Arc::clone(&offered.0), origin)
-        };
-        let link = line::connect(url, token.as_bytes(), carrier)?;
+        Self::at(url).token(token).offer(offered).connect()
+    }
+
+    /// One by a link that ends with the last of its clients.
+    pub(crate) fn holding(link: Link) -> Self {
         let held = Arc::new(Held(link.clone()));
-        Ok(Self { way: Way::Link { link, _held: Some(held) }, deadline: DEADLINE })
+        Self { way: Way::Link { link, _held: Some(held) }, deadline: DEADLINE }
+    }
+
+    /// True if calls reach the other side at the moment: false between two
+    /// connections, and when the last has ended.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        match &self.way {
+            Way::InProcess { .. } => true,
+            Way::Link { link, .. } => link.is_here(),
+        }
     }
 
     /// What the other side of a link offers.
@@ -123,7 +138,9 @@ impl Client {
         };
         // A text: it can be written.
         let name = serde_json::to_vec(&[name]).unwrap_or_default();
-        match link.call(CONTRACT, &name, None, self.deadline).await {
+        let (params, deadline) = (&name[..], self.deadline);
+        let asked = Asked { method: CONTRACT, params, stub: None, deadline, is_repeatable: true };
+        match link.call(asked).await {
             Ok(answer) => serde_json::from_slice(&answer).map(Some).map_err(|error| {
                 Error::new(ErrorKind::Protocol, format!("the answer is no contract: {error}"))
             }),
@@ -137,18 +154,21 @@ impl Client {
         method: &str,
         arguments: Vec<u8>,
         stub: Option<u64>,
+        is_repeatable: bool,
     ) -> Result<Vec<u8>> {
         let (services, offered, owned) = match &self.way {
             Way::InProcess { services, offered, owned } => (services, offered, owned),
             Way::Link { link, .. } => {
-                return link.call(method, &arguments, stub, self.deadline).await;
+                let (params, deadline) = (&arguments[..], self.deadline);
+                return link.call(Asked { method, params, stub, deadline, is_repeatable }).await;
             }
         };
         let mut origin = services.own_origin()?;
         origin.back = offered.as_ref().map(Self::in_process);
+        origin.subscriber = Some(Arc::new(Subscriber::in_process(owned)));
         (origin.owned, origin.stub) = (Some(Arc::clone(owned)), stub);
         // The same words as from elsewhere.
-        carried_out(services, &origin, method, &arguments)
+        carried_out(services, origin, method, &arguments)
             .await
             .map_err(|error| Failure::of(&error, method).into_error())
     }
@@ -164,7 +184,7 @@ impl Client {
 
 async fn carried_out(
     services: &Settings,
-    origin: &Origin,
+    origin: Origin,
     method: &str,
     arguments: &[u8],
 ) -> Result<Vec<u8>> {

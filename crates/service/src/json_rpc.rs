@@ -156,10 +156,9 @@ impl Begun {
         let outcome = outcome.and_then(|target| {
             let read = target.arguments(params.as_bytes());
             let arguments = read.map_err(|error| Failure::coded(PARAMETERS, &error))?;
-            let answer = match request.stub {
-                None => target.call(origin, arguments),
-                stub => target.call(&Origin { stub, ..origin.clone() }, arguments),
-            };
+            let number = request.id.and_then(|id| id.get().parse().ok());
+            let origin = Origin { stub: request.stub, number, ..origin.clone() };
+            let answer = target.call(origin, arguments);
             Ok((answer.map_err(|error| Failure::of(&error, &method))?, method.into_owned()))
         });
         Self { id, outcome }

@@ -37,7 +37,9 @@ mod activity;
 mod arguments;
 mod call;
 mod carried;
+mod carrier;
 mod client;
+mod connection;
 mod contract;
 mod dispatch;
 mod execution;
@@ -51,17 +53,23 @@ mod mock;
 mod owned;
 mod route;
 mod services;
+mod standing;
 mod stub;
+mod subscriber;
+mod subscribers;
 
 pub use activity::MethodActivity;
 pub use call::Call;
 pub use client::Client;
+pub use connection::Connection;
 pub use contract::{Contract, Method, Parameter};
 pub use execution::Execution;
 pub use hosted::Hosted;
 pub use instances::Lifetime;
 pub use mock::{Mock, When};
 pub use services::Services;
+pub use stub::Stubbed;
+pub use subscribers::Subscribers;
 
 /// What the code that the macros make is written with; not to be used by hand.
 #[doc(hidden)]

@@ -1,56 +1,174 @@
-//! A client's connection to services of another process: one thread carries
-//! all of a process' links.
+//! A client's connections to services of another process, one after the other.
+//! One thread carries all of a process' links; what blocks, connecting, is done
+//! on a thread of its own.
 
-use std::pin::pin;
 use std::sync::{Arc, OnceLock};
-use std::task::Poll;
-use std::time::Duration;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use async_executor::Executor;
 use futures_lite::future::block_on;
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_remote::Channel;
+use marmota_store::engine::Watch;
 
 use crate::carried::{PATH, UPGRADE};
-use crate::link::{Carrier, Link};
+use crate::carrier::Carrier;
+use crate::link::{LEAVE, Link};
 
 const CONNECTING_MAX: Duration = Duration::from_secs(5);
+/// The first pause before a server is sought again.
+const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Connects, and has the link carried until its end.
-pub(crate) fn connect(
-    url: &str,
-    credential: &[u8],
-    carrier: impl FnOnce(Link) -> Carrier,
-) -> Result<Link> {
-    let mut channel = Channel::connect(url, PATH, UPGRADE, credential, CONNECTING_MAX)?;
-    let link = Link::new();
-    let mut carrier = carrier(link.clone());
-    let carrying = async move {
-        std::future::poll_fn(|context| {
-            loop {
-                for message in carrier.go_on(context) {
-                    channel.send(&message)?;
-                }
-                if carrier.link.is_ended() {
-                    return Poll::Ready(Ok(()));
-                }
-                match channel.poll(context, carrier.link.deadline()) {
-                    Poll::Ready(message) => carrier.take(&message?)?,
-                    Poll::Pending => return Poll::Pending,
-                }
+/// What connections are made by.
+pub(crate) struct Line {
+    pub(crate) url: String,
+    pub(crate) credential: Vec<u8>,
+    /// What is said first on each.
+    pub(crate) hello: Vec<u8>,
+    /// How long a server that has gone is sought.
+    pub(crate) reconnect_for: Option<Duration>,
+}
+
+/// Connects, and has the link carried until it is ended.
+pub(crate) fn keep(
+    line: Line,
+    link: &Link,
+    carrier: impl Fn(&Link) -> Carrier + Send + 'static,
+) -> Result<()> {
+    let mut channel = line.connect()?;
+    let (line, link) = (Arc::new(line), link.clone());
+    let carried = async move {
+        let mut pause = PAUSE;
+        loop {
+            link.connected(line.hello.clone());
+            let (ended, has_heard) = carry(channel, carrier(&link)).await;
+            match ended {
+                Ok(()) => return,
+                Err(error) => log::info!("a connection to services has ended: {error}"),
             }
-        })
-        .await
+            if has_heard {
+                pause = PAUSE;
+            }
+            channel = match reconnected(&line, &link, &mut pause).await {
+                Some(channel) => channel,
+                None => return link.end(),
+            };
+        }
     };
-    executor()?
-        .spawn(async move {
-            let ended: Result<()> = pin!(carrying).await;
-            if let Err(error) = ended {
-                log::info!("a connection to services has ended: {error}");
+    executor()?.spawn(carried).detach();
+    Ok(())
+}
+
+/// Carries a link until it is ended or the connection is; also tells whether the
+/// other side has said anything.
+async fn carry(mut channel: Channel, mut carrier: Carrier) -> (Result<()>, bool) {
+    let mut has_heard = false;
+    let carried = std::future::poll_fn(|context| {
+        loop {
+            for message in carrier.go_on(context) {
+                channel.send(&message)?;
             }
-        })
-        .detach();
-    Ok(link)
+            if carrier.link.is_ended() {
+                let leave = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{LEAVE}\",\"params\":[]}}");
+                channel.send(leave.as_bytes())?;
+                // As much of it as leaves at once: the connection's end says nearly the same.
+                let _ = channel.poll(context, None);
+                return Poll::Ready(Ok(()));
+            }
+            match channel.poll(context, carrier.link.deadline()) {
+                Poll::Ready(message) => carrier.take(&message?)?,
+                Poll::Pending => return Poll::Pending,
+            }
+            has_heard = true;
+        }
+    });
+    (carried.await, has_heard)
+}
+
+/// Seeks the server until it is there; none if that is not to go on.
+async fn reconnected(line: &Arc<Line>, link: &Link, pause: &mut Duration) -> Option<Channel> {
+    let watch = Arc::new(Watch::default());
+    let until = line.reconnect_for.and_then(|time| Instant::now().checked_add(time));
+    loop {
+        let at = Instant::now() + jittered(*pause);
+        *pause = (*pause * 2).min(PAUSE_MAX);
+        let paused = |_: &mut Context<'_>| match Instant::now() >= at {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        };
+        meanwhile(link, &watch, Some(at), paused).await?;
+        if until.is_some_and(|until| until <= Instant::now()) {
+            let time = line.reconnect_for.unwrap_or_default();
+            log::warn!("no server was found at {} within {time:?}", line.url);
+            return None;
+        }
+        let mut connecting = Box::pin(line.connect_elsewhere());
+        let connected = |context: &mut Context<'_>| connecting.as_mut().poll(context);
+        match meanwhile(link, &watch, None, connected).await? {
+            Ok(channel) => return Some(channel),
+            Err(error) => {
+                log::debug!("{} is not reached: {error}", line.url);
+                link.unreached(error);
+            }
+        }
+    }
+}
+
+/// Waits for something while nobody is reached; none when the link is ended.
+async fn meanwhile<T>(
+    link: &Link,
+    watch: &Arc<Watch>,
+    at: Option<Instant>,
+    mut wanted: impl FnMut(&mut Context<'_>) -> Poll<T>,
+) -> Option<T> {
+    std::future::poll_fn(|context| {
+        watch.look();
+        if link.is_ended() {
+            return Poll::Ready(None);
+        }
+        if let Poll::Ready(found) = wanted(context) {
+            return Poll::Ready(Some(found));
+        }
+        link.expire();
+        let next = link.carried_by(context.waker());
+        watch.wake(context.waker());
+        if let Some(next) = [next, at].into_iter().flatten().min() {
+            watch.wake_at(next);
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Between half of a pause and all of it, so that a server that is there again is
+/// not met by all of its clients at once.
+fn jittered(pause: Duration) -> Duration {
+    let mut random = [0; 2];
+    // Without random numbers all wait as long.
+    let _ = getrandom::fill(&mut random);
+    pause - pause.mul_f64(f64::from(u16::from_le_bytes(random)) / f64::from(u16::MAX) / 2.0)
+}
+
+impl Line {
+    fn connect(&self) -> Result<Channel> {
+        Channel::connect(&self.url, PATH, UPGRADE, &self.credential, CONNECTING_MAX)
+    }
+
+    async fn connect_elsewhere(self: &Arc<Self>) -> Result<Channel> {
+        let (tell, told) = async_channel::bounded(1);
+        let line = Arc::clone(self);
+        let connect = move || drop(tell.send_blocking(line.connect()));
+        let thread = std::thread::Builder::new().name("marmota-connect".to_owned());
+        let begun = thread.spawn(connect);
+        let no_thread = |why: String| {
+            let message = format!("the system gives no thread for connecting: {why}");
+            Error::new(ErrorKind::Busy, message)
+        };
+        begun.map_err(|error| no_thread(error.to_string()))?;
+        told.recv().await.unwrap_or_else(|error| Err(no_thread(error.to_string())))
+    }
 }
 
 fn executor() -> Result<&'static Arc<Executor<'static>>> {

@@ -1,100 +1,124 @@
-//! Calls both ways over one connection, as JSON-RPC 2.0: what is called on the
-//! other side and waits, and what the other side calls here. It owns no socket;
-//! whoever carries the bytes hands in messages and takes them out.
+//! Calls of the other side over one connection after another, as JSON-RPC 2.0:
+//! what is called and waits for its answer. It owns no socket; whoever carries
+//! the bytes takes messages out and hands in answers ([`crate::carrier`]).
+//!
+//! A server's link is one connection's, and ends with it. A client's goes on: a
+//! call that was handed out when a connection broke is lost, since it may have
+//! taken place, and those that were not wait for the next one.
 
-use std::collections::HashMap;
-use std::pin::Pin;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result};
-use parking_lot::Mutex;
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use marmota_store::refusal::copy_of;
+use parking_lot::{Mutex, MutexGuard};
 
-use crate::call::Origin;
-use crate::client::Known;
-use crate::failure::Failure;
-use crate::json_rpc::{Exchange, present, put_answer};
-use crate::services::Settings;
+use crate::standing::Standing;
 
 /// Asks for a service's contract.
 pub(crate) const CONTRACT: &str = "-.contract";
 /// Gives up what a stub owns; never answered.
 pub(crate) const RELEASE: &str = "-.release";
+/// Says who connects, by a text that is theirs alone; never answered.
+pub(crate) const CLIENT: &str = "-.client";
+/// Says that who connected does not come back; never answered.
+pub(crate) const LEAVE: &str = "-.leave";
+/// Says that a call has put its caller into a list ([`crate::Subscribers`]), so
+/// that it is to be repeated on the next connection; never answered.
+pub(crate) const SUBSCRIBED: &str = "-.subscribed";
+/// Says that the caller has left a list; never answered.
+pub(crate) const UNSUBSCRIBED: &str = "-.unsubscribed";
 /// Calls that may wait for their answer.
 const WAITING_MAX: usize = 1_024;
-/// Calls of the other side's that are under way at once.
-const RUNNING_MAX: usize = 256;
+/// How long calls that put this side back into lists hold up the others.
+const RESTORING_MAX: Duration = Duration::from_secs(5);
+
+/// A message, perhaps kept to be sent again.
+pub(crate) type Message = Arc<Vec<u8>>;
 
 /// See the module.
 #[derive(Clone)]
 pub(crate) struct Link(Arc<Mutex<State>>);
 
-#[derive(Default)]
 struct State {
-    outbox: Vec<Vec<u8>>,
-    /// Of who carries.
-    carrier: Option<Waker>,
+    presence: Presence,
+    /// It goes on when a connection breaks.
+    goes_on: bool,
+    /// How many connections there were.
+    connection: u64,
+    /// What is of use on this connection alone.
+    outbox: Vec<Message>,
+    /// Calls that were not handed out, in their order.
+    unsent: VecDeque<u64>,
     waiting: HashMap<u64, Waiting>,
     last: u64,
-    ended: bool,
+    /// Of who carries.
+    carrier: Option<Waker>,
+    standing: Standing,
+    /// The connection on which a stub has its instance.
+    stubs: HashMap<u64, u64>,
+}
+
+enum Presence {
+    Here,
+    /// Since when nobody is reached, and why.
+    Away(Instant, Option<Error>),
+    Ended(Instant),
 }
 
 struct Waiting {
+    message: Message,
+    stub: Option<u64>,
+    is_sent: bool,
+    /// It may take place twice.
+    is_repeatable: bool,
     answer: Option<Result<Vec<u8>>>,
     waker: Option<Waker>,
     until: Instant,
 }
 
-/// An answer that came, as far as it is read here.
-#[derive(Deserialize)]
-struct Answered<'a> {
-    /// Not there in an answer.
-    method: Option<serde::de::IgnoredAny>,
-    /// A number, where it answers a call of this side's.
-    #[serde(borrow)]
-    id: Option<&'a RawValue>,
-    /// Also `null`, which is what nothing comes back as.
-    #[serde(borrow, default, deserialize_with = "present")]
-    result: Option<&'a RawValue>,
-    error: Option<Failure>,
-}
-
-#[derive(Deserialize)]
-struct AskedFor<'a> {
-    method: &'a str,
-    #[serde(borrow)]
-    params: Option<&'a RawValue>,
-    #[serde(borrow)]
-    id: Option<&'a RawValue>,
-}
-
-type Answering = Pin<Box<dyn Future<Output = Option<Vec<u8>>> + Send>>;
-
-/// What carries a link: the calls of the other side that are under way here.
-pub(crate) struct Carrier {
-    pub(crate) link: Link,
-    settings: Arc<Settings>,
-    origin: Origin,
-    running: Vec<Answering>,
+/// A call to be made.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) method: &'a str,
+    /// As JSON.
+    pub(crate) params: &'a [u8],
+    pub(crate) stub: Option<u64>,
+    pub(crate) deadline: Duration,
+    pub(crate) is_repeatable: bool,
 }
 
 impl Link {
-    pub(crate) fn new() -> Self {
-        Self(Arc::default())
+    /// One that ends with its connection.
+    pub(crate) fn of_one_connection() -> Self {
+        Self::new(Presence::Here, false)
+    }
+
+    /// One that goes on; nobody is reached yet.
+    pub(crate) fn lasting() -> Self {
+        Self::new(Presence::Away(Instant::now(), None), true)
+    }
+
+    fn new(presence: Presence, goes_on: bool) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            presence,
+            goes_on,
+            connection: 0,
+            outbox: Vec::new(),
+            unsent: VecDeque::new(),
+            waiting: HashMap::new(),
+            last: 0,
+            carrier: None,
+            standing: Standing::default(),
+            stubs: HashMap::new(),
+        })))
     }
 
     /// Calls the other side.
-    pub(crate) async fn call(
-        &self,
-        method: &str,
-        params: &[u8],
-        stub: Option<u64>,
-        deadline: Duration,
-    ) -> Result<Vec<u8>> {
-        let number = self.send(method, params, stub, deadline)?;
+    pub(crate) async fn call(&self, asked: Asked<'_>) -> Result<Vec<u8>> {
+        let number = self.enqueue(asked)?;
         let given_up = GivenUp { link: self, number };
         let answer = std::future::poll_fn(|context| {
             let mut state = self.0.lock();
@@ -114,18 +138,9 @@ impl Link {
         answer
     }
 
-    fn send(
-        &self,
-        method: &str,
-        params: &[u8],
-        stub: Option<u64>,
-        deadline: Duration,
-    ) -> Result<u64> {
+    fn enqueue(&self, asked: Asked<'_>) -> Result<u64> {
         let mut state = self.0.lock();
-        if state.ended {
-            let message = "the connection has ended; nothing was done";
-            return Err(Error::new(ErrorKind::Refused, message));
-        }
+        state.presence.check()?;
         if state.waiting.len() >= WAITING_MAX {
             let message = format!("{WAITING_MAX} calls wait for their answers; wait for some");
             return Err(Error::new(ErrorKind::Busy, message));
@@ -133,83 +148,288 @@ impl Link {
         state.last += 1;
         let number = state.last;
         let mut message = b"{\"jsonrpc\":\"2.0\",\"method\":".to_vec();
-        marmota_model::json::write_string(&mut message, method);
+        marmota_model::json::write_string(&mut message, asked.method);
         message.extend_from_slice(b",\"params\":");
-        message.extend_from_slice(params);
-        if let Some(stub) = stub {
+        message.extend_from_slice(asked.params);
+        if let Some(stub) = asked.stub {
             message.extend_from_slice(format!(",\"stub\":{stub}").as_bytes());
         }
         message.extend_from_slice(format!(",\"id\":{number}}}").as_bytes());
-        state.outbox.push(message);
-        let until = Instant::now() + deadline;
-        state.waiting.insert(number, Waiting { answer: None, waker: None, until });
-        let carrier = state.carrier.take();
-        drop(state);
-        carrier.into_iter().for_each(Waker::wake);
+        let waiting = Waiting {
+            message: Arc::new(message),
+            stub: asked.stub,
+            is_sent: false,
+            is_repeatable: asked.is_repeatable,
+            answer: None,
+            waker: None,
+            until: Instant::now() + asked.deadline,
+        };
+        state.waiting.insert(number, waiting);
+        state.unsent.push_back(number);
+        state.wake_carrier();
         Ok(number)
+    }
+
+    /// Sends a message that nobody answers, if there is a connection.
+    pub(crate) fn notify(&self, method: &str, params: &str) {
+        let message =
+            format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":{params}}}");
+        self.answer(message.into_bytes());
+    }
+
+    /// Sends an answer to what the other side has asked, if it is still there.
+    pub(crate) fn answer(&self, message: Vec<u8>) {
+        let mut state = self.0.lock();
+        if matches!(state.presence, Presence::Here) {
+            state.outbox.push(Arc::new(message));
+            state.wake_carrier();
+        }
     }
 
     /// Says that a stub has ended.
     pub(crate) fn release(&self, service: &str, stub: u64) {
-        let mut state = self.0.lock();
-        if state.ended {
-            return;
+        let had_instance = self.0.lock().stubs.remove(&stub).is_some();
+        if had_instance {
+            self.notify(RELEASE, &format!("[\"{service}\",{stub}]"));
         }
-        let mut message = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{RELEASE}\",\"params\":[");
-        message.push_str(&format!("\"{service}\",{stub}]}}"));
-        state.outbox.push(message.into_bytes());
-        let carrier = state.carrier.take();
-        drop(state);
-        carrier.into_iter().for_each(Waker::wake);
     }
 
-    fn settle(&self, number: u64, answer: Result<Vec<u8>>) {
+    /// An answer to a call of this side's has come.
+    pub(crate) fn settle(&self, number: u64, answer: Result<Vec<u8>>) {
         let mut state = self.0.lock();
-        // One that was given up waits no more.
-        let Some(waiting) = state.waiting.get_mut(&number) else { return };
-        waiting.answer = Some(answer);
-        let waker = waiting.waker.take();
+        let answer = match state.standing.settle(number, answer) {
+            None => return,
+            Some(answer) => answer,
+        };
+        let waker = state.settle(number, answer);
         drop(state);
         waker.into_iter().for_each(Waker::wake);
     }
 
+    /// The other side has put this one into its list of that number, by a call.
+    pub(crate) fn subscribed(&self, call: u64, list: u64) {
+        let mut state = self.0.lock();
+        let State { waiting, standing, .. } = &mut *state;
+        let message = waiting.get(&call).filter(|one| one.stub.is_none());
+        standing.keep(call, list, message.map(|one| Arc::clone(&one.message)));
+    }
+
+    /// The other side has taken this one out of a list.
+    pub(crate) fn unsubscribed(&self, list: u64) {
+        self.0.lock().standing.forget(list);
+    }
+
+    /// A connection is there: `hello` goes first, then what puts this side back
+    /// into the lists of the other one, then all that waits.
+    pub(crate) fn connected(&self, hello: Vec<u8>) {
+        let mut state = self.0.lock();
+        if matches!(state.presence, Presence::Ended(_)) {
+            return;
+        }
+        state.presence = Presence::Here;
+        state.connection += 1;
+        state.outbox = vec![Arc::new(hello)];
+        let until = Instant::now() + RESTORING_MAX;
+        let again = state.standing.restore(until);
+        state.outbox.extend(again);
+    }
+
+    /// The connection has ended. What was handed out may have taken place.
+    pub(crate) fn cut(&self) {
+        let mut state = self.0.lock();
+        if !state.goes_on {
+            drop(state);
+            return self.end();
+        }
+        if !matches!(state.presence, Presence::Here) {
+            return;
+        }
+        state.presence = Presence::Away(Instant::now(), None);
+        state.outbox.clear();
+        state.standing.cut();
+        let mut again: Vec<u64> = Vec::new();
+        let mut gone = Vec::new();
+        for (number, one) in &mut state.waiting {
+            if !one.is_sent || one.answer.is_some() {
+                continue;
+            }
+            if one.is_repeatable {
+                one.is_sent = false;
+                again.push(*number);
+            } else {
+                gone.push(*number);
+            }
+        }
+        again.sort_unstable_by(|one, other| other.cmp(one));
+        again.into_iter().for_each(|number| state.unsent.push_front(number));
+        fail(state, &gone, lost);
+    }
+
+    /// An attempt to connect has failed. Where another would do no better, what
+    /// waits is told so now.
+    pub(crate) fn unreached(&self, error: Error) {
+        let mut state = self.0.lock();
+        let Presence::Away(since, why) = &mut state.presence else { return };
+        let since = *since;
+        let is_final = is_final(&error);
+        let copy = copy_of(&error);
+        *why = Some(error);
+        if is_final {
+            let numbers = state.unsent.drain(..).collect::<Vec<_>>();
+            fail(state, &numbers, || away(since, Some(&copy)));
+        }
+    }
+
+    /// True if calls reach the other side at the moment.
+    pub(crate) fn is_here(&self) -> bool {
+        matches!(self.0.lock().presence, Presence::Here)
+    }
+
     /// True once nothing more goes over it.
     pub(crate) fn is_ended(&self) -> bool {
-        self.0.lock().ended
+        self.ended().is_some()
+    }
+
+    /// When it has ended.
+    pub(crate) fn ended(&self) -> Option<Instant> {
+        match self.0.lock().presence {
+            Presence::Ended(at) => Some(at),
+            _ => None,
+        }
     }
 
     /// Answers all that wait, and refuses what is called from here on.
     pub(crate) fn end(&self) {
         let mut state = self.0.lock();
-        state.ended = true;
-        let numbers: Vec<u64> = state.waiting.keys().copied().collect();
-        let carrier = state.carrier.take();
-        drop(state);
-        carrier.into_iter().for_each(Waker::wake);
-        numbers.into_iter().for_each(|number| self.settle(number, Err(lost())));
+        if matches!(state.presence, Presence::Ended(_)) {
+            return;
+        }
+        state.presence = Presence::Ended(Instant::now());
+        let (mut sent, mut unsent) = (Vec::new(), Vec::new());
+        for (number, one) in &state.waiting {
+            if one.is_sent { sent.push(*number) } else { unsent.push(*number) }
+        }
+        state.wake_carrier();
+        fail(state, &sent, lost);
+        fail(self.0.lock(), &unsent, ended);
+    }
+
+    /// Registers who carries, and tells when something is to be done though
+    /// nothing comes.
+    pub(crate) fn carried_by(&self, carrier: &Waker) -> Option<Instant> {
+        let mut state = self.0.lock();
+        state.carrier = Some(carrier.clone());
+        state.deadline()
     }
 
     /// When the next call will have taken too long.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let state = self.0.lock();
-        let waits = state.waiting.values().filter(|one| one.answer.is_none());
-        waits.map(|one| one.until).min()
+        self.0.lock().deadline()
     }
 
     /// Gives up what has taken too long.
     pub(crate) fn expire(&self) {
         let now = Instant::now();
-        let state = self.0.lock();
-        let late = |(number, one): (&u64, &Waiting)| {
-            (one.until <= now && one.answer.is_none()).then_some(*number)
+        let mut state = self.0.lock();
+        if let Some(again) = state.standing.expire(now)
+            && matches!(state.presence, Presence::Here)
+        {
+            state.outbox.extend(again);
+        }
+        let (mut sent, mut unsent) = (Vec::new(), Vec::new());
+        for (number, one) in &state.waiting {
+            if one.until <= now && one.answer.is_none() {
+                if one.is_sent { sent.push(*number) } else { unsent.push(*number) }
+            }
+        }
+        if sent.is_empty() && unsent.is_empty() {
+            return;
+        }
+        let why = match &state.presence {
+            Presence::Away(since, why) => away(*since, why.as_ref()),
+            _ => {
+                let message = "the call could not be sent in time; nothing was done";
+                Error::new(ErrorKind::Timeout, message)
+            }
         };
-        let late: Vec<u64> = state.waiting.iter().filter_map(late).collect();
-        drop(state);
-        for number in late {
+        fail(state, &sent, || {
             let message = "the call was not answered in time; it may have taken place";
-            self.settle(number, Err(Error::new(ErrorKind::Timeout, message)));
+            Error::new(ErrorKind::Timeout, message)
+        });
+        fail(self.0.lock(), &unsent, || copy_of(&why));
+    }
+
+    /// Takes what is to be sent now; what was called is handed out with it.
+    pub(crate) fn take_messages(&self) -> Vec<Message> {
+        let mut state = self.0.lock();
+        if !matches!(state.presence, Presence::Here) {
+            return Vec::new();
+        }
+        let mut messages = std::mem::take(&mut state.outbox);
+        // What is called next finds this side in the lists again.
+        if state.standing.is_restoring() {
+            return messages;
+        }
+        let mut strangers = Vec::new();
+        let State { unsent, waiting, stubs, connection, .. } = &mut *state;
+        while let Some(number) = unsent.pop_front() {
+            // One that was given up meanwhile is not sent.
+            let Some(one) = waiting.get_mut(&number).filter(|one| one.answer.is_none()) else {
+                continue;
+            };
+            let lives_here = |stub: u64| *stubs.entry(stub).or_insert(*connection) == *connection;
+            if !one.stub.is_none_or(lives_here) {
+                strangers.push(number);
+                continue;
+            }
+            one.is_sent = true;
+            messages.push(Arc::clone(&one.message));
+        }
+        fail(state, &strangers, || {
+            let message = "the connection broke, and with it ended the instance that this stub \
+                           called; make the stub anew";
+            Error::new(ErrorKind::Lost, message)
+        });
+        messages
+    }
+}
+
+impl State {
+    fn settle(&mut self, number: u64, answer: Result<Vec<u8>>) -> Option<Waker> {
+        // One that was given up waits no more.
+        let waiting = self.waiting.get_mut(&number)?;
+        waiting.answer = Some(answer);
+        waiting.waker.take()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let waits = self.waiting.values().filter(|one| one.answer.is_none());
+        waits.map(|one| one.until).chain(self.standing.deadline()).min()
+    }
+
+    fn wake_carrier(&mut self) {
+        // A waker only puts a task into a queue.
+        self.carrier.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Presence {
+    /// Whether a call may wait here.
+    fn check(&self) -> Result<()> {
+        match self {
+            Self::Away(since, Some(error)) if is_final(error) => Err(away(*since, Some(error))),
+            Self::Here | Self::Away(..) => Ok(()),
+            Self::Ended(_) => Err(ended()),
         }
     }
+}
+
+/// Fails calls, and wakes who waits for them with the lock given back.
+fn fail(mut state: MutexGuard<'_, State>, numbers: &[u64], error: impl Fn() -> Error) {
+    let wakers: Vec<Waker> =
+        numbers.iter().filter_map(|number| state.settle(*number, Err(error()))).collect();
+    drop(state);
+    wakers.into_iter().for_each(Waker::wake);
 }
 
 /// A call that is not waited for any more.
@@ -224,106 +444,31 @@ impl Drop for GivenUp<'_> {
     }
 }
 
+/// True of what another attempt to connect would not change.
+fn is_final(error: &Error) -> bool {
+    use ErrorKind::{Busy, Io, Lost, Refused, Timeout};
+    !matches!(error.kind(), Busy | Io | Lost | Refused | Timeout)
+}
+
 #[cold]
-fn lost() -> Error {
+pub(crate) fn lost() -> Error {
     let message = "the connection broke before the answer came; the call may have taken place";
     Error::new(ErrorKind::Lost, message)
 }
 
-impl Carrier {
-    pub(crate) fn new(link: Link, settings: Arc<Settings>, origin: Origin) -> Self {
-        Self { link, settings, origin, running: Vec::new() }
-    }
-
-    /// Bytes of a message at most.
-    pub(crate) fn bytes_max(&self) -> usize {
-        // A call's name and number stand beside its arguments.
-        self.settings.body_bytes_max.saturating_add(4_096)
-    }
-
-    /// True if it takes another message.
-    pub(crate) fn is_hungry(&self) -> bool {
-        self.running.len() < RUNNING_MAX
-    }
-
-    /// True if nothing of the other side's is under way.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.running.is_empty()
-    }
-
-    /// Takes a message that has come.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Protocol`] for an answer that is none.
-    pub(crate) fn take(&mut self, message: &[u8]) -> Result<()> {
-        if let Ok(Answered { method: None, id, result, error }) = serde_json::from_slice(message)
-            && (result.is_some() || error.is_some())
-        {
-            let number = id.and_then(|id| id.get().parse().ok());
-            let answer = match (result, error) {
-                (Some(result), None) => Ok(result.get().as_bytes().to_vec()),
-                (_, error) => Err(error.map_or_else(lost, Failure::into_error)),
-            };
-            // What answers nothing is not answered in its turn, which would go on for ever.
-            if let Some(number) = number {
-                self.link.settle(number, answer);
-            }
-            return Ok(());
-        }
-        // What links ask each other beside calls; all else is a call.
-        if let Ok(AskedFor { method, params: Some(params), id }) = serde_json::from_slice(message) {
-            match (method, id) {
-                (CONTRACT, Some(id)) => {
-                    if let Ok([name]) = serde_json::from_str::<[&str; 1]>(params.get()) {
-                        self.tell_contract(name, id);
-                        return Ok(());
-                    }
-                }
-                (RELEASE, _) => {
-                    if let Ok((service, stub)) = serde_json::from_str::<(&str, u64)>(params.get()) {
-                        self.origin.owned.iter().for_each(|owned| owned.release(service, stub));
-                        return Ok(());
-                    }
-                }
-                _ => {}
-            }
-        }
-        let exchange = Exchange::begin(&self.settings, &self.origin, message);
-        self.running.push(Box::pin(exchange.answer()));
-        Ok(())
-    }
-
-    fn tell_contract(&self, name: &str, id: &RawValue) {
-        let known = self.settings.service(name).map(|hosted| Known::of(hosted));
-        // Texts and numbers: they can be written.
-        let done = known.map(|known| serde_json::to_vec(&known).unwrap_or_default());
-        let done = done.map_err(|error| Failure::of(&error, CONTRACT));
-        let mut answer = Vec::new();
-        put_answer(&mut answer, id.get(), done);
-        self.link.0.lock().outbox.push(answer);
-    }
-
-    /// Goes on with what is under way, and gives the messages that are to be
-    /// sent.
-    pub(crate) fn go_on(&mut self, context: &mut Context<'_>) -> Vec<Vec<u8>> {
-        let mut done = Vec::new();
-        self.running.retain_mut(|one| match one.as_mut().poll(context) {
-            Poll::Ready(answer) => {
-                done.extend(answer);
-                false
-            }
-            Poll::Pending => true,
-        });
-        self.link.expire();
-        let mut state = self.link.0.lock();
-        state.carrier = Some(context.waker().clone());
-        done.append(&mut state.outbox);
-        done
-    }
+#[cold]
+fn ended() -> Error {
+    Error::new(ErrorKind::Refused, "the connection has ended; nothing was done")
 }
 
-impl Drop for Carrier {
-    fn drop(&mut self) {
-        self.link.end();
-    }
+/// What a call is told that was not sent.
+#[cold]
+fn away(since: Instant, why: Option<&Error>) -> Error {
+    let kind = why.filter(|error| is_final(error)).map_or(ErrorKind::Refused, Error::kind);
+    let why = why.map(|error| format!(": {}", error.message())).unwrap_or_default();
+    let message = format!(
+        "the connection broke {} ms ago and there is no new one yet{why}; nothing was done",
+        since.elapsed().as_millis()
+    );
+    Error::new(kind, message)
 }

@@ -114,7 +114,7 @@ fn begin(settings: &Settings, target: &Target, request: &Request) -> Result<Answ
         Method::Get | Method::Head => Arguments::of_query(contract, method, request.query_params()),
         _ => Arguments::of_json(contract, method, request.body())?,
     };
-    Ok(target.call(&origin, arguments)?)
+    Ok(target.call(origin, arguments)?)
 }
 
 fn answer(begun: Result<Answer, ApiError>, name: &Arc<str>, out: &mut ResponseWriter<'_>) -> Flow {

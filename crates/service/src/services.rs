@@ -212,7 +212,7 @@ impl Target {
     ///
     /// # Errors
     /// What can be said before it has begun: of rights, and of arguments.
-    pub(crate) fn call(&self, origin: &Origin, arguments: Arguments<'_>) -> Result<Answer> {
+    pub(crate) fn call(&self, origin: Origin, arguments: Arguments<'_>) -> Result<Answer> {
         // As failed, unless its answer comes.
         let counting = Counting {
             counts: Arc::clone(&self.hosted.counts),
@@ -226,7 +226,7 @@ impl Target {
         Ok(counting.around(self.begin(origin, arguments)?))
     }
 
-    fn begin(&self, origin: &Origin, arguments: Arguments<'_>) -> Result<Answer> {
+    fn begin(&self, origin: Origin, arguments: Arguments<'_>) -> Result<Answer> {
         let contract = self.hosted.contract;
         if let Some(rights) = origin.store.as_ref().and_then(|store| store.rights()) {
             let method = (!self.hosted.is_method).then(|| contract.methods[self.method].name);

@@ -11,6 +11,16 @@ use crate::contract::Contract;
 use crate::dispatch::Described;
 use crate::owned::Owner;
 
+/// A stub of the macros': `CalculatorClient`.
+pub trait Stubbed: Clone + Send + Sync + 'static {
+    /// What it calls.
+    type Service: Described;
+
+    /// It, of what finds and calls the service.
+    #[doc(hidden)]
+    fn of(stub: Stub) -> Self;
+}
+
 /// A service somewhere.
 #[derive(Clone)]
 pub struct Stub {
@@ -48,9 +58,30 @@ impl Stub {
     /// # Errors
     /// The method's, and those of the way.
     pub async fn call<R: DeserializeOwned>(&self, method: usize, with: Written) -> Result<R> {
+        self.called(method, with, false).await
+    }
+
+    /// As [`Stub::call`] for a method that may take place twice.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn call_repeatable<R: DeserializeOwned>(
+        &self,
+        method: usize,
+        with: Written,
+    ) -> Result<R> {
+        self.called(method, with, true).await
+    }
+
+    async fn called<R: DeserializeOwned>(
+        &self,
+        method: usize,
+        with: Written,
+        is_repeatable: bool,
+    ) -> Result<R> {
         let json = with.into_json()?;
         let stub = self.owner.as_ref().map(|owner| owner.stub);
-        let answer = self.client.call(&self.names[method], json, stub).await?;
+        let answer = self.client.call(&self.names[method], json, stub, is_repeatable).await?;
         serde_json::from_slice(&answer).map_err(|error| {
             let name = &self.names[method];
             let message = format!("the answer of {name} is none of its type: {error}");

@@ -23,6 +23,10 @@ use crate::shared::{HEADER, SHARED_MEMORY};
 /// Bytes of an answer's head at most.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
+/// A server that is silent for so long is asked by the system whether it is there, and
+/// has gone when it does not answer as long again: its machine may have said nothing.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
 /// Where a server is, and what carries packets to it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Address {
@@ -147,7 +151,15 @@ fn connect_unix(name: &str) -> io::Result<UnixStream> {
 fn connect_net(host: &str, local: Option<IpAddr>, until: Instant) -> Result<TcpStream> {
     let stream = first_of(host, local, until).map_err(|error| unreachable_at(host, error))?;
     stream.set_nodelay(true)?;
+    keep_alive(&stream).map_err(io::Error::from)?;
     Ok(stream)
+}
+
+fn keep_alive(stream: &TcpStream) -> rustix::io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, SILENCE_MAX)?;
+    sockopt::set_tcp_keepintvl(stream, SILENCE_MAX / 4)?;
+    sockopt::set_tcp_keepcnt(stream, 4)
 }
 
 fn first_of(host: &str, local: Option<IpAddr>, until: Instant) -> io::Result<TcpStream> {

@@ -4,6 +4,8 @@
 mod calling;
 mod lifetimes;
 mod mocks;
+mod proxy;
+mod reconnecting;
 mod rights;
 mod rpc;
 mod stubs;

@@ -1,0 +1,183 @@
+//! What carries a link on one connection: the calls of the other side that are
+//! under way here, and the messages both ways. It owns no socket.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use marmota_model::Result;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::call::Origin;
+use crate::client::Known;
+use crate::failure::Failure;
+use crate::json_rpc::{Exchange, present, put_answer};
+use crate::link::{
+    CLIENT, CONTRACT, LEAVE, Link, Message, RELEASE, SUBSCRIBED, UNSUBSCRIBED, lost,
+};
+use crate::services::Settings;
+use crate::subscriber::Subscriber;
+
+/// Calls of the other side's that are under way at once.
+const RUNNING_MAX: usize = 256;
+
+/// An answer that came, as far as it is read here.
+#[derive(Deserialize)]
+struct Answered<'a> {
+    /// Not there in an answer.
+    method: Option<serde::de::IgnoredAny>,
+    /// A number, where it answers a call of this side's.
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    /// Also `null`, which is what nothing comes back as.
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    error: Option<Failure>,
+}
+
+#[derive(Deserialize)]
+struct AskedFor<'a> {
+    method: &'a str,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+}
+
+type Answering = Pin<Box<dyn Future<Output = Option<Vec<u8>>> + Send>>;
+
+/// See the module.
+pub(crate) struct Carrier {
+    pub(crate) link: Link,
+    settings: Arc<Settings>,
+    origin: Origin,
+    running: Vec<Answering>,
+}
+
+impl Carrier {
+    pub(crate) fn new(link: Link, settings: Arc<Settings>, origin: Origin) -> Self {
+        Self { link, settings, origin, running: Vec::new() }
+    }
+
+    /// Bytes of a message at most.
+    pub(crate) fn bytes_max(&self) -> usize {
+        // A call's name and number stand beside its arguments.
+        self.settings.body_bytes_max.saturating_add(4_096)
+    }
+
+    /// True if it takes another message.
+    pub(crate) fn is_hungry(&self) -> bool {
+        self.running.len() < RUNNING_MAX
+    }
+
+    /// True if nothing of the other side's is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// Takes a message that has come.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Protocol`] for an answer that is none.
+    pub(crate) fn take(&mut self, message: &[u8]) -> Result<()> {
+        if let Ok(Answered { method: None, id, result, error }) = serde_json::from_slice(message)
+            && (result.is_some() || error.is_some())
+        {
+            let number = id.and_then(|id| id.get().parse().ok());
+            let answer = match (result, error) {
+                (Some(result), None) => Ok(result.get().as_bytes().to_vec()),
+                (_, error) => Err(error.map_or_else(lost, Failure::into_error)),
+            };
+            // What answers nothing is not answered in its turn, which would go on for ever.
+            if let Some(number) = number {
+                self.link.settle(number, answer);
+            }
+            return Ok(());
+        }
+        // What links tell each other beside calls; all else is a call.
+        if let Ok(AskedFor { method, params: Some(params), id }) = serde_json::from_slice(message)
+            && method.starts_with("-.")
+            && self.told(method, params.get(), id)
+        {
+            return Ok(());
+        }
+        let exchange = Exchange::begin(&self.settings, &self.origin, message);
+        self.running.push(Box::pin(exchange.answer()));
+        Ok(())
+    }
+
+    /// Takes what is no call; false if it is not that either.
+    fn told(&mut self, method: &str, params: &str, id: Option<&RawValue>) -> bool {
+        fn read<'p, T: Deserialize<'p>>(params: &'p str) -> Option<T> {
+            serde_json::from_str(params).ok()
+        }
+        match (method, id) {
+            (CONTRACT, Some(id)) => read::<[&str; 1]>(params).map(|[name]| {
+                self.tell_contract(name, id);
+            }),
+            (RELEASE, _) => read::<(&str, u64)>(params).map(|(service, stub)| {
+                self.origin.owned.iter().for_each(|owned| owned.release(service, stub));
+            }),
+            (CLIENT, None) => read::<[&str; 1]>(params).map(|[secret]| self.name(secret)),
+            (LEAVE, None) => {
+                self.origin.subscriber.iter().for_each(|one| one.leave());
+                Some(())
+            }
+            (SUBSCRIBED, None) => read::<(u64, u64)>(params).map(|(call, list)| {
+                self.link.subscribed(call, list);
+            }),
+            (UNSUBSCRIBED, None) => {
+                read::<[u64; 1]>(params).map(|[list]| self.link.unsubscribed(list))
+            }
+            _ => None,
+        }
+        .is_some()
+    }
+
+    /// The other side has said who it is, by a text that nobody else knows.
+    fn name(&mut self, secret: &str) {
+        let Some(Subscriber { name: None, .. }) = self.origin.subscriber.as_deref() else { return };
+        let Some(named) = Subscriber::named(&self.link, secret) else { return };
+        // Where nobody logs in, a session is the client's, by whatever connection.
+        if !self.origin.is_known() {
+            self.origin.session = named.name.clone();
+        }
+        self.origin.subscriber = Some(Arc::new(named));
+    }
+
+    fn tell_contract(&self, name: &str, id: &RawValue) {
+        let known = self.settings.service(name).map(|hosted| Known::of(hosted));
+        // Texts and numbers: they can be written.
+        let done = known.map(|known| serde_json::to_vec(&known).unwrap_or_default());
+        let done = done.map_err(|error| Failure::of(&error, CONTRACT));
+        let mut answer = Vec::new();
+        put_answer(&mut answer, id.get(), done);
+        self.link.answer(answer);
+    }
+
+    /// Goes on with what is under way, and gives the messages that are to be
+    /// sent.
+    pub(crate) fn go_on(&mut self, context: &mut Context<'_>) -> Vec<Message> {
+        let mut done = Vec::new();
+        self.running.retain_mut(|one| match one.as_mut().poll(context) {
+            Poll::Ready(answer) => {
+                done.extend(answer.map(Arc::new));
+                false
+            }
+            Poll::Pending => true,
+        });
+        self.link.expire();
+        self.link.carried_by(context.waker());
+        // What a call has said on its way goes before its answer.
+        let mut messages = self.link.take_messages();
+        messages.append(&mut done);
+        messages
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        self.link.cut();
+    }
+}

@@ -1,0 +1,260 @@
+//! Lists of clients that are told of news: who is in them, who is away, who is
+//! forgotten.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use async_executor::Executor;
+use marmota_model::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+
+use crate::call::Call;
+use crate::stub::{Stub, Stubbed};
+use crate::subscriber::Subscriber;
+
+/// Callers of a service who are to be called back, for as long as they are there.
+///
+/// Whoever is added is in the list once, however often it was added. When its
+/// connection breaks it is away; it makes a new one by itself, and repeats the
+/// call by which it was added last, so that it is in the list again, also of a
+/// server that was started anew. Who does not come back in time
+/// ([`Subscribers::away_max`]) is forgotten; who ends its connection on purpose, at
+/// once. So the method that adds somebody should do nothing that must not be done
+/// twice. What is told while somebody is away it does not hear.
+///
+/// ```
+/// use marmota_derive::service;
+/// use marmota_model::Result;
+/// use marmota_service::{Client, Services, Subscribers};
+///
+/// #[service]
+/// trait Reader {
+///     async fn read(&self, text: String) -> Result<()>;
+/// }
+///
+/// #[service]
+/// trait Paper {
+///     async fn subscribe(&self) -> Result<()>;
+///     async fn print(&self, text: String) -> Result<usize>;
+/// }
+///
+/// #[derive(Default)]
+/// struct Press(Subscribers<ReaderClient>);
+///
+/// impl Paper for Press {
+///     async fn subscribe(&self) -> Result<()> {
+///         self.0.add().await.map(drop)
+///     }
+///
+///     async fn print(&self, text: String) -> Result<usize> {
+///         let text = &text;
+///         let told = self.0.tell(|reader| async move { reader.read(text.clone()).await }).await;
+///         Ok(told)
+///     }
+/// }
+///
+/// struct Aloud;
+///
+/// impl Reader for Aloud {
+///     async fn read(&self, text: String) -> Result<()> {
+///         println!("{text}");
+///         Ok(())
+///     }
+/// }
+///
+/// # futures_lite::future::block_on(async {
+/// let services = Services::new().service(PaperService::shared(Press::default()))?;
+/// let reader = Services::new().service(ReaderService::shared(Aloud))?;
+/// let client = Client::in_process_offering(&services, &reader);
+/// let paper = PaperClient::new(&client).await?;
+/// paper.subscribe().await?;
+/// paper.subscribe().await?;
+/// assert_eq!(paper.print("news".to_owned()).await?, 1);
+/// # Ok::<(), marmota_model::Error>(())
+/// # })?;
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+pub struct Subscribers<C> {
+    /// Names the list to those who are in it.
+    number: u64,
+    listed: Mutex<HashMap<Key, Listed<C>>>,
+    away_max: Duration,
+    subscribers_max: usize,
+    deadline: Duration,
+}
+
+/// A client, and as whom it has logged in.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    client: Arc<str>,
+    user: Option<String>,
+}
+
+struct Listed<C> {
+    stub: C,
+    subscriber: Arc<Subscriber>,
+}
+
+impl<C: Stubbed> Default for Subscribers<C> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<C> std::fmt::Debug for Subscribers<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Subscribers({})", self.listed.lock().len())
+    }
+}
+
+impl<C: Stubbed> Subscribers<C> {
+    /// Nobody yet.
+    #[must_use]
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            listed: Mutex::default(),
+            away_max: Duration::from_secs(300),
+            subscribers_max: 10_000,
+            deadline: Duration::from_secs(30),
+        }
+    }
+
+    /// How long somebody is kept whose connection has broken, 5 minutes by default.
+    #[must_use]
+    pub const fn away_max(mut self, time: Duration) -> Self {
+        self.away_max = time;
+        self
+    }
+
+    /// How many are kept at once, 10,000 by default, with those that are away.
+    #[must_use]
+    pub const fn subscribers_max(mut self, count: usize) -> Self {
+        self.subscribers_max = count;
+        self
+    }
+
+    /// How long a subscriber's answer is waited for, 30 s by default.
+    #[must_use]
+    pub const fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Adds whoever makes the call in which this is asked; false if it was there.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] outside of a method, and where the caller cannot be called: a
+    /// request by itself, a client that offers no such service. [`ErrorKind::Busy`] if there are too
+    /// many.
+    pub async fn add(&self) -> Result<bool> {
+        let (call, subscriber) = caller()?;
+        let client = call.client().ok_or_else(|| not_to_be_called(&call))?.deadline(self.deadline);
+        let stub = C::of(Stub::new::<C::Service>(&client).await?);
+        let key = key_of(&call, &subscriber);
+        let mut listed = self.listed.lock();
+        if listed.len() >= self.subscribers_max && !listed.contains_key(&key) {
+            self.forget(&mut listed);
+            if listed.len() >= self.subscribers_max {
+                let message = format!(
+                    "{} subscribers are kept, the most there may be (`subscribers_max`); try again",
+                    self.subscribers_max
+                );
+                return Err(Error::new(ErrorKind::Busy, message));
+            }
+        }
+        subscriber.tell_subscribed(call.number_in_link(), self.number);
+        Ok(listed.insert(key, Listed { stub, subscriber }).is_none())
+    }
+
+    /// Takes whoever makes the call in which this is asked out of the list; false
+    /// if it was not in it.
+    pub fn remove(&self) -> bool {
+        let Ok((call, subscriber)) = caller() else { return false };
+        let removed = self.listed.lock().remove(&key_of(&call, &subscriber));
+        subscriber.tell_unsubscribed(self.number);
+        removed.is_some()
+    }
+
+    /// Those who can be called now.
+    #[must_use]
+    pub fn present(&self) -> Vec<C> {
+        let mut listed = self.listed.lock();
+        self.forget(&mut listed);
+        let present = listed.values().filter(|one| one.subscriber.gone().is_none());
+        present.map(|one| one.stub.clone()).collect()
+    }
+
+    /// How many are away and may come back.
+    #[must_use]
+    pub fn away(&self) -> usize {
+        let mut listed = self.listed.lock();
+        self.forget(&mut listed);
+        listed.values().filter(|one| one.subscriber.gone().is_some()).count()
+    }
+
+    /// Calls all who can be called now, all at once, and waits for their answers;
+    /// how many have answered. What the others failed by is in the log.
+    pub async fn tell<F: Future<Output = Result<()>> + Send>(
+        &self,
+        say: impl Fn(C) -> F + Send,
+    ) -> usize {
+        let executor = Executor::new();
+        let said: Vec<_> =
+            self.present().into_iter().map(|stub| executor.spawn(say(stub))).collect();
+        let all = async {
+            let mut heard = 0;
+            for one in said {
+                match one.await {
+                    Ok(()) => heard += 1,
+                    Err(error) => log::info!("a subscriber was not told: {error}"),
+                }
+            }
+            heard
+        };
+        executor.run(all).await
+    }
+
+    /// Forgets those who do not come back.
+    fn forget(&self, listed: &mut HashMap<Key, Listed<C>>) {
+        let now = Instant::now();
+        let stays = |one: &Listed<C>| match one.subscriber.gone() {
+            Some(since) => {
+                let is_late = now.saturating_duration_since(since) >= self.away_max;
+                !is_late && !one.subscriber.is_passing()
+            }
+            None => true,
+        };
+        listed.retain(|_, one| stays(one));
+    }
+}
+
+fn caller() -> Result<(Call, Arc<Subscriber>)> {
+    let call = Call::current().ok_or_else(|| {
+        let message = "there is no call whose caller could be a subscriber: ask within a method";
+        Error::new(ErrorKind::Unsupported, message)
+    })?;
+    let subscriber = call.subscriber().ok_or_else(|| not_to_be_called(&call))?;
+    Ok((call, subscriber))
+}
+
+fn key_of(call: &Call, subscriber: &Arc<Subscriber>) -> Key {
+    let user = call.caller().map(|caller| caller.id.clone());
+    let client = subscriber.name.clone().unwrap_or_else(|| {
+        // One without a name is one connection, as long as that is kept here.
+        format!("connection at {:p}", Arc::as_ptr(subscriber)).into()
+    });
+    Key { client, user }
+}
+
+#[cold]
+fn not_to_be_called(call: &Call) -> Error {
+    let message = format!(
+        "who makes {call:?} cannot be called back: connect by a socket, and offer the service that \
+         is to be called"
+    );
+    Error::new(ErrorKind::Unsupported, message)
+}
