@@ -11,6 +11,7 @@ use crate::csv::part::FULL;
 use crate::csv::run::{Fault, Run};
 use crate::dictionary::{Interning, Short, What};
 use crate::narrow::{Ids, Ints};
+use crate::steps::TextIds;
 
 /// Rows of an appended part that are copied in one go.
 const BATCH_ROWS: usize = 4096;
@@ -250,9 +251,9 @@ impl<'t> Builder<'t> {
 
     pub(crate) fn finish(self) -> Cells {
         let values = match self.growing {
-            Growing::Text(mut ids, interning) => {
-                ids.shrink();
-                Values::Text(ids, interning.finish())
+            Growing::Text(ids, interning) => {
+                let dictionary = interning.finish();
+                Values::Text(TextIds::new(ids, dictionary.len()), dictionary)
             }
             Growing::Int(mut ints) => {
                 ints.shrink();

@@ -4,7 +4,8 @@
 use marmota_model::{Currency, Date, EnumStored, KeyKind, Kind, Time, Timestamp, Uuid, ValueRef};
 
 use crate::dictionary::Dictionary;
-use crate::narrow::{Ids, Ints};
+use crate::narrow::Ints;
+use crate::steps::TextIds;
 
 /// In what form the values of a kind are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +55,7 @@ pub(crate) struct Cells {
 /// Values but for NULLs, which have any value here (those of texts are in the dictionary).
 #[derive(Debug)]
 pub(crate) enum Values {
-    Text(Ids, Dictionary),
+    Text(TextIds, Dictionary),
     Int(Ints),
     Float(Vec<f64>),
     Uuid(Vec<Uuid>),

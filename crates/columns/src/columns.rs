@@ -15,7 +15,8 @@ use crate::index::{Index, Keyed};
 use crate::json::JsonFields;
 
 /// The rows of one model in memory, field by field, read-only: texts as
-/// numbers of one, two or four bytes into a dictionary of the field's own,
+/// numbers of one, two or four bytes into a dictionary of the field's own (or of
+/// a bit and a half, where rows of one text lie together),
 /// integers as narrow as they all fit.
 ///
 /// Made by [`csv::load`](crate::csv::load). A row is called by its number, from

@@ -229,8 +229,10 @@ impl Keyed {
         let count = columns.rows as usize;
         let (numbers, starts, rows) = match &columns.cells[position].values {
             Values::Text(ids, dictionary) => {
-                let id = |row: usize| ids.at(row) as usize;
-                let (starts, rows) = by_number(count, dictionary.len(), id);
+                let (starts, rows) = match ids.starts() {
+                    Some(starts) => (starts.chain([columns.rows]).collect(), None),
+                    None => by_number(count, dictionary.len(), |row| ids.at(row) as usize),
+                };
                 (Some(Numbers::of(dictionary)), starts, rows)
             }
             _ => {

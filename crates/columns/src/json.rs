@@ -13,6 +13,8 @@ use crate::dictionary::{Dictionary, put};
 /// Dictionaries that are kept a second time, with the member's name.
 const NAMED_TEXTS_MAX: usize = 1 << 16;
 const NAMED_BYTES_MAX: usize = 4 << 20;
+/// A text with its name and its length.
+const BLOCK_BYTES: usize = 32;
 /// Bytes that may be read behind a name.
 const SPARE: [u8; 32] = [b' '; 32];
 
@@ -52,10 +54,16 @@ struct Member {
 
 /// The texts of a dictionary, each with the member's name before it: one copy
 /// a member instead of two, a third of the time of an answer.
-struct Named {
-    json: Vec<u8>,
-    /// Where each begins, and where the last one ends.
-    starts: Vec<u32>,
+enum Named {
+    /// All are short: each at a place that follows from its number, with its length as the
+    /// last byte. A fifth of the time less than from one behind the other.
+    Short(Vec<[u8; BLOCK_BYTES]>),
+    /// Behind one another.
+    Long {
+        json: Vec<u8>,
+        /// Where each begins, and where the last one ends.
+        starts: Vec<u32>,
+    },
 }
 
 impl Named {
@@ -65,16 +73,28 @@ impl Named {
         if dictionary.len() > NAMED_TEXTS_MAX || bytes > NAMED_BYTES_MAX {
             return None;
         }
+        let ids = || 0..dictionary.len() as u32;
+        if ids().all(|id| name.len() + dictionary.json(id).len() < BLOCK_BYTES) {
+            let block = |id| {
+                let (mut block, text) = ([b' '; BLOCK_BYTES], dictionary.json(id).as_bytes());
+                let length = name.len() + text.len();
+                block[..name.len()].copy_from_slice(name);
+                block[name.len()..length].copy_from_slice(text);
+                block[BLOCK_BYTES - 1] = length as u8;
+                block
+            };
+            return Some(Self::Short(ids().map(block).collect()));
+        }
         let mut json = Vec::with_capacity(bytes + SPARE.len());
         let mut starts = Vec::with_capacity(dictionary.len() + 1);
-        for id in 0..dictionary.len() as u32 {
+        for id in ids() {
             starts.push(json.len() as u32);
             json.extend_from_slice(name);
             json.extend_from_slice(dictionary.json(id).as_bytes());
         }
         starts.push(json.len() as u32);
         json.extend_from_slice(&SPARE);
-        Some(Self { json, starts })
+        Some(Self::Long { json, starts })
     }
 }
 
@@ -159,10 +179,21 @@ impl JsonFields {
         for member in &*self.fields {
             let cells = &self.columns.cells[member.position];
             match (&cells.values, &member.named) {
-                (Values::Text(ids, _), Some(named)) => {
+                (Values::Text(ids, _), Some(Named::Short(blocks))) => {
+                    let block = &blocks[ids.at(row as usize) as usize];
+                    let length = usize::from(block[BLOCK_BYTES - 1]);
+                    if skipped == 0 {
+                        let end = out.len() + length;
+                        out.extend_from_slice(block);
+                        out.truncate(end);
+                    } else {
+                        out.extend_from_slice(&block[skipped..length]);
+                    }
+                }
+                (Values::Text(ids, _), Some(Named::Long { json, starts })) => {
                     let id = ids.at(row as usize) as usize;
-                    let [start, end] = [named.starts[id], named.starts[id + 1]];
-                    put(out, &named.json, start as usize + skipped, end as usize);
+                    let [start, end] = [starts[id], starts[id + 1]];
+                    put(out, json, start as usize + skipped, end as usize);
                 }
                 (Values::Text(ids, dictionary), None) => {
                     put(out, &member.name, skipped, member.name_bytes);

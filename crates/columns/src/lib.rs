@@ -15,6 +15,7 @@ mod dictionary;
 mod index;
 mod json;
 mod narrow;
+mod steps;
 
 pub use columns::Columns;
 pub use index::{Index, Join, Rows};

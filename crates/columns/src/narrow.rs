@@ -20,7 +20,7 @@ macro_rules! narrow {
         }
 
         impl $name {
-            #[cfg(test)]
+            #[allow(dead_code, reason = "not for each of them")]
             pub(crate) fn len(&self) -> usize {
                 match self {
                     $(Self::$variant(numbers) => numbers.len(),)+
