@@ -23,6 +23,8 @@ const RESERVE_MAX: usize = 64;
 /// Small ones: the ring has as many at once as connections are answered in a turn.
 const SMALL_RESERVE_MAX: usize = 512;
 const SMALL_BYTES: usize = 4 * 1024;
+/// A new one: most answers fit, and with many connections answered in a turn it is what each costs.
+const FIRST_BYTES: usize = 1024;
 /// Media types whose head is kept ready; a server uses a few.
 const TYPED_MAX: usize = 4;
 /// How often the time of day is looked at; `Date` may lag by this much.
@@ -204,7 +206,7 @@ impl Local {
 
     #[inline]
     pub(crate) fn take_output(&mut self) -> Vec<u8> {
-        self.outputs.pop().unwrap_or_else(|| Vec::with_capacity(SMALL_BYTES))
+        self.outputs.pop().unwrap_or_else(|| Vec::with_capacity(FIRST_BYTES))
     }
 
     #[inline]
