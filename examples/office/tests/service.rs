@@ -2,13 +2,17 @@
 //! and over TCP, with its database stopped and started under load.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
-use std::net::TcpListener;
+mod gate;
+
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gate::Gate;
 use marmota_mongo::TemporaryServer;
 
 /// A process that ends with the test.
@@ -144,4 +148,43 @@ fn a_database_that_stops_is_503_and_then_served_again() {
         reaches(&right);
         ended.store(true, Ordering::Relaxed);
     });
+}
+
+/// A client that asks for an office and does not read. Those that are `rude` have an answer
+/// unread, so that their end is a reset.
+fn asks_for(id: usize, port: u16, rude: bool) -> TcpStream {
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    if rude {
+        client.write_all(b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        assert_eq!(client.peek(&mut [0]).unwrap(), 1);
+    }
+    write!(client, "GET /mongo/{id} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    client
+}
+
+#[test]
+fn clients_that_go_away_give_their_connections_back_and_hurt_nobody() {
+    const POOL: usize = 2;
+    let (server, folder) = (TemporaryServer::start().unwrap(), tempfile::tempdir().unwrap());
+    let gate = Gate::before(&server.url());
+    let url = format!("{}?maxPoolSize={POOL}&maxIdleTimeMS=300", gate.url());
+    let (socket, port) = (folder.path().join("office.sock"), free_port());
+    let _office = office(&url, &socket, port);
+    let (_, wanted) = get(port, "/mongo/1").unwrap();
+    // Were a connection lost with each, the second round would find none.
+    for round in 0..3 {
+        gate.close(true);
+        let leaving: Vec<TcpStream> = (0..40).map(|id| asks_for(id, port, id % 2 == 0)).collect();
+        until("the queries", || (gate.held() == POOL).then_some(()));
+        let staying = thread::spawn(move || get(port, "/mongo/1"));
+        assert_eq!(get(port, "/hello").unwrap().0, 200, "round {round}");
+        drop(leaving);
+        assert_eq!(get(port, "/hello").unwrap().0, 200, "round {round}");
+        gate.close(false);
+        assert_eq!(staying.join().unwrap(), Some((200, wanted.clone())), "round {round}");
+        until("the pool", || (gate.connections() <= POOL + 1).then_some(()));
+    }
+    // What stays is the driver's watch over the server.
+    until("the end of idle connections", || (gate.connections() <= 1).then_some(()));
+    assert_eq!(get(port, "/mongo/1").unwrap(), (200, wanted));
 }
