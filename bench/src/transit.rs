@@ -3,6 +3,7 @@
 //! anything is measured, every route's answer is compared, parsed.
 
 mod figures;
+mod users;
 
 use crate::http::build;
 use crate::http::roster::{Role, ServerSpec, Source, workspace};
@@ -54,6 +55,12 @@ pub(crate) struct Args {
     /// Connections to load with
     #[arg(long, value_delimiter = ',', default_values_t = [16, 50], value_name = "N,…")]
     connections: Vec<u32>,
+    /// Virtual users, each of whom asks for all routes in turn
+    #[arg(long, default_value_t = 50)]
+    users: u32,
+    /// How long the virtual users ask, once for each program; 0 leaves them out
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    users_seconds: u64,
 }
 
 /// Runs the suite and prints its table.
@@ -86,6 +93,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let routes = routes(&folder)?;
     let answer_bytes = compare(&built, &routes)?;
+    let all_bytes: usize = answer_bytes.iter().flatten().sum();
+    let mean_kb = all_bytes as f64 / (built.len() * routes.len()) as f64 / 1e3;
 
     let wrk = Wrk::find_or_install(2)?;
     let list: Vec<String> = routes.iter().map(|route| format!("{route:?}")).collect();
@@ -99,13 +108,21 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 .with_context(|| format!("measuring {}", spec.name))?;
         }
     }
+    if args.users_seconds > 0 {
+        for (((spec, binary), figures), bytes) in built.iter().zip(&mut figures).zip(answer_bytes) {
+            eprintln!("  {} users of {}", args.users, spec.name);
+            let routes: Vec<_> = routes.iter().cloned().zip(bytes).collect();
+            visit(args, spec, binary, &routes, figures)
+                .with_context(|| format!("the users of {}", spec.name))?;
+        }
+    }
     let [ours, plain] = &figures[..] else { unreachable!("two were built") };
     println!(
         "{} routes, {:.0} kB a mean answer, medians of {} rounds\n{}",
         routes.len(),
-        answer_bytes / 1e3,
+        mean_kb,
         args.rounds,
-        figures::table(ours, plain, &args.connections)
+        figures::table(ours, plain, &args.connections, args.users)
     );
     Ok(())
 }
@@ -134,26 +151,47 @@ fn routes(folder: &Path) -> Result<Vec<String>> {
 }
 
 /// Both programs' answers to every route, and to one that is not there, have to
-/// say the same; the mean of their bytes.
-fn compare(built: &[(ServerSpec, PathBuf)], routes: &[String]) -> Result<f64> {
+/// say the same; the bytes of each program's answers to all routes.
+fn compare(built: &[(ServerSpec, PathBuf)], routes: &[String]) -> Result<Vec<Vec<usize>>> {
     eprintln!("comparing the answers to {} routes", routes.len());
     let servers: Vec<Server> =
         built.iter().map(|(spec, binary)| Server::start(spec, binary)).collect::<Result<_>>()?;
-    let mut bytes = 0;
+    let mut bytes = vec![Vec::new(); servers.len()];
     for route in routes.iter().map(String::as_str).chain(["no-such-route"]) {
         let mut answers = Vec::new();
-        for server in &servers {
+        for (server, bytes) in servers.iter().zip(&mut bytes) {
             let url = format!("http://127.0.0.1:{}/schedules/{route}", server.port());
             let answer = ureq::get(url).call().with_context(|| format!("route {route}"))?;
             let body = answer.into_body().into_with_config().limit(ANSWER_BYTES_MAX);
             let text = body.read_to_string().with_context(|| format!("route {route}"))?;
-            bytes += text.len();
+            bytes.push(text.len());
             answers.push(serde_json::from_str::<serde_json::Value>(&text)?);
         }
         ensure!(answers[0] == answers[1], "the answers to route {route} differ");
     }
     servers.into_iter().for_each(Server::stop);
-    Ok(bytes as f64 / (2 * routes.len()) as f64)
+    // The one that is not there is none of them.
+    bytes.iter_mut().for_each(|bytes| bytes.truncate(routes.len()));
+    Ok(bytes)
+}
+
+/// The virtual users' part: no request may fail.
+fn visit(
+    args: &Args,
+    spec: &ServerSpec,
+    binary: &Path,
+    routes: &[(String, usize)],
+    figures: &mut Figures,
+) -> Result<()> {
+    let mut server = Server::start(spec, binary)?;
+    let time = Duration::from_secs(args.users_seconds);
+    let seen = users::run(server.port(), routes, args.users, time);
+    let failed = seen.failures.len();
+    ensure!(failed == 0, "{failed} of {} requests failed; {}", seen.requests, seen.failures[0]);
+    figures.most_with_users_mb = server.usage()?.peak_kib as f64 * 1024.0 / 1e6;
+    figures.users = seen;
+    server.stop();
+    Ok(())
 }
 
 fn measure(

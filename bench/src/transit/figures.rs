@@ -1,5 +1,6 @@
 //! What the rounds gave, and the table of their medians.
 
+use super::users::Seen;
 use comfy_table::Table;
 use std::collections::BTreeMap;
 
@@ -15,6 +16,9 @@ pub(crate) struct Figures {
     pub(crate) under_load: BTreeMap<u32, Vec<Loaded>>,
     /// Ten seconds after the load.
     pub(crate) rested_mb: Vec<f64>,
+    /// What the virtual users have seen, and the most memory until then.
+    pub(crate) users: Seen,
+    pub(crate) most_with_users_mb: f64,
 }
 
 /// One run under load.
@@ -33,7 +37,7 @@ fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 /// Both programs and what is between them, with what is aimed at.
-pub(crate) fn table(ours: &Figures, plain: &Figures, connections: &[u32]) -> String {
+pub(crate) fn table(ours: &Figures, plain: &Figures, connections: &[u32], users: u32) -> String {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::ASCII_MARKDOWN);
     table.set_header(["", "marmota", "plain", "ratio", "aim"]);
@@ -41,7 +45,9 @@ pub(crate) fn table(ours: &Figures, plain: &Figures, connections: &[u32]) -> Str
         let (ours, plain) = (of(ours), of(plain));
         let number = |value: f64| format!("{value:.digits$}");
         let ratio = if aim.contains("rate") { ours / plain } else { plain / ours };
-        table.add_row([name, number(ours), number(plain), format!("{ratio:.2}"), aim.to_owned()]);
+        // None of two that are nothing.
+        let ratio = if ratio.is_finite() { format!("{ratio:.2}") } else { String::new() };
+        table.add_row([name, number(ours), number(plain), ratio, aim.to_owned()]);
     };
     row("start to listening, s".into(), &|f| median(f.load_s.clone()), 3, "4 x");
     row("CPU until then, s".into(), &|f| median(f.load_cpu_s.clone()), 2, "");
@@ -56,6 +62,14 @@ pub(crate) fn table(ours: &Figures, plain: &Figures, connections: &[u32]) -> Str
         row(name("most memory, MB"), &of(|l| l.most_mb), 1, "at most 60");
     }
     row("memory 10 s after, MB".into(), &|f| median(f.rested_mb.clone()), 1, "1.2 x loaded");
+    if ours.users.requests > 0 {
+        let name = |what: &str| format!("{what}, {users} users");
+        row(name("requests"), &|f| f.users.requests as f64, 0, "a higher rate");
+        row(name("failed"), &|f| f.users.failures.len() as f64, 0, "0");
+        row(name("95 % within, ms"), &|f| f.users.wait_ms(95), 0, "");
+        row(name("longest, ms"), &|f| f.users.wait_ms(100), 0, "");
+        row(name("most memory, MB"), &|f| f.most_with_users_mb, 1, "at most 60");
+    }
     table.to_string()
 }
 
@@ -71,7 +85,7 @@ mod tests {
                 .into(),
             ..Figures::default()
         };
-        let table = table(&figures(0.5, 300.0), &figures(2.0, 100.0), &[16]);
+        let table = table(&figures(0.5, 300.0), &figures(2.0, 100.0), &[16], 50);
         let cells = |name: &str| -> Vec<String> {
             let row = table.lines().find(|line| line.contains(name)).unwrap();
             row.split('|').map(|cell| cell.trim().to_owned()).collect()
