@@ -102,6 +102,7 @@ pub mod prelude {
 /// | `shm:/run/app.sock` | the same, by memory that both processes share |
 /// | `http://host:8080/api` | a store that another process serves over HTTP |
 /// | `ws://host:8080/api` | the same, by a WebSocket |
+/// | `https://host/api`, `wss://host/api` | the same two, by TLS (feature `tls`) |
 /// | `mongodb://host/database` | a MongoDB database (feature `mongodb`) |
 ///
 /// With the feature `encryption` a file is encrypted (SQLite's, or a binary one
@@ -156,7 +157,8 @@ pub fn open(url: &str) -> Result<StoreBuilder> {
             ErrorKind::Invalid,
             format!(
                 "{:?} is the URL of no engine here; use sqlite:FILE, sqlite::memory:, memory:, \
-                 postgres://USER@HOST/DATABASE, unix:PATH, shm:PATH, http://HOST:PORT/api, ws://HOST:PORT/api or, \
+                 postgres://USER@HOST/DATABASE, unix:PATH, shm:PATH, http://HOST:PORT/api, ws://HOST:PORT/api, \
+                 https: and wss: with the same or, \
                  in a build with the feature, mongodb://HOST/DATABASE",
                 // What stands behind the `?` may be no one else's business.
                 model::text::excerpt(url.split('?').next().unwrap_or_default())

@@ -17,6 +17,7 @@ pub(crate) mod stand;
 pub(crate) mod tally;
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -41,6 +42,10 @@ struct Stress {
     /// if not given
     #[arg(long, value_name = "URL")]
     server: Option<String>,
+    /// Who vouches for the certificate of a server at https:// or wss://: a file (PEM); those whom
+    /// the system believes if not given
+    #[arg(long, value_name = "FILE", requires = "server")]
+    ca: Option<PathBuf>,
     /// How its own server is reached
     #[arg(
         long,
@@ -280,7 +285,7 @@ impl Stress {
         self.check()?;
         let mut all = Tally::default();
         let stands = match &self.server {
-            Some(url) => vec![Stand::elsewhere(url)],
+            Some(url) => vec![Stand::elsewhere(url).believing(self.ca.as_deref())],
             None => self
                 .transport
                 .iter()

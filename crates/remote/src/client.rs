@@ -10,10 +10,13 @@ mod reply;
 mod session;
 mod shared;
 mod socket;
+#[cfg(feature = "tls")]
+mod tls;
 mod web_socket;
 mod wire;
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -27,7 +30,7 @@ pub use channel::Channel;
 #[cfg(feature = "http")]
 pub(crate) use connector::UPGRADE;
 use connector::{Connector, Target};
-use reach::Address;
+use reach::{Address, Host};
 
 /// A store somewhere else, as an engine: what is opened on it has the same
 /// verbs as the store there, and the same answers.
@@ -56,7 +59,8 @@ pub struct Remote {
 impl Remote {
     /// The server at a URL: `unix:/run/people.sock` (`unix:@name` in the
     /// abstract namespace), `http://host:port/api`, and `ws://host:port/api` where
-    /// something on the way knows WebSockets alone. `shm:/run/people.sock` is a server at
+    /// something on the way knows WebSockets alone; `https://` and `wss://` by TLS, to a server for
+    /// whose certificate somebody vouches that this machine believes ([`Remote::authorities`]). `shm:/run/people.sock` is a server at
     /// that Unix socket, by memory that both processes share: for calls that follow each
     /// other where both have a core to themselves. Behind a `#` of a Unix socket's path stands
     /// the prefix, where that is not `/api`.
@@ -80,6 +84,7 @@ impl Remote {
             connector: Arc::new(Connector {
                 target,
                 local: None,
+                authorities: None,
                 credential: Vec::new(),
                 deadline: Duration::from_secs(30),
                 patience: Duration::from_secs(2),
@@ -124,6 +129,19 @@ impl Remote {
         self.with(|connector| connector.local = Some(local))
     }
 
+    /// A file of certificates (PEM) of those who vouch for servers that speak TLS, instead of
+    /// those that this machine believes. It is read for each connection.
+    ///
+    /// ```no_run
+    /// use marmota_remote::Remote;
+    /// let remote = Remote::from_url("https://db.example.org/api")?.authorities("ca.pem");
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    pub fn authorities(self, file: impl Into<PathBuf>) -> Self {
+        let file = file.into();
+        self.with(|connector| connector.authorities = Some(file))
+    }
+
     /// How long an operation may take, 30 s by default. The server gives it up
     /// then as well.
     pub fn deadline(self, deadline: Duration) -> Self {
@@ -141,8 +159,8 @@ impl Remote {
 fn parse(url: &str) -> Result<(&'static str, Address, &str)> {
     let refused = |rest: &str| {
         let message = format!(
-            "{:?} is the URL of no server{rest}; use unix:PATH, shm:PATH, http://HOST:PORT/api \
-             or ws://HOST:PORT/api",
+            "{:?} is the URL of no server{rest}; use unix:PATH, shm:PATH, http://HOST:PORT/api, \
+             ws://HOST:PORT/api, or https: and wss: with the same",
             marmota_model::text::excerpt(url)
         );
         Error::new(ErrorKind::Invalid, message)
@@ -157,21 +175,23 @@ fn parse(url: &str) -> Result<(&'static str, Address, &str)> {
             let (path, prefix) = rest.split_once('#').unwrap_or((rest, "/api"));
             ("shared memory", Address::Shared(path.to_owned()), prefix)
         }
-        ("http", Some(rest)) => {
-            let (host, prefix) = host_of(rest);
+        ("https" | "wss", _) if cfg!(not(feature = "tls")) => {
+            return Err(refused(": this build has no TLS (the feature `tls`)"));
+        }
+        ("http" | "https", Some(rest)) => {
+            let (host, prefix) = host_of(rest, scheme == "https");
             ("http", Address::Net(host), prefix)
         }
-        ("ws", Some(rest)) => {
-            let (host, prefix) = host_of(rest);
+        ("ws" | "wss", Some(rest)) => {
+            let (host, prefix) = host_of(rest, scheme == "wss");
             ("websocket", Address::WebSocket(host), prefix)
         }
-        ("https" | "wss", _) => return Err(refused(": there is no TLS for it yet")),
         _ => return Err(refused("")),
     };
     let is_path = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
     let (Address::Unix(place)
-    | Address::Net(place)
-    | Address::WebSocket(place)
+    | Address::Net(Host { name: place, .. })
+    | Address::WebSocket(Host { name: place, .. })
     | Address::Shared(place)) = &address;
     if place.is_empty() || place.starts_with(':') || !is_path(prefix) {
         return Err(refused(""));
@@ -180,11 +200,12 @@ fn parse(url: &str) -> Result<(&'static str, Address, &str)> {
 }
 
 /// The host, with a port, and the prefix of what stands behind a URL's `//`.
-fn host_of(rest: &str) -> (String, &str) {
+fn host_of(rest: &str, is_secure: bool) -> (Host, &str) {
     let (host, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let host = if has_port { host.to_owned() } else { format!("{host}:80") };
-    (host, if prefix.is_empty() { "/api" } else { prefix })
+    let port = if is_secure { 443 } else { 80 };
+    let name = if has_port { host.to_owned() } else { format!("{host}:{port}") };
+    (Host { name, is_secure }, if prefix.is_empty() { "/api" } else { prefix })
 }
 
 impl std::fmt::Debug for Remote {

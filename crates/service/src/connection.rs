@@ -1,5 +1,6 @@
 //! How a client connects, and what it does when a connection breaks.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,13 +37,19 @@ pub struct Connection {
     url: String,
     token: String,
     offered: Services,
+    authorities: Option<PathBuf>,
     reconnect_for: Option<Duration>,
 }
 
 impl Connection {
     pub(crate) fn to(url: &str) -> Self {
-        let (url, token) = (url.to_owned(), String::new());
-        Self { url, token, offered: Services::new(), reconnect_for: None }
+        Self {
+            url: url.to_owned(),
+            token: String::new(),
+            offered: Services::new(),
+            authorities: None,
+            reconnect_for: None,
+        }
     }
 
     /// Who calls: a token of a login, or a key.
@@ -54,6 +61,13 @@ impl Connection {
     /// Services that the other side may call back ([`crate::Call::client`]).
     pub fn offer(mut self, offered: &Services) -> Self {
         self.offered = offered.clone();
+        self
+    }
+
+    /// A file of certificates (PEM) of those who vouch for servers at `https://` and `wss://`,
+    /// instead of those that this machine believes.
+    pub fn authorities(mut self, file: impl Into<PathBuf>) -> Self {
+        self.authorities = Some(file.into());
         self
     }
 
@@ -89,6 +103,7 @@ impl Connection {
         let line = Line {
             url: self.url,
             credential: self.token.into_bytes(),
+            authorities: self.authorities,
             hello: hello.into_bytes(),
             reconnect_for: self.reconnect_for,
         };

@@ -2,6 +2,7 @@
 //! One thread carries all of a process' links; what blocks, connecting, is done
 //! on a thread of its own.
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -25,6 +26,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 pub(crate) struct Line {
     pub(crate) url: String,
     pub(crate) credential: Vec<u8>,
+    /// Who vouches for the server, as PEM.
+    pub(crate) authorities: Option<PathBuf>,
     /// What is said first on each.
     pub(crate) hello: Vec<u8>,
     /// How long a server that has gone is sought.
@@ -153,7 +156,8 @@ fn jittered(pause: Duration) -> Duration {
 
 impl Line {
     fn connect(&self) -> Result<Channel> {
-        Channel::connect(&self.url, PATH, UPGRADE, &self.credential, CONNECTING_MAX)
+        let authorities = self.authorities.as_deref();
+        Channel::connect(&self.url, PATH, UPGRADE, &self.credential, authorities, CONNECTING_MAX)
     }
 
     async fn connect_elsewhere(self: &Arc<Self>) -> Result<Channel> {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 
@@ -26,7 +27,7 @@ pub(super) struct Stand {
 
 enum Target {
     Service(Service),
-    Url(String),
+    Url(String, Option<PathBuf>),
 }
 
 impl Stand {
@@ -34,10 +35,18 @@ impl Stand {
     pub(super) fn elsewhere(url: &str) -> Self {
         Self {
             name: "given server",
-            target: Target::Url(url.to_owned()),
+            target: Target::Url(url.to_owned(), None),
             _server: None,
             _folder: None,
         }
+    }
+
+    /// The same, for whose certificate one in this file vouches.
+    pub(super) fn believing(mut self, file: Option<&Path>) -> Self {
+        if let Target::Url(_, authorities) = &mut self.target {
+            *authorities = file.map(Path::to_path_buf);
+        }
+        self
     }
 
     /// A server of this process.
@@ -52,12 +61,13 @@ impl Stand {
                 if transport == Transport::SharedMemory {
                     url = shared(&url);
                 }
-                (Target::Url(url), Some(server))
+                (Target::Url(url, None), Some(server))
             }
             Transport::Http | Transport::WebSocket => {
                 let server = Server::bind("127.0.0.1:0")?.start(service.router())?;
                 let scheme = if transport == Transport::Http { "http" } else { "ws" };
-                (Target::Url(format!("{scheme}://{}/api", server.local_addr())), Some(server))
+                let url = format!("{scheme}://{}/api", server.local_addr());
+                (Target::Url(url, None), Some(server))
             }
         };
         Ok(Self { name: transport.name(), target, _server: server, _folder: Some(folder) })
@@ -68,7 +78,8 @@ impl Stand {
     pub(super) fn client(&self, local: Option<IpAddr>) -> Result<Store, marmota::Error> {
         let mut remote = match &self.target {
             Target::Service(service) => Remote::in_process(service),
-            Target::Url(url) => Remote::from_url(url)?,
+            Target::Url(url, None) => Remote::from_url(url)?,
+            Target::Url(url, Some(authorities)) => Remote::from_url(url)?.authorities(authorities),
         };
         if let Some(local) = local {
             remote = remote.local_address(local);

@@ -1,6 +1,7 @@
 //! A connection for another protocol than the store's: packets both ways, at
 //! any time, over the same sockets.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use marmota_store::engine::{Watch, Watched};
 
 use super::line::send_front;
 use super::parse;
-use super::reach::{Upgrade, reach};
+use super::reach::{Route, Upgrade, reach};
 use super::wire::Wire;
 use crate::codec::packet;
 
@@ -34,7 +35,8 @@ pub struct Channel {
 impl Channel {
     /// Connects to a server's URL (any of [`crate::Remote::from_url`]) and has
     /// the connection changed to `protocol`, which is served at the URL's prefix
-    /// and `path`. A credential is shown as `Authorization: Bearer`.
+    /// and `path`. A credential is shown as `Authorization: Bearer`; authorities are those of
+    /// [`crate::Remote::authorities`].
     ///
     /// # Errors
     /// [`ErrorKind::Refused`] where nobody is, [`ErrorKind::Denied`],
@@ -44,13 +46,15 @@ impl Channel {
         path: &str,
         protocol: &'static str,
         credential: &[u8],
+        authorities: Option<&Path>,
         within: Duration,
     ) -> Result<Self> {
         let (_, address, prefix) = parse(url)?;
         let path = format!("{}{path}", prefix.trim_end_matches('/'));
         let served = "nothing of that kind is served";
         let to = Upgrade { protocol, path: &path, served, credential };
-        let (wire, inbox) = reach(&address, None, to, &[], within)?;
+        let (wire, inbox) =
+            reach(Route { address: &address, local: None, authorities }, to, &[], within)?;
         Ok(Self {
             wire,
             watch: Arc::default(),

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
@@ -14,7 +15,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::in_process::InProcess;
 use super::line::Line;
-use super::reach::{Address, Upgrade, reach};
+use super::reach::{Address, Route, Upgrade, reach};
 use super::wire::Wire;
 use crate::codec::contract::{CREDENTIAL_BYTES_MAX, hash, put_hello, read_welcome};
 use crate::codec::frame;
@@ -49,6 +50,8 @@ pub(crate) struct Connector {
     pub(super) target: Target,
     /// Where connections come from, if it was said.
     pub(super) local: Option<IpAddr>,
+    /// Who vouches for the server, as PEM.
+    pub(super) authorities: Option<PathBuf>,
     pub(super) credential: Vec<u8>,
     pub(super) deadline: Duration,
     pub(super) patience: Duration,
@@ -123,7 +126,9 @@ impl Connector {
             Target::Socket { address, path } => {
                 let (served, credential) = ("no store is served", &self.credential[..]);
                 let to = Upgrade { protocol: UPGRADE, path, served, credential };
-                reach(address, self.local, to, hello, GREETING_MAX)
+                let authorities = self.authorities.as_deref();
+                let route = Route { address, local: self.local, authorities };
+                reach(route, to, hello, GREETING_MAX)
             }
             Target::Service(settings) => {
                 let mut wire = InProcess::new(Peer::new(Arc::clone(settings), Vec::new()));

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result};
@@ -16,6 +17,8 @@ use tungstenite::handshake::derive_accept_key;
 
 use super::shared::Passing;
 use super::socket::Socket;
+#[cfg(feature = "tls")]
+use super::tls::Secured;
 use super::web_socket::WebSocket;
 use super::wire::Wire;
 use crate::shared::{HEADER, SHARED_MEMORY};
@@ -33,19 +36,41 @@ pub(crate) enum Address {
     /// The path of a Unix socket; a name in the abstract namespace behind `@`.
     Unix(String),
     /// A host and port, as in URLs.
-    Net(String),
+    Net(Host),
     /// The same, by a WebSocket.
-    WebSocket(String),
+    WebSocket(Host),
     /// A Unix socket, for memory that is shared.
     Shared(String),
+}
+
+/// A server of the network.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Host {
+    /// With its port.
+    pub(crate) name: String,
+    /// It speaks TLS.
+    pub(crate) is_secure: bool,
+}
+
+/// What connections are made by, whatever they are for.
+#[derive(Clone, Copy)]
+pub(crate) struct Route<'a> {
+    pub(crate) address: &'a Address,
+    /// Where connections of the network come from, if that is set.
+    pub(crate) local: Option<IpAddr>,
+    /// Who vouches for servers, as PEM; those of the system if it is not set.
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nobody is asked for it"))]
+    pub(crate) authorities: Option<&'a Path>,
 }
 
 impl std::fmt::Debug for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Unix(name) => write!(f, "unix:{name}"),
-            Self::Net(host) => write!(f, "http://{host}"),
-            Self::WebSocket(host) => write!(f, "ws://{host}"),
+            Self::Net(Host { name, is_secure: false }) => write!(f, "http://{name}"),
+            Self::Net(Host { name, is_secure: true }) => write!(f, "https://{name}"),
+            Self::WebSocket(Host { name, is_secure: false }) => write!(f, "ws://{name}"),
+            Self::WebSocket(Host { name, is_secure: true }) => write!(f, "wss://{name}"),
             Self::Shared(name) => write!(f, "shm:{name}"),
         }
     }
@@ -63,17 +88,15 @@ pub(crate) struct Upgrade<'a> {
 }
 
 /// Connects, has the protocol changed and sends a first packet, with the request
-/// for that where it can be; also gives what has come behind the answer. A
-/// connection of the network comes from `local`, if that is set.
+/// for that where it can be; also gives what has come behind the answer.
 pub(crate) fn reach(
-    address: &Address,
-    local: Option<IpAddr>,
+    route: Route<'_>,
     to: Upgrade<'_>,
     first: &[u8],
     within: Duration,
 ) -> Result<(Box<dyn Wire>, Vec<u8>)> {
     let until = Instant::now() + within;
-    match address {
+    match route.address {
         Address::Unix(name) => {
             let stream = connect_unix(name).map_err(|error| unreachable_at(name, error))?;
             let (_, come) =
@@ -82,35 +105,30 @@ pub(crate) fn reach(
             Ok((Box::new(Socket::new(stream.into())), come))
         }
         Address::Net(host) => {
-            let stream = connect_net(host, local, until)?;
-            let (_, come) = to.ask(&stream, host, &[("Upgrade", to.protocol)], first, until)?;
+            let stream = connect_net(&host.name, route.local, until)?;
+            let headers = [("Upgrade", to.protocol)];
+            #[cfg(feature = "tls")]
+            if host.is_secure {
+                let stream = Secured::new(stream, &host.name, route.authorities)?;
+                let (_, come) = to.ask(&stream, &host.name, &headers, first, until)?;
+                return Ok((Box::new(stream.into_wire()?), come));
+            }
+            let (_, come) = to.ask(&stream, &host.name, &headers, first, until)?;
             stream.set_nonblocking(true)?;
             Ok((Box::new(Socket::new(stream.into())), come))
         }
         Address::WebSocket(host) => {
-            let stream = connect_net(host, local, until)?;
-            let key = generate_key();
-            let headers = [
-                ("Upgrade", "websocket"),
-                ("Sec-WebSocket-Version", "13"),
-                ("Sec-WebSocket-Key", &key),
-                ("Sec-WebSocket-Protocol", to.protocol),
-            ];
-            let (head, come) = to.ask(&stream, host, &headers, b"", until)?;
-            let accepted = header(&head, "sec-websocket-accept");
-            let is_ours = accepted == Some(&derive_accept_key(key.as_bytes()))
-                && header(&head, "sec-websocket-protocol") == Some(to.protocol);
-            if !is_ours {
-                return Err(to.refused(host, "it opens a WebSocket for something else"));
+            let stream = connect_net(&host.name, route.local, until)?;
+            #[cfg(feature = "tls")]
+            if host.is_secure {
+                let stream = Secured::new(stream, &host.name, route.authorities)?;
+                let come = to.ask_web_socket(&stream, &host.name, until)?;
+                let socket = WebSocket::secure(stream.into_wire()?, come);
+                return greeted(socket, &host.name, first);
             }
+            let come = to.ask_web_socket(&stream, &host.name, until)?;
             stream.set_nonblocking(true)?;
-            let mut socket = WebSocket::new(stream, come);
-            // Small beside the buffers of the system, which are empty.
-            if socket.send(first)? < first.len() {
-                let message = format!("the server at {host} did not take the greeting");
-                return Err(Error::new(ErrorKind::Timeout, message));
-            }
-            Ok((Box::new(socket), Vec::new()))
+            greeted(WebSocket::new(stream, come), &host.name, first)
         }
         Address::Shared(name) => {
             let stream = connect_unix(name).map_err(|error| unreachable_at(name, error))?;
@@ -136,6 +154,15 @@ pub(crate) fn reach(
             Ok((Box::new(shared), Vec::new()))
         }
     }
+}
+
+/// A WebSocket with a first packet sent: small beside the buffers of the system, which are empty.
+fn greeted(mut socket: WebSocket, host: &str, first: &[u8]) -> Result<(Box<dyn Wire>, Vec<u8>)> {
+    if socket.send(first)? < first.len() {
+        let message = format!("the server at {host} did not take the greeting");
+        return Err(Error::new(ErrorKind::Timeout, message));
+    }
+    Ok((Box::new(socket), Vec::new()))
 }
 
 fn connect_unix(name: &str) -> io::Result<UnixStream> {
@@ -243,6 +270,28 @@ impl Stream for TcpStream {
 }
 
 impl Upgrade<'_> {
+    /// Asks for a WebSocket, and gives what came behind the answer.
+    fn ask_web_socket<S: Stream>(&self, stream: &S, host: &str, until: Instant) -> Result<Vec<u8>>
+    where
+        for<'s> &'s S: Read + Write,
+    {
+        let key = generate_key();
+        let headers = [
+            ("Upgrade", "websocket"),
+            ("Sec-WebSocket-Version", "13"),
+            ("Sec-WebSocket-Key", &key),
+            ("Sec-WebSocket-Protocol", self.protocol),
+        ];
+        let (head, come) = self.ask(stream, host, &headers, b"", until)?;
+        let accepted = header(&head, "sec-websocket-accept");
+        let is_ours = accepted == Some(&derive_accept_key(key.as_bytes()))
+            && header(&head, "sec-websocket-protocol") == Some(self.protocol);
+        match is_ours {
+            true => Ok(come),
+            false => Err(self.refused(host, "it opens a WebSocket for something else")),
+        }
+    }
+
     /// Asks for the change, and gives the head of the answer and what came behind
     /// it.
     fn ask<S: Stream>(
@@ -272,6 +321,10 @@ impl Upgrade<'_> {
         request.extend_from_slice(first);
         let greeted = greet(stream, &request, until);
         let mut come = greeted.map_err(|error| {
+            #[cfg(feature = "tls")]
+            if let Some(fault) = super::tls::fault(host, &error) {
+                return fault;
+            }
             let kind = match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ErrorKind::Timeout,
                 _ => ErrorKind::Refused,

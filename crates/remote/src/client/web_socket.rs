@@ -10,6 +10,8 @@ use std::task::Context;
 use tungstenite::protocol::{Role, WebSocketConfig};
 use tungstenite::{Bytes, Error, Message};
 
+#[cfg(feature = "tls")]
+use super::tls::SecureSocket;
 use super::wire::{Source, Wire};
 
 /// Bytes of a message at most: servers bound what they take.
@@ -24,9 +26,13 @@ pub(crate) struct WebSocket {
 }
 
 /// The socket, which is asked for bytes no oftener than it may have some.
-struct Stream {
-    socket: Arc<TcpStream>,
-    may_have_more: bool,
+enum Stream {
+    Plain {
+        socket: Arc<TcpStream>,
+        may_have_more: bool,
+    },
+    #[cfg(feature = "tls")]
+    Secure(Box<SecureSocket>),
 }
 
 impl WebSocket {
@@ -34,7 +40,16 @@ impl WebSocket {
     pub(crate) fn new(socket: TcpStream, come: Vec<u8>) -> Self {
         let socket = Arc::new(socket);
         let source: Source = Arc::<TcpStream>::clone(&socket);
-        let stream = Stream { socket, may_have_more: true };
+        Self::of(source, Stream::Plain { socket, may_have_more: true }, come)
+    }
+
+    /// The same in TLS.
+    #[cfg(feature = "tls")]
+    pub(crate) fn secure(socket: SecureSocket, come: Vec<u8>) -> Self {
+        Self::of(Arc::clone(socket.of_socket()), Stream::Secure(Box::new(socket)), come)
+    }
+
+    fn of(source: Source, stream: Stream, come: Vec<u8>) -> Self {
         // Messages are flushed by us; the server sends them in pieces of a mebibyte.
         let config = WebSocketConfig::default().read_buffer_size(READ_BYTES);
         let (role, config) = (Role::Client, Some(config));
@@ -75,7 +90,11 @@ impl Wire for WebSocket {
 
     fn receive(&mut self, inbox: &mut Vec<u8>, _: &mut Context<'_>) -> io::Result<usize> {
         let before = inbox.len();
-        self.socket.get_mut().may_have_more = true;
+        match self.socket.get_mut() {
+            Stream::Plain { may_have_more, .. } => *may_have_more = true,
+            #[cfg(feature = "tls")]
+            Stream::Secure(_) => {}
+        }
         loop {
             match self.socket.read() {
                 Ok(Message::Binary(bytes)) => inbox.extend_from_slice(&bytes),
@@ -109,27 +128,40 @@ fn ended(error: Error) -> io::Error {
 
 impl Read for Stream {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        if !self.may_have_more {
+        let (socket, may_have_more) = match self {
+            Self::Plain { socket, may_have_more } => (socket, may_have_more),
+            #[cfg(feature = "tls")]
+            Self::Secure(socket) => return socket.read(room),
+        };
+        if !*may_have_more {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let read = match (&*self.socket).read(room) {
+        let read = match (&**socket).read(room) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             read => read?,
         };
         // A short read has emptied the socket; its end would be told of anew.
-        self.may_have_more = read == room.len() || read == 0;
+        *may_have_more = read == room.len() || read == 0;
         Ok(read)
     }
 }
 
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        (&*self.socket).write(bytes)
+        match self {
+            Self::Plain { socket, .. } => (&**socket).write(bytes),
+            #[cfg(feature = "tls")]
+            Self::Secure(socket) => socket.write(bytes),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        match self {
+            Self::Plain { .. } => Ok(()),
+            #[cfg(feature = "tls")]
+            Self::Secure(socket) => Write::flush(&mut **socket),
+        }
     }
 }

@@ -2,12 +2,14 @@
 //! that): contracts, credentials, connections that break, leases, strangers.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
+mod authority;
 mod breaking;
 mod greeting;
 mod pieces;
 mod place;
 mod shared_memory;
 mod strangers;
+mod tls;
 mod web_socket;
 
 use marmota_derive::Model;

@@ -1,4 +1,4 @@
-//! What is a WebSocket's alone.
+//! What is a WebSocket's alone, or also of what is written in records of its own.
 
 use marmota_http::{Response, Router, Server, WebSocketOptions};
 use marmota_model::ErrorKind;
@@ -16,17 +16,20 @@ fn packets_larger_than_a_message_go_both_ways() {
         id: i64,
         text: String,
     }
-    let store = marmota_store::Store::builder(marmota_store::memory::Memory::new());
-    let served = store.model::<Letter>().open().unwrap();
-    let place = Place::of(Transport::WebSocket);
-    let _server = place.serve(&Service::new(&served));
-    let store = marmota_store::Store::builder(place.remote()).model::<Letter>().open().unwrap();
-    let text: String = ('a'..='z').cycle().take(5 << 20).collect();
-    let id = store.insert(&Letter { id: 0, text: text.clone() }).run().unwrap();
-    assert!(store.get::<Letter>(id).run().unwrap().text == text);
-    let many: Vec<_> = (0..4).map(|_| Letter { id: 0, text: text[..1 << 20].to_owned() }).collect();
-    store.insert_many(&many).run().unwrap();
-    assert_eq!(store.list::<Letter>().run().unwrap().len(), 5);
+    for transport in [Transport::WebSocket, Transport::SecureWebSocket, Transport::Https] {
+        let store = marmota_store::Store::builder(marmota_store::memory::Memory::new());
+        let served = store.model::<Letter>().open().unwrap();
+        let place = Place::of(transport);
+        let _server = place.serve(&Service::new(&served));
+        let store = marmota_store::Store::builder(place.remote()).model::<Letter>().open().unwrap();
+        let text: String = ('a'..='z').cycle().take(5 << 20).collect();
+        let id = store.insert(&Letter { id: 0, text: text.clone() }).run().unwrap();
+        assert!(store.get::<Letter>(id).run().unwrap().text == text);
+        let letter = || Letter { id: 0, text: text[..1 << 20].to_owned() };
+        let many: Vec<_> = (0..4).map(|_| letter()).collect();
+        store.insert_many(&many).run().unwrap();
+        assert_eq!(store.list::<Letter>().run().unwrap().len(), 5);
+    }
 }
 
 #[test]

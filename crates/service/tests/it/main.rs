@@ -1,6 +1,7 @@
 //! Services through their public sides.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
+mod authority;
 mod calling;
 mod lifetimes;
 mod mocks;

@@ -1,5 +1,5 @@
 //! The same body over all transports: in process, Unix socket, shared memory,
-//! upgraded HTTP, WebSocket; and what comes of connections that break.
+//! upgraded HTTP, WebSocket, both with TLS; and what comes of connections that break.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,6 +9,8 @@ use marmota_derive::service;
 use marmota_http::{RunningServer, Server};
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_service::{Call, Client, Execution, Lifetime, Services};
+
+use crate::authority::Authority;
 
 #[service]
 trait Room {
@@ -77,26 +79,48 @@ fn offered() -> Services {
 }
 
 /// How many clients [`everywhere`] gives.
-pub(crate) const TRANSPORTS: usize = 5;
+pub(crate) const TRANSPORTS: usize = 7;
+
+/// One without TLS, at a Unix socket too, and one with it.
+pub(crate) struct Servers {
+    plain: RunningServer,
+    secure: RunningServer,
+}
+
+impl Servers {
+    pub(crate) fn addresses(&self) -> &[marmota_http::Address] {
+        self.plain.addresses()
+    }
+
+    pub(crate) fn shutdown(self) -> std::result::Result<(), marmota_http::ServerError> {
+        self.plain.shutdown()?;
+        self.secure.shutdown()
+    }
+}
 
 /// Servers at a Unix socket and a port, and the clients of all transports.
-pub(crate) fn everywhere(services: &Services) -> (RunningServer, Vec<(String, Client)>) {
+pub(crate) fn everywhere(services: &Services) -> (Servers, Vec<(String, Client)>) {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let unix = format!("unix:@marmota-service-{}-{number}", std::process::id());
     let server = Server::bind("127.0.0.1:0").unwrap().and(&unix).unwrap().servers(1);
     let server = server.start(services.router()).unwrap();
+    let authority = Authority::new();
+    let secure = Server::bind("127.0.0.1:0").unwrap().servers(1);
+    let secure = secure.tls(authority.tls("127.0.0.1", 2200)).start(services.router()).unwrap();
+    let https = format!("https://{}/api", secure.local_addr());
+    let secure_web_socket = format!("wss://{}/api", secure.local_addr());
     let http = format!("http://{}/api", server.addresses()[0]);
     let web_socket = format!("ws://{}/api", server.addresses()[0]);
     let mut clients =
         vec![("in process".to_owned(), Client::in_process_offering(services, &offered()))];
     let shared = unix.replace("unix:", "shm:");
-    for url in [unix, shared, http, web_socket] {
-        let client = Client::connect_as(&url, "", &offered()).unwrap();
-        clients.push((url, client));
+    for url in [unix, shared, http, web_socket, https, secure_web_socket] {
+        let client = Client::at(&url).offer(&offered()).authorities(authority.file());
+        clients.push((url, client.connect().unwrap()));
     }
     assert_eq!(clients.len(), TRANSPORTS);
-    (server, clients)
+    (Servers { plain: server, secure }, clients)
 }
 
 #[test]
