@@ -1,13 +1,14 @@
 //! `marmota stress`: threads and clients insert rows through a transport, read
 //! them back and compare every field; then all ids of all threads are checked
-//! together. With `--chaos` the server is killed again and again meanwhile, and
-//! every row that was acknowledged has to be there. With `--servers` there are
-//! several processes of servers and of clients.
+//! together. With `--chaos` the server is killed again and again meanwhile and
+//! connections are cut, and every row that was acknowledged has to be there. With
+//! `--servers` there are several processes of servers and of clients.
 
 mod attended;
 mod chaos;
 mod child;
 mod crew;
+mod cutter;
 pub(crate) mod line;
 mod process;
 mod proof;
@@ -85,8 +86,9 @@ struct Stress {
     /// at the end, if not given
     #[arg(long, value_name = "URL")]
     db: Option<String>,
-    /// Kills and restarts its own server so many times while threads write: by a Unix socket, or with
-    /// `--transport shared-memory` by that
+    /// Kills and restarts its own server so many times while threads write, and cuts connections
+    /// behind as many bytes as the seed says: by a Unix socket, or with `--transport` http or
+    /// websocket by that; shared-memory, whose connections are not cut
     #[arg(long, value_name = "ROUNDS", num_args = 0..=1, default_missing_value = "20")]
     chaos: Option<u32>,
     /// Serves the rows' model at an address until it is ended: for `--server`

@@ -1,7 +1,9 @@
-//! Threads that write while their server is killed and started again: what was
-//! acknowledged has to be there, as it was written, and no id twice.
+//! Threads that write while their server is killed and started again and their
+//! connections are cut: what was acknowledged has to be there, as it was written, and no
+//! id twice.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -10,6 +12,7 @@ use std::time::{Duration, Instant};
 use marmota::ErrorKind;
 use marmota::store::{Durability, Store};
 
+use super::cutter::Cutter;
 use super::line::{Count, Line};
 use super::round::run_number;
 use super::sample::{Dice, FIELDS, Sample, of_run};
@@ -61,18 +64,25 @@ pub(super) fn run(stress: &Stress, rounds: u32) -> Result<Tally, Failed> {
         None => folder.file(),
     };
     let (url, run) = (folder.socket(), run_number());
-    let stand = match stress.transport[..] {
-        [Transport::SharedMemory] => Stand::elsewhere(&shared(&url)),
-        _ => Stand::elsewhere(&url),
+    let (direct, cutter) = match stress.transport[..] {
+        // What a proxy could not pass on.
+        [Transport::SharedMemory] => (Stand::elsewhere(&shared(&url)), None),
+        ref named => {
+            let transport = if let [one] = named { *one } else { Transport::Unix };
+            let socket = Path::new(url.trim_start_matches("unix:"));
+            (Stand::elsewhere(&url), Some(Cutter::start(transport, socket, stress.seed)?))
+        }
     };
+    let stand = cutter.as_ref().map(|cutter| Stand::elsewhere(&cutter.url));
+    let stand = stand.as_ref().unwrap_or(&direct);
     let threads = stress.threads().into_iter().max().unwrap_or(1);
     let mut victim = Some(Victim::start(&url, &db)?);
-    drop(first_client(&stand)?);
+    drop(first_client(&direct)?);
     let (ends, line) = (AtomicBool::new(false), Line::new("rounds of chaos".to_owned(), u64::MAX));
     let (heard, mut tally) = thread::scope(|scope| {
         let writers: Vec<_> = (0..threads)
             .map(|thread| {
-                let (stand, ends, line) = (&stand, &ends, &line);
+                let (ends, line) = (&ends, &line);
                 let (seed, durability) = (stress.seed, stress.durability.into());
                 scope.spawn(move || write(stand, seed, run, thread, durability, ends, line))
             })
@@ -97,11 +107,13 @@ pub(super) fn run(stress: &Stress, rounds: u32) -> Result<Tally, Failed> {
     });
     drop(victim);
     let _victim = Victim::start(&url, &db)?;
-    let store = first_client(&stand)?;
+    let store = first_client(&direct)?;
     look(&store, stress.seed, run, &heard, &mut tally)?;
     let acknowledged: usize = heard.iter().map(|one| one.acknowledged.len()).sum();
+    let cut = cutter.map_or(0, |cutter| cutter.cuts());
     println!(
-        "{rounds} rounds, {threads} threads: {acknowledged} rows acknowledged; refused or lost:"
+        "{rounds} rounds, {threads} threads, {cut} connections cut: {acknowledged} rows \
+         acknowledged; refused or lost:"
     );
     let mut failed: HashMap<ErrorKind, u64> = HashMap::new();
     for (kind, count) in heard.iter().flat_map(|one| &one.failed) {

@@ -38,12 +38,15 @@ fn every_transport_is_tried_and_every_field_compared() {
 }
 
 #[test]
-fn a_server_that_is_killed_loses_nothing_it_acknowledged() {
-    for transport in ["unix", "shared-memory"] {
+fn a_server_that_is_killed_and_cut_off_loses_nothing_it_acknowledged() {
+    for (transport, is_cut) in
+        [("unix", true), ("http", true), ("websocket", true), ("shared-memory", false)]
+    {
         let folder = Folder::new();
         let words = format!("stress --chaos 3 --threads 4 --seed 7 --transport {transport}");
         let out = run(&folder, &words, 0);
-        assert!(out.contains("3 rounds, 4 threads: "), "{out}");
+        assert!(out.contains("3 rounds, 4 threads, "), "{out}");
+        assert_eq!(!out.contains(" 0 connections cut"), is_cut, "{out}");
         assert!(!out.contains(": 0 rows acknowledged") && out.contains(" 0 failed"), "{out}");
         is_empty(&folder);
     }
