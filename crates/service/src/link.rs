@@ -32,6 +32,8 @@ pub(crate) const SUBSCRIBED: &str = "-.subscribed";
 pub(crate) const UNSUBSCRIBED: &str = "-.unsubscribed";
 /// Calls that may wait for their answer.
 const WAITING_MAX: usize = 1_024;
+/// A deadline that the clock does not reach.
+const ENDLESS: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// How long calls that put this side back into lists hold up the others.
 const RESTORING_MAX: Duration = Duration::from_secs(5);
 
@@ -162,7 +164,7 @@ impl Link {
             is_repeatable: asked.is_repeatable,
             answer: None,
             waker: None,
-            until: Instant::now() + asked.deadline,
+            until: after(asked.deadline),
         };
         state.waiting.insert(number, waiting);
         state.unsent.push_back(number);
@@ -209,7 +211,11 @@ impl Link {
     /// The other side has put this one into its list of that number, by a call.
     pub(crate) fn subscribed(&self, call: u64, list: u64) {
         let mut state = self.0.lock();
-        let State { waiting, standing, .. } = &mut *state;
+        let State { waiting, standing, goes_on, .. } = &mut *state;
+        if !*goes_on {
+            // Nothing is repeated on a server's side: who says so keeps nothing there.
+            return;
+        }
         let message = waiting.get(&call).filter(|one| one.stub.is_none());
         standing.keep(call, list, message.map(|one| Arc::clone(&one.message)));
     }
@@ -442,6 +448,12 @@ impl Drop for GivenUp<'_> {
     fn drop(&mut self) {
         self.link.0.lock().waiting.remove(&self.number);
     }
+}
+
+/// The end of a time from now on, which may be said to be endless.
+fn after(time: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(time).unwrap_or_else(|| now + ENDLESS)
 }
 
 /// True of what another attempt to connect would not change.

@@ -6,14 +6,15 @@ use std::time::Duration;
 use marmota_auth::{Auth, Settings, models};
 use marmota_derive::service;
 use marmota_http::{Metrics, RunningServer, Server};
-use marmota_model::Result;
-use marmota_service::{Call, Lifetime, Services};
+use marmota_model::{ErrorKind, Result};
+use marmota_service::{Call, Client, Lifetime, Services};
 use marmota_store::meter::Metering;
 use marmota_store::rights::Grant;
 use marmota_store::{Store, memory::Memory};
 use serde_json::{Value, json};
 
 use crate::calling::{agent, url};
+use crate::proxy::Proxy;
 
 macro_rules! witness {
     ($name:ident, $service:literal) => {
@@ -103,6 +104,44 @@ fn each_session_user_and_group_has_its_own_instance() {
     assert_eq!(of_group(&ann), of_group(&bob));
     let (_, name) = call(&server, Some(&bob), "of_session/caller");
     assert_eq!(name["result"], "bob");
+}
+
+#[test]
+fn who_has_logged_out_is_not_let_in_again() {
+    let (auth, server) = served(everyone());
+    let proxy = Proxy::net(&server.addresses()[0].to_string());
+    let clients = ["http", "ws"].map(|scheme| {
+        let url = format!("{scheme}://{}/api", proxy.address);
+        let token = token(&auth, "ann");
+        (Client::at(&url).token(&token).connect().unwrap(), token)
+    });
+    for (client, token) in clients {
+        futures_lite::future::block_on(async {
+            let stub = OfSessionClient::new(&client.clone().deadline(Duration::MAX)).await.unwrap();
+            let number = stub.number().await.unwrap();
+            proxy.cut();
+            // The session is the login's, by whatever connection.
+            let again = loop {
+                match stub.number().await {
+                    Ok(again) => break again,
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Lost),
+                }
+            };
+            assert_eq!(again, number);
+            auth.logout(&auth.authenticate(&token).unwrap()).unwrap();
+            proxy.cut();
+            // Told at once, though it would wait for ever.
+            let error = loop {
+                match stub.number().await {
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::Lost => {}
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+            assert!(error.message().contains("401"), "{error}");
+        });
+    }
 }
 
 #[test]
