@@ -189,8 +189,22 @@ impl Auth {
                 None => return Err(unauthenticated("the JWT is none of this service's, or ended")),
             },
         };
+        self.find(hash, token.starts_with(KEY_PREFIX), whose)
+    }
+
+    /// Somebody who was known a while ago, as they are known now: for connections
+    /// that are kept.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unauthenticated`] if what they were known by has ended.
+    pub fn still(&self, known: &Known) -> Result<Arc<Known>> {
+        self.find(known.token, matches!(known.proof, Proof::Key(_)), Some(known.user))
+    }
+
+    fn find(&self, hash: TokenHash, is_key: bool, whose: Option<i64>) -> Result<Arc<Known>> {
+        let inner = &*self.0;
         let now = Timestamp::now().micros();
-        let read = || match token.starts_with(KEY_PREFIX) {
+        let read = || match is_key {
             true => inner.find_key(hash),
             false => inner.find_session(hash),
         };

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use marmota_auth::Known;
 use marmota_model::{Caller, Error, ErrorKind, Result};
 use marmota_store::Store;
 
@@ -49,6 +50,10 @@ pub(crate) struct Origin {
     pub(crate) subscriber: Option<Arc<Subscriber>>,
     /// The call's number on its connection.
     pub(crate) number: Option<u64>,
+    /// By what the caller was let in.
+    pub(crate) known: Option<Arc<Known>>,
+    /// Why the caller is not let in any more.
+    pub(crate) refusal: Option<Arc<Error>>,
 }
 
 impl Origin {

@@ -19,7 +19,7 @@ impl Settings {
     /// Who makes a request.
     pub(crate) fn origin_of(&self, request: &Request) -> Result<Origin, ApiError> {
         let Some(auth) = &self.auth else { return Ok(self.origin()) };
-        Ok(self.origin_by(auth, marmota_rest::known(auth, request)?.as_deref())?)
+        Ok(self.origin_by(auth, marmota_rest::known(auth, request)?)?)
     }
 }
 

@@ -8,6 +8,7 @@ use marmota_auth::{Auth, Known, Proof};
 use marmota_model::text::excerpt;
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::Store;
+use marmota_store::refusal::copy_of;
 
 use crate::activity::{Counting, name_of};
 use crate::arguments::Arguments;
@@ -159,18 +160,31 @@ impl Settings {
         }
     }
 
+    /// Looks whether who calls by a connection that is kept is still let in, and as whom: a
+    /// logout or a right taken away holds from the next call on.
+    pub(crate) fn look_again(&self, origin: &mut Origin) {
+        let (Some(auth), Some(known)) = (&self.auth, &origin.known) else { return };
+        match auth.still(known) {
+            Ok(known) => {
+                origin.store = Some(known.store().clone());
+                (origin.known, origin.refusal) = (Some(known), None);
+            }
+            Err(error) => origin.refusal = Some(Arc::new(error)),
+        }
+    }
+
     /// Where a call comes from, of who was found by a credential.
     ///
     /// # Errors
     /// [`ErrorKind::Unauthenticated`] for nobody, who may do nothing.
-    pub(crate) fn origin_by(&self, auth: &Auth, known: Option<&Known>) -> Result<Origin> {
+    pub(crate) fn origin_by(&self, auth: &Auth, known: Option<Arc<Known>>) -> Result<Origin> {
         if let Some(known) = known {
             let session = match known.proof() {
                 Proof::Session(session) => format!("session {session}"),
                 Proof::Key(key) => format!("key {key}"),
             };
             let (store, session) = (Some(known.store().clone()), Some(session.into()));
-            return Ok(Origin { store, session, ..Origin::default() });
+            return Ok(Origin { store, session, known: Some(known), ..Origin::default() });
         }
         match auth.nobody() {
             Some(store) => Ok(Origin { store: Some(store.clone()), ..Origin::default() }),
@@ -228,6 +242,9 @@ impl Target {
 
     fn begin(&self, origin: Origin, arguments: Arguments<'_>) -> Result<Answer> {
         let contract = self.hosted.contract;
+        if let Some(error) = &origin.refusal {
+            return Err(copy_of(error));
+        }
         if let Some(rights) = origin.store.as_ref().and_then(|store| store.rights()) {
             let method = (!self.hosted.is_method).then(|| contract.methods[self.method].name);
             rights.check_call(contract.name, method)?;

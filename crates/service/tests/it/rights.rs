@@ -129,13 +129,18 @@ fn who_has_logged_out_is_not_let_in_again() {
             };
             assert_eq!(again, number);
             auth.logout(&auth.authenticate(&token).unwrap()).unwrap();
+            let error = stub.number().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unauthenticated, "{error}");
             proxy.cut();
             // Told at once, though it would wait for ever.
             let error = loop {
                 match stub.number().await {
-                    Ok(_) => {}
-                    Err(error) if error.kind() == ErrorKind::Lost => {}
-                    Err(error) => break error,
+                    Err(error) if error.kind() == ErrorKind::Denied => break error,
+                    Err(error) => {
+                        let kinds = [ErrorKind::Lost, ErrorKind::Unauthenticated];
+                        assert!(kinds.contains(&error.kind()), "{error}");
+                    }
+                    Ok(_) => panic!("a call of nobody's was answered"),
                 }
             };
             assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
