@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use marmota_auth::Known;
+use marmota_auth::{Auth, Known};
 use marmota_model::{Caller, Error, ErrorKind, Result};
 use marmota_store::Store;
 
@@ -51,7 +51,7 @@ pub(crate) struct Origin {
     /// The call's number on its connection.
     pub(crate) number: Option<u64>,
     /// By what the caller was let in.
-    pub(crate) known: Option<Arc<Known>>,
+    pub(crate) known: Option<(Auth, Arc<Known>)>,
     /// Why the caller is not let in any more.
     pub(crate) refusal: Option<Arc<Error>>,
 }
@@ -132,6 +132,11 @@ impl Call {
     /// The caller, where it can be called back.
     pub(crate) fn subscriber(&self) -> Option<Arc<Subscriber>> {
         self.0.origin.subscriber.clone()
+    }
+
+    /// By what the caller was let in.
+    pub(crate) fn known(&self) -> Option<(Auth, Arc<Known>)> {
+        self.0.origin.known.clone()
     }
 
     /// The call's number on its connection.

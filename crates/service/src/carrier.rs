@@ -102,7 +102,7 @@ impl Carrier {
         {
             return Ok(());
         }
-        self.settings.look_again(&mut self.origin);
+        Settings::look_again(&mut self.origin);
         let exchange = Exchange::begin(&self.settings, &self.origin, message);
         self.running.push(Box::pin(exchange.answer()));
         Ok(())

@@ -162,12 +162,12 @@ impl Settings {
 
     /// Looks whether who calls by a connection that is kept is still let in, and as whom: a
     /// logout or a right taken away holds from the next call on.
-    pub(crate) fn look_again(&self, origin: &mut Origin) {
-        let (Some(auth), Some(known)) = (&self.auth, &origin.known) else { return };
+    pub(crate) fn look_again(origin: &mut Origin) {
+        let Some((auth, known)) = &mut origin.known else { return };
         match auth.still(known) {
-            Ok(known) => {
-                origin.store = Some(known.store().clone());
-                (origin.known, origin.refusal) = (Some(known), None);
+            Ok(now) => {
+                origin.store = Some(now.store().clone());
+                (*known, origin.refusal) = (now, None);
             }
             Err(error) => origin.refusal = Some(Arc::new(error)),
         }
@@ -184,7 +184,12 @@ impl Settings {
                 Proof::Key(key) => format!("key {key}"),
             };
             let (store, session) = (Some(known.store().clone()), Some(session.into()));
-            return Ok(Origin { store, session, known: Some(known), ..Origin::default() });
+            return Ok(Origin {
+                store,
+                session,
+                known: Some((auth.clone(), known)),
+                ..Origin::default()
+            });
         }
         match auth.nobody() {
             Some(store) => Ok(Origin { store: Some(store.clone()), ..Origin::default() }),

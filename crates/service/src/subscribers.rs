@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_executor::Executor;
+use marmota_auth::{Auth, Known};
 use marmota_model::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 
@@ -95,6 +96,17 @@ struct Key {
 struct Listed<C> {
     stub: C,
     subscriber: Arc<Subscriber>,
+    /// By what it was let in.
+    known: Option<(Auth, Arc<Known>)>,
+}
+
+impl<C> Listed<C> {
+    /// True unless it was let in by what has ended; a store that does not answer has not said so.
+    fn is_still_known(&self) -> bool {
+        let is_over = |error: Error| error.kind() == ErrorKind::Unauthenticated;
+        let known = self.known.as_ref();
+        !known.is_some_and(|(auth, known)| auth.still(known).is_err_and(is_over))
+    }
 }
 
 impl<C: Stubbed> Default for Subscribers<C> {
@@ -167,7 +179,7 @@ impl<C: Stubbed> Subscribers<C> {
             }
         }
         subscriber.tell_subscribed(call.number_in_link(), self.number);
-        Ok(listed.insert(key, Listed { stub, subscriber }).is_none())
+        Ok(listed.insert(key, Listed { stub, subscriber, known: call.known() }).is_none())
     }
 
     /// Takes whoever makes the call in which this is asked out of the list; false
@@ -179,11 +191,12 @@ impl<C: Stubbed> Subscribers<C> {
         removed.is_some()
     }
 
-    /// Those who can be called now.
+    /// Those who can be called now. Who has logged out, or whose login has ended, is forgotten.
     #[must_use]
     pub fn present(&self) -> Vec<C> {
         let mut listed = self.listed.lock();
         self.forget(&mut listed);
+        listed.retain(|_, one| one.is_still_known());
         let present = listed.values().filter(|one| one.subscriber.gone().is_none());
         present.map(|one| one.stub.clone()).collect()
     }

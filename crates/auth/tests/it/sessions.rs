@@ -17,12 +17,15 @@ fn a_token_is_good_until_logout() {
         assert_ne!(login.token, other.token);
         let known = auth.authenticate(&login.token).unwrap();
         assert_eq!((known.user(), &*known.caller().name), (ann, "ann"));
+        assert_eq!(auth.still(&known).unwrap().user(), ann);
         auth.logout(&known).unwrap();
+        unknown(auth.still(&known));
         unknown(auth.authenticate(&login.token));
         // Shown again later.
         unknown(auth.authenticate(&login.token));
-        auth.authenticate(&other.token).unwrap();
+        let known = auth.authenticate(&other.token).unwrap();
         auth.logout_everywhere(ann).unwrap();
+        unknown(auth.still(&known));
         unknown(auth.authenticate(&other.token));
         // What is kept is no token.
         let kept = auth.login("ann", PASSWORD, None).unwrap();

@@ -1,5 +1,6 @@
 //! Who may call what, and whose instance answers them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use marmota_auth::{Auth, Settings, models};
 use marmota_derive::service;
 use marmota_http::{Metrics, RunningServer, Server};
 use marmota_model::{ErrorKind, Result};
-use marmota_service::{Call, Client, Lifetime, Services};
+use marmota_service::{Call, Client, Lifetime, Services, Subscribers};
 use marmota_store::meter::Metering;
 use marmota_store::rights::Grant;
 use marmota_store::{Store, memory::Memory};
@@ -147,6 +148,66 @@ fn who_has_logged_out_is_not_let_in_again() {
             assert!(error.message().contains("401"), "{error}");
         });
     }
+}
+
+#[service]
+trait Paper {
+    async fn subscribe(&self) -> Result<bool>;
+}
+
+#[service]
+trait Reader {
+    async fn read(&self) -> Result<()>;
+}
+
+struct Press(Arc<Subscribers<ReaderClient>>);
+
+impl Paper for Press {
+    async fn subscribe(&self) -> Result<bool> {
+        self.0.add().await
+    }
+}
+
+struct Deaf;
+
+impl Reader for Deaf {
+    async fn read(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_subscriber_who_has_logged_out_is_told_nothing() {
+    let store = models(Store::builder(Memory::new())).open().unwrap();
+    let settings = Settings::default().everyone([Grant::call("paper")]).password_cost(8, 1);
+    let auth = Auth::new(&store, settings).unwrap();
+    let tokens = ["ann", "bob"].map(|name| {
+        let (_, once) = auth.add_user(name, &[], false).unwrap();
+        auth.redeem(name, &once, PASSWORD, None).unwrap();
+        token(&auth, name)
+    });
+    let readers = Arc::new(Subscribers::new());
+    let services = Services::new().auth(&auth);
+    let services = services.service(PaperService::shared(Press(Arc::clone(&readers)))).unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap().servers(1).start(services.router()).unwrap();
+    let offered = Services::new().service(ReaderService::shared(Deaf)).unwrap();
+    let url = format!("ws://{}/api", server.addresses()[0]);
+    let kept = tokens.each_ref().map(|token| {
+        let client = Client::connect_as(&url, token, &offered).unwrap();
+        futures_lite::future::block_on(async {
+            assert!(PaperClient::new(&client).await.unwrap().subscribe().await.unwrap());
+        });
+        client
+    });
+    let told = || {
+        let tell = readers.tell(|reader| async move { reader.read().await });
+        futures_lite::future::block_on(tell)
+    };
+    assert_eq!(told(), 2);
+    auth.logout(&auth.authenticate(&tokens[0]).unwrap()).unwrap();
+    assert_eq!((told(), readers.away()), (1, 0));
+    drop(kept);
+    server.shutdown().unwrap();
 }
 
 #[test]
