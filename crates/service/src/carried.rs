@@ -84,6 +84,9 @@ impl Protocol for Carried {
                 break;
             }
         }
+        if self.carrier.has_left() {
+            return Step::Close { linger: false };
+        }
         // As an idle connection of HTTP: a client that says nothing is not waited for.
         if turn.ended || turn.is_draining() && self.carrier.is_idle() {
             return Step::Close { linger: false };
@@ -122,6 +125,9 @@ async fn talk(socket: WebSocket, carrier: Carrier) -> Result<(), BoxError> {
             };
             std::future::poll_fn(is_free).await;
             carrier.borrow_mut().take(message.as_bytes())?;
+            if carrier.borrow().has_left() {
+                break;
+            }
         }
         Ok(())
     };

@@ -53,11 +53,12 @@ pub(crate) struct Carrier {
     settings: Arc<Settings>,
     origin: Origin,
     running: Vec<Answering>,
+    has_left: bool,
 }
 
 impl Carrier {
     pub(crate) fn new(link: Link, settings: Arc<Settings>, origin: Origin) -> Self {
-        Self { link, settings, origin, running: Vec::new() }
+        Self { link, settings, origin, running: Vec::new(), has_left: false }
     }
 
     /// Bytes of a message at most.
@@ -74,6 +75,11 @@ impl Carrier {
     /// True if nothing of the other side's is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.running.is_empty()
+    }
+
+    /// True once the other side has said that it goes.
+    pub(crate) fn has_left(&self) -> bool {
+        self.has_left
     }
 
     /// Takes a message that has come.
@@ -123,6 +129,7 @@ impl Carrier {
             (CLIENT, None) => read::<[&str; 1]>(params).map(|[secret]| self.name(secret)),
             (LEAVE, None) => {
                 self.origin.subscriber.iter().for_each(|one| one.leave());
+                self.has_left = true;
                 Some(())
             }
             (SUBSCRIBED, None) => read::<(u64, u64)>(params).map(|(call, list)| {

@@ -18,6 +18,8 @@ use crate::carrier::Carrier;
 use crate::link::{LEAVE, Link};
 
 const CONNECTING_MAX: Duration = Duration::from_secs(5);
+/// How long the end of a connection that is left is waited for.
+const LEAVING_MAX: Duration = Duration::from_secs(10);
 /// The first pause before a server is sought again.
 const PAUSE: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -67,7 +69,7 @@ pub(crate) fn keep(
 /// Carries a link until it is ended or the connection is; also tells whether the
 /// other side has said anything.
 async fn carry(mut channel: Channel, mut carrier: Carrier) -> (Result<()>, bool) {
-    let mut has_heard = false;
+    let (mut has_heard, mut leaving_until) = (false, None);
     let carried = std::future::poll_fn(|context| {
         loop {
             for message in carrier.go_on(context) {
@@ -75,10 +77,18 @@ async fn carry(mut channel: Channel, mut carrier: Carrier) -> (Result<()>, bool)
             }
             if carrier.link.is_ended() {
                 let leave = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{LEAVE}\",\"params\":[]}}");
-                channel.send(leave.as_bytes())?;
-                // As much of it as leaves at once: the connection's end says nearly the same.
-                let _ = channel.poll(context, None);
-                return Poll::Ready(Ok(()));
+                let until = *leaving_until.get_or_insert_with(|| {
+                    // Not sent, the connection's end says nearly the same.
+                    let _ = channel.send(leave.as_bytes());
+                    Instant::now() + LEAVING_MAX
+                });
+                // The other side ends it: closed here with something unread, it could be reset
+                // before that was heard.
+                return match channel.poll(context, Some(until)) {
+                    Poll::Ready(Ok(_)) => continue,
+                    Poll::Pending if Instant::now() < until => Poll::Pending,
+                    _ => Poll::Ready(Ok(())),
+                };
             }
             match channel.poll(context, carrier.link.deadline()) {
                 Poll::Ready(message) => carrier.take(&message?)?,

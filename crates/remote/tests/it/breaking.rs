@@ -116,7 +116,8 @@ fn a_deadline_is_kept() {
         let error = store.insert(&person("Max")).run().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
         blocking.commit().run().unwrap();
-        assert_eq!(store.count::<Person>().run().unwrap(), 1);
+        // Where the server did not get to giving it up, it may have taken place.
+        assert!((1..=2).contains(&served.count::<Person>().run().unwrap()));
         store.close().unwrap();
         server.shutdown().unwrap();
     }
