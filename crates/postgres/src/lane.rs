@@ -118,7 +118,8 @@ impl Inside {
         if self.connecting || self.is_closed || self.is_cancelling && has_one {
             return;
         }
-        self.refused = None;
+        // Why it could not be reached so far is still the best that can be said if time runs out.
+        self.refused.take_if(|refused| refused.is_final);
         let (lane, options) = (Arc::clone(lane), Arc::clone(options));
         let thread = std::thread::Builder::new().name("marmota-postgres-connect".to_owned());
         let is_for_reads = self.is_for_reads;

@@ -182,7 +182,7 @@ fn a_server_that_stays_away_is_named_in_time() {
     let proxy = WireProxy::start(server().port());
     let url = server().make_database().unwrap();
     let through = proxy.through(&url, server().port());
-    let store = open(&format!("{through}?sslmode=disable&acquire_timeout_ms=2000"));
+    let store = open(&format!("{through}?sslmode=disable&acquire_timeout_ms=4000"));
     let key = store.insert(&label("a")).run().unwrap();
     proxy.close(true);
     proxy.cut();
