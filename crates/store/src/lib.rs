@@ -23,6 +23,8 @@ mod durability;
 pub mod engine;
 pub mod history;
 pub mod key;
+#[cfg(target_os = "linux")]
+mod linger;
 pub mod memory;
 pub mod meter;
 pub mod migration;

@@ -87,6 +87,7 @@ mod bell {
     use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
     use super::{PARK_MAX, SLEEP, Sleep};
+    use crate::linger::Wait;
 
     const AWAKE: u8 = 0;
     /// Asleep on a socket and this bell.
@@ -115,9 +116,13 @@ mod bell {
                     PollFd::new(&on.source, PollFlags::IN | room),
                     PollFd::new(&self.event, PollFlags::IN),
                 ];
-                let timeout = Timespec::try_from(PARK_MAX).ok();
+                let wait = Wait::begin();
+                let at_once = Timespec::default();
                 // Interrupted or failed, it is polled again.
-                let _ = poll(&mut on, timeout.as_ref());
+                if !wait.linger(|| poll(&mut on, Some(&at_once)) != Ok(0)) {
+                    let timeout = Timespec::try_from(PARK_MAX).ok();
+                    let _ = poll(&mut on, timeout.as_ref());
+                }
             }
             if self.state.swap(AWAKE, Ordering::SeqCst) == RUNG {
                 let _ = rustix::io::read(&self.event, &mut [0; 8]);
