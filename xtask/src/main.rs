@@ -23,6 +23,7 @@ cargo xtask COMMAND
   http2     h2spec against the server
   tls       sslyze against the server
   acme      certificates from Pebble, an authority for tests
+  otel      what a collector of OpenTelemetry's is sent (the feature `otel`)
   ferretdb  the server for the tests of MongoDB's protocol
   readme    the README's example in a crate of its own
   fuzz [N]  each fuzz target for N seconds (30; needs nightly and cargo-fuzz)";
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         ["http2"] => outsiders::http2(),
         ["tls"] => outsiders::tls(),
         ["acme"] => outsiders::acme(),
+        ["otel"] => otel(),
         ["ferretdb"] => ferretdb::make(),
         ["readme"] => readme::check(),
         ["fuzz"] => fuzz("30"),
@@ -75,6 +77,7 @@ fn test() -> Result<(), Failure> {
     outsiders::http2()?;
     outsiders::tls()?;
     outsiders::acme()?;
+    otel()?;
     readme::check()
 }
 
@@ -111,6 +114,13 @@ fn encrypted() -> Result<(), Failure> {
     }
     let guide = ["test", "--package", "marmota", "--doc"];
     run(cargo().args(guide).args(feature).args(["--", "guide::encryption"]))
+}
+
+fn otel() -> Result<(), Failure> {
+    let feature = ["--package", "marmota", "--features", "otel", "--locked"];
+    run(cargo().arg("clippy").args(feature).args(["--all-targets", "--", "-D", "warnings"]))?;
+    run(cargo().arg("test").args(feature).args(["--test", "it", "telemetry"]))?;
+    run(cargo().arg("test").args(feature).args(["--doc", "telemetry"]))
 }
 
 fn fuzz(seconds: &str) -> Result<(), Failure> {

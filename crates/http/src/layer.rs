@@ -6,6 +6,8 @@ mod cors;
 mod rate_limit;
 mod request_id;
 mod security_headers;
+#[cfg(feature = "tracing")]
+mod traces;
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -15,6 +17,8 @@ pub use cors::Cors;
 pub use rate_limit::RateLimit;
 pub use request_id::RequestId;
 pub use security_headers::SecurityHeaders;
+#[cfg(feature = "tracing")]
+pub use traces::Traces;
 
 use crate::handler::{Endpoint, Flow, Handler};
 use crate::request::Request;

@@ -100,6 +100,8 @@ pub use files::{Files, Symlinks};
 pub use handler::{Endpoint, Flow, Handler, LaterResponse};
 pub use head::Version;
 pub use inlet::{BodyError, BodyReader};
+#[cfg(feature = "tracing")]
+pub use layer::Traces;
 pub use layer::{AddedHeaders, Cors, Layer, RateLimit, RequestId, SecurityHeaders};
 pub use limits::Limits;
 pub use method::Method;

@@ -132,11 +132,16 @@ impl Router {
         if layer.answers_options() {
             self.answer_options();
         }
-        let around = |endpoint| Layered::around(&layer, endpoint);
+        self.map(|_, endpoint| Layered::around(&layer, endpoint))
+    }
+
+    /// Replaces each endpoint that was routed so far, the fallback (without a pattern) too.
+    pub(crate) fn map(mut self, replace: impl Fn(Option<&str>, Endpoint) -> Endpoint) -> Self {
         for entry in std::mem::take(&mut self.entries) {
-            self.entries.push(Entry { endpoint: around(entry.endpoint), ..entry });
+            let endpoint = replace(Some(&entry.pattern), entry.endpoint);
+            self.entries.push(Entry { endpoint, ..entry });
         }
-        self.fallback = self.fallback.map(around);
+        self.fallback = self.fallback.map(|endpoint| replace(None, endpoint));
         self
     }
 

@@ -376,6 +376,19 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
+    /// The status of an answer whose head is written, else the one that it will have.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn written_status(&self) -> u16 {
+        match self.stage {
+            Stage::Fresh(status) => status.code(),
+            _ => {
+                let digits = self.out.get(self.start + 9..self.start + 12);
+                let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+                digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+            }
+        }
+    }
+
     pub(crate) fn local(&mut self) -> &mut Local {
         self.local
     }

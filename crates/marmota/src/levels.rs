@@ -9,7 +9,10 @@ use marmota_rest::Levels;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Registry, fmt, reload};
+use tracing_subscriber::{Layer, Registry, fmt, reload};
+
+/// One of those that all go to.
+pub(crate) type AnyLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// A log on stderr, and its filter.
 pub struct Log {
@@ -26,9 +29,24 @@ impl Log {
     /// [`ErrorKind::Invalid`] for a text that is no filter, [`ErrorKind::Conflict`]
     /// if the process has a log already.
     pub fn start(filter: &str) -> Result<Arc<Self>> {
+        Self::beside(filter, None)
+    }
+
+    /// The same, with spans and the lines inside of them, from level info on, sent to a collector
+    /// as well, whatever the filter says.
+    ///
+    /// # Errors
+    /// As [`Log::start`].
+    #[cfg(feature = "otel")]
+    pub fn with_telemetry(filter: &str, telemetry: &crate::Telemetry) -> Result<Arc<Self>> {
+        Self::beside(filter, Some(telemetry.layer()))
+    }
+
+    fn beside(filter: &str, other: Option<AnyLayer>) -> Result<Arc<Self>> {
         let (layer, targets) = reload::Layer::new(parse(filter)?);
-        let lines = fmt::layer().with_writer(std::io::stderr);
-        tracing_subscriber::registry().with(layer).with(lines).try_init().map_err(|error| {
+        let lines = fmt::layer().with_writer(std::io::stderr).with_filter(layer);
+        let layers: Vec<_> = other.into_iter().chain([lines.boxed()]).collect();
+        tracing_subscriber::registry().with(layers).try_init().map_err(|error| {
             Error::new(ErrorKind::Conflict, format!("the process has a log already: {error}"))
         })?;
         Ok(Arc::new(Self { filter: Mutex::new(filter.to_owned()), targets }))

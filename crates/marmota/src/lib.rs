@@ -34,6 +34,8 @@ pub mod guide;
 #[cfg(feature = "log")]
 mod levels;
 mod restore;
+#[cfg(feature = "otel")]
+mod telemetry;
 mod tenants;
 
 pub use marmota_collections as collections;
@@ -66,6 +68,8 @@ pub use marmota_sqlite as sqlite;
 #[cfg(feature = "log")]
 pub use levels::Log;
 pub use restore::{restore, restore_all};
+#[cfg(feature = "otel")]
+pub use telemetry::Telemetry;
 pub use tenants::tenants;
 
 use marmota_store::StoreBuilder;

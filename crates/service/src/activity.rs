@@ -8,6 +8,7 @@ use marmota_http::Metrics;
 use marmota_store::Store;
 use marmota_store::meter::{Counts, Measured};
 use serde::Serialize;
+use tracing::Instrument;
 
 use crate::contract::Contract;
 use crate::dispatch::Answer;
@@ -87,15 +88,24 @@ pub(crate) struct Counting {
 }
 
 impl Counting {
-    /// The call, counted at its end.
+    /// The call, counted at its end, inside of a span.
     pub(crate) fn around(self, answer: Answer) -> Answer {
-        Box::pin(async move {
+        let method = || name_of(self.contract, self.is_method, self.method);
+        let span = tracing::info_span!(
+            target: "marmota_service",
+            "call",
+            otel.name = method(),
+            rpc.system = "marmota",
+            rpc.method = method(),
+        );
+        let call = async move {
             // All of it, whose end is the call's: not that one field.
             let mut whole = self;
             let result = answer.await;
             whole.failed = result.is_err();
             result
-        })
+        };
+        Box::pin(call.instrument(span))
     }
 }
 

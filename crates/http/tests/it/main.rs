@@ -14,5 +14,7 @@ mod ring;
 #[cfg(feature = "tls")]
 #[path = "over_tls.rs"]
 mod ring_over_tls;
+#[cfg(feature = "tracing")]
+mod traces;
 #[cfg(feature = "tls")]
 mod tunnel;

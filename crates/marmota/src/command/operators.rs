@@ -26,12 +26,19 @@ pub(super) struct Operators {
     /// What goes to the log on stderr: a level, and levels for targets, `info,marmota::slow=off`
     #[arg(long, value_name = "FILTER", default_value = "warn")]
     log: String,
+    /// Sends a span for each request, and what its handler logs inside, to the collector of
+    /// OpenTelemetry's at this address, http://127.0.0.1:4318 say; see the guide's state.md
+    #[cfg(feature = "otel")]
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
 }
 
 /// What was begun.
 pub(super) struct Watch {
     pub(super) metrics: Option<Metrics>,
     log: Option<Arc<Log>>,
+    #[cfg(feature = "otel")]
+    telemetry: Option<crate::Telemetry>,
 }
 
 impl Operators {
@@ -44,25 +51,69 @@ impl Operators {
         }
     }
 
+    #[cfg(feature = "otel")]
     pub(super) fn begin(&self) -> Result<Watch> {
-        let log = match Log::start(&self.log) {
+        let Some(url) = &self.otlp else {
+            return Ok(Watch { telemetry: None, ..self.watch(Log::start(&self.log))? });
+        };
+        let program = || std::env::current_exe().ok()?.file_stem()?.to_str().map(str::to_owned);
+        let name = std::env::var("OTEL_SERVICE_NAME").ok().or_else(program).unwrap_or_default();
+        let telemetry = crate::Telemetry::otlp(url, &name)?;
+        let log = Log::with_telemetry(&self.log, &telemetry).map_err(|error| {
+            // A log of its own would be without the spans: better to say so than to send none.
+            let message = format!("`--otlp` needs a log of marmota's own: {error}");
+            marmota_model::Error::new(error.kind(), message)
+        })?;
+        Ok(Watch { telemetry: Some(telemetry), ..self.watch(Ok(log))? })
+    }
+
+    #[cfg(not(feature = "otel"))]
+    pub(super) fn begin(&self) -> Result<Watch> {
+        self.watch(Log::start(&self.log))
+    }
+
+    fn watch(&self, log: Result<Arc<Log>>) -> Result<Watch> {
+        let log = match log {
             Ok(log) => Some(log),
             // The program has a log of its own.
             Err(error) if error.kind() == marmota_model::ErrorKind::Conflict => None,
             Err(error) => return Err(error),
         };
-        Ok(Watch { metrics: self.state.then(Metrics::new), log })
+        Ok(Watch {
+            metrics: self.state.then(Metrics::new),
+            log,
+            #[cfg(feature = "otel")]
+            telemetry: None,
+        })
     }
 }
 
 impl Watch {
-    /// The routes with those for operators, if these were asked for.
+    /// The routes with those for operators, if these were asked for, and a span around each.
     pub(super) fn beside(
         &self,
         routes: Router,
         store: &Store,
         who: impl FnOnce(State) -> State,
     ) -> Router {
+        let routes = self.operated(routes, store, who);
+        #[cfg(feature = "otel")]
+        if let Some(telemetry) = &self.telemetry {
+            return routes.traced(&telemetry.traces());
+        }
+        routes.traced(&marmota_http::Traces::new())
+    }
+
+    /// Sends what is still to be sent.
+    #[cfg_attr(not(feature = "otel"), allow(clippy::unused_self, reason = "it has with it"))]
+    pub(super) fn end(&self) {
+        #[cfg(feature = "otel")]
+        if let Some(telemetry) = &self.telemetry {
+            telemetry.end();
+        }
+    }
+
+    fn operated(&self, routes: Router, store: &Store, who: impl FnOnce(State) -> State) -> Router {
         let Some(metrics) = &self.metrics else { return routes };
         let state = who(State::new(store).metrics(metrics));
         let state = match &self.log {

@@ -86,6 +86,7 @@ impl Serve {
         }
         let routes = self.routes(command, &store, &server.url(), &watch)?;
         server.run(routes)?;
+        watch.end();
         store.close()?;
         println!("Closed cleanly.");
         Ok(ExitCode::SUCCESS)

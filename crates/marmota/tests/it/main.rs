@@ -13,3 +13,5 @@ mod prove;
 mod remote_rights;
 mod serve;
 mod stress;
+#[cfg(feature = "otel")]
+mod telemetry;

@@ -1,6 +1,8 @@
 //! `serve` with users, and what it tells its operators.
 
 use std::io::{BufRead, BufReader};
+#[cfg(feature = "otel")]
+use std::process::Command;
 use std::process::{Child, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
@@ -8,10 +10,10 @@ use serde_json::{Value, json};
 use crate::program::Folder;
 
 /// The program while it serves; killed when it is dropped.
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
     said: BufReader<ChildStdout>,
-    url: String,
+    pub(crate) url: String,
     _folder: Folder,
 }
 
@@ -23,7 +25,7 @@ impl Drop for Serving {
 }
 
 impl Serving {
-    fn start(words: &[&str]) -> Self {
+    pub(crate) fn start(words: &[&str]) -> Self {
         Self::at("127.0.0.1:0", words)
     }
 
@@ -38,6 +40,13 @@ impl Serving {
         let url = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap();
         let url = url.to_owned();
         Self { child, said, url, _folder: folder }
+    }
+
+    /// Ctrl-C; it goes on until it has ended.
+    #[cfg(feature = "otel")]
+    pub(crate) fn interrupt(&self) {
+        let process = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &process]).status().unwrap().success());
     }
 
     /// Status and body of an answer.

@@ -1,0 +1,89 @@
+//! `serve --otlp`: what a collector of OpenTelemetry's is sent.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use marmota::http::{Request, Router, RunningServer, Server};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
+use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::StatusCode};
+use prost::Message;
+
+use crate::program::Folder;
+use crate::serve::Serving;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A collector, and what it is sent.
+fn collector() -> (RunningServer, Receiver<ExportTraceServiceRequest>) {
+    let (sender, sent) = channel();
+    let router = Router::new().post("/v1/traces", move |request: Request| {
+        let sender = sender.clone();
+        async move {
+            let batch = ExportTraceServiceRequest::decode(request.body()).unwrap();
+            sender.send(batch).unwrap();
+            ""
+        }
+    });
+    (Server::bind("127.0.0.1:0").unwrap().servers(1).start(router).unwrap(), sent)
+}
+
+fn text<'a>(attributes: &'a [KeyValue], name: &str) -> String {
+    let found = attributes.iter().find(|one| one.key == name);
+    match found.and_then(|one| one.value.as_ref()?.value.as_ref()) {
+        Some(Value::StringValue(text)) => text.clone(),
+        Some(Value::IntValue(number)) => number.to_string(),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_collector_is_sent_a_span_for_each_request() {
+    let (collector, sent) = collector();
+    let url = format!("http://{}", collector.local_addr());
+    let serving = Serving::start(&["--otlp", &url]);
+    let of = |trace: &str, sampled: &str| format!("00-{trace}-00f067aa0ba902b7-{sampled}");
+    let (ours, quiet) = ("4bf92f3577b34da6a3ce929d0e0e4736", "5bf92f3577b34da6a3ce929d0e0e4736");
+    for (path, parent) in [
+        ("/api/person/1", of(ours, "01")),
+        ("/api/person/2", of(quiet, "00")),
+        ("/api/person?filter=nonsense", "no context".to_owned()),
+    ] {
+        let asked = ureq::get(format!("{}{path}", serving.url)).header("traceparent", parent);
+        let asked = asked.config().http_status_as_error(false).build();
+        asked.call().unwrap();
+    }
+    // It sends what is left before it ends.
+    serving.interrupt();
+    let mut spans: Vec<Span> = Vec::new();
+    while spans.len() < 2 {
+        let batch = sent.recv_timeout(PATIENCE).unwrap();
+        for resource in batch.resource_spans {
+            let attributes = &resource.resource.unwrap().attributes;
+            assert_eq!(text(attributes, "service.name"), "marmota");
+            spans.extend(resource.scope_spans.into_iter().flat_map(|scope| scope.spans));
+        }
+    }
+    let [person, list] = &spans[..] else { panic!("{spans:?}") };
+    assert_eq!(person.name, "GET /api/{table}/{id}");
+    assert_eq!(person.kind(), SpanKind::Server);
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    assert_eq!(hex(&person.trace_id), ours, "the caller's trace");
+    assert_eq!(hex(&person.parent_span_id), "00f067aa0ba902b7");
+    assert_eq!(text(&person.attributes, "http.response.status_code"), "200");
+    assert_eq!(text(&person.attributes, "url.path"), "/api/person/1");
+    assert!(person.end_time_unix_nano >= person.start_time_unix_nano);
+    assert!(list.parent_span_id.is_empty(), "a trace of its own: {list:?}");
+    assert_eq!(text(&list.attributes, "http.response.status_code"), "400");
+    let failed = |span: &Span| span.status.as_ref().is_some_and(|s| s.code() == StatusCode::Error);
+    assert!(!failed(person) && !failed(list), "a client's mistake is no failure of the server");
+}
+
+#[test]
+fn an_address_of_no_collector_is_refused() {
+    for url in ["https://collector:4318", "127.0.0.1:4318", "http://"] {
+        let words = ["serve", "--listen", "127.0.0.1:0", "--db", "memory:", "--otlp", url];
+        let said = Folder::new().run(&words).with(1);
+        assert!(said.contains(url) && said.contains("http://127.0.0.1:4318"), "{said}");
+    }
+}
