@@ -28,7 +28,7 @@ fn collector() -> (RunningServer, Receiver<ExportTraceServiceRequest>) {
     (Server::bind("127.0.0.1:0").unwrap().servers(1).start(router).unwrap(), sent)
 }
 
-fn text<'a>(attributes: &'a [KeyValue], name: &str) -> String {
+fn text(attributes: &[KeyValue], name: &str) -> String {
     let found = attributes.iter().find(|one| one.key == name);
     match found.and_then(|one| one.value.as_ref()?.value.as_ref()) {
         Some(Value::StringValue(text)) => text.clone(),
