@@ -219,6 +219,17 @@ impl Connection {
         self.exchanges.len() - self.ended
     }
 
+    /// True if nothing is under way; else `waker` is woken when that may have changed.
+    pub(crate) fn is_quiet(&mut self, waker: &Waker) -> bool {
+        self.read_on();
+        self.flush();
+        if self.under_way() == 0 || self.loss.is_some() {
+            return true;
+        }
+        self.wait(self.first + self.exchanges.len() as u64 - 1, waker);
+        false
+    }
+
     /// The exchange that the server is at, or will be.
     pub(crate) const fn current(&self) -> u64 {
         self.first + self.ended as u64

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSink};
 use marmota_store::Durability;
-use marmota_store::engine::{Session, Submitted, Ticket};
+use marmota_store::engine::{Session, Submitted, Ticket, wake_at};
 use marmota_store::operation::{Keys, OnConflict, Operation, Outcome};
 
 use crate::composer::Composer;
@@ -341,6 +341,9 @@ impl PostgresSession {
                 Err(error) => Step::Done(Err(error)),
             };
         };
+        if !connection.is_quiet(waker) {
+            return self.wait_for_quiet(running, &inside, waker);
+        }
         // Nobody waits for the answer: it comes before that of the first
         // operation, and goes out with it.
         let number = connection.submit(|sending| {
@@ -372,6 +375,22 @@ impl PostgresSession {
         None
     }
 
+    /// What was given up on a connection, and what ends it there, must not meet its next owner: it
+    /// would undo a part of the transaction, and the rest be carried out by itself.
+    fn wait_for_quiet(
+        &self,
+        running: &Running,
+        inside: &crate::lane::Inside,
+        waker: &Waker,
+    ) -> Step {
+        if Instant::now() >= running.until {
+            return Step::Done(Err(inside.too_long(&self.shared.options)));
+        }
+        // Whoever is not woken then looks when something else happens.
+        let _ = wake_at(running.until, waker.clone());
+        Step::Wait
+    }
+
     fn wait_for_connection(
         &self,
         running: &Running,
@@ -397,6 +416,13 @@ impl PostgresSession {
             && let Some(step) = self.take_lane(running, waker)
         {
             return step;
+        }
+        if running.wants_lane {
+            let lane = Arc::clone(&running.lane);
+            let mut inside = lane.lock();
+            if inside.working().is_some_and(|connection| !connection.is_quiet(waker)) {
+                return self.wait_for_quiet(running, &inside, waker);
+            }
         }
         if self.write_down(ticket, running) {
             return Step::GoOn;

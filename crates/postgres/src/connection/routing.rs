@@ -121,15 +121,12 @@ impl Connection {
             let start = if exchange.held.is_empty() { came.start } else { exchange.held.start };
             self.held += came.end - start - exchange.held.len();
             exchange.held = start..came.end;
-            let is_asking = asking == Some(self.first + self.ended as u64);
-            if ends
-                && !is_asking
-                && let Some(waker) = exchange.waker.take()
-            {
-                waker.wake();
-            }
         }
         if ends {
+            let is_asking = asking == Some(self.first + self.ended as u64);
+            if !is_asking && let Some(waker) = exchange.waker.take() {
+                waker.wake();
+            }
             self.ended += 1;
             self.let_go();
         }

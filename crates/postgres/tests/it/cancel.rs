@@ -193,3 +193,33 @@ fn what_is_given_up_ends_at_the_server() {
     }
     store.close().unwrap();
 }
+
+#[test]
+fn what_is_given_up_does_not_meet_the_next_transaction() {
+    let url = crate::server().make_database().unwrap();
+    let (store, other) = (crate::open(&format!("{url}?connections_max=4")), crate::open(&url));
+    // Of two connections for transactions, so that the next has that of the one given up.
+    let kept = store.begin_run().unwrap();
+    let key = other.insert(&label("a")).run().unwrap();
+    for round in 0..5 {
+        let holder = other.begin_run().unwrap();
+        holder.increment(Tally::COUNT, key, 1).run().unwrap();
+        let transaction = store.begin_run().unwrap();
+        let mut waits = Box::pin(transaction.increment(Tally::COUNT, key, 1).into_future());
+        for _ in 0..5 {
+            assert!(poll(&mut waits).is_pending(), "another transaction holds the row");
+        }
+        drop(waits);
+        drop(transaction);
+        let next = store.begin_run().unwrap();
+        for number in 0..40 {
+            next.insert(&label(format!("{round}.{number}"))).run().unwrap();
+        }
+        next.commit().run().unwrap();
+        assert_eq!(store.count::<Tally>().run().unwrap(), 1 + 40 * (round + 1));
+        holder.rollback().run().unwrap();
+    }
+    assert_eq!(store.get::<Tally>(key).run().unwrap().count, 0);
+    kept.rollback().run().unwrap();
+    store.close().unwrap();
+}
