@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::access_log::AccessLog;
 use crate::address::{Address, ToAddresses};
@@ -490,8 +491,10 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn run(self, router: Router) -> Result<(), ServerError> {
+        // Before anything is served: whoever sees it serve may end it at once.
+        let signals = ending_signals()?;
         let running = self.start(router)?;
-        running.shutdown_on_signals()?;
+        running.end_on(signals)?;
         running.join()
     }
 }
@@ -532,8 +535,10 @@ impl RunningServer {
     /// # Errors
     /// When the system refuses the signal handlers.
     pub fn shutdown_on_signals(&self) -> Result<(), ServerError> {
-        let mut signals =
-            signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(ServerError::Thread)?;
+        self.end_on(ending_signals()?)
+    }
+
+    fn end_on(&self, mut signals: Signals) -> Result<(), ServerError> {
         let handle = self.handle.clone();
         std::thread::Builder::new()
             .name("marmota-signals".to_owned())
@@ -585,6 +590,11 @@ impl Drop for RunningServer {
         self.handle.shutdown();
         let _ = self.wait();
     }
+}
+
+/// Hears from now on of the signals that end a service.
+fn ending_signals() -> Result<Signals, ServerError> {
+    Signals::new([SIGINT, SIGTERM]).map_err(ServerError::Thread)
 }
 
 /// Ends a service from anywhere.

@@ -118,8 +118,8 @@ pub(super) fn serve(address: &str, how: How, db: Option<&str>) -> Done {
     let server = if how.shares { Server::bind_shared(address) } else { Server::bind(address) }?;
     let url = url(&server);
     let running = server.start(Service::new(&store).router())?;
-    println!("serves the rows of `marmota stress --server …` at {url}");
     running.shutdown_on_signals()?;
+    println!("serves the rows of `marmota stress --server …` at {url}");
     if how.is_attended {
         let handle = running.shutdown_handle();
         thread::spawn(move || {
