@@ -1,6 +1,7 @@
 //! Services through their public sides.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
+#[path = "../../../remote/tests/it/authority.rs"]
 mod authority;
 mod calling;
 mod lifetimes;
