@@ -34,10 +34,11 @@ pub(crate) fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_owned()
 }
 
-/// The cargo that started this program.
+/// The cargo that started this program. What it keeps for the next build of changed code takes
+/// gigabytes and is of no use to a run of all tests.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root());
+    command.current_dir(root()).env("CARGO_INCREMENTAL", "0");
     command
 }
 
