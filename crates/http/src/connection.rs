@@ -191,6 +191,12 @@ impl Connection {
         this
     }
 
+    /// The memory that goes with it, but for what other protocols and handlers hold.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let received = self.request.as_ref().map_or(0, |request| request.0.buffer.capacity());
+        size_of::<Self>() + received + self.output.capacity()
+    }
+
     pub(crate) fn socket(&self) -> &OwnedFd {
         &self.socket
     }

@@ -81,6 +81,8 @@ mod seat;
 mod server;
 mod signpost;
 mod slab;
+#[allow(unsafe_code, reason = "a call of the allocator")]
+mod slack;
 mod status;
 mod task;
 #[cfg(feature = "tls")]

@@ -14,6 +14,7 @@ use crate::link::Secured;
 use crate::observer::Observer;
 use crate::request::{Exchange, Request};
 use crate::router::Routes;
+use crate::slack::Slack;
 use crate::task::{Inbox, Task};
 
 /// A buffer in reserve is never larger than this, so that a burst does not stay in memory.
@@ -42,6 +43,7 @@ pub(crate) struct Local {
     pub(crate) now_ms: u64,
     /// Shutdown was asked for: answer what is in flight, close what is idle.
     pub(crate) draining: bool,
+    pub(crate) slack: Slack,
     /// None on a server that nobody observes.
     pub(crate) observer: Option<Box<Observer>>,
     server_line: Vec<u8>,
@@ -85,6 +87,7 @@ impl Local {
             inbox,
             now_ms: 0,
             draining: false,
+            slack: Slack::default(),
             observer: None,
             server_line,
             head_ok: Vec::new(),
@@ -201,6 +204,8 @@ impl Local {
             inner.consumed = 0;
             inner.secured = None;
             self.exchanges.push(exchange);
+        } else {
+            self.slack.note_freed(inner.buffer.capacity());
         }
     }
 
@@ -216,7 +221,15 @@ impl Local {
         if self.outputs.len() < reserve_max && output.capacity() <= RESERVE_BYTES_MAX {
             output.clear();
             self.outputs.push(output);
+        } else {
+            self.slack.note_freed(output.capacity());
         }
+    }
+
+    /// Gives up the buffers in reserve.
+    pub(crate) fn clear_reserves(&mut self) {
+        self.exchanges = Vec::new();
+        self.outputs = Vec::new();
     }
 
     /// The allocation in which the endpoint's last future ran.

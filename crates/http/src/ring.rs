@@ -1,5 +1,5 @@
 //! The ring: the thread's reads, writes and waits handed to the kernel by io_uring, many in one
-//! system call. The only module of this crate with `unsafe` code.
+//! system call.
 //!
 //! A connection's bytes come into pieces of a pool that the kernel takes from by itself (one
 //! multishot receive for the connection's whole life). An answer is moved into the ring while

@@ -1,5 +1,5 @@
-//! How the system schedules a server's thread. With [`crate::ring`] the only module of this crate
-//! with `unsafe` code: no safe crate that is in use has these calls.
+//! How the system schedules a server's thread. The code is `unsafe` because no safe crate
+//! that is in use has these calls.
 
 use std::io;
 

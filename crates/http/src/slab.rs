@@ -8,6 +8,8 @@ use crate::task::Token;
 pub(crate) struct Slab {
     slots: Vec<Slot>,
     free: Vec<u32>,
+    /// That of new slots: none that was given back had a later one.
+    first_generation: u32,
 }
 
 struct Slot {
@@ -23,7 +25,7 @@ impl Slab {
     /// Puts in the connection that `make` makes of its token.
     pub(crate) fn insert(&mut self, make: impl FnOnce(Token) -> Connection) -> Token {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, connection: None });
+            self.slots.push(Slot { generation: self.first_generation, connection: None });
             self.slots.len() as u32 - 1
         });
         let slot = &mut self.slots[index as usize];
@@ -48,6 +50,17 @@ impl Slab {
         slot.generation = (slot.generation + 1) % (1 << 28);
         self.free.push(token as u32);
         slot.connection.take()
+    }
+
+    /// Gives back the slots behind the last that is taken.
+    pub(crate) fn shrink(&mut self) {
+        let is_taken = |slot: &Slot| slot.connection.is_some();
+        let kept = self.slots.iter().rposition(is_taken).map_or(0, |last| last + 1);
+        let latest = self.slots.drain(kept..).map(|slot| slot.generation).max();
+        self.first_generation = self.first_generation.max(latest.unwrap_or(0));
+        self.slots.shrink_to_fit();
+        self.free.retain(|index| (*index as usize) < kept);
+        self.free.shrink_to_fit();
     }
 
     /// The tokens of all connections.

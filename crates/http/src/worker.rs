@@ -15,6 +15,7 @@ use crate::listener::Listener;
 use crate::local::Local;
 use crate::reactor::{Event, Reactor};
 use crate::slab::Slab;
+use crate::slack;
 use crate::task::{self, Token};
 use crate::watch::Sources;
 
@@ -136,7 +137,10 @@ impl Worker {
         if !self.woken.is_empty() {
             return Some(0);
         }
-        let quiet = self.slab.len() == 0 && self.paused_until_ms.is_none() && !self.local.draining;
+        let quiet = self.slab.len() == 0
+            && self.paused_until_ms.is_none()
+            && !self.local.draining
+            && !self.local.slack.is_waiting();
         (!quiet).then(|| self.next_sweep_ms.saturating_sub(self.local.now_ms).max(1))
     }
 
@@ -292,6 +296,7 @@ impl Worker {
             observer.note_closed();
         }
         self.common.connections.fetch_sub(1, Ordering::Relaxed);
+        self.local.slack.note_freed(connection.held_bytes());
         if let Some(ring) = self.reactor.ring() {
             let (socket, operations) = connection.into_operations();
             ring.close(socket, token, operations);
@@ -310,6 +315,11 @@ impl Worker {
         let tokens: Vec<Token> = self.slab.tokens().collect();
         for token in tokens {
             self.with(token, Connection::sweep);
+        }
+        if self.local.slack.look() {
+            self.slab.shrink();
+            self.local.clear_reserves();
+            slack::give_back();
         }
     }
 
