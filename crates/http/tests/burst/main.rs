@@ -1,5 +1,7 @@
 //! What a burst leaves behind. A program of its own, since it looks at the memory of the process.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
