@@ -30,6 +30,8 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg
 use answer::refusal;
 pub(crate) use flow::Wish;
 use flow::{Intake, Outgoing};
+#[cfg(feature = "http2")]
+pub(crate) use linger::{LINGER_BYTES_MAX, LINGER_MS};
 use outflow::Outflow;
 use takeover::Takeover;
 use upload::Upload;

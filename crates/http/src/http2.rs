@@ -1,13 +1,16 @@
 //! HTTP/2 on a connection: frames, header compression and flow control are the crate `h2`'s,
 //! which finds its bytes in memory ([`wire`]); requests and answers become those of HTTP/1.1 and
 //! the other way ([`message`]), so that handlers see no difference. What cannot be done at once
-//! is a future of its own ([`stream`]).
+//! is a future of its own ([`stream`]); a WebSocket has its stream as it would a connection
+//! ([`tunnel`]).
 
 mod message;
+mod outlet;
 mod stream;
+mod tunnel;
 mod wire;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -17,7 +20,9 @@ use futures_util::stream::{FuturesUnordered, Stream};
 use h2::server::{Builder, Connection, Handshake, SendResponse};
 use h2::{Reason, RecvStream};
 
+use outlet::Outlet;
 use stream::{Begun, Clock, Outcome, Rest, Upload};
+use tunnel::{Tunnel, Turns};
 use wire::Wire;
 
 use crate::address::Peer;
@@ -42,6 +47,11 @@ const INPUT_BYTES_MAX: usize = 64 * 1024;
 /// a connection beyond what their handlers have read.
 const STREAM_BYTES_MAX: usize = 64 * 1024;
 const WINDOW_BYTES: u32 = 256 * 1024;
+/// Bytes by which each WebSocket widens the connection's window: what one that is not read keeps
+/// of it (a stream's window, RFC 9113's own) is not missed by the others.
+const TUNNEL_BYTES: u32 = 65_535;
+/// The widest window that there may be.
+const WINDOW_BYTES_MAX: u32 = (1 << 31) - 1;
 /// Streams that were reset and of which frames may still come.
 const RESET_MAX: usize = 32;
 /// Streams reset by the client whose handlers were at work, beyond which there must be as many
@@ -51,6 +61,8 @@ const GIVEN_UP_MAX: u32 = 64;
 enum State {
     Opening(Handshake<Wire, Bytes>),
     Open(Connection<Wire, Bytes>),
+    /// The client has gone, and WebSockets' handlers have a while to end.
+    Gone,
 }
 
 /// A connection of HTTP/2.
@@ -60,6 +72,11 @@ pub(crate) struct Http2 {
     streams: FuturesUnordered<Pin<Box<dyn Future<Output = Outcome>>>>,
     clocks: Vec<Rc<Clock>>,
     now_ms: Rc<Cell<u64>>,
+    /// Streams that are other protocols', and those of them that are to have a turn.
+    tunnels: u32,
+    turns: Turns,
+    /// They were told that the server goes down.
+    drained: bool,
     peer: Peer,
     secured: Option<Rc<Secured>>,
     token: Token,
@@ -88,6 +105,7 @@ impl Http2 {
             .max_concurrent_reset_streams(RESET_MAX)
             .max_pending_accept_reset_streams(RESET_MAX)
             .max_local_error_reset_streams(Some(RESET_MAX))
+            .enable_connect_protocol()
             .handshake(wire.clone());
         Self {
             state: State::Opening(handshake),
@@ -95,6 +113,9 @@ impl Http2 {
             streams: FuturesUnordered::new(),
             clocks: Vec::new(),
             now_ms: Rc::new(Cell::new(local.now_ms)),
+            tunnels: 0,
+            turns: Turns::default(),
+            drained: false,
             peer,
             secured,
             token,
@@ -106,13 +127,18 @@ impl Http2 {
     }
 
     /// Does all that can be done. True when the connection is over.
-    fn advance(&mut self, context: &mut Context<'_>, local: &mut Local) -> bool {
+    fn advance(&mut self, turn: &mut Turn<'_>) -> bool {
         // Nothing happens to `h2` but what is done here, so it need not wake anybody.
         let quiet = &mut Context::from_waker(Waker::noop());
         loop {
+            let context = &mut turn.context;
             while let Poll::Ready(Some(outcome)) = Pin::new(&mut self.streams).poll_next(context) {
-                self.active_ms = local.now_ms;
-                self.follow(outcome, local);
+                self.active_ms = turn.local.now_ms;
+                self.follow(outcome, turn.local);
+            }
+            // Such a turn wakes others, itself too, and what they leave is written below.
+            for (tunnel, waker) in self.turns.take() {
+                tunnel.borrow_mut().go_on(&waker, turn.local, turn.passed);
             }
             let connection = match &mut self.state {
                 State::Open(connection) => connection,
@@ -124,18 +150,24 @@ impl Http2 {
                     Poll::Ready(Err(_)) => return true,
                     Poll::Pending => return false,
                 },
+                State::Gone => return self.tunnels == 0,
             };
             // Behind the streams, because it writes what they have left.
             match connection.poll_accept(quiet) {
                 Poll::Ready(Some(Ok((head, respond)))) => {
-                    self.active_ms = local.now_ms;
-                    self.accept(head, respond, local);
+                    self.active_ms = turn.local.now_ms;
+                    self.accept(head, respond, turn.local);
                 }
-                Poll::Ready(Some(Err(error))) => {
-                    log::debug!("HTTP/2 with {}: {error}", self.peer);
-                    return true;
+                Poll::Ready(ended) => {
+                    if let Some(Err(error)) = ended {
+                        log::debug!("HTTP/2 with {}: {error}", self.peer);
+                    }
+                    if self.tunnels == 0 || !turn.ended {
+                        return true;
+                    }
+                    // The handlers of WebSockets learn of it as they do on a connection each.
+                    self.state = State::Gone;
                 }
-                Poll::Ready(None) => return true,
                 Poll::Pending => return false,
             }
         }
@@ -156,17 +188,29 @@ impl Http2 {
         }
         let (head, body) = head.into_parts();
         let mut request = local.take_exchange(self.peer, &self.secured);
-        let read = message::read(&head, body.is_end_stream(), &mut request, &local.head_limits);
-        let mut begun = Begun { respond, request, upload: None };
+        let opening = message::opening(&head);
+        let bodiless = opening.is_some() || body.is_end_stream();
+        let read = message::read(&head, bodiless, &mut request, &local.head_limits);
+        let mut begun = Begun { respond, request, upload: None, tunnel: None };
         let found = match read {
             Ok(found) => found,
             Err(error) => {
                 return self.write(begun, refusal(error.status(), error.text()), local);
             }
         };
-        if body.is_end_stream() {
-            return self.run(begun, found, local);
+        match opening {
+            Some(Ok(())) => begun.tunnel = Some(body),
+            Some(Err(text)) => {
+                return self.write(begun, refusal(Status::NOT_IMPLEMENTED, text), local);
+            }
+            None if !body.is_end_stream() => return self.take_body(begun, found, body, local),
+            None => {}
         }
+        self.run(begun, found, local);
+    }
+
+    /// Begins a stream whose request has a body.
+    fn take_body(&mut self, mut begun: Begun, found: Found, body: RecvStream, local: &mut Local) {
         let request = &begun.request;
         let endpoint = request.0.endpoint.and_then(|index| request.0.routes.endpoint(index));
         if let Some(bytes_max) = endpoint.and_then(|endpoint| endpoint.streams(request)) {
@@ -191,14 +235,31 @@ impl Http2 {
             }
             Outcome::Panicked(begun) => self.write(begun, failure(), local),
             Outcome::Done => {}
-            Outcome::GivenUp => {
-                self.given_up += 1;
-                if self.given_up > GIVEN_UP_MAX.max(self.requests / 2)
-                    && let State::Open(connection) = &mut self.state
-                {
-                    connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+            Outcome::GivenUp => self.note_given_up(),
+            Outcome::TunnelOver { given_up } => {
+                self.tunnels -= 1;
+                self.widen();
+                if given_up {
+                    self.note_given_up();
                 }
             }
+        }
+    }
+
+    fn note_given_up(&mut self) {
+        self.given_up += 1;
+        if self.given_up > GIVEN_UP_MAX.max(self.requests / 2)
+            && let State::Open(connection) = &mut self.state
+        {
+            connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+        }
+    }
+
+    /// Has the connection's window be as wide as its WebSockets want it.
+    fn widen(&mut self) {
+        if let State::Open(connection) = &mut self.state {
+            let bytes = WINDOW_BYTES.saturating_add(self.tunnels.saturating_mul(TUNNEL_BYTES));
+            connection.set_target_window_size(bytes.min(WINDOW_BYTES_MAX));
         }
     }
 
@@ -235,13 +296,19 @@ impl Http2 {
     }
 
     /// Sends an answer of HTTP/1.1 and what follows its head.
-    fn send(&mut self, begun: Begun, text: &[u8], tail: Option<Tail>, local: &mut Local) {
-        let Begun { mut respond, request, upload } = begun;
+    fn send(&mut self, mut begun: Begun, text: &[u8], tail: Option<Tail>, local: &mut Local) {
+        if begun.tunnel.is_some() && message::is_success(text) {
+            // To a CONNECT that would say that the tunnel is open.
+            begun.tunnel = None;
+            let text = "no WebSocket is opened here: this is asked for by a GET";
+            return self.write(begun, refusal(Status::BAD_REQUEST, text), local);
+        }
+        let Begun { mut respond, request, upload, tunnel } = begun;
         if let Some(observer) = &mut local.observer {
             observer.note_written(Some(&request), request.peer(), text, tail.as_ref());
         }
         let is_streamed = matches!(tail, Some(Tail::Stream(_)));
-        let Some((head, mut body)) = message::answer(text) else {
+        let Some((mut head, mut body)) = message::answer(text) else {
             return respond.send_reset(Reason::INTERNAL_ERROR);
         };
         let source = match tail {
@@ -251,6 +318,16 @@ impl Http2 {
                 None
             }
             Some(Tail::Stream(stream)) => Some(stream.0),
+            Some(Tail::Successor(successor))
+                if let Some(body) = tunnel
+                    && message::opens(text) =>
+            {
+                *head.status_mut() = http::StatusCode::OK;
+                let Ok(sender) = respond.send_response(head, false) else { return };
+                local.give_exchange(request);
+                let outlet = Outlet::new(sender, self.clock(), Rest::of(&local.limits));
+                return self.open_tunnel(Tunnel::new(successor.0, body, outlet));
+            }
             // What the handler wants to go on with stands on a connection of its own.
             Some(_) => return respond.send_reset(Reason::HTTP_1_1_REQUIRED),
         };
@@ -267,9 +344,16 @@ impl Http2 {
             let _ = sender.send_data(body, true);
             return;
         }
-        let rest = Rest::of(&local.limits);
-        let sending = stream::Sending::new(sender, body, source, upload, self.clock(), rest);
+        let outlet = Outlet::new(sender, self.clock(), Rest::of(&local.limits));
+        let sending = stream::Sending::new(outlet, body, source, upload);
         self.streams.push(Box::pin(sending.run(self.peer)));
+    }
+
+    fn open_tunnel(&mut self, tunnel: Tunnel) {
+        self.tunnels += 1;
+        self.widen();
+        let tunnel = Rc::new(RefCell::new(tunnel));
+        self.streams.push(Box::pin(tunnel::stand_for(tunnel, Rc::clone(&self.turns))));
     }
 
     fn clock(&mut self) -> Rc<Clock> {
@@ -306,7 +390,7 @@ impl Http2 {
         if self.streams.is_empty() {
             let patience_ms = match self.state {
                 State::Opening(_) => limits.header_timeout_ms,
-                State::Open(_) => limits.idle_timeout_ms,
+                State::Open(_) | State::Gone => limits.idle_timeout_ms,
             };
             next_ms = next_ms.min(self.active_ms + patience_ms);
         }
@@ -318,12 +402,17 @@ impl Protocol for Http2 {
     fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
         let now_ms = turn.local.now_ms;
         self.now_ms.set(now_ms);
-        if self.wire.waiting() < INPUT_BYTES_MAX {
+        if matches!(self.state, State::Gone) {
+            turn.used = turn.input.len();
+        } else if self.wire.waiting() < INPUT_BYTES_MAX {
             turn.used = turn.input.len();
             self.wire.put(turn.input, turn.ended);
         }
         if turn.local.draining {
             self.part();
+            if !std::mem::replace(&mut self.drained, true) {
+                self.clocks.iter().for_each(|clock| clock.ring());
+            }
         }
         let before_ms = self.deadline_ms(&turn.local.limits);
         if self.streams.is_empty() && before_ms <= now_ms {
@@ -334,7 +423,7 @@ impl Protocol for Http2 {
             self.active_ms = now_ms;
             self.part();
         }
-        let over = self.advance(&mut turn.context, turn.local);
+        let over = self.advance(turn);
         let blocked = self.wire.take_output(turn.output);
         if over {
             return Step::Close { linger: !self.parting };
@@ -343,7 +432,9 @@ impl Protocol for Http2 {
             return Step::More;
         }
         let deadline_ms = self.deadline_ms(&turn.local.limits);
-        Step::Wait { hungry: self.wire.waiting() < INPUT_BYTES_MAX, deadline_ms }
+        let is_gone = matches!(self.state, State::Gone);
+        let hungry = !is_gone && self.wire.waiting() < INPUT_BYTES_MAX;
+        Step::Wait { hungry, deadline_ms }
     }
 }
 

@@ -1,4 +1,4 @@
-//! WebSockets (RFC 6455, with permessage-deflate by RFC 7692): the handshake here, frames and
+//! WebSockets (RFC 6455, over HTTP/2 by RFC 8441, with permessage-deflate by RFC 7692): the handshake here, frames and
 //! messages in `frame.rs` and `decoder.rs`, the handler's side in `socket.rs`, the connection's in
 //! `talk.rs`; another protocol within a WebSocket in `tunnel.rs`.
 
@@ -79,8 +79,8 @@ impl Default for WebSocketOptions {
 }
 
 impl Router {
-    /// Opens a WebSocket for each GET of this pattern and has it handled by an asynchronous
-    /// function. Options and checks of the request: [`Response::websocket`] in a handler.
+    /// Opens a WebSocket for each GET of this pattern (over HTTP/2 each CONNECT, RFC 8441) and has
+    /// it handled by an asynchronous function. Options and checks of the request: [`Response::websocket`] in a handler.
     ///
     /// ```
     /// use marmota_http::Router;
@@ -179,13 +179,13 @@ impl Response {
 
 /// The answer that opens a WebSocket.
 fn opened(
-    key: &[u8],
+    key: Option<&[u8]>,
     subprotocol: Option<String>,
     extension: Option<(&'static str, String)>,
     successor: Successor,
 ) -> Response {
     let headers = [
-        Some(("Sec-WebSocket-Accept", accepted(key))),
+        key.map(|key| ("Sec-WebSocket-Accept", accepted(key))),
         subprotocol.map(|name| ("Sec-WebSocket-Protocol", name)),
         extension,
     ];
@@ -197,11 +197,20 @@ fn opened(
     response
 }
 
-/// The key of a request for a WebSocket, or the answer to what is none.
-fn check<'a>(request: &'a Request, options: &WebSocketOptions) -> Result<&'a [u8], Response> {
+/// The key of a request for a WebSocket, which over HTTP/2 has none; or the answer to what is no
+/// such request.
+fn check<'a>(
+    request: &'a Request,
+    options: &WebSocketOptions,
+) -> Result<Option<&'a [u8]>, Response> {
     let refuse = |status, text: &'static str| Err(Response::text(text).with_status(status));
-    if request.method() != Method::Get || request.version() != Version::Http11 {
+    if request.method() != Method::Get || request.version() == Version::Http10 {
         return refuse(Status::BAD_REQUEST, "a WebSocket is opened by a GET of HTTP/1.1");
+    }
+    let has_stream = request.version() == Version::Http2;
+    if has_stream && !has_word(request, "upgrade", "websocket") {
+        let text = "over HTTP/2 a WebSocket is opened by CONNECT with :protocol (RFC 8441)";
+        return refuse(Status::BAD_REQUEST, text);
     }
     if !has_word(request, "upgrade", "websocket") || !has_word(request, "connection", "upgrade") {
         let text = "this is a WebSocket: say Upgrade: websocket and Connection: Upgrade";
@@ -214,7 +223,9 @@ fn check<'a>(request: &'a Request, options: &WebSocketOptions) -> Result<&'a [u8
     let named =
         |name: &str| request.headers().filter(|(key, _)| key.eq_ignore_ascii_case(name)).count();
     let key = request.header("sec-websocket-key").unwrap_or_default();
-    if named("sec-websocket-key") != 1 || BASE64.decode(key).map_or(0, |key| key.len()) != 16 {
+    let is_key =
+        named("sec-websocket-key") == 1 && BASE64.decode(key).is_ok_and(|key| key.len() == 16);
+    if !is_key && !has_stream {
         return refuse(Status::BAD_REQUEST, "Sec-WebSocket-Key is no base64 of 16 bytes");
     }
     if !request.body().is_empty() {
@@ -225,7 +236,7 @@ fn check<'a>(request: &'a Request, options: &WebSocketOptions) -> Result<&'a [u8
     {
         return refuse(Status::FORBIDDEN, "pages of this origin may not connect");
     }
-    Ok(key)
+    Ok((!has_stream).then_some(key))
 }
 
 /// A 426 that says in a header what is wanted.

@@ -12,8 +12,8 @@ use crate::local::Local;
 
 /// After an error answer: how long and how much is read from the client and thrown away, so
 /// that a reset does not overtake the answer.
-const LINGER_MS: u64 = 2_000;
-const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub(crate) const LINGER_MS: u64 = 2_000;
+pub(crate) const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Connection {
     pub(super) fn start_lingering(&mut self, local: &mut Local) {

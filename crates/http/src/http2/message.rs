@@ -9,6 +9,18 @@ use crate::head::{BodyLength, HeadError, HeadLimits, Version};
 use crate::request::Request;
 use crate::router::Found;
 
+/// Whether a head asks for another protocol on its stream (RFC 8441), or why it is not spoken.
+pub(super) fn opening(head: &request::Parts) -> Option<Result<(), &'static str>> {
+    if head.method != Method::CONNECT {
+        return None;
+    }
+    Some(match head.extensions.get::<h2::ext::Protocol>() {
+        Some(name) if name.as_str().eq_ignore_ascii_case("websocket") => Ok(()),
+        Some(_) => Err("the only :protocol spoken here is websocket"),
+        None => Err("this is no proxy: CONNECT opens a WebSocket here, with :protocol"),
+    })
+}
+
 /// Reads a head into a request, and finds what answers it.
 pub(super) fn read(
     head: &request::Parts,
@@ -46,10 +58,12 @@ pub(super) fn read(
 
 fn put_head(head: &request::Parts, text: &mut Vec<u8>) {
     let authority = head.uri.authority().map(|authority| authority.as_str());
-    text.extend_from_slice(head.method.as_str().as_bytes());
+    let opens = matches!(opening(head), Some(Ok(())));
+    let method = if opens { Method::GET.as_str() } else { head.method.as_str() };
+    text.extend_from_slice(method.as_bytes());
     text.push(b' ');
     let target = match head.uri.path_and_query() {
-        _ if head.method == Method::CONNECT => authority.unwrap_or_default(),
+        _ if head.method == Method::CONNECT && !opens => authority.unwrap_or_default(),
         Some(target) => target.as_str(),
         None => "/",
     };
@@ -57,6 +71,11 @@ fn put_head(head: &request::Parts, text: &mut Vec<u8>) {
     text.extend_from_slice(b" HTTP/1.1\r\n");
     if let Some(authority) = authority {
         put_line(b"host", authority.as_bytes(), text);
+    }
+    if opens {
+        // `h2` takes no such lines from a client.
+        put_line(b"upgrade", b"websocket", text);
+        put_line(b"connection", b"Upgrade", text);
     }
     let mut crumbs = head.headers.get_all(http::header::COOKIE).iter().peekable();
     if crumbs.peek().is_some() {
@@ -110,6 +129,16 @@ pub(super) fn answer(text: &[u8]) -> Option<(http::Response<()>, Bytes)> {
     }
 }
 
+/// Whether an answer of HTTP/1.1 is a 2xx.
+pub(super) fn is_success(text: &[u8]) -> bool {
+    text.get(9) == Some(&b'2')
+}
+
+/// Whether an answer of HTTP/1.1 gives the connection to a WebSocket.
+pub(super) fn opens(text: &[u8]) -> bool {
+    text.split(|&byte| byte == b'\n').any(|line| line == b"Upgrade: websocket\r")
+}
+
 /// Whether a header is about an HTTP/1.1 connection, which HTTP/2 does not allow.
 fn is_of_connection(name: &HeaderName) -> bool {
     use http::header::{CONNECTION, TRANSFER_ENCODING, UPGRADE};
@@ -138,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_request_is_written_as_of_http_1() {
-        let (head, ()) = http::Request::builder()
+        let (mut head, ()) = http::Request::builder()
             .uri("https://x.test/a?b=1")
             .header("cookie", "a=1")
             .header("cookie", "b=2")
@@ -151,5 +180,12 @@ mod tests {
         put_head(&head, &mut text);
         let expected = "GET /a?b=1 HTTP/1.1\r\nhost: x.test\r\ncookie: a=1; b=2\r\nx: y\r\n\r\n";
         assert_eq!(std::str::from_utf8(&text).unwrap(), expected);
+
+        head.method = Method::CONNECT;
+        head.extensions.insert(h2::ext::Protocol::from_static("websocket"));
+        text.clear();
+        put_head(&head, &mut text);
+        let upgrade = "x.test\r\nupgrade: websocket\r\nconnection: Upgrade\r\n";
+        assert_eq!(std::str::from_utf8(&text).unwrap(), expected.replace("x.test\r\n", upgrade));
     }
 }

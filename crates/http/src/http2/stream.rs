@@ -10,8 +10,9 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use h2::server::SendResponse;
-use h2::{Reason, RecvStream, SendStream};
+use h2::{Reason, RecvStream};
 
+use super::outlet::Outlet;
 use crate::address::Peer;
 use crate::handler;
 use crate::handler::LaterResponse;
@@ -25,13 +26,15 @@ use crate::router::Found;
 use crate::status::Status;
 
 /// Bytes of an answer that are made before they are sent.
-const AHEAD_BYTES: usize = 32 * 1024;
+pub(super) const AHEAD_BYTES: usize = 32 * 1024;
 
 /// A stream whose answer is not begun.
 pub(super) struct Begun {
     pub(super) respond: SendResponse<Bytes>,
     pub(super) request: Request,
     pub(super) upload: Option<Upload>,
+    /// What the client sends, where a WebSocket is to have the stream.
+    pub(super) tunnel: Option<RecvStream>,
 }
 
 /// What a stream's future came to.
@@ -45,6 +48,10 @@ pub(super) enum Outcome {
     Done,
     /// The client has reset the stream.
     GivenUp,
+    /// A stream has ended that was another protocol's; reset before the client said anything, or not.
+    TunnelOver {
+        given_up: bool,
+    },
 }
 
 /// How long clients may rest.
@@ -52,7 +59,7 @@ pub(super) enum Outcome {
 pub(super) struct Rest {
     body_ms: u64,
     body_rate_min: u64,
-    write_ms: u64,
+    pub(super) write_ms: u64,
 }
 
 impl Rest {
@@ -90,7 +97,7 @@ impl Clock {
     }
 
     /// Whether the time that began with the first of these calls, `stop` forgets it, is up.
-    fn is_over(&self, after_ms: u64, context: &Context<'_>) -> bool {
+    pub(super) fn is_over(&self, after_ms: u64, context: &Context<'_>) -> bool {
         if self.deadline_ms.get() == u64::MAX {
             self.deadline_ms.set(self.now_ms.get().saturating_add(after_ms));
         }
@@ -101,8 +108,14 @@ impl Clock {
         false
     }
 
+    /// Has the future polled at a moment, whatever was set before.
+    pub(super) fn set(&self, deadline_ms: u64, waker: &Waker) {
+        self.deadline_ms.set(deadline_ms);
+        *self.waker.borrow_mut() = Some(waker.clone());
+    }
+
     /// Ends the time, and says how much of it was left.
-    fn stop(&self) -> Option<u64> {
+    pub(super) fn stop(&self) -> Option<u64> {
         match self.deadline_ms.replace(u64::MAX) {
             u64::MAX => None,
             deadline_ms => Some(deadline_ms.saturating_sub(self.now_ms.get())),
@@ -287,27 +300,23 @@ impl Upload {
 
 /// An answer's body on its way.
 pub(super) struct Sending {
-    sender: SendStream<Bytes>,
+    outlet: Outlet,
     piece: Bytes,
     source: Option<BodyStream>,
     /// How much the source has still to make, where that was said.
     left: Option<u64>,
     upload: Option<Upload>,
-    clock: Rc<Clock>,
-    rest: Rest,
 }
 
 impl Sending {
     pub(super) fn new(
-        sender: SendStream<Bytes>,
+        outlet: Outlet,
         piece: Bytes,
         source: Option<BodyStream>,
         upload: Option<Upload>,
-        clock: Rc<Clock>,
-        rest: Rest,
     ) -> Self {
         let left = source.as_ref().and_then(BodyStream::length);
-        Self { sender, piece, source, left, upload, clock, rest }
+        Self { outlet, piece, source, left, upload }
     }
 
     pub(super) async fn run(mut self, peer: Peer) -> Outcome {
@@ -315,19 +324,22 @@ impl Sending {
     }
 
     fn poll(&mut self, context: &mut Context<'_>, peer: Peer) -> Poll<Outcome> {
-        if self.sender.poll_reset(context).is_ready() {
+        if self.outlet.sender.poll_reset(context).is_ready() {
             return Poll::Ready(Outcome::GivenUp);
         }
         feed(&mut self.upload, context);
         loop {
             while !self.piece.is_empty() {
-                if let Some(outcome) = std::task::ready!(self.send(context)) {
+                let is_last = self.source.is_none();
+                if let Some(outcome) =
+                    std::task::ready!(self.outlet.send(&mut self.piece, is_last, context))
+                {
                     return Poll::Ready(outcome);
                 }
             }
             let Some(source) = &mut self.source else {
                 // All has been sent with its end, or there is nothing but the end.
-                let _ = self.sender.send_data(Bytes::new(), true);
+                let _ = self.outlet.sender.send_data(Bytes::new(), true);
                 return Poll::Ready(Outcome::Done);
             };
             let heartbeat = source.heartbeat();
@@ -346,10 +358,10 @@ impl Sending {
                 }
                 Ahead::Stalled if made.is_empty() => {
                     let Some(heartbeat) = heartbeat else { return Poll::Pending };
-                    if !self.clock.is_over(heartbeat.after_ms, context) {
+                    if !self.outlet.clock.is_over(heartbeat.after_ms, context) {
                         return Poll::Pending;
                     }
-                    self.clock.stop();
+                    self.outlet.clock.stop();
                     made.extend_from_slice(heartbeat.bytes);
                     None
                 }
@@ -357,42 +369,14 @@ impl Sending {
             };
             if let Some(error) = failed {
                 log::warn!("the answer to {peer} was cut off: {error}");
-                self.sender.send_reset(Reason::INTERNAL_ERROR);
+                self.outlet.sender.send_reset(Reason::INTERNAL_ERROR);
                 return Poll::Ready(Outcome::Done);
             }
             if !made.is_empty() {
-                self.clock.stop();
+                self.outlet.clock.stop();
             }
             self.left = self.left.map(|left| left - made.len() as u64);
             self.piece = Bytes::from(made);
         }
-    }
-
-    /// Sends what the client has room for; what is left stays in `piece`.
-    fn send(&mut self, context: &mut Context<'_>) -> Poll<Option<Outcome>> {
-        self.sender.reserve_capacity(self.piece.len().min(AHEAD_BYTES));
-        let room = match self.sender.capacity() {
-            0 => match self.sender.poll_capacity(context) {
-                Poll::Ready(Some(Ok(room))) => room,
-                Poll::Ready(_) => return Poll::Ready(Some(Outcome::GivenUp)),
-                Poll::Pending if self.clock.is_over(self.rest.write_ms, context) => {
-                    self.sender.send_reset(Reason::CANCEL);
-                    return Poll::Ready(Some(Outcome::Done));
-                }
-                Poll::Pending => return Poll::Pending,
-            },
-            room => room,
-        };
-        if room == 0 {
-            return Poll::Ready(None);
-        }
-        self.clock.stop();
-        let bytes = self.piece.split_to(room.min(self.piece.len()));
-        let ends = self.piece.is_empty() && self.source.is_none();
-        Poll::Ready(match self.sender.send_data(bytes, ends) {
-            Ok(()) if ends => Some(Outcome::Done),
-            Ok(()) => None,
-            Err(_) => Some(Outcome::GivenUp),
-        })
     }
 }

@@ -32,6 +32,17 @@ pub(crate) fn over_tls() -> bool {
     module_path!().contains("_over_tls::")
 }
 
+/// Whether this copy of the tests is for HTTP/2.
+pub(crate) fn over_http2() -> bool {
+    module_path!().contains("_over_http2")
+}
+
+/// Where a client of HTTP/2 reaches a server that [`bind`] has made.
+#[cfg(feature = "http2")]
+pub(crate) fn http2_address(address: SocketAddr) -> SocketAddr {
+    if over_tls() { super::super::tunnel::open_http2(address) } else { address }
+}
+
 /// A server on a free port that is not started yet.
 pub(crate) fn bind() -> Server {
     let server = Server::bind("127.0.0.1:0").unwrap().backend(backend());
@@ -108,8 +119,13 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A client of a server that [`bind`] has made: over TLS in the copies of the tests for that.
+    /// A client of a server that [`bind`] has made: over TLS, and for WebSockets over HTTP/2, in
+    /// the copies of the tests for that.
     pub(crate) fn new(address: SocketAddr) -> Self {
+        #[cfg(feature = "http2")]
+        if over_http2() {
+            return Self::plain(super::super::bridge::open(http2_address(address)));
+        }
         if over_tls() { Self::new_tls(address) } else { Self::plain(address) }
     }
 
@@ -119,7 +135,7 @@ impl Client {
 
     pub(crate) fn plain(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream, buffer: Vec::new() }
     }

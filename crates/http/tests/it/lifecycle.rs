@@ -21,7 +21,8 @@ fn requests_in_flight_are_answered_at_shutdown() {
             "slow"
         }
     });
-    let server = serve(router);
+    // One thread: when it has closed the one connection it has heard of the end for the other too.
+    let server = bind().servers(1).start(router).unwrap();
     let address = server.local_addr();
     let mut idle = Client::new(address);
     idle.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").answer().unwrap();

@@ -1,0 +1,56 @@
+//! The way of a stream's bytes to its client, as far as the client's windows let them.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use h2::{Reason, SendStream};
+
+use super::stream::{AHEAD_BYTES, Clock, Outcome, Rest};
+
+/// A stream whose answer's head is sent.
+pub(super) struct Outlet {
+    pub(super) sender: SendStream<Bytes>,
+    pub(super) clock: Rc<Clock>,
+    rest: Rest,
+}
+
+impl Outlet {
+    pub(super) fn new(sender: SendStream<Bytes>, clock: Rc<Clock>, rest: Rest) -> Self {
+        Self { sender, clock, rest }
+    }
+
+    /// Sends what the client has room for; the rest stays in `piece`, which is not empty. What the
+    /// stream came to, if it came to its end: also where the piece was the last.
+    pub(super) fn send(
+        &mut self,
+        piece: &mut Bytes,
+        is_last: bool,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Outcome>> {
+        self.sender.reserve_capacity(piece.len().min(AHEAD_BYTES));
+        let room = match self.sender.capacity() {
+            0 => match self.sender.poll_capacity(context) {
+                Poll::Ready(Some(Ok(room))) => room,
+                Poll::Ready(_) => return Poll::Ready(Some(Outcome::GivenUp)),
+                Poll::Pending if self.clock.is_over(self.rest.write_ms, context) => {
+                    self.sender.send_reset(Reason::CANCEL);
+                    return Poll::Ready(Some(Outcome::Done));
+                }
+                Poll::Pending => return Poll::Pending,
+            },
+            room => room,
+        };
+        if room == 0 {
+            return Poll::Ready(None);
+        }
+        self.clock.stop();
+        let bytes = piece.split_to(room.min(piece.len()));
+        let ends = piece.is_empty() && is_last;
+        Poll::Ready(match self.sender.send_data(bytes, ends) {
+            Ok(()) if ends => Some(Outcome::Done),
+            Ok(()) => None,
+            Err(_) => Some(Outcome::GivenUp),
+        })
+    }
+}

@@ -1,0 +1,241 @@
+//! A stream that another protocol has taken over (RFC 8441): a WebSocket finds its bytes in two
+//! buffers, as on a connection of its own. END_STREAM is the end of what a side sends, a reset of
+//! the stream is a reset of that connection. Bytes are in the client's window until the protocol
+//! has used them, and it is asked for more only when all that it wrote has found room in the
+//! other's.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::{Buf, Bytes};
+use h2::RecvStream;
+use rustix::fd::OwnedFd;
+
+use super::outlet::Outlet;
+use super::stream::Outcome;
+use crate::body::Body;
+use crate::connection::{LINGER_BYTES_MAX, LINGER_MS};
+use crate::local::Local;
+use crate::protocol::{Protocol, Step, Turn};
+
+/// Turns of a protocol before other streams get theirs.
+const ROUNDS_MAX: usize = 16;
+
+/// Tunnels that wait for a turn, with the waker of the future that stands for each.
+pub(super) type Turns = Rc<RefCell<Vec<(Rc<RefCell<Tunnel>>, Waker)>>>;
+
+/// See the module.
+pub(super) struct Tunnel {
+    /// None once it has ended.
+    protocol: Option<Box<dyn Protocol>>,
+    step: Step,
+    body: RecvStream,
+    /// What has come and was not used: no more than the stream's window.
+    input: Vec<u8>,
+    /// The client sends no more than that.
+    ended: bool,
+    outlet: Outlet,
+    output: Vec<u8>,
+    tail: Option<(Body, usize)>,
+    /// What is being sent of them.
+    piece: Bytes,
+    /// The client has said something.
+    heard: bool,
+    /// The connection has ended: nothing reaches the client.
+    lost: bool,
+    /// Our side is ended, behind which so many bytes were thrown away.
+    parted: bool,
+    discarded: usize,
+    /// What it came to, until the future that stands for it has told.
+    over: Option<Outcome>,
+}
+
+/// Stands for a tunnel among the streams' futures: whatever wakes it has the tunnel get a turn from
+/// the connection, which alone has what a protocol is given.
+pub(super) async fn stand_for(tunnel: Rc<RefCell<Tunnel>>, turns: Turns) -> Outcome {
+    poll_fn(|context| {
+        if let Some(outcome) = tunnel.borrow_mut().over.take() {
+            return Poll::Ready(outcome);
+        }
+        turns.borrow_mut().push((Rc::clone(&tunnel), context.waker().clone()));
+        Poll::Pending
+    })
+    .await
+}
+
+impl Tunnel {
+    pub(super) fn new(protocol: Box<dyn Protocol>, body: RecvStream, outlet: Outlet) -> Self {
+        Self {
+            protocol: Some(protocol),
+            step: Step::More,
+            body,
+            input: Vec::new(),
+            ended: false,
+            outlet,
+            output: Vec::new(),
+            tail: None,
+            piece: Bytes::new(),
+            heard: false,
+            lost: false,
+            parted: false,
+            discarded: 0,
+            over: None,
+        }
+    }
+
+    /// Does all that can be done now.
+    pub(super) fn go_on(&mut self, waker: &Waker, local: &mut Local, passed: &mut Vec<OwnedFd>) {
+        if self.over.is_some() {
+            return;
+        }
+        for _ in 0..ROUNDS_MAX {
+            match self.round(&mut Context::from_waker(waker), local, passed) {
+                Poll::Pending => return,
+                Poll::Ready(None) => {}
+                Poll::Ready(Some(outcome)) => {
+                    self.protocol = None;
+                    self.over = Some(outcome);
+                    break;
+                }
+            }
+        }
+        waker.wake_by_ref();
+    }
+
+    fn round(
+        &mut self,
+        context: &mut Context<'_>,
+        local: &mut Local,
+        passed: &mut Vec<OwnedFd>,
+    ) -> Poll<Option<Outcome>> {
+        match self.outlet.sender.poll_reset(context) {
+            Poll::Ready(Ok(_)) => return self.end(!self.heard),
+            Poll::Ready(Err(_)) => self.lost = true,
+            Poll::Pending => {}
+        }
+        while self.take_piece() {
+            if ready!(self.outlet.send(&mut self.piece, false, context)).is_some() {
+                return self.end(false);
+            }
+        }
+        if self.protocol.is_none() {
+            return self.linger(context);
+        }
+        let was_hungry = !matches!(self.step, Step::Wait { hungry: false, .. });
+        if was_hungry {
+            self.fill(context);
+        }
+        self.converse(context, local, passed);
+        match self.step {
+            Step::Close { linger } => {
+                self.protocol = None;
+                self.ended |= !linger;
+                Poll::Ready(None)
+            }
+            Step::Wait { hungry, deadline_ms }
+                if self.output.is_empty() && self.tail.is_none() && (was_hungry || !hungry) =>
+            {
+                if self.input.is_empty() {
+                    // Idle sockets hold nothing.
+                    self.input = Vec::new();
+                }
+                self.outlet.clock.set(deadline_ms, context.waker());
+                Poll::Pending
+            }
+            _ => Poll::Ready(None),
+        }
+    }
+
+    fn end(&self, given_up: bool) -> Poll<Option<Outcome>> {
+        Poll::Ready(Some(Outcome::TunnelOver { given_up }))
+    }
+
+    /// Whether there is something to be sent, which then is the piece.
+    fn take_piece(&mut self) -> bool {
+        if self.lost {
+            self.piece.clear();
+            self.output.clear();
+            self.tail = None;
+            return false;
+        }
+        if self.piece.is_empty() && !self.output.is_empty() {
+            self.piece = Bytes::from(std::mem::take(&mut self.output));
+        }
+        if self.piece.is_empty()
+            && let Some((body, sent)) = self.tail.take()
+        {
+            self.piece = body.into_bytes();
+            self.piece.advance(sent);
+        }
+        !self.piece.is_empty()
+    }
+
+    /// Takes what has come.
+    fn fill(&mut self, context: &mut Context<'_>) {
+        while !self.ended {
+            match self.body.poll_data(context) {
+                Poll::Ready(Some(Ok(bytes))) => {
+                    self.heard = true;
+                    self.input.extend_from_slice(&bytes);
+                }
+                Poll::Ready(Some(Err(_))) | Poll::Ready(None) => self.ended = true,
+                Poll::Pending => return,
+            }
+        }
+    }
+
+    /// Gives the protocol its turn.
+    fn converse(&mut self, context: &Context<'_>, local: &mut Local, passed: &mut Vec<OwnedFd>) {
+        let Some(protocol) = &mut self.protocol else { return };
+        self.outlet.clock.stop();
+        let mut turn = Turn {
+            input: &self.input,
+            used: 0,
+            ended: self.ended,
+            output: &mut self.output,
+            tail: &mut self.tail,
+            passed,
+            context: Context::from_waker(context.waker()),
+            local,
+        };
+        let asked = catch_unwind(AssertUnwindSafe(|| protocol.go_on(&mut turn)));
+        let used = turn.used.min(self.input.len());
+        self.input.drain(..used);
+        self.release(used);
+        self.step = asked.unwrap_or(Step::Close { linger: false });
+    }
+
+    fn release(&mut self, bytes: usize) {
+        if bytes > 0 {
+            // Fails only where nothing more comes.
+            let _ = self.body.flow_control().release_capacity(bytes);
+        }
+    }
+
+    /// Ends our side, and throws away what comes until the client ends its own, for a while:
+    /// without it the reset that ends the stream might be read before what was said last.
+    fn linger(&mut self, context: &mut Context<'_>) -> Poll<Option<Outcome>> {
+        if !std::mem::replace(&mut self.parted, true) {
+            self.outlet.clock.stop();
+            // If the stream has been reset meanwhile there is nothing left to do.
+            let _ = self.outlet.sender.send_data(Bytes::new(), true);
+            self.release(self.input.len());
+            self.input = Vec::new();
+        }
+        while !self.ended && !self.lost && self.discarded <= LINGER_BYTES_MAX {
+            match self.body.poll_data(context) {
+                Poll::Ready(Some(Ok(bytes))) => {
+                    self.discarded += bytes.len();
+                    self.release(bytes.len());
+                }
+                Poll::Ready(_) => break,
+                Poll::Pending if self.outlet.clock.is_over(LINGER_MS, context) => break,
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        self.end(false)
+    }
+}
