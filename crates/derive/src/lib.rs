@@ -217,7 +217,8 @@ pub fn derive_model_enum(input: TokenStream) -> TokenStream {
 /// stub, which implements the trait as well.
 ///
 /// Its methods are `async`, take `&self` and parameters that own their data
-/// (any type that serde can write and read), and give Marmota's `Result`. For
+/// (any type that serde can write and read, or a stream of the services'), and give Marmota's
+/// `Result`. For
 /// `trait Calculator` there are then `CalculatorService`, which hosts whatever
 /// implements the trait, and `CalculatorClient`, which calls it from elsewhere.
 ///

@@ -157,12 +157,20 @@ impl Method {
     /// Its entry in a contract.
     pub(crate) fn described(&self, path: &TokenStream) -> TokenStream {
         let name = self.name();
+        let form = |ty: &Type| quote!(<#ty as #path::Transfer>::FORM);
         let parameters = self.parameters.iter().map(|(ident, ty)| {
-            let (name, ty) = (ident.unraw().to_string(), type_text(ty));
-            quote!(#path::Parameter { name: #name, type_name: #ty })
+            let (name, text, form) = (ident.unraw().to_string(), type_text(ty), form(ty));
+            quote!(#path::Parameter { name: #name, type_name: #text, form: #form })
         });
-        let result = type_text(&self.result);
-        quote!(#path::Method { name: #name, parameters: &[#(#parameters),*], result: #result })
+        let (result, result_form) = (type_text(&self.result), form(&self.result));
+        quote! {
+            #path::Method {
+                name: #name,
+                parameters: &[#(#parameters),*],
+                result: #result,
+                result_form: #result_form,
+            }
+        }
     }
 
     pub(crate) fn name(&self) -> String {
@@ -189,7 +197,7 @@ impl Method {
     pub(crate) fn encoded(&self, path: &TokenStream) -> TokenStream {
         let puts = self.parameters.iter().map(|(ident, _)| {
             let name = ident.unraw().to_string();
-            quote!(.put(#name, &#ident))
+            quote!(.put(#name, #ident))
         });
         quote!(#path::generated::Written::new()#(#puts)*)
     }

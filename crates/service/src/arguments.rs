@@ -8,11 +8,14 @@ use std::borrow::Cow;
 
 use marmota_model::text::excerpt;
 use marmota_model::{Error, ErrorKind, Result, Violation};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::contract::{Contract, Method, Parameter};
+use crate::form::{Expected, Form, Reply, Transfer};
+use crate::limits::Limits;
+use crate::link::Link;
+use crate::pieces::Pieces;
 
 /// More than any method has parameters.
 const ARGUMENTS_MAX: usize = 256;
@@ -24,6 +27,20 @@ enum Source<'a> {
     Query(Vec<(Cow<'a, str>, Cow<'a, str>)>),
 }
 
+/// Where the streams among them are.
+#[derive(Default)]
+pub(crate) enum Streams {
+    /// Nowhere else: they stand as JSON.
+    #[default]
+    None,
+    /// Here: an argument is the number of one.
+    Given(Vec<Option<Pieces>>),
+    /// At the other side of a link, which numbers them from there on.
+    Link(Link, u64),
+    /// The one that is the body of a request, until it is taken.
+    Body(Option<Pieces>),
+}
+
 /// The arguments of one call of one method.
 pub struct Arguments<'a> {
     contract: &'static Contract,
@@ -32,6 +49,10 @@ pub struct Arguments<'a> {
     /// The parameter that is read next.
     next: usize,
     violations: Vec<Violation>,
+    streams: Streams,
+    limits: Limits,
+    /// Why a stream cannot be taken, where it is not the argument's fault.
+    refusal: Option<Error>,
 }
 
 /// One of two forms of JSON.
@@ -76,7 +97,22 @@ struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'a> Arguments<'a> {
     const fn of(contract: &'static Contract, method: usize, source: Source<'a>) -> Self {
-        Self { contract, method, source, next: 0, violations: Vec::new() }
+        Self {
+            contract,
+            method,
+            source,
+            next: 0,
+            violations: Vec::new(),
+            streams: Streams::None,
+            limits: Limits::DEFAULT,
+            refusal: None,
+        }
+    }
+
+    /// With streams from there, within limits.
+    pub(crate) fn with_streams(mut self, streams: Streams, limits: Limits) -> Self {
+        (self.streams, self.limits) = (streams, limits);
+        self
     }
 
     /// Those of JSON: an object by name, an array by place, nothing for none.
@@ -112,27 +148,27 @@ impl<'a> Arguments<'a> {
 
     /// The next argument; nothing where it is at fault, which [`Arguments::end`]
     /// tells.
-    pub fn read<T: DeserializeOwned>(&mut self) -> Option<T> {
+    pub fn read<T: Transfer>(&mut self) -> Option<T> {
         let place = self.next;
         self.next += 1;
         let parameter = self.parameters().get(place)?;
+        if !T::FORM.is_value() {
+            let (pieces, expected) = self.stream(place, parameter, T::FORM)?;
+            return T::of_pieces(pieces, expected);
+        }
         let (text, read) = match &self.source {
             Source::Named(pairs) => match pairs.iter().find(|(name, _)| name == parameter.name) {
-                Some((_, value)) => (Some(value.get()), serde_json::from_str(value.get())),
-                None => (None, serde_json::from_str("null")),
+                Some((_, value)) => (Some(value.get()), T::of_json(value.get())),
+                None => (None, T::of_json("null")),
             },
             Source::Placed(values) => match values.get(place) {
-                Some(value) => (Some(value.get()), serde_json::from_str(value.get())),
-                None => (None, serde_json::from_str("null")),
+                Some(value) => (Some(value.get()), T::of_json(value.get())),
+                None => (None, T::of_json("null")),
             },
             Source::Query(pairs) => match pairs.iter().find(|(name, _)| name == parameter.name) {
                 // A text needs no quotes in a query; what is no text is JSON.
-                Some((_, text)) => {
-                    let as_text = T::deserialize(serde_json::Value::String(text.to_string()));
-                    let read = as_text.or_else(|_| serde_json::from_str(text));
-                    (Some(&**text), read)
-                }
-                None => (None, serde_json::from_str("null")),
+                Some((_, text)) => (Some(&**text), T::of_text(text)),
+                None => (None, T::of_json("null")),
             },
         };
         match read {
@@ -148,11 +184,91 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// The next argument, which is a stream, as it comes.
+    pub(crate) fn read_stream(&mut self, form: Form) -> Option<(Pieces, Expected)> {
+        let place = self.next;
+        self.next += 1;
+        let parameter = self.parameters().get(place)?;
+        self.stream(place, parameter, form)
+    }
+
+    /// The stream that is the argument at a place.
+    fn stream(
+        &mut self,
+        place: usize,
+        parameter: &'static Parameter,
+        form: Form,
+    ) -> Option<(Pieces, Expected)> {
+        let json: Option<Cow<'_, str>> = match &self.source {
+            Source::Named(pairs) => {
+                let found = pairs.iter().find(|(name, _)| name == parameter.name);
+                found.map(|(_, value)| value.get().into())
+            }
+            Source::Placed(values) => values.get(place).map(|value| value.get().into()),
+            // It is too long for a query; where it is short, its text needs no quotes.
+            Source::Query(pairs) => {
+                let found = pairs.iter().find(|(name, _)| name == parameter.name);
+                found.map(|(_, text)| match form {
+                    Form::Bytes => serde_json::Value::String(text.to_string()).to_string().into(),
+                    _ => Cow::Borrowed(&**text),
+                })
+            }
+        };
+        let number: Option<u64> = json.as_ref().and_then(|json| json.parse().ok());
+        let found = match (&mut self.streams, number, &json) {
+            (Streams::Given(given), Some(number), _) => {
+                let place = usize::try_from(number).ok().and_then(|number| given.get_mut(number));
+                place.and_then(Option::take).ok_or("a stream that was not given yet")
+            }
+            (Streams::Link(link, first), Some(number), _) => {
+                match link.take_stream(first.saturating_add(number), self.limits.bounds()) {
+                    Ok(pieces) => Ok(pieces),
+                    Err(error) => {
+                        self.refusal.get_or_insert(error);
+                        return None;
+                    }
+                }
+            }
+            (Streams::Body(body), _, None) => body.take().ok_or("given once"),
+            (_, _, Some(json)) => Pieces::of_json(form, json),
+            (_, _, None) => {
+                let violation = missing(parameter);
+                self.violations.push(violation);
+                return None;
+            }
+        };
+        match found {
+            Ok(pieces) => Some((pieces, self.expected(parameter))),
+            Err(wanted) => {
+                let violation = Violation {
+                    field: parameter.name.to_owned(),
+                    value: excerpt(&json.unwrap_or_default()),
+                    rule: "type".to_owned(),
+                    message: format!("must be a `{}`: {wanted}", parameter.type_name),
+                };
+                self.violations.push(violation);
+                None
+            }
+        }
+    }
+
+    fn expected(&self, parameter: &Parameter) -> Expected {
+        Expected {
+            what: format!("`{}` of {}", parameter.name, self.called()),
+            fault: ErrorKind::Invalid,
+            item_bytes_max: self.limits.item_bytes_max,
+            stream_bytes_max: self.limits.stream_bytes_max,
+        }
+    }
+
     /// Ends the reading.
     ///
     /// # Errors
     /// Every parameter at fault, and those that the method does not have.
     pub fn end(&mut self) -> Result<()> {
+        if let Some(refusal) = self.refusal.take() {
+            return Err(refusal);
+        }
         let known = self.parameters();
         let is_known = |name: &str| known.iter().any(|parameter| parameter.name == name);
         let unknown: Vec<(&str, String)> = match &self.source {
@@ -250,6 +366,7 @@ fn missing(parameter: &Parameter) -> Violation {
 #[derive(Debug)]
 pub struct Written {
     json: Vec<u8>,
+    streams: Vec<Pieces>,
     fault: Option<Error>,
 }
 
@@ -263,34 +380,41 @@ impl Written {
     /// None yet.
     #[must_use]
     pub fn new() -> Self {
-        Self { json: b"{".to_vec(), fault: None }
+        Self { json: b"{".to_vec(), streams: Vec::new(), fault: None }
     }
 
     /// One more.
     #[must_use]
-    pub fn put<T: Serialize>(mut self, name: &str, value: &T) -> Self {
+    pub fn put<T: Transfer>(mut self, name: &str, value: T) -> Self {
         if self.json.len() > 1 {
             self.json.push(b',');
         }
         marmota_model::json::write_string(&mut self.json, name);
         self.json.push(b':');
-        if let Err(error) = serde_json::to_writer(&mut self.json, value) {
-            let message = format!("parameter `{name}` cannot be written as JSON: {error}");
-            self.fault.get_or_insert(Error::new(ErrorKind::Invalid, message));
+        match value.into_reply() {
+            Ok(Reply::Value(json)) => self.json.extend_from_slice(&json),
+            Ok(Reply::Stream(pieces)) => {
+                self.json.extend_from_slice(self.streams.len().to_string().as_bytes());
+                self.streams.push(pieces);
+            }
+            Err(error) => {
+                let message = format!("parameter `{name}` cannot be written as JSON: {error}");
+                self.fault.get_or_insert(Error::new(ErrorKind::Invalid, message));
+            }
         }
         self
     }
 
-    /// All of them as JSON.
+    /// All of them as JSON, and the streams to which its numbers belong.
     ///
     /// # Errors
     /// If one could not be written.
-    pub(crate) fn into_json(mut self) -> Result<Vec<u8>> {
+    pub(crate) fn into_parts(mut self) -> Result<(Vec<u8>, Vec<Pieces>)> {
         match self.fault {
             Some(error) => Err(error),
             None => {
                 self.json.push(b'}');
-                Ok(self.json)
+                Ok((self.json, self.streams))
             }
         }
     }
@@ -306,10 +430,11 @@ mod tests {
         methods: &[Method {
             name: "both",
             parameters: &[
-                Parameter { name: "a", type_name: "i32" },
-                Parameter { name: "b", type_name: "Option<String>" },
+                Parameter { name: "a", type_name: "i32", form: Form::Value },
+                Parameter { name: "b", type_name: "Option<String>", form: Form::Value },
             ],
             result: "()",
+            result_form: Form::Value,
         }],
     };
 
@@ -352,7 +477,8 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(a: i32, b: Option<String>) {
-            let written = Written::new().put("a", &a).put("b", &b).into_json().unwrap();
+            let written = Written::new().put("a", a).put("b", b.clone());
+            let (written, _) = written.into_parts().unwrap();
             let read = both(Arguments::of_json(CONTRACT, 0, &written).unwrap()).unwrap();
             prop_assert_eq!(read, (a, b));
         }

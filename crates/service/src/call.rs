@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use futures_lite::stream::Stream;
 use marmota_auth::{Auth, Known};
 use marmota_model::{Caller, Error, ErrorKind, Result};
 use marmota_store::Store;
@@ -16,7 +17,10 @@ use marmota_store::Store;
 use crate::client::Client;
 use crate::contract::{Contract, Method};
 use crate::dispatch::Answer;
+use crate::form::Reply;
+use crate::link::Link;
 use crate::owned::Owned;
+use crate::pieces::Pieces;
 use crate::subscriber::Subscriber;
 
 thread_local! {
@@ -54,6 +58,8 @@ pub(crate) struct Origin {
     pub(crate) known: Option<(Auth, Arc<Known>)>,
     /// Why the caller is not let in any more.
     pub(crate) refusal: Option<Arc<Error>>,
+    /// The connection by which streams pass.
+    pub(crate) link: Option<Link>,
 }
 
 impl Origin {
@@ -199,15 +205,45 @@ pub(crate) struct Running {
 }
 
 impl Future for Running {
-    type Output = Result<Vec<u8>>;
+    type Output = Result<Reply>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { call, answer } = &mut *self;
         let polled = call.guarded(|| Ok(answer.as_mut().poll(context)));
-        polled.unwrap_or_else(|error| {
+        let polled = polled.unwrap_or_else(|error| {
             // What has panicked is not polled again.
             *answer = Box::pin(std::future::pending());
             Poll::Ready(Err(error))
+        });
+        polled.map_ok(|reply| match reply {
+            Reply::Stream(pieces) => {
+                let flowing = Flowing { call: call.clone(), pieces: Some(pieces) };
+                Reply::Stream(Pieces::new(flowing))
+            }
+            value @ Reply::Value(_) => value,
         })
+    }
+}
+
+/// A call's result that comes piece by piece: what makes it knows the call, and its panics are
+/// errors.
+struct Flowing {
+    call: Call,
+    /// None once it has ended.
+    pieces: Option<Pieces>,
+}
+
+impl Stream for Flowing {
+    type Item = Result<Vec<u8>>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Self { call, pieces } = &mut *self;
+        let Some(inner) = pieces else { return Poll::Ready(None) };
+        let polled = call.guarded(|| Ok(Pin::new(inner).poll_next(context)));
+        let polled = polled.unwrap_or_else(|error| Poll::Ready(Some(Err(error))));
+        if let Poll::Ready(None | Some(Err(_))) = polled {
+            *pieces = None;
+        }
+        polled
     }
 }

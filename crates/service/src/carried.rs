@@ -17,6 +17,7 @@ use marmota_remote::packet;
 
 use crate::carrier::Carrier;
 use crate::client::Client;
+use crate::frame;
 use crate::link::Link;
 use crate::services::Settings;
 use crate::subscriber::Subscriber;
@@ -56,7 +57,7 @@ fn accept(settings: &Arc<Settings>, request: &Request) -> Response {
     let upgrades = request.header_text("upgrade").unwrap_or_default();
     if upgrades.eq_ignore_ascii_case("websocket") {
         let mut options = WebSocketOptions::default();
-        options.message_bytes_max = settings.body_bytes_max;
+        options.message_bytes_max = carrier.bytes_max();
         return Response::websocket(request, &options, |socket| talk(socket, carrier));
     }
     let text = "Services are called here by JSON-RPC over a WebSocket; without one, by `-/rpc`.\n";
@@ -113,7 +114,7 @@ impl Carried {
     }
 }
 
-/// A link on a WebSocket, a message each way a text.
+/// A link on a WebSocket, a message each way a text; one about a stream is binary.
 async fn talk(socket: WebSocket, carrier: Carrier) -> Result<(), BoxError> {
     let carrier = Rc::new(RefCell::new(carrier));
     let speaking = speak(&socket, &carrier);
@@ -149,9 +150,12 @@ async fn speak(socket: &WebSocket, carrier: &RefCell<Carrier>) -> Result<(), Box
             if messages.is_empty() { Poll::Pending } else { Poll::Ready(messages) }
         });
         for message in messages.await {
-            // What is written here is JSON.
-            let text = String::from_utf8_lossy(&message).into_owned();
-            socket.send(Message::Text(text)).await?;
+            let message = match frame::is_frame(&message) {
+                true => Message::Binary(message.to_vec()),
+                // What else is written here is JSON.
+                false => Message::Text(String::from_utf8_lossy(&message).into_owned()),
+            };
+            socket.send(message).await?;
         }
     }
 }

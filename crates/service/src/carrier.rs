@@ -12,10 +12,12 @@ use serde_json::value::RawValue;
 use crate::call::Origin;
 use crate::client::Known;
 use crate::failure::Failure;
-use crate::json_rpc::{Exchange, present, put_answer};
+use crate::frame;
+use crate::json_rpc::{Done, Exchange, present, put_answer};
 use crate::link::{
-    CLIENT, CONTRACT, LEAVE, Link, Message, RELEASE, SUBSCRIBED, UNSUBSCRIBED, lost,
+    Answer, CLIENT, CONTRACT, LEAVE, Link, Message, RELEASE, SUBSCRIBED, UNSUBSCRIBED, lost,
 };
+use crate::pump::Pump;
 use crate::services::Settings;
 use crate::subscriber::Subscriber;
 
@@ -33,6 +35,8 @@ struct Answered<'a> {
     /// Also `null`, which is what nothing comes back as.
     #[serde(borrow, default, deserialize_with = "present")]
     result: Option<&'a RawValue>,
+    /// The number of the stream that is the result.
+    stream: Option<u64>,
     error: Option<Failure>,
 }
 
@@ -53,28 +57,33 @@ pub(crate) struct Carrier {
     settings: Arc<Settings>,
     origin: Origin,
     running: Vec<Answering>,
+    /// What comes of calls piece by piece.
+    pumps: Vec<Pump>,
     has_left: bool,
 }
 
 impl Carrier {
-    pub(crate) fn new(link: Link, settings: Arc<Settings>, origin: Origin) -> Self {
-        Self { link, settings, origin, running: Vec::new(), has_left: false }
+    pub(crate) fn new(link: Link, settings: Arc<Settings>, mut origin: Origin) -> Self {
+        origin.link = Some(link.clone());
+        let (running, pumps) = (Vec::new(), Vec::new());
+        Self { link, settings, origin, running, pumps, has_left: false }
     }
 
     /// Bytes of a message at most.
     pub(crate) fn bytes_max(&self) -> usize {
         // A call's name and number stand beside its arguments.
-        self.settings.body_bytes_max.saturating_add(4_096)
+        self.settings.body_bytes_max.max(frame::FRAME_BYTES_MAX).saturating_add(4_096)
     }
 
     /// True if it takes another message.
     pub(crate) fn is_hungry(&self) -> bool {
-        self.running.len() < RUNNING_MAX
+        // Calls may wait for what comes by streams.
+        self.running.len() < RUNNING_MAX || self.link.has_streams()
     }
 
     /// True if nothing of the other side's is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.running.is_empty()
+        self.running.is_empty() && self.pumps.is_empty()
     }
 
     /// True once the other side has said that it goes.
@@ -85,14 +94,21 @@ impl Carrier {
     /// Takes a message that has come.
     ///
     /// # Errors
-    /// [`marmota_model::ErrorKind::Protocol`] for an answer that is none.
+    /// [`marmota_model::ErrorKind::Protocol`] for what no link says.
     pub(crate) fn take(&mut self, message: &[u8]) -> Result<()> {
-        if let Ok(Answered { method: None, id, result, error }) = serde_json::from_slice(message)
+        if frame::is_frame(message) {
+            return self.link.take_frame(message);
+        }
+        if let Ok(Answered { method: None, id, result, stream, error }) =
+            serde_json::from_slice(message)
             && (result.is_some() || error.is_some())
         {
             let number = id.and_then(|id| id.get().parse().ok());
             let answer = match (result, error) {
-                (Some(result), None) => Ok(result.get().as_bytes().to_vec()),
+                (Some(result), None) => Ok(match stream {
+                    Some(stream) => Answer::Stream(stream),
+                    None => Answer::Value(result.get().as_bytes().to_vec()),
+                }),
                 (_, error) => Err(error.map_or_else(lost, Failure::into_error)),
             };
             // What answers nothing is not answered in its turn, which would go on for ever.
@@ -157,7 +173,7 @@ impl Carrier {
     fn tell_contract(&self, name: &str, id: &RawValue) {
         let known = self.settings.service(name).map(|hosted| Known::of(hosted));
         // Texts and numbers: they can be written.
-        let done = known.map(|known| serde_json::to_vec(&known).unwrap_or_default());
+        let done = known.map(|known| Done::Value(serde_json::to_vec(&known).unwrap_or_default()));
         let done = done.map_err(|error| Failure::of(&error, CONTRACT));
         let mut answer = Vec::new();
         put_answer(&mut answer, id.get(), done);
@@ -175,6 +191,8 @@ impl Carrier {
             }
             Poll::Pending => true,
         });
+        self.pumps.extend(self.link.take_opened());
+        self.pumps.retain_mut(|pump| pump.poll(context).is_pending());
         self.link.expire();
         self.link.carried_by(context.waker());
         // What a call has said on its way goes before its answer.

@@ -3,26 +3,34 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_lite::stream::StreamExt as _;
 use marmota_model::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::arguments::Streams;
 use crate::call::Origin;
 use crate::connection::Connection;
 use crate::contract::Contract;
 use crate::failure::Failure;
+use crate::form::{Expected, Reply};
 use crate::link::{Asked, CONTRACT, Link};
 use crate::owned::Owned;
+use crate::pieces::Pieces;
 use crate::services::{Services, Settings};
 use crate::subscriber::Subscriber;
 
 /// How long a call waits for its answer unless it is said.
 const DEADLINE: Duration = Duration::from_secs(30);
 
+/// Bytes of an item of a result at most, unless it is said.
+const ITEM_BYTES_MAX: usize = 16 << 20;
+
 /// Services that are somewhere: in this process, or in another.
 #[derive(Clone)]
 pub struct Client {
     way: Way,
     deadline: Duration,
+    item_bytes_max: usize,
 }
 
 #[derive(Clone)]
@@ -69,7 +77,11 @@ impl Client {
 
     fn inside(services: &Services, offered: Option<Services>) -> Self {
         let (services, owned) = (Arc::clone(&services.0), Arc::default());
-        Self { way: Way::InProcess { services, offered, owned }, deadline: DEADLINE }
+        Self::by(Way::InProcess { services, offered, owned })
+    }
+
+    const fn by(way: Way) -> Self {
+        Self { way, deadline: DEADLINE, item_bytes_max: ITEM_BYTES_MAX }
     }
 
     /// A connection to services at a URL, to be made: `unix:/run/app.sock` (`unix:@name` in the
@@ -103,7 +115,7 @@ impl Client {
     /// One by a link that ends with the last of its clients.
     pub(crate) fn holding(link: Link) -> Self {
         let held = Arc::new(Held(link.clone()));
-        Self { way: Way::Link { link, _held: Some(held) }, deadline: DEADLINE }
+        Self::by(Way::Link { link, _held: Some(held) })
     }
 
     /// True if calls reach the other side at the moment: false between two
@@ -118,14 +130,33 @@ impl Client {
 
     /// What the other side of a link offers.
     pub(crate) fn of_link(link: &Link) -> Self {
-        Self { way: Way::Link { link: link.clone(), _held: None }, deadline: DEADLINE }
+        Self::by(Way::Link { link: link.clone(), _held: None })
     }
 
-    /// How long a call from elsewhere waits for its answer, 30 s by default.
+    /// How long a call from elsewhere waits for its answer, 30 s by default. Where it has streams the
+    /// time is that without progress: from the last bytes of a parameter that the other side has
+    /// taken, and for each next piece of a result that is waited for.
     #[must_use]
     pub const fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
+    }
+
+    /// Bytes of an item of a result's [`crate::ItemStream`] at most, as JSON; 16 MiB by default.
+    #[must_use]
+    pub const fn item_bytes_max(mut self, bytes: usize) -> Self {
+        self.item_bytes_max = bytes;
+        self
+    }
+
+    /// What a result has to be.
+    pub(crate) fn expected(&self, method: &str) -> Expected {
+        Expected {
+            what: format!("the answer of {method}"),
+            fault: ErrorKind::Protocol,
+            item_bytes_max: self.item_bytes_max,
+            stream_bytes_max: u64::MAX,
+        }
     }
 
     /// What the other side says of a service; none if it is nobody who says
@@ -141,10 +172,15 @@ impl Client {
         let name = serde_json::to_vec(&[name]).unwrap_or_default();
         let (params, deadline) = (&name[..], self.deadline);
         let asked = Asked { method: CONTRACT, params, stub: None, deadline, is_repeatable: true };
-        match link.call(asked).await {
-            Ok(answer) => serde_json::from_slice(&answer).map(Some).map_err(|error| {
-                Error::new(ErrorKind::Protocol, format!("the answer is no contract: {error}"))
-            }),
+        match link.call(asked, Vec::new()).await {
+            Ok(Reply::Stream(_)) => {
+                Err(Error::new(ErrorKind::Protocol, "the answer is no contract but a stream"))
+            }
+            Ok(Reply::Value(answer)) => {
+                serde_json::from_slice(&answer).map(Some).map_err(|error| {
+                    Error::new(ErrorKind::Protocol, format!("the answer is no contract: {error}"))
+                })
+            }
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
             Err(error) => Err(error),
         }
@@ -153,15 +189,16 @@ impl Client {
     pub(crate) async fn call(
         &self,
         method: &str,
-        arguments: Vec<u8>,
+        (arguments, streams): (Vec<u8>, Vec<Pieces>),
         stub: Option<u64>,
         is_repeatable: bool,
-    ) -> Result<Vec<u8>> {
+    ) -> Result<Reply> {
         let (services, offered, owned) = match &self.way {
             Way::InProcess { services, offered, owned } => (services, offered, owned),
             Way::Link { link, .. } => {
                 let (params, deadline) = (&arguments[..], self.deadline);
-                return link.call(Asked { method, params, stub, deadline, is_repeatable }).await;
+                let asked = Asked { method, params, stub, deadline, is_repeatable };
+                return link.call(asked, streams).await;
             }
         };
         let mut origin = services.own_origin()?;
@@ -169,9 +206,15 @@ impl Client {
         origin.subscriber = Some(Arc::new(Subscriber::in_process(owned)));
         (origin.owned, origin.stub) = (Some(Arc::clone(owned)), stub);
         // The same words as from elsewhere.
-        carried_out(services, origin, method, &arguments)
-            .await
-            .map_err(|error| Failure::of(&error, method).into_error())
+        let called: Arc<str> = method.into();
+        let as_elsewhere = move |error: Error| Failure::of(&error, &called).into_error();
+        let reply = carried_out(services, origin, method, &arguments, streams).await;
+        Ok(match reply.map_err(&as_elsewhere)? {
+            Reply::Stream(pieces) => {
+                Reply::Stream(Pieces::new(pieces.map(move |piece| piece.map_err(&as_elsewhere))))
+            }
+            value @ Reply::Value(_) => value,
+        })
     }
 
     /// Gives up the instance that a stub owns.
@@ -188,9 +231,12 @@ async fn carried_out(
     origin: Origin,
     method: &str,
     arguments: &[u8],
-) -> Result<Vec<u8>> {
+    streams: Vec<Pieces>,
+) -> Result<Reply> {
     let target = services.target(method)?;
-    let answer = target.call(origin, target.arguments(arguments)?)?;
+    let streams = Streams::Given(streams.into_iter().map(Some).collect());
+    let arguments = target.arguments(arguments)?.with_streams(streams, services.limits);
+    let answer = target.call(origin, arguments)?;
     answer.await
 }
 

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::form::Form;
+
 /// A service's name and methods, as written in its trait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Contract {
@@ -20,6 +22,9 @@ pub struct Method {
     pub parameters: &'static [Parameter],
     /// The type of its result, as written.
     pub result: &'static str,
+    /// How its result passes.
+    #[serde(skip_serializing_if = "Form::is_value")]
+    pub result_form: Form,
 }
 
 /// A parameter of a method.
@@ -30,6 +35,9 @@ pub struct Parameter {
     /// Its type, as written.
     #[serde(rename = "type")]
     pub type_name: &'static str,
+    /// How it passes.
+    #[serde(skip_serializing_if = "Form::is_value")]
+    pub form: Form,
 }
 
 impl std::fmt::Display for Method {
@@ -46,10 +54,24 @@ impl std::fmt::Display for Method {
 impl Method {
     /// A number that differs where the name, a parameter or the result does.
     /// Types are compared by their names as written: what is inside of a struct
-    /// is not seen.
+    /// is not seen, but whether it is a stream.
     #[must_use]
     pub fn hash(&self) -> u64 {
-        fnv(self.to_string().as_bytes())
+        let mut text = self.to_string();
+        // A type's name may be an alias of a stream's.
+        for form in self.parameters.iter().map(|one| one.form).chain([self.result_form]) {
+            if self.has_streams() {
+                text.push(' ');
+                text.push_str(form.name());
+            }
+        }
+        fnv(text.as_bytes())
+    }
+
+    /// True if a parameter or the result is a stream.
+    #[must_use]
+    pub fn has_streams(&self) -> bool {
+        !self.result_form.is_value() || self.parameters.iter().any(|one| !one.form.is_value())
     }
 }
 
@@ -79,19 +101,28 @@ fn fnv(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    const A: Parameter = Parameter { name: "a", type_name: "i32" };
+    const A: Parameter = Parameter { name: "a", type_name: "i32", form: Form::Value };
 
     #[test]
     fn a_method_reads_as_it_was_written_and_differs_where_it_does() {
-        let add = Method { name: "add", parameters: &[A, A], result: "i32" };
+        let (parameters, result_form) = (&[A, A][..], Form::Value);
+        let add = Method { name: "add", parameters, result: "i32", result_form };
         assert_eq!(add.to_string(), "add(a: i32, a: i32) -> i32");
         let fewer = Method { parameters: &[A], ..add };
         let other = Method { result: "i64", ..add };
         assert_ne!(add.hash(), fewer.hash());
         assert_ne!(add.hash(), other.hash());
+        let alias = Method { result_form: Form::Items, ..add };
+        let bytes = Method { result_form: Form::Bytes, ..add };
+        assert_ne!(add.hash(), alias.hash());
+        assert_ne!(alias.hash(), bytes.hash());
+        let streamed = Method { parameters: &[A, Parameter { form: Form::Items, ..A }], ..add };
+        assert_ne!(add.hash(), streamed.hash());
+        assert_ne!(alias.hash(), streamed.hash());
         let of = |methods| Contract { name: "c", methods };
         assert_ne!(of(&[]).hash(), of(&[A_METHOD]).hash());
     }
 
-    const A_METHOD: Method = Method { name: "a", parameters: &[], result: "()" };
+    const A_METHOD: Method =
+        Method { name: "a", parameters: &[], result: "()", result_form: Form::Value };
 }

@@ -6,13 +6,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Result};
-use serde::Serialize;
 
 use crate::arguments::Arguments;
 use crate::contract::Contract;
+use crate::form::{Reply, Transfer};
 
-/// A call under way; what comes of it is JSON.
-pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Vec<u8>>> + Send>>;
+/// A call under way.
+pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
 
 /// A call whose arguments were read, to be begun on an instance.
 pub struct Prepared<T>(pub(crate) Box<dyn FnOnce(Arc<T>) -> Answer + Send>);
@@ -32,21 +32,21 @@ pub trait Dispatch<T>: Described + 'static {
     fn prepare(method: usize, arguments: Arguments<'_>) -> Result<Prepared<T>>;
 }
 
-/// A call that begins with its instance, and whose result is written as JSON.
+/// A call that begins with its instance, and whose result is put on its way.
 pub fn prepared<T, R, F>(begin: impl FnOnce(Arc<T>) -> F + Send + 'static) -> Prepared<T>
 where
-    R: Serialize,
+    R: Transfer,
     F: Future<Output = Result<R>> + Send + 'static,
 {
     Prepared(Box::new(move |instance| {
         let future = begin(instance);
-        Box::pin(async move { written(&future.await?) })
+        Box::pin(async move { written(future.await?) })
     }))
 }
 
-/// A result as JSON.
-pub(crate) fn written<R: Serialize>(result: &R) -> Result<Vec<u8>> {
-    serde_json::to_vec(result).map_err(|error| {
+/// A result on its way.
+pub(crate) fn written<R: Transfer>(result: R) -> Result<Reply> {
+    result.into_reply().map_err(|error| {
         let message = format!("the result cannot be written as JSON: {error}");
         Error::new(ErrorKind::Bug, message).with_source(error)
     })

@@ -1,16 +1,21 @@
 //! Where a service's calls run, and how many of them at once.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 
-use async_executor::Executor;
+use async_executor::{Executor, Task};
 use async_lock::Mutex;
 use futures_lite::future::block_on;
+use futures_lite::stream::Stream;
 use marmota_model::{Error, ErrorKind, Result};
 
 use crate::call::{Call, Running};
+use crate::form::Reply;
 use crate::hosted::Start;
+use crate::pieces::Pieces;
 
 /// Where calls of a service run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +25,8 @@ pub enum Execution {
     /// that blocks would hold up.
     #[default]
     Free,
-    /// Where they arrive, one after the other, in the order in which they came.
+    /// Where they arrive, one after the other, in the order in which they came. A call ends
+    /// when it answers: a stream that comes of it is made beside the next calls.
     OneAtATime,
     /// On a thread of the service's own. Those that wait by `.await` let others
     /// run meanwhile.
@@ -86,7 +92,7 @@ impl Runner {
         &self,
         call: Call,
         start: Start,
-    ) -> Result<impl Future<Output = Result<Vec<u8>>> + Send + use<>> {
+    ) -> Result<impl Future<Output = Result<Reply>> + Send + use<>> {
         let counted = Counted(Arc::clone(&self.under_way));
         if self.under_way.fetch_add(1, Ordering::AcqRel) >= self.calls_max {
             return Err(self.too_many(&call));
@@ -99,8 +105,7 @@ impl Runner {
             Execution::Pool(threads) => Way::There(self.threads(threads)?),
         };
         Ok(async move {
-            let _counted = counted;
-            match way {
+            let reply = match &way {
                 Way::Here => begin().await,
                 Way::InTurn(turn) => {
                     let _turn = turn.lock_arc().await;
@@ -108,7 +113,17 @@ impl Runner {
                 }
                 // Dropped, the task is given up with the call.
                 Way::There(executor) => executor.spawn(async move { begin().await }).await,
-            }
+            };
+            // It counts for as long as something comes of it.
+            Ok(match (reply?, way) {
+                (Reply::Stream(pieces), Way::There(executor)) => {
+                    Reply::Stream(Pieces::new(Elsewhere::new(&executor, pieces, counted)))
+                }
+                (Reply::Stream(pieces), _) => {
+                    Reply::Stream(Pieces::new(Here { pieces, _counted: counted }))
+                }
+                (value, _) => value,
+            })
         })
     }
 
@@ -144,6 +159,50 @@ impl Runner {
             call.service()
         );
         Error::new(ErrorKind::Busy, message)
+    }
+}
+
+/// A result's stream, made where it is taken.
+struct Here {
+    pieces: Pieces,
+    _counted: Counted,
+}
+
+impl Stream for Here {
+    type Item = Result<Vec<u8>>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Pin::new(&mut self.pieces).poll_next(context)
+    }
+}
+
+/// A result's stream, made on threads of the service's own.
+struct Elsewhere {
+    made: Pin<Box<async_channel::Receiver<Result<Vec<u8>>>>>,
+    /// Dropped, it is given up.
+    _task: Task<()>,
+}
+
+impl Elsewhere {
+    fn new(executor: &Executor<'static>, mut pieces: Pieces, counted: Counted) -> Self {
+        let (sender, made) = async_channel::bounded(1);
+        let task = executor.spawn(async move {
+            let _counted = counted;
+            while let Some(piece) = pieces.next().await {
+                if sender.send(piece).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Self { made: Box::pin(made), _task: task }
+    }
+}
+
+impl Stream for Elsewhere {
+    type Item = Result<Vec<u8>>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.made.as_mut().poll_next(context)
     }
 }
 

@@ -8,10 +8,14 @@ use marmota_model::{Error, ErrorKind, Result};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::arguments::Streams;
 use crate::call::Origin;
 use crate::dispatch::Answer;
-use crate::failure::{Failure, METHOD, PARAMETERS, PARSE, REQUEST};
-use crate::services::Settings;
+use crate::failure::{Failure, METHOD, OTHER, PARAMETERS, PARSE, REQUEST};
+use crate::form::Reply;
+use crate::limits::Limits;
+use crate::link::Link;
+use crate::services::{Settings, Target};
 
 /// Calls in one batch at most.
 const BATCH_MAX: usize = 1_000;
@@ -30,6 +34,9 @@ struct Request<'a> {
     id: Option<&'a RawValue>,
     /// Beside the standard: the stub that calls ([`crate::Lifetime::Stub`]).
     stub: Option<u64>,
+    /// Beside the standard: where the numbers of its parameters' streams begin.
+    #[serde(default)]
+    streams: u64,
 }
 
 /// What stands there, `null` too.
@@ -54,19 +61,24 @@ struct Begun {
 pub(crate) struct Exchange {
     begun: Vec<Begun>,
     is_batch: bool,
+    /// By which streams go that come of calls.
+    link: Option<Link>,
+    limits: Limits,
 }
 
 impl Exchange {
     /// Reads a message and begins what it calls.
     pub(crate) fn begin(settings: &Settings, origin: &Origin, message: &[u8]) -> Self {
-        let one = |failure| Self { begun: vec![Begun::refused(failure)], is_batch: false };
+        let (link, limits) = (&origin.link, settings.limits);
+        let of = |begun, is_batch| Self { begun, is_batch, link: link.clone(), limits };
+        let one = |failure| of(vec![Begun::refused(failure)], false);
         let whole: &RawValue = match serde_json::from_slice(message) {
             Ok(whole) => whole,
             Err(error) => return one(coded(PARSE, format!("the message is no JSON: {error}"))),
         };
         if !whole.get().starts_with('[') {
             let begun = vec![Begun::read(settings, origin, whole)];
-            return Self { begun, is_batch: false };
+            return of(begun, false);
         }
         let parts: Vec<&RawValue> = serde_json::from_str(whole.get()).unwrap_or_default();
         match parts.len() {
@@ -74,7 +86,7 @@ impl Exchange {
             1..=BATCH_MAX => {
                 let begun =
                     parts.into_iter().map(|part| Begun::read(settings, origin, part)).collect();
-                Self { begun, is_batch: true }
+                of(begun, true)
             }
             count => {
                 let message = format!("a batch of {count} calls; {BATCH_MAX} are the most");
@@ -89,7 +101,12 @@ impl Exchange {
         let mut out = Vec::new();
         for Begun { id, outcome } in self.begun {
             let done = match outcome {
-                Ok((answer, called)) => answer.await.map_err(|error| Failure::of(&error, &called)),
+                Ok((answer, called)) => {
+                    let reply = answer.await;
+                    let opened = reply
+                        .and_then(|reply| opened(self.link.as_ref(), reply, &called, self.limits));
+                    opened.map_err(|error| Failure::of(&error, &called))
+                }
                 Err(failure) => Err(failure),
             };
             let Some(id) = id else { continue };
@@ -106,13 +123,39 @@ impl Exchange {
     }
 }
 
+/// What is answered.
+pub(crate) enum Done {
+    /// JSON.
+    Value(Vec<u8>),
+    /// A stream of that number.
+    Stream(u64),
+}
+
+/// Puts a stream that comes of a call onto its link.
+fn opened(link: Option<&Link>, reply: Reply, called: &str, limits: Limits) -> Result<Done> {
+    match (reply, link) {
+        (Reply::Value(json), _) => Ok(Done::Value(json)),
+        (Reply::Stream(pieces), Some(link)) => {
+            link.open(pieces, called, limits.bounds()).map(Done::Stream)
+        }
+        // Refused before it was called.
+        (Reply::Stream(_), None) => {
+            let message = format!("{called} gives a stream, and its contract does not say so");
+            Err(Error::new(ErrorKind::Bug, message))
+        }
+    }
+}
+
 /// Appends an answer.
-pub(crate) fn put_answer(out: &mut Vec<u8>, id: &str, done: Result<Vec<u8>, Failure>) {
+pub(crate) fn put_answer(out: &mut Vec<u8>, id: &str, done: Result<Done, Failure>) {
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",");
     match done {
-        Ok(result) => {
+        Ok(Done::Value(result)) => {
             out.extend_from_slice(b"\"result\":");
             out.extend_from_slice(&result);
+        }
+        Ok(Done::Stream(number)) => {
+            out.extend_from_slice(format!("\"result\":null,\"stream\":{number}").as_bytes());
         }
         Err(failure) => {
             out.extend_from_slice(b"\"error\":");
@@ -154,8 +197,13 @@ impl Begun {
         let params = request.params.map_or("", RawValue::get);
         let outcome = settings.target(&method).map_err(|error| Failure::coded(METHOD, &error));
         let outcome = outcome.and_then(|target| {
+            if origin.link.is_none() && target.described().is_some_and(|it| it.has_streams()) {
+                return Err(Failure::coded(OTHER, &no_streams(&target)));
+            }
             let read = target.arguments(params.as_bytes());
             let arguments = read.map_err(|error| Failure::coded(PARAMETERS, &error))?;
+            let streams = origin.link.clone().map(|link| Streams::Link(link, request.streams));
+            let arguments = arguments.with_streams(streams.unwrap_or_default(), settings.limits);
             let number = request.id.and_then(|id| id.get().parse().ok());
             let origin = Origin { stub: request.stub, number, ..origin.clone() };
             let answer = target.call(origin, arguments);
@@ -163,6 +211,16 @@ impl Begun {
         });
         Self { id, outcome }
     }
+}
+
+#[cold]
+fn no_streams(target: &Target) -> Error {
+    let name = target.name();
+    let path = name.replace('.', "/");
+    let message = format!(
+        "{name} takes or gives streams, which a request of JSON-RPC by itself cannot have: call it by          POST …/{path}, or on a connection (`Client::connect`, or a WebSocket)"
+    );
+    Error::new(ErrorKind::Unsupported, message)
 }
 
 #[cold]

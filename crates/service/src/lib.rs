@@ -30,11 +30,12 @@
 //! ```
 //!
 //! It knows no model: parameters and results are whatever serde can write and
-//! read. Errors are Marmota's, on both sides.
+//! read, and streams ([`ItemStream`], [`ByteStream`]). Errors are Marmota's, on both sides.
 #![forbid(unsafe_code)]
 
 mod activity;
 mod arguments;
+mod body;
 mod call;
 mod carried;
 mod carrier;
@@ -44,16 +45,23 @@ mod contract;
 mod dispatch;
 mod execution;
 mod failure;
+mod form;
+mod frame;
 mod hosted;
 mod instances;
 mod json_rpc;
+mod limits;
 mod line;
+mod lines;
 mod link;
 mod mock;
 mod owned;
+mod pieces;
+mod pump;
 mod route;
 mod services;
 mod standing;
+mod stream;
 mod stub;
 mod subscriber;
 mod subscribers;
@@ -64,10 +72,12 @@ pub use client::Client;
 pub use connection::Connection;
 pub use contract::{Contract, Method, Parameter};
 pub use execution::Execution;
+pub use form::{Form, Transfer};
 pub use hosted::Hosted;
 pub use instances::Lifetime;
 pub use mock::{Mock, When};
 pub use services::Services;
+pub use stream::{ByteStream, ItemSender, ItemStream};
 pub use stub::Stubbed;
 pub use subscribers::Subscribers;
 

@@ -1,5 +1,5 @@
 //! Calls of the other side over one connection after another, as JSON-RPC 2.0:
-//! what is called and waits for its answer. It owns no socket; whoever carries
+//! what is called and waits for its answer, and the streams of calls. It owns no socket; whoever carries
 //! the bytes takes messages out and hands in answers ([`crate::carrier`]).
 //!
 //! A server's link is one connection's, and ends with it. A client's goes on: a
@@ -15,7 +15,14 @@ use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::refusal::copy_of;
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::form::Reply;
+use crate::frame::Frame;
+use crate::pieces::Pieces;
+use crate::pump::{self, Pump};
 use crate::standing::Standing;
+
+pub(crate) mod streams;
+use streams::{Bounds, Inflow, Streams};
 
 /// Asks for a service's contract.
 pub(crate) const CONTRACT: &str = "-.contract";
@@ -32,6 +39,8 @@ pub(crate) const SUBSCRIBED: &str = "-.subscribed";
 pub(crate) const UNSUBSCRIBED: &str = "-.unsubscribed";
 /// Calls that may wait for their answer.
 const WAITING_MAX: usize = 1_024;
+/// Streams that may come of calls: one of each.
+const RESULTS_MAX: usize = 2 * WAITING_MAX;
 /// A deadline that the clock does not reach.
 const ENDLESS: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// How long calls that put this side back into lists hold up the others.
@@ -61,6 +70,7 @@ struct State {
     standing: Standing,
     /// The connection on which a stub has its instance.
     stubs: HashMap<u64, u64>,
+    streams: Streams,
 }
 
 enum Presence {
@@ -76,9 +86,26 @@ struct Waiting {
     is_sent: bool,
     /// It may take place twice.
     is_repeatable: bool,
-    answer: Option<Result<Vec<u8>>>,
+    /// It has streams, which are not sent twice.
+    has_streams: bool,
+    answer: Option<Result<Settled>>,
     waker: Option<Waker>,
     until: Instant,
+    deadline: Duration,
+}
+
+/// An answer, until whoever waits takes it.
+enum Settled {
+    Value(Vec<u8>),
+    Stream(Arc<Mutex<Inflow>>),
+}
+
+/// An answer that has come.
+pub(crate) enum Answer {
+    /// JSON.
+    Value(Vec<u8>),
+    /// A stream of that number.
+    Stream(u64),
 }
 
 /// A call to be made.
@@ -115,14 +142,22 @@ impl Link {
             carrier: None,
             standing: Standing::default(),
             stubs: HashMap::new(),
+            streams: Streams::default(),
         })))
     }
 
-    /// Calls the other side.
-    pub(crate) async fn call(&self, asked: Asked<'_>) -> Result<Vec<u8>> {
-        let number = self.enqueue(asked)?;
+    /// Calls the other side. What sends its streams is polled with the call, and with the stream
+    /// that comes of it.
+    pub(crate) async fn call(&self, asked: Asked<'_>, streams: Vec<Pieces>) -> Result<Reply> {
+        let (number, first) = self.enqueue(asked, streams.len())?;
         let given_up = GivenUp { link: self, number };
+        let called: Arc<str> = asked.method.into();
+        let numbered = (first..).zip(streams);
+        let mut pumps: Vec<Pump> = numbered
+            .map(|(number, pieces)| Pump::new(self.clone(), number, pieces, Arc::clone(&called)))
+            .collect();
         let answer = std::future::poll_fn(|context| {
+            pumps.retain_mut(|pump| pump.poll(context).is_pending());
             let mut state = self.0.lock();
             let Some(waiting) = state.waiting.get_mut(&number) else {
                 return Poll::Ready(Err(lost()));
@@ -137,10 +172,17 @@ impl Link {
         });
         let answer = answer.await;
         drop(given_up);
-        answer
+        Ok(match answer? {
+            Settled::Value(json) => Reply::Value(json),
+            Settled::Stream(inflow) => {
+                let coming = self.coming(inflow);
+                Reply::Stream(if pumps.is_empty() { coming } else { pump::beside(pumps, coming) })
+            }
+        })
     }
 
-    fn enqueue(&self, asked: Asked<'_>) -> Result<u64> {
+    /// Has a call sent; gives its number, and that of its first stream.
+    fn enqueue(&self, asked: Asked<'_>, streams: usize) -> Result<(u64, u64)> {
         let mut state = self.0.lock();
         state.presence.check()?;
         if state.waiting.len() >= WAITING_MAX {
@@ -149,6 +191,9 @@ impl Link {
         }
         state.last += 1;
         let number = state.last;
+        let mut numbers = (0..streams).map(|_| state.streams.number(Some(number), asked.deadline));
+        let first = numbers.next().unwrap_or_default();
+        numbers.for_each(drop);
         let mut message = b"{\"jsonrpc\":\"2.0\",\"method\":".to_vec();
         marmota_model::json::write_string(&mut message, asked.method);
         message.extend_from_slice(b",\"params\":");
@@ -156,20 +201,25 @@ impl Link {
         if let Some(stub) = asked.stub {
             message.extend_from_slice(format!(",\"stub\":{stub}").as_bytes());
         }
+        if streams > 0 {
+            message.extend_from_slice(format!(",\"streams\":{first}").as_bytes());
+        }
         message.extend_from_slice(format!(",\"id\":{number}}}").as_bytes());
         let waiting = Waiting {
             message: Arc::new(message),
             stub: asked.stub,
             is_sent: false,
-            is_repeatable: asked.is_repeatable,
+            is_repeatable: asked.is_repeatable && streams == 0,
+            has_streams: streams > 0,
             answer: None,
             waker: None,
             until: after(asked.deadline),
+            deadline: asked.deadline,
         };
         state.waiting.insert(number, waiting);
         state.unsent.push_back(number);
         state.wake_carrier();
-        Ok(number)
+        Ok((number, first))
     }
 
     /// Sends a message that nobody answers, if there is a connection.
@@ -197,13 +247,32 @@ impl Link {
     }
 
     /// An answer to a call of this side's has come.
-    pub(crate) fn settle(&self, number: u64, answer: Result<Vec<u8>>) {
+    pub(crate) fn settle(&self, number: u64, answer: Result<Answer>) {
         let mut state = self.0.lock();
-        let answer = match state.standing.settle(number, answer) {
-            None => return,
-            Some(answer) => answer,
+        let patience = state.waiting.get(&number).map(|waiting| waiting.deadline);
+        let settled = match answer {
+            Ok(Answer::Value(json)) => Ok(Settled::Value(json)),
+            Ok(Answer::Stream(stream)) => match patience {
+                Some(patience) => {
+                    let bounds = Bounds { streams_max: RESULTS_MAX, patience };
+                    state.streams.expect(stream, bounds).map(|(inflow, credit)| {
+                        state.say(credit);
+                        Settled::Stream(inflow)
+                    })
+                }
+                None => {
+                    // Whoever has called is gone.
+                    state.say(Frame::Cancel(stream).write());
+                    Ok(Settled::Value(Vec::new()))
+                }
+            },
+            Err(error) => Err(error),
         };
-        let waker = state.settle(number, answer);
+        let settled = match state.standing.settle(number, settled) {
+            None => return,
+            Some(settled) => settled,
+        };
+        let waker = state.settle(number, settled);
         drop(state);
         waker.into_iter().for_each(Waker::wake);
     }
@@ -216,7 +285,7 @@ impl Link {
             // Nothing is repeated on a server's side: who says so keeps nothing there.
             return;
         }
-        let message = waiting.get(&call).filter(|one| one.stub.is_none());
+        let message = waiting.get(&call).filter(|one| one.stub.is_none() && !one.has_streams);
         standing.keep(call, list, message.map(|one| Arc::clone(&one.message)));
     }
 
@@ -268,7 +337,11 @@ impl Link {
         }
         again.sort_unstable_by(|one, other| other.cmp(one));
         again.into_iter().for_each(|number| state.unsent.push_front(number));
+        let State { streams, waiting, .. } = &mut *state;
+        let waits = |call| waiting.get(&call).is_some_and(|one: &Waiting| !one.is_sent);
+        let cut = streams.cut(waits);
         fail(state, &gone, lost);
+        cut.tell();
     }
 
     /// An attempt to connect has failed. Where another would do no better, what
@@ -316,8 +389,10 @@ impl Link {
             if one.is_sent { sent.push(*number) } else { unsent.push(*number) }
         }
         state.wake_carrier();
+        let cut = state.streams.cut(|_| false);
         fail(state, &sent, lost);
         fail(self.0.lock(), &unsent, ended);
+        cut.tell();
     }
 
     /// Registers who carries, and tells when something is to be done though
@@ -342,6 +417,10 @@ impl Link {
         {
             state.outbox.extend(again);
         }
+        let (frames, late) = state.streams.expire(now);
+        frames.into_iter().for_each(|frame| state.say(frame));
+        // A waker only puts a task into a queue.
+        late.into_iter().for_each(Waker::wake);
         let (mut sent, mut unsent) = (Vec::new(), Vec::new());
         for (number, one) in &state.waiting {
             if one.until <= now && one.answer.is_none() {
@@ -401,16 +480,20 @@ impl Link {
 }
 
 impl State {
-    fn settle(&mut self, number: u64, answer: Result<Vec<u8>>) -> Option<Waker> {
+    fn settle(&mut self, number: u64, answer: Result<Settled>) -> Option<Waker> {
         // One that was given up waits no more.
         let waiting = self.waiting.get_mut(&number)?;
-        waiting.answer = Some(answer);
+        // A stream that has come is told of its own end.
+        if !matches!(waiting.answer, Some(Ok(Settled::Stream(_)))) {
+            waiting.answer = Some(answer);
+        }
         waiting.waker.take()
     }
 
     fn deadline(&self) -> Option<Instant> {
         let waits = self.waiting.values().filter(|one| one.answer.is_none());
-        waits.map(|one| one.until).chain(self.standing.deadline()).min()
+        let others = self.standing.deadline().into_iter().chain(self.streams.deadline());
+        waits.map(|one| one.until).chain(others).min()
     }
 
     fn wake_carrier(&mut self) {
@@ -446,7 +529,10 @@ struct GivenUp<'l> {
 
 impl Drop for GivenUp<'_> {
     fn drop(&mut self) {
-        self.link.0.lock().waiting.remove(&self.number);
+        let removed = self.link.0.lock().waiting.remove(&self.number);
+        if let Some(Waiting { answer: Some(Ok(Settled::Stream(inflow))), .. }) = removed {
+            self.link.forget_stream(&inflow);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use futures_lite::stream::StreamExt as _;
 use marmota_model::text::excerpt;
 use marmota_model::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
@@ -11,12 +12,18 @@ use serde_json::{Map, Value};
 
 use crate::arguments::Arguments;
 use crate::contract::Contract;
-use crate::dispatch::{Described, written};
+use crate::dispatch::Described;
+use crate::form::{Expected, Form, Reply};
 use crate::hosted::{Host, Hosted, Start};
 use crate::instances::Bounds;
+use crate::lines::Decoding;
+use crate::pieces::{self, Pieces};
+use crate::stream::{ByteStream, ItemStream};
 
 /// Calls that are kept to be told.
 const TOLD_MAX: usize = 100_000;
+/// Bytes of a stream that is kept to be told.
+const BYTES_MAX: usize = 64 << 20;
 
 /// A service that answers what a test has said: calls pass through the same
 /// checks and codecs as those of a real one, by any transport.
@@ -73,7 +80,48 @@ struct Rule {
     answer: Arc<Answering>,
 }
 
-type Answering = dyn Fn(&Value) -> Result<Vec<u8>> + Send + Sync;
+type Answering = dyn Fn(&Value) -> Result<Said> + Send + Sync;
+
+/// What a rule answers.
+struct Said {
+    /// As JSON.
+    json: Vec<u8>,
+    /// What a stream ends with.
+    end: Option<Error>,
+}
+
+impl Said {
+    fn of(result: &impl Serialize) -> Result<Self> {
+        let json = serde_json::to_vec(result).map_err(|error| {
+            let message = format!("what the mock answers cannot be written as JSON: {error}");
+            Error::new(ErrorKind::Bug, message)
+        })?;
+        Ok(Self { json, end: None })
+    }
+
+    /// It, as the method gives it.
+    fn reply(self, form: Form, called: &str) -> Result<Reply> {
+        if form.is_value() {
+            return self.end.map_or(Ok(Reply::Value(self.json)), Err);
+        }
+        let is_bytes = form == Form::Bytes;
+        let bytes = is_bytes.then(|| serde_json::from_slice::<Vec<u8>>(&self.json).ok()).flatten();
+        let text = String::from_utf8_lossy(&self.json);
+        let pieces = match bytes {
+            Some(bytes) => Ok(Pieces::whole(bytes)),
+            None => Pieces::of_json(form, &text),
+        };
+        let pieces = pieces.map_err(|wanted| {
+            let message = format!(
+                "the mock answers {called} by {}, which is no stream: it takes {wanted}",
+                excerpt(&text)
+            );
+            Error::new(ErrorKind::Protocol, message)
+        })?;
+        let end = futures_lite::stream::iter(self.end.map(Err));
+        Ok(Reply::Stream(Pieces::new(pieces.chain(end))))
+    }
+}
 
 impl Rule {
     fn fits(&self, method: usize, arguments: &Value) -> bool {
@@ -127,7 +175,8 @@ impl Mock {
     }
 
     /// The arguments of a method's calls so far, by name, in the order in which
-    /// they came.
+    /// they came. Streams are taken to their end before a rule is looked for; one of items is an
+    /// array here, one of bytes a text in base64url.
     ///
     /// # Panics
     /// If the contract has no such method.
@@ -166,7 +215,7 @@ impl Mock {
         format!("{}.{method}", self.contract.name)
     }
 
-    fn answer(&self, method: usize, arguments: &Value) -> Result<Vec<u8>> {
+    fn answer(&self, method: usize, arguments: &Value) -> Result<Reply> {
         let mut state = self.state.lock();
         let rule = state.rules.iter_mut().find(|rule| rule.fits(method, arguments));
         let answer = rule.map(|rule| {
@@ -183,7 +232,10 @@ impl Mock {
         // What answers may call the mock.
         drop(state);
         match answer {
-            Some(answer) => answer(arguments),
+            Some(answer) => {
+                let form = self.contract.methods.get(method).map(|one| one.result_form);
+                answer(arguments)?.reply(form.unwrap_or_default(), &self.name(method))
+            }
             None => {
                 let (name, arguments) = (self.name(method), excerpt(&arguments.to_string()));
                 let message = format!("the mock was told nothing for {name}({arguments})");
@@ -205,18 +257,37 @@ impl Host for Mock {
         mut arguments: Arguments<'_>,
         (method, _): (usize, Bounds),
     ) -> Result<Start> {
-        let mut named = Map::new();
+        let (mut named, mut streams) = (Map::new(), Vec::new());
         let parameters = self.contract.methods.get(method).map_or(&[][..], |one| one.parameters);
         for parameter in parameters {
-            let value = arguments.read().unwrap_or(Value::Null);
-            named.insert(parameter.name.to_owned(), value);
+            if parameter.form.is_value() {
+                let value = arguments.read().unwrap_or(Value::Null);
+                named.insert(parameter.name.to_owned(), value);
+            } else if let Some((pieces, expected)) = arguments.read_stream(parameter.form) {
+                streams.push((parameter, pieces, expected));
+            }
         }
         arguments.end()?;
         Ok(Box::new(move |_| {
-            let answer = self.answer(method, &Value::Object(named));
-            Ok(Box::pin(std::future::ready(answer)))
+            Ok(Box::pin(async move {
+                for (parameter, pieces, expected) in streams {
+                    let value = whole(parameter.form, pieces, expected).await?;
+                    named.insert(parameter.name.to_owned(), value);
+                }
+                self.answer(method, &Value::Object(named))
+            }))
         }))
     }
+}
+
+/// A stream as JSON has it: an array of items, or a text in base64url.
+async fn whole(form: Form, pieces: Pieces, expected: Expected) -> Result<Value> {
+    if form == Form::Bytes {
+        let bytes = ByteStream::new(pieces.bounded(expected)).collect(BYTES_MAX).await?;
+        return Ok(Value::String(pieces::to_base64(&bytes)));
+    }
+    let items = ItemStream::new(Decoding::<Value>::new(pieces, expected));
+    items.collect(TOLD_MAX).await.map(Value::Array)
 }
 
 impl When<'_> {
@@ -233,9 +304,24 @@ impl When<'_> {
     }
 
     /// Answers with a result. One that is not of the method's type is the
-    /// caller's error, [`ErrorKind::Protocol`].
+    /// caller's error, [`ErrorKind::Protocol`]. A stream of items is a `Vec` of them here, one of
+    /// bytes a `Vec<u8>`.
     pub fn returns(self, result: impl Serialize + Send + Sync + 'static) {
-        self.rule(Arc::new(move |_| written(&result)));
+        self.rule(Arc::new(move |_| Said::of(&result)));
+    }
+
+    /// Answers with a stream that ends in an error behind these items, or bytes.
+    pub fn breaks(
+        self,
+        items: impl Serialize + Send + Sync + 'static,
+        kind: ErrorKind,
+        message: impl Into<String>,
+    ) {
+        let message = message.into();
+        self.rule(Arc::new(move |_| {
+            let end = Some(Error::new(kind, message.clone()));
+            Ok(Said { end, ..Said::of(&items)? })
+        }));
     }
 
     /// Answers with an error.
@@ -250,7 +336,7 @@ impl When<'_> {
         self,
         answer: impl Fn(&Value) -> Result<R> + Send + Sync + 'static,
     ) {
-        self.rule(Arc::new(move |arguments| written(&answer(arguments)?)));
+        self.rule(Arc::new(move |arguments| Said::of(&answer(arguments)?)));
     }
 
     fn rule(self, answer: Arc<Answering>) {

@@ -7,11 +7,13 @@ use marmota_http::{
 };
 use marmota_rest::ApiError;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, Streams};
+use crate::body::{self, Upload};
 use crate::call::Origin;
 use crate::carried::{self, PATH};
 use crate::contract::Contract;
 use crate::dispatch::Answer;
+use crate::form::{Form, Reply};
 use crate::json_rpc::Exchange;
 use crate::services::{Services, Settings, Target};
 
@@ -37,6 +39,8 @@ impl Services {
     /// | `POST /api/calculator/add` with `{"a":1,"b":2}` or `[1,2]` | `{"result":3}` |
     /// | `GET /api/sum?a=1&b=2`, or `POST` as above | a `#[method]`'s, the same |
     /// | `GET /api/calculator` | the contract |
+    /// | `POST /api/files/put?name=a` with bytes, or `POST /api/files/sum` with lines of JSON | of a method that takes a stream, the same |
+    /// | `POST /api/files/get` with `{"name":"a"}` | of one that gives a stream: its bytes (`application/octet-stream`), or its items as lines of JSON (`application/x-ndjson`) |
     /// | `POST /api/-/rpc` | JSON-RPC 2.0: methods `calculator.add` and `sum`, batches |
     /// | `GET /api/-/services` | a WebSocket with the same, a text each message; clients of Marmota's |
     #[must_use]
@@ -89,11 +93,18 @@ impl Services {
     fn endpoint(&self, target: Target) -> Endpoint {
         let settings = Arc::clone(&self.0);
         let name: Arc<str> = target.name().into();
+        let body = target.described().and_then(body::of_method);
+        let form = target.described().map_or(Form::Value, |method| method.result_form);
         let endpoint = Endpoint::direct(move |request: &Request, out| {
-            let begun = begin(&settings, &target, request);
-            answer(begun, &name, out)
+            let begun = begin(&settings, &target, request, body);
+            answer(begun, (&name, form), out)
         });
-        endpoint.with_runtime().body_bytes_max(self.0.body_bytes_max)
+        let endpoint = endpoint.with_runtime().body_bytes_max(self.0.body_bytes_max);
+        match body {
+            // Whoever may not call has none of it read.
+            Some(form) => endpoint.streamed_when(body::bytes_max(form, &self.0), body::is_streamed),
+            None => endpoint,
+        }
     }
 }
 
@@ -107,23 +118,45 @@ fn document(contract: &'static Contract) -> Endpoint {
     })
 }
 
-fn begin(settings: &Settings, target: &Target, request: &Request) -> Result<Answer, ApiError> {
+fn begin(
+    settings: &Settings,
+    target: &Target,
+    request: &Request,
+    body: Option<Form>,
+) -> Result<(Answer, Option<Upload>), ApiError> {
     let origin = settings.origin_of(request)?;
     let (contract, method) = (target.hosted.contract, target.method);
-    let arguments = match request.method() {
-        Method::Get | Method::Head => Arguments::of_query(contract, method, request.query_params()),
-        _ => Arguments::of_json(contract, method, request.body())?,
+    let of_query = || Arguments::of_query(contract, method, request.query_params());
+    let (arguments, streams, upload) = match request.method() {
+        Method::Get | Method::Head => (of_query(), Streams::None, None),
+        _ if body.is_some() && body::is_streamed(request) => {
+            let (upload, pieces) = Upload::new(request.reader());
+            (of_query(), Streams::Body(Some(pieces)), Some(upload))
+        }
+        _ => (Arguments::of_json(contract, method, request.body())?, Streams::None, None),
     };
-    Ok(target.call(origin, arguments)?)
+    let arguments = arguments.with_streams(streams, settings.limits);
+    Ok((target.call(origin, arguments)?, upload))
 }
 
-fn answer(begun: Result<Answer, ApiError>, name: &Arc<str>, out: &mut ResponseWriter<'_>) -> Flow {
+fn answer(
+    begun: Result<(Answer, Option<Upload>), ApiError>,
+    (name, form): (&Arc<str>, Form),
+    out: &mut ResponseWriter<'_>,
+) -> Flow {
     match begun {
-        Ok(answer) => {
+        Ok((mut answer, mut upload)) => {
             let name = Arc::clone(name);
             Flow::Later(Box::pin(async move {
-                match answer.await {
-                    Ok(result) => wrapped(&result),
+                let answered = std::future::poll_fn(|context| {
+                    if let Some(upload) = &mut upload {
+                        upload.go_on(context);
+                    }
+                    answer.as_mut().poll(context)
+                });
+                match answered.await {
+                    Ok(Reply::Value(result)) => wrapped(&result),
+                    Ok(Reply::Stream(pieces)) => body::answer(pieces, form, upload, name),
                     Err(error) => refusal(error.into(), &name),
                 }
             }))

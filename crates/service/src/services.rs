@@ -13,9 +13,11 @@ use marmota_store::refusal::copy_of;
 use crate::activity::{Counting, name_of};
 use crate::arguments::Arguments;
 use crate::call::{Call, Origin};
+use crate::contract::Method;
 use crate::dispatch::{Answer, Dispatch};
 use crate::hosted::Hosted;
 use crate::instances::Instances;
+use crate::limits::Limits;
 
 /// Services that are served together.
 #[derive(Clone, Debug)]
@@ -29,6 +31,7 @@ pub(crate) struct Settings {
     pub(crate) store: Option<Store>,
     pub(crate) auth: Option<Auth>,
     pub(crate) body_bytes_max: usize,
+    pub(crate) limits: Limits,
 }
 
 impl std::fmt::Debug for Settings {
@@ -46,8 +49,13 @@ impl Default for Services {
 impl Services {
     /// None yet.
     pub fn new() -> Self {
-        let settings =
-            Settings { hosted: Vec::new(), store: None, auth: None, body_bytes_max: 1 << 20 };
+        let settings = Settings {
+            hosted: Vec::new(),
+            store: None,
+            auth: None,
+            body_bytes_max: 1 << 20,
+            limits: Limits::DEFAULT,
+        };
         Self(Arc::new(settings))
     }
 
@@ -96,7 +104,7 @@ impl Services {
         self.with(|settings| settings.auth = Some(auth.clone()))
     }
 
-    /// Bytes of a call's arguments at most, 1 MiB by default.
+    /// Bytes of a call's arguments at most, 1 MiB by default, but for streams.
     pub fn body_bytes_max(self, bytes: usize) -> Self {
         self.with(|settings| settings.body_bytes_max = bytes)
     }
@@ -220,6 +228,11 @@ impl Target {
     /// The target's name as JSON-RPC has it.
     pub(crate) fn name(&self) -> String {
         name_of(self.hosted.contract, self.hosted.is_method, self.method)
+    }
+
+    /// The method's entry in its contract.
+    pub(crate) fn described(&self) -> Option<&'static Method> {
+        self.hosted.contract.methods.get(self.method)
     }
 
     /// Arguments of JSON.

@@ -79,11 +79,7 @@ impl Standing {
     }
 
     /// Takes the answer to one of them; gives it back if it is another call's.
-    pub(crate) fn settle(
-        &mut self,
-        number: u64,
-        answer: Result<Vec<u8>>,
-    ) -> Option<Result<Vec<u8>>> {
+    pub(crate) fn settle<T>(&mut self, number: u64, answer: Result<T>) -> Option<Result<T>> {
         let restored = |one: &Kept| one.number == number && one.until.is_some();
         let Some(place) = self.calls.iter().position(restored) else { return Some(answer) };
         let one = &mut self.calls[place];

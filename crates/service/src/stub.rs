@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use marmota_model::{Error, ErrorKind, Result};
-use serde::de::DeserializeOwned;
+use marmota_model::Result;
 
 use crate::arguments::Written;
 use crate::client::Client;
 use crate::contract::Contract;
 use crate::dispatch::Described;
+use crate::form::Transfer;
 use crate::owned::Owner;
 
 /// A stub of the macros': `CalculatorClient`.
@@ -57,7 +57,7 @@ impl Stub {
     ///
     /// # Errors
     /// The method's, and those of the way.
-    pub async fn call<R: DeserializeOwned>(&self, method: usize, with: Written) -> Result<R> {
+    pub async fn call<R: Transfer>(&self, method: usize, with: Written) -> Result<R> {
         self.called(method, with, false).await
     }
 
@@ -65,28 +65,20 @@ impl Stub {
     ///
     /// # Errors
     /// As there.
-    pub async fn call_repeatable<R: DeserializeOwned>(
-        &self,
-        method: usize,
-        with: Written,
-    ) -> Result<R> {
+    pub async fn call_repeatable<R: Transfer>(&self, method: usize, with: Written) -> Result<R> {
         self.called(method, with, true).await
     }
 
-    async fn called<R: DeserializeOwned>(
+    async fn called<R: Transfer>(
         &self,
         method: usize,
         with: Written,
         is_repeatable: bool,
     ) -> Result<R> {
-        let json = with.into_json()?;
+        let name = &self.names[method];
         let stub = self.owner.as_ref().map(|owner| owner.stub);
-        let answer = self.client.call(&self.names[method], json, stub, is_repeatable).await?;
-        serde_json::from_slice(&answer).map_err(|error| {
-            let name = &self.names[method];
-            let message = format!("the answer of {name} is none of its type: {error}");
-            Error::new(ErrorKind::Protocol, message)
-        })
+        let reply = self.client.call(name, with.into_parts()?, stub, is_repeatable).await?;
+        reply.read(self.client.expected(name))
     }
 }
 

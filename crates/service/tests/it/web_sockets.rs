@@ -55,8 +55,15 @@ impl Browser {
     }
 
     pub(crate) fn say(&mut self, message: &Value) {
-        let text = message.to_string().into_bytes();
-        let mut frame = vec![0x81];
+        self.put(0x81, message.to_string().as_bytes());
+    }
+
+    pub(crate) fn say_bytes(&mut self, bytes: &[u8]) {
+        self.put(0x82, bytes);
+    }
+
+    fn put(&mut self, first: u8, text: &[u8]) {
+        let mut frame = vec![first];
         match text.len() {
             length @ 0..126 => frame.push(0x80 | length as u8),
             length => {
@@ -71,9 +78,17 @@ impl Browser {
     }
 
     pub(crate) fn hear(&mut self) -> Value {
+        serde_json::from_slice(&self.take(0x81)).unwrap()
+    }
+
+    pub(crate) fn hear_bytes(&mut self) -> Vec<u8> {
+        self.take(0x82)
+    }
+
+    fn take(&mut self, first: u8) -> Vec<u8> {
         let mut head = [0; 2];
         self.0.read_exact(&mut head).unwrap();
-        assert_eq!(head[0], 0x81);
+        assert_eq!(head[0], first);
         let mut length = usize::from(head[1]);
         if length == 126 {
             let mut long = [0; 2];
@@ -82,7 +97,7 @@ impl Browser {
         }
         let mut text = vec![0; length];
         self.0.read_exact(&mut text).unwrap();
-        serde_json::from_slice(&text).unwrap()
+        text
     }
 }
 

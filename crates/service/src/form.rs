@@ -1,0 +1,181 @@
+//! What passes between a caller and a method: a value as JSON, or a stream.
+
+use marmota_model::{Error, ErrorKind, Result};
+use serde::de::DeserializeOwned;
+use serde::{Serialize, Serializer};
+
+use crate::pieces::Pieces;
+use crate::stream::{ByteStream, ItemStream};
+
+/// In which form a parameter or a result passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// As JSON, whole.
+    #[default]
+    Value,
+    /// As bytes, piece by piece ([`ByteStream`]).
+    Bytes,
+    /// One item after the other ([`ItemStream`]).
+    Items,
+}
+
+impl Form {
+    /// True of what is taken as JSON, whole.
+    #[must_use]
+    pub const fn is_value(&self) -> bool {
+        matches!(self, Self::Value)
+    }
+
+    /// As contracts say it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Value => "value",
+            Self::Bytes => "bytes",
+            Self::Items => "items",
+        }
+    }
+}
+
+impl Serialize for Form {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// What comes of a call.
+#[derive(Debug)]
+pub enum Reply {
+    /// JSON.
+    Value(Vec<u8>),
+    /// Bytes, or items as lines of JSON.
+    Stream(Pieces),
+}
+
+/// How much of a stream is taken, and how what is none is told.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    /// What it is: `numbers of files.sum`.
+    pub(crate) what: String,
+    /// The kind of what does not fit.
+    pub(crate) fault: ErrorKind,
+    pub(crate) item_bytes_max: usize,
+    pub(crate) stream_bytes_max: u64,
+}
+
+/// What can be a parameter or a result: whatever serde can write and read, and streams.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a parameter or a result of a service",
+    note = "it is `ByteStream`, `ItemStream<T>`, or a type that implements serde's `Serialize` and \
+            `Deserialize` and owns its data; a stream is a parameter or the result itself, not a \
+            part of one"
+)]
+pub trait Transfer: Sized {
+    /// In which form it passes.
+    const FORM: Form;
+
+    /// One of JSON.
+    #[doc(hidden)]
+    fn of_json(json: &str) -> serde_json::Result<Self>;
+
+    /// One of a query's text, which needs no quotes.
+    #[doc(hidden)]
+    fn of_text(text: &str) -> serde_json::Result<Self>;
+
+    /// One of a stream; none where it is a value.
+    #[doc(hidden)]
+    fn of_pieces(pieces: Pieces, expected: Expected) -> Option<Self>;
+
+    /// It, on its way.
+    #[doc(hidden)]
+    fn into_reply(self) -> serde_json::Result<Reply>;
+}
+
+impl<T: Serialize + DeserializeOwned> Transfer for T {
+    const FORM: Form = Form::Value;
+
+    fn of_json(json: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(json)
+    }
+
+    fn of_text(text: &str) -> serde_json::Result<Self> {
+        let as_text = T::deserialize(serde_json::Value::String(text.to_owned()));
+        as_text.or_else(|_| serde_json::from_str(text))
+    }
+
+    fn of_pieces(_: Pieces, _: Expected) -> Option<Self> {
+        None
+    }
+
+    fn into_reply(self) -> serde_json::Result<Reply> {
+        serde_json::to_vec(&self).map(Reply::Value)
+    }
+}
+
+impl Transfer for ByteStream {
+    const FORM: Form = Form::Bytes;
+
+    fn of_json(_: &str) -> serde_json::Result<Self> {
+        Err(no_value())
+    }
+
+    fn of_text(_: &str) -> serde_json::Result<Self> {
+        Err(no_value())
+    }
+
+    fn of_pieces(pieces: Pieces, expected: Expected) -> Option<Self> {
+        Some(Self::new(pieces.bounded(expected)))
+    }
+
+    fn into_reply(self) -> serde_json::Result<Reply> {
+        Ok(Reply::Stream(Pieces::new(self)))
+    }
+}
+
+impl<T: Serialize + DeserializeOwned + Send + 'static> Transfer for ItemStream<T> {
+    const FORM: Form = Form::Items;
+
+    fn of_json(_: &str) -> serde_json::Result<Self> {
+        Err(no_value())
+    }
+
+    fn of_text(_: &str) -> serde_json::Result<Self> {
+        Err(no_value())
+    }
+
+    fn of_pieces(pieces: Pieces, expected: Expected) -> Option<Self> {
+        Some(Self::new(crate::lines::Decoding::new(pieces, expected)))
+    }
+
+    fn into_reply(self) -> serde_json::Result<Reply> {
+        Ok(Reply::Stream(Pieces::new(crate::lines::Encoding::new(self))))
+    }
+}
+
+/// Streams are found by their form, and asked for nothing else.
+#[cold]
+fn no_value() -> serde_json::Error {
+    serde::de::Error::custom("a stream is no value")
+}
+
+impl Reply {
+    /// What a stub gives.
+    pub(crate) fn read<T: Transfer>(self, expected: Expected) -> Result<T> {
+        let what = expected.what.clone();
+        let none = |why: &str| {
+            let message = format!("{what} is none of its type: {why}");
+            Error::new(ErrorKind::Protocol, message)
+        };
+        match (self, T::FORM) {
+            (Self::Value(json), Form::Value) => {
+                let text = std::str::from_utf8(&json).map_err(|error| none(&error.to_string()))?;
+                T::of_json(text).map_err(|error| none(&error.to_string()))
+            }
+            (Self::Stream(pieces), Form::Bytes | Form::Items) => {
+                T::of_pieces(pieces, expected).ok_or_else(|| none("it is a stream"))
+            }
+            (Self::Stream(_), Form::Value) => Err(none("it is a stream")),
+            (Self::Value(_), _) => Err(none("it is no stream")),
+        }
+    }
+}

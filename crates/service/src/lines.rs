@@ -1,0 +1,284 @@
+//! Items as lines of JSON, each with its end (NDJSON): what streams of items are between a caller
+//! and a method, by whatever way.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures_lite::stream::Stream;
+use marmota_model::text::excerpt;
+use marmota_model::{Error, ErrorKind, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::form::{Expected, Transfer as _};
+use crate::pieces::Pieces;
+use crate::stream::ItemStream;
+
+/// Bytes of lines that are gathered before they go on.
+const GATHERED_BYTES: usize = 16 * 1024;
+/// How long lines are gathered: items that take their time go one by one.
+const GATHERED_FOR: Duration = Duration::from_millis(1);
+
+/// Appends an item.
+pub(crate) fn put(lines: &mut Vec<u8>, json: &[u8]) {
+    // Inside of texts JSON has no such byte, and elsewhere it is a blank.
+    lines.extend(json.iter().map(|&byte| if byte == b'\n' { b' ' } else { byte }));
+    lines.push(b'\n');
+}
+
+/// Items on their way out.
+pub(crate) struct Encoding<T> {
+    items: ItemStream<T>,
+    /// What comes behind the lines that were given.
+    fault: Option<Error>,
+}
+
+impl<T> Encoding<T> {
+    pub(crate) fn new(items: ItemStream<T>) -> Self {
+        Self { items, fault: None }
+    }
+}
+
+impl<T: Serialize> Stream for Encoding<T> {
+    type Item = Result<Vec<u8>>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some(error) = self.fault.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        let (mut lines, mut begun) = (Vec::new(), None::<Instant>);
+        let ended = loop {
+            match Pin::new(&mut self.items).poll_next(context) {
+                Poll::Ready(Some(Ok(item))) => match serde_json::to_vec(&item) {
+                    Ok(json) => put(&mut lines, &json),
+                    Err(error) => {
+                        // Nothing comes behind it.
+                        self.items.end();
+                        let message = format!("an item cannot be written as JSON: {error}");
+                        break Poll::Ready(Some(Err(Error::new(ErrorKind::Bug, message))));
+                    }
+                },
+                Poll::Ready(Some(Err(error))) => break Poll::Ready(Some(Err(error))),
+                Poll::Ready(None) => break Poll::Ready(None),
+                Poll::Pending => break Poll::Pending,
+            }
+            let is_due = begun.get_or_insert_with(Instant::now).elapsed() >= GATHERED_FOR;
+            if is_due || lines.len() >= GATHERED_BYTES {
+                return Poll::Ready(Some(Ok(lines)));
+            }
+        };
+        if lines.is_empty() {
+            return ended;
+        }
+        // An end is told of again.
+        if let Poll::Ready(Some(Err(error))) = ended {
+            self.fault = Some(error);
+        }
+        Poll::Ready(Some(Ok(lines)))
+    }
+}
+
+/// Finds lines in pieces that begin and end anywhere.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    bytes: Vec<u8>,
+    /// How much is done with.
+    done: usize,
+    /// How much holds no end of a line.
+    seen: usize,
+}
+
+impl Lines {
+    pub(crate) fn push(&mut self, piece: &[u8]) {
+        self.bytes.drain(..self.done);
+        self.seen -= self.done;
+        self.done = 0;
+        self.bytes.extend_from_slice(piece);
+    }
+
+    /// True if a line has its end; looks for it.
+    pub(crate) fn has_line(&mut self) -> bool {
+        let found = self.bytes[self.seen..].iter().position(|&byte| byte == b'\n');
+        self.seen = found.map_or(self.bytes.len(), |length| self.seen + length);
+        found.is_some()
+    }
+
+    /// The next line, which was found, without its end.
+    pub(crate) fn next(&mut self) -> &[u8] {
+        let (start, end) = (self.done, self.seen);
+        self.done = end + 1;
+        self.seen = self.done;
+        &self.bytes[start..end]
+    }
+
+    /// Bytes of the line whose end was not found.
+    pub(crate) fn begun(&self) -> usize {
+        self.bytes.len() - self.done
+    }
+
+    /// What stands behind the last end.
+    pub(crate) fn last(&mut self) -> &[u8] {
+        let start = self.done;
+        (self.done, self.seen) = (self.bytes.len(), self.bytes.len());
+        &self.bytes[start..]
+    }
+}
+
+/// Items on their way in.
+pub(crate) struct Decoding<T> {
+    pieces: Pieces,
+    lines: Lines,
+    /// Items so far.
+    count: u64,
+    has_ended: bool,
+    expected: Expected,
+    item: std::marker::PhantomData<fn() -> T>,
+}
+
+impl<T> Decoding<T> {
+    pub(crate) fn new(pieces: Pieces, expected: Expected) -> Self {
+        let (lines, item) = (Lines::default(), std::marker::PhantomData);
+        Self { pieces, lines, count: 0, has_ended: false, expected, item }
+    }
+}
+
+impl<T: DeserializeOwned + Serialize> Stream for Decoding<T> {
+    type Item = Result<T>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Self { pieces, lines, count, has_ended, expected, .. } = &mut *self;
+        loop {
+            let line = if lines.has_line() {
+                lines.next()
+            } else if *has_ended {
+                if lines.begun() == 0 {
+                    return Poll::Ready(None);
+                }
+                lines.last()
+            } else if lines.begun() > expected.item_bytes_max {
+                return Poll::Ready(Some(Err(expected.too_large(*count + 1))));
+            } else {
+                match Pin::new(&mut *pieces).poll_next(context) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(None) => *has_ended = true,
+                    Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
+                    Poll::Ready(Some(Ok(piece))) => lines.push(&piece),
+                }
+                continue;
+            };
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            *count += 1;
+            if line.len() > expected.item_bytes_max {
+                return Poll::Ready(Some(Err(expected.too_large(*count))));
+            }
+            let text = std::str::from_utf8(line).map_err(|error| error.to_string());
+            let item =
+                text.and_then(|text| T::of_json(text).map_err(|error| without_place(&error)));
+            return Poll::Ready(Some(item.map_err(|why| expected.misfit(*count, line, &why))));
+        }
+    }
+}
+
+/// Where in the text it is does not help: the value is shown.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or_default().to_owned()
+}
+
+impl Expected {
+    #[cold]
+    fn too_large(&self, number: u64) -> Error {
+        let Self { what, item_bytes_max, .. } = self;
+        let message = format!(
+            "item {number} of {what} has more than {item_bytes_max} bytes (`item_bytes_max`)"
+        );
+        Error::new(self.fault, message)
+    }
+
+    #[cold]
+    fn misfit(&self, number: u64, line: &[u8], why: &str) -> Error {
+        let (what, item) = (&self.what, excerpt(&String::from_utf8_lossy(line)));
+        let message = format!("item {number} of {what} is none of its type: {item}: {why}");
+        Error::new(self.fault, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_lite::future::block_on;
+    use futures_lite::stream;
+    use proptest::prelude::*;
+    use serde_json::value::RawValue;
+
+    fn expected(item_bytes_max: usize) -> Expected {
+        let (what, stream_bytes_max) = ("it".to_owned(), u64::MAX);
+        Expected { what, fault: ErrorKind::Invalid, item_bytes_max, stream_bytes_max }
+    }
+
+    /// What comes of bytes that are cut into pieces of a length.
+    fn decoded<T>(bytes: &[u8], length: usize, item_bytes_max: usize) -> (Vec<T>, Option<Error>)
+    where
+        T: DeserializeOwned + Serialize,
+    {
+        let pieces: Vec<_> = bytes.chunks(length).map(|piece| Ok(piece.to_vec())).collect();
+        let pieces = Pieces::new(stream::iter(pieces));
+        let mut decoding = Decoding::new(pieces, expected(item_bytes_max));
+        let mut items = Vec::new();
+        loop {
+            let next = |context: &mut Context<'_>| Pin::new(&mut decoding).poll_next(context);
+            match block_on(std::future::poll_fn(next)) {
+                Some(Ok(item)) => items.push(item),
+                Some(Err(error)) => return (items, Some(error)),
+                None => return (items, None),
+            }
+        }
+    }
+
+    fn encoded<T: Serialize + Clone + Send + 'static>(items: &[T]) -> Vec<u8> {
+        let mut encoding = Encoding::new(ItemStream::iter(items.to_vec()));
+        let mut bytes = Vec::new();
+        let mut next =
+            || block_on(std::future::poll_fn(|context| Pin::new(&mut encoding).poll_next(context)));
+        while let Some(piece) = next() {
+            bytes.extend(piece.unwrap());
+        }
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_however_it_is_cut(
+            items in proptest::collection::vec(any::<(i64, Option<String>)>(), 0..40),
+            length in 1_usize..300,
+        ) {
+            let bytes = encoded(&items);
+            prop_assert_eq!(bytes.iter().filter(|&&byte| byte == b'\n').count(), items.len());
+            let (read, error) = decoded::<(i64, Option<String>)>(&bytes, length, 1 << 20);
+            prop_assert!(error.is_none(), "{:?}", error);
+            prop_assert_eq!(read, items);
+        }
+
+        #[test]
+        fn strangers_do_no_harm(bytes: Vec<u8>, length in 1_usize..20, item_bytes_max in 0_usize..40) {
+            let (items, error) = decoded::<serde_json::Value>(&bytes, length, item_bytes_max);
+            // What was refused was told; what was taken keeps to the limit.
+            let lines = bytes.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+            let lines: Vec<&[u8]> = lines.collect();
+            prop_assert!(error.is_some() || items.len() == lines.len());
+            prop_assert!(lines.iter().take(items.len()).all(|line| line.len() <= item_bytes_max));
+        }
+    }
+
+    #[test]
+    fn an_item_is_a_line_whatever_is_in_it() {
+        let raw = RawValue::from_string("{\n  \"a\": \"x\\n\"\n}".to_owned()).unwrap();
+        let bytes = encoded(&[raw.clone(), raw]);
+        assert_eq!(bytes, b"{   \"a\": \"x\\n\" }\n{   \"a\": \"x\\n\" }\n");
+        let (read, error) = decoded::<Box<RawValue>>(&bytes, 3, 100);
+        assert!(error.is_none() && read.len() == 2);
+    }
+}

@@ -1,0 +1,95 @@
+//! What moves a stream onto a link: asked for more only where the other side has room for it.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_lite::stream::Stream;
+use marmota_model::Result;
+
+use crate::failure::Failure;
+use crate::link::Link;
+use crate::link::streams::Room;
+use crate::pieces::Pieces;
+
+/// Pieces moved in one turn, before others have theirs.
+const ROUNDS_MAX: usize = 8;
+
+/// See the module. Dropped before its end, it ends the stream by an error.
+pub(crate) struct Pump {
+    link: Link,
+    number: u64,
+    /// None once it has ended.
+    pieces: Option<Pieces>,
+    piece: Vec<u8>,
+    /// How much of the piece is sent.
+    sent: usize,
+    /// The method, for errors and the log.
+    called: Arc<str>,
+}
+
+impl Pump {
+    pub(crate) fn new(link: Link, number: u64, pieces: Pieces, called: Arc<str>) -> Self {
+        Self { link, number, pieces: Some(pieces), piece: Vec::new(), sent: 0, called }
+    }
+
+    /// Moves what can be moved; ready when nothing more is to be.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        for _ in 0..ROUNDS_MAX {
+            let Some(pieces) = &mut self.pieces else { return Poll::Ready(()) };
+            let room = match self.link.room(self.number, context.waker()) {
+                Room::Bytes(room) => room,
+                Room::None => return Poll::Pending,
+                Room::Gone => {
+                    self.pieces = None;
+                    return Poll::Ready(());
+                }
+            };
+            let left = &self.piece[self.sent..];
+            if !left.is_empty() {
+                let count = left.len().min(room);
+                self.link.send(self.number, &left[..count]);
+                self.sent += count;
+                continue;
+            }
+            match Pin::new(pieces).poll_next(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(Ok(piece))) => (self.piece, self.sent) = (piece, 0),
+                Poll::Ready(end) => {
+                    self.pieces = None;
+                    let error = end.and_then(Result::err);
+                    let failure = error.map(|error| Failure::of(&error, &self.called));
+                    self.link.finish(self.number, failure);
+                    return Poll::Ready(());
+                }
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+/// A stream that comes of a call whose own streams still go: they go on while it is taken.
+pub(crate) fn beside(pumps: Vec<Pump>, coming: Pieces) -> Pieces {
+    Pieces::new(Beside { pumps, coming })
+}
+
+struct Beside {
+    pumps: Vec<Pump>,
+    coming: Pieces,
+}
+
+impl Stream for Beside {
+    type Item = Result<Vec<u8>>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.pumps.retain_mut(|pump| pump.poll(context).is_pending());
+        Pin::new(&mut self.coming).poll_next(context)
+    }
+}
+
+impl Drop for Pump {
+    fn drop(&mut self) {
+        self.link.abandon(self.number);
+    }
+}

@@ -1,0 +1,171 @@
+//! Streams in requests by themselves: bodies of bytes and of lines, and JSON-RPC, which has none.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use marmota_auth::{Auth, Settings, models};
+use marmota_http::{RunningServer, Server};
+use marmota_service::Services;
+use marmota_store::{Store, memory::Memory};
+use serde_json::{Value, json};
+
+use crate::calling::{agent, post, url};
+use crate::streams::{Disk, services};
+
+fn served(services: &Services) -> RunningServer {
+    Server::bind("127.0.0.1:0").unwrap().servers(1).start(services.router()).unwrap()
+}
+
+/// Sends a body of a media type.
+fn send(server: &RunningServer, path: &str, media_type: &str, body: &[u8]) -> (u16, Value) {
+    let request = agent().post(url(server, path)).header("Content-Type", media_type);
+    let mut answer = request.send(body).unwrap();
+    (answer.status().as_u16(), answer.body_mut().read_json().unwrap())
+}
+
+/// All that is answered until the connection ends, as it stands on the wire.
+fn raw(server: &RunningServer, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(server.addresses()[0].to_string()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.write_all(request).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn a_body_is_the_parameter_that_is_a_stream() {
+    let server = served(&services(&Disk::default()));
+    let bytes = "application/octet-stream";
+    let put = |path: &str, body: &[u8]| send(&server, path, bytes, body);
+    assert_eq!(put("/api/files/put?name=abc", &[1; 300_000]), (200, json!({"result": 300_003})));
+    assert_eq!(put("/api/files/put?name=abc", b""), (200, json!({"result": 3})));
+    let (status, body) = put("/api/files/put", b"x");
+    assert_eq!((status, &body["errors"][0]["field"]), (422, &json!("name")), "{body}");
+    let lines = "application/x-ndjson";
+    let sum = |body: &str| send(&server, "/api/files/sum", lines, body.as_bytes());
+    assert_eq!(sum("1\n2\n\n 3 \r\n4"), (200, json!({"result": 10})));
+    assert_eq!(sum(""), (200, json!({"result": 0})));
+    let (status, body) = sum("1\n\"two\"\n");
+    assert_eq!(status, 400, "{body}");
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.contains("item 2 of `numbers` of files.sum"), "{detail}");
+    assert!(detail.contains(r#""two""#), "{detail}");
+    let chunked = "POST /api/files/sum HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
+                   Transfer-Encoding: chunked\r\n\r\n2\r\n1\n\r\n3\r\n20\n\r\n0\r\n\r\n";
+    assert!(raw(&server, chunked.as_bytes()).ends_with(r#"{"result":21}"#));
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn streams_stand_in_json_too() {
+    let server = served(&services(&Disk::default()));
+    let post = |path: &str, body: &str| send(&server, path, "application/json", body.as_bytes());
+    let put = r#"{"name":"abc","content":"AQIDBA"}"#;
+    assert_eq!(post("/api/files/put", put), (200, json!({"result": 13})));
+    assert_eq!(post("/api/files/put", r#"["abc","AQIDBA=="]"#), (200, json!({"result": 13})));
+    assert_eq!(post("/api/files/sum", r#"{"numbers":[1, 2,-4]}"#), (200, json!({"result": -1})));
+    let both = r#"{"first":[1,2],"second":"AAA"}"#;
+    assert_eq!(post("/api/files/both", both), (200, json!({"result": [3, 2]})));
+    for (path, body, field) in [
+        ("/api/files/put", r#"{"name":"abc","content":7}"#, "content"),
+        ("/api/files/put", r#"{"name":"abc"}"#, "content"),
+        ("/api/files/sum", r#"{"numbers":{"a":1}}"#, "numbers"),
+    ] {
+        let (status, body) = post(path, body);
+        assert_eq!((status, &body["errors"][0]["field"]), (422, &json!(field)), "{body}");
+    }
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn a_result_is_a_body_whose_error_is_no_end() {
+    let server = served(&services(&Disk::default()));
+    let mut answer = agent().post(url(&server, "/api/files/get")).send("[200500]").unwrap();
+    assert_eq!(answer.headers()["content-type"], "application/octet-stream");
+    let bytes = answer.body_mut().read_to_vec().unwrap();
+    assert!(bytes.len() == 200_500 && bytes.iter().all(|&byte| byte == 7));
+    let mut answer = agent().post(url(&server, "/api/files/count")).send("[5]").unwrap();
+    assert_eq!(answer.headers()["content-type"], "application/x-ndjson");
+    assert_eq!(answer.body_mut().read_to_string().unwrap(), "0\n1\n2\n3\n4\n");
+    let doubled = agent().post(url(&server, "/api/files/doubled"));
+    let numbers: String = (0..50_000).map(|number| format!("{number}\n")).collect();
+    let mut answer = doubled.header("Content-Type", "application/x-ndjson").send(&numbers).unwrap();
+    let wanted: String = (0..50_000).map(|number| format!("{}\n", number * 2)).collect();
+    assert_eq!(answer.body_mut().read_to_string().unwrap(), wanted);
+    // A last line says why, and the body has no end that a client could take for a good one.
+    let request = "POST /api/files/breaking HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n[3]";
+    let answer = raw(&server, request.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let error = r#"{"error":{"code":-32000,"message":"3 are enough","data":{"kind":"stale"}}}"#;
+    assert!(answer.contains("0\n1\n2\n") && answer.contains(error), "{answer}");
+    assert!(!answer.ends_with("0\r\n\r\n"), "{answer}");
+    let mut answer = agent().post(url(&server, "/api/files/breaking")).send("[3]").unwrap();
+    assert!(answer.body_mut().read_to_string().is_err());
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn a_body_that_is_too_long_or_cut_off_is_an_error_of_the_method() {
+    let services = services(&Disk::default()).stream_bytes_max(100_000).item_bytes_max(100);
+    let server = served(&services);
+    let bytes = "application/octet-stream";
+    assert_eq!(send(&server, "/api/files/put?name=", bytes, &[1; 100_000]).0, 200);
+    let chunks =
+        "POST /api/files/put?name= HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let mut request = chunks.as_bytes().to_vec();
+    for _ in 0..11 {
+        request.extend_from_slice(b"2710\r\n");
+        request.extend(std::iter::repeat_n(b'1', 10_000));
+        request.extend_from_slice(b"\r\n");
+    }
+    request.extend_from_slice(b"0\r\n\r\n");
+    let answer = raw(&server, &request);
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    assert!(answer.contains("stream_bytes_max"), "{answer}");
+    let item = [b"1\n".as_slice(), &[b'1'; 101]].concat();
+    let (status, body) = send(&server, "/api/files/sum", "application/x-ndjson", &item);
+    assert_eq!(status, 400, "{body}");
+    assert!(
+        body["detail"].as_str().unwrap().contains("item 2 of `numbers` of files.sum"),
+        "{body}"
+    );
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn json_rpc_by_itself_refuses_streams_by_the_methods_name() {
+    let disk = Disk::default();
+    let server = served(&services(&disk));
+    for (method, params) in
+        [("files.count", json!([5])), ("files.sum", json!([[1, 2]])), ("files.get", json!([1]))]
+    {
+        let call = json!({"jsonrpc":"2.0","method":method,"params":params,"id":1});
+        let (_, answer) = post(&server, "/api/-/rpc", &call.to_string());
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.starts_with(method), "{message}");
+        assert!(message.contains("Client::connect") && message.contains("POST"), "{message}");
+        assert_eq!(answer["error"]["data"]["kind"], "unsupported");
+    }
+    let call = json!({"jsonrpc":"2.0","method":"files.echo","params":["a"],"id":1});
+    assert_eq!(post(&server, "/api/-/rpc", &call.to_string()).1["result"], "a");
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn rights_are_asked_before_a_byte_of_a_body_is_read() {
+    let store = models(Store::builder(Memory::new())).open().unwrap();
+    let auth = Auth::new(&store, Settings::default().password_cost(8, 1)).unwrap();
+    let server = served(&services(&Disk::default()).auth(&auth));
+    for path in ["put?name=a", "sum", "doubled"] {
+        // The body is never sent, and the client was not told to send it.
+        let head = format!(
+            "POST /api/files/{path} HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\
+             Content-Length: 1000000\r\n\r\n"
+        );
+        let answer = raw(&server, head.as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 401"), "{path} {answer}");
+    }
+    server.shutdown().unwrap();
+}
