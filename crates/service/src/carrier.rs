@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use marmota_model::Result;
+use marmota_model::{Error, ErrorKind, Result};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -23,6 +23,8 @@ use crate::subscriber::Subscriber;
 
 /// Calls of the other side's that are under way at once.
 const RUNNING_MAX: usize = 256;
+/// More are refused, where messages are taken because of streams.
+const REFUSED_AT: usize = 2 * RUNNING_MAX;
 
 /// An answer that came, as far as it is read here.
 #[derive(Deserialize)]
@@ -124,10 +126,30 @@ impl Carrier {
         {
             return Ok(());
         }
+        if self.running.len() >= REFUSED_AT {
+            self.refuse(message);
+            return Ok(());
+        }
         Settings::look_again(&mut self.origin);
         let exchange = Exchange::begin(&self.settings, &self.origin, message);
         self.running.push(Box::pin(exchange.answer()));
         Ok(())
+    }
+
+    /// Answers a call that is one too many.
+    fn refuse(&self, message: &[u8]) {
+        let asked = serde_json::from_slice::<AskedFor<'_>>(message);
+        let id = match &asked {
+            Ok(AskedFor { id: Some(id), .. }) => id.get(),
+            // Nobody waits for an answer.
+            Ok(AskedFor { id: None, .. }) => return,
+            Err(_) => "null",
+        };
+        let why = format!("{REFUSED_AT} calls of this connection are under way; wait for some");
+        let failure = Failure::of(&Error::new(ErrorKind::Busy, why), "a call");
+        let mut answer = Vec::new();
+        put_answer(&mut answer, id, Err(failure));
+        self.link.answer(answer);
     }
 
     /// Takes what is no call; false if it is not that either.

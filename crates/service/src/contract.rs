@@ -46,8 +46,19 @@ impl std::fmt::Display for Method {
         for (number, parameter) in self.parameters.iter().enumerate() {
             let comma = if number > 0 { ", " } else { "" };
             write!(f, "{comma}{}: {}", parameter.name, parameter.type_name)?;
+            tell_form(f, parameter.form, parameter.type_name)?;
         }
-        write!(f, ") -> {}", self.result)
+        write!(f, ") -> {}", self.result)?;
+        tell_form(f, self.result_form, self.result)
+    }
+}
+
+/// Says that a type is a stream, where its name does not.
+fn tell_form(f: &mut std::fmt::Formatter<'_>, form: Form, type_name: &str) -> std::fmt::Result {
+    match form {
+        Form::Bytes if !type_name.ends_with("ByteStream") => f.write_str(" (a stream of bytes)"),
+        Form::Items if !type_name.contains("ItemStream<") => f.write_str(" (a stream of items)"),
+        _ => Ok(()),
     }
 }
 
@@ -58,9 +69,9 @@ impl Method {
     #[must_use]
     pub fn hash(&self) -> u64 {
         let mut text = self.to_string();
-        // A type's name may be an alias of a stream's.
-        for form in self.parameters.iter().map(|one| one.form).chain([self.result_form]) {
-            if self.has_streams() {
+        if self.has_streams() {
+            // A type may only be called as a stream is.
+            for form in self.parameters.iter().map(|one| one.form).chain([self.result_form]) {
                 text.push(' ');
                 text.push_str(form.name());
             }
@@ -113,6 +124,7 @@ mod tests {
         assert_ne!(add.hash(), fewer.hash());
         assert_ne!(add.hash(), other.hash());
         let alias = Method { result_form: Form::Items, ..add };
+        assert_eq!(alias.to_string(), "add(a: i32, a: i32) -> i32 (a stream of items)");
         let bytes = Method { result_form: Form::Bytes, ..add };
         assert_ne!(add.hash(), alias.hash());
         assert_ne!(alias.hash(), bytes.hash());

@@ -3,7 +3,7 @@
 use futures_lite::future::block_on;
 use marmota_derive::service;
 use marmota_model::{Error, ErrorKind, Result};
-use marmota_service::{Client, Mock, Services};
+use marmota_service::{ByteStream, Client, ItemStream, Mock, Services};
 use serde_json::json;
 
 use crate::transports::{TRANSPORTS, everywhere};
@@ -47,6 +47,54 @@ fn it_answers_by_every_transport_what_it_was_told() {
     orders.push(json!({"article": "tea", "count": 2}));
     assert_eq!(mock.calls("order"), orders);
     mock.verify().unwrap();
+    server.shutdown().unwrap();
+}
+
+#[service]
+trait Library {
+    async fn store(&self, title: String, text: ByteStream) -> Result<u64>;
+    async fn lent(&self, days: ItemStream<u32>) -> Result<ItemStream<String>>;
+    async fn text(&self) -> Result<ByteStream>;
+}
+
+#[test]
+fn it_takes_and_gives_streams() {
+    let mock = LibraryService::mock();
+    mock.on("store").with(json!({"title": "a", "text": "AQID"})).returns(3);
+    mock.on("lent").with(json!({"days": [1, 2]})).returns(["x", "y"]);
+    mock.on("lent").breaks(["z"], ErrorKind::Busy, "they are counted");
+    mock.on("text").times(TRANSPORTS as u64).returns(vec![1_u8, 2, 3]);
+    mock.on("text").breaks("AQID", ErrorKind::Lost, "burnt");
+    let (server, clients) = everywhere(&Services::new().service(mock.hosted()).unwrap());
+    for (case, client) in &clients {
+        block_on(async {
+            let library = LibraryClient::new(client).await.unwrap();
+            let stored = library.store("a".to_owned(), vec![1, 2, 3].into()).await;
+            assert_eq!(stored.unwrap(), 3, "{case}");
+            let lent = library.lent(ItemStream::iter([1, 2])).await.unwrap();
+            assert_eq!(lent.collect(2).await.unwrap(), ["x", "y"], "{case}");
+            let mut lent = library.lent(ItemStream::iter([3])).await.unwrap();
+            assert_eq!(lent.try_next().await.unwrap().as_deref(), Some("z"), "{case}");
+            let error = lent.try_next().await.unwrap_err();
+            assert_eq!((error.kind(), error.message()), (ErrorKind::Busy, "they are counted"));
+            let text = library.text().await.unwrap().collect(3).await.unwrap();
+            assert_eq!(text, [1, 2, 3], "{case}");
+        });
+    }
+    block_on(async {
+        let library = LibraryClient::new(&clients[0].1).await.unwrap();
+        let mut text = library.text().await.unwrap();
+        assert_eq!(text.try_next().await.unwrap(), Some(vec![1, 2, 3]));
+        assert_eq!(text.try_next().await.unwrap_err().kind(), ErrorKind::Lost);
+    });
+    assert_eq!(mock.calls("lent")[..2], [json!({"days": [1, 2]}), json!({"days": [3]})]);
+    mock.verify().unwrap();
+    let mock = LibraryService::mock();
+    mock.on("text").returns("no base64url!");
+    let library = block_on(LibraryClient::new(&client(&mock))).unwrap();
+    let error = block_on(library.text()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Protocol);
+    assert!(error.message().contains("library.text"), "{error}");
     server.shutdown().unwrap();
 }
 

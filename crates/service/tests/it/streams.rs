@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_lite::future::block_on;
 use futures_lite::stream::{self, StreamExt as _};
 use marmota_derive::service;
+use marmota_http::Server;
 use marmota_model::{Error, ErrorKind, Result};
-use marmota_service::{ByteStream, Client, Execution, ItemStream, Services};
+use marmota_service::{ByteStream, Call, Client, Execution, ItemStream, Services};
 
 use crate::transports::everywhere;
 
@@ -23,6 +24,13 @@ pub(crate) trait Files {
     /// Both in one call.
     async fn both(&self, first: ItemStream<i64>, second: ByteStream) -> Result<(i64, u64)>;
     async fn echo(&self, text: String) -> Result<String>;
+    /// Doubled by the caller's own service.
+    async fn by_caller(&self, numbers: ItemStream<i64>) -> Result<ItemStream<i64>>;
+}
+
+#[service]
+trait Doubling {
+    async fn double(&self, numbers: ItemStream<i64>) -> Result<ItemStream<i64>>;
 }
 
 /// Counts what its streams have made, and how many of them are open.
@@ -102,6 +110,17 @@ impl Files for Disk {
     async fn echo(&self, text: String) -> Result<String> {
         Ok(text)
     }
+
+    async fn by_caller(&self, numbers: ItemStream<i64>) -> Result<ItemStream<i64>> {
+        let client = Call::current().and_then(|call| call.client()).unwrap();
+        DoublingClient::new(&client).await?.double(numbers).await
+    }
+}
+
+impl Doubling for Disk {
+    async fn double(&self, numbers: ItemStream<i64>) -> Result<ItemStream<i64>> {
+        self.doubled(numbers).await
+    }
 }
 
 pub(crate) fn services(disk: &Disk) -> Services {
@@ -145,4 +164,83 @@ fn streams_pass_both_ways_by_all_transports() {
         }
         server.shutdown().unwrap();
     }
+}
+
+#[test]
+fn a_caller_is_called_back_with_streams() {
+    let disk = Disk::default();
+    let server = Server::bind("127.0.0.1:0").unwrap().servers(1);
+    let server = server.start(services(&disk).router()).unwrap();
+    let offered = Services::new().service(DoublingService::shared(disk.clone())).unwrap();
+    let mut clients =
+        vec![("in process".into(), Client::in_process_offering(&services(&disk), &offered))];
+    for kind in ["http", "ws"] {
+        let url = format!("{kind}://{}/api", server.addresses()[0]);
+        clients.push((url.clone(), Client::at(&url).offer(&offered).connect().unwrap()));
+    }
+    for (case, client) in clients {
+        block_on(async {
+            let doubled =
+                files(&client).await.by_caller(ItemStream::iter(0..30_000)).await.unwrap();
+            let wanted = Vec::from_iter((0..30_000).map(|n| n * 2));
+            assert_eq!(doubled.collect(30_000).await.unwrap(), wanted, "{case}");
+        });
+    }
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn more_calls_than_run_at_once_have_streams() {
+    let services = services(&Disk::default()).streams_max(400);
+    let (server, clients) = everywhere(&services);
+    for (case, client) in clients {
+        block_on(async {
+            let files = files(&client).await;
+            let executor = async_executor::LocalExecutor::new();
+            let sums: Vec<_> = (0..400)
+                .map(|number| {
+                    let files = files.clone();
+                    executor.spawn(async move {
+                        files.sum(ItemStream::iter((0..20).map(move |_| number))).await
+                    })
+                })
+                .collect();
+            executor
+                .run(async {
+                    for (sum, number) in sums.into_iter().zip(0..) {
+                        assert_eq!(sum.await.unwrap(), number * 20, "{case}");
+                    }
+                })
+                .await;
+        });
+    }
+    server.shutdown().unwrap();
+}
+
+mod other {
+    use super::{ItemStream, Result, service};
+
+    /// As an older program may know it.
+    #[service(name = "files")]
+    pub(super) trait Older {
+        async fn count(&self, to: u64) -> Result<Vec<u64>>;
+    }
+
+    type Numbers = ItemStream<i64>;
+
+    #[service(name = "files")]
+    pub(super) trait Alias {
+        async fn sum(&self, numbers: Numbers) -> Result<i64>;
+    }
+}
+
+#[test]
+fn a_contract_says_what_is_a_stream() {
+    block_on(async {
+        let client = Client::in_process(&services(&Disk::default()));
+        let error = other::OlderClient::new(&client).await.unwrap_err();
+        assert!(error.message().contains("`count(to: u64) -> ItemStream<u64>`"), "{error}");
+        let error = other::AliasClient::new(&client).await.unwrap_err();
+        assert!(error.message().contains("numbers: Numbers (a stream of items)"), "{error}");
+    });
 }

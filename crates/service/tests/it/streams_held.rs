@@ -9,7 +9,7 @@ use futures_lite::stream;
 use marmota_derive::service;
 use marmota_http::Server;
 use marmota_model::{Error, ErrorKind, Result};
-use marmota_service::{ByteStream, Client, Execution, ItemSender, ItemStream, Services};
+use marmota_service::{ByteStream, Client, Execution, Hosted, ItemSender, ItemStream, Services};
 
 use crate::proxy::Proxy;
 use crate::streams::{Disk, FilesClient, services};
@@ -24,7 +24,7 @@ use crate::streams::Files as _;
 
 /// A number reaches what it should; an end without it is a test that hangs.
 #[track_caller]
-fn reaches(count: &AtomicUsize, wanted: usize, case: &str) {
+pub(crate) fn reaches(count: &AtomicUsize, wanted: usize, case: &str) {
     let begun = Instant::now();
     while count.load(Ordering::SeqCst) != wanted {
         assert!(begun.elapsed() < Duration::from_secs(120), "{case}: {count:?} for {wanted}");
@@ -47,10 +47,10 @@ trait Gate {
 }
 
 #[derive(Clone)]
-struct Keeper {
+pub(crate) struct Keeper {
     gate: (async_channel::Sender<()>, async_channel::Receiver<()>),
     kept: Arc<std::sync::Mutex<Vec<ItemSender<u64>>>>,
-    inside: Arc<AtomicUsize>,
+    pub(crate) inside: Arc<AtomicUsize>,
     /// What the last stream ended with.
     ended: Arc<std::sync::Mutex<Option<ErrorKind>>>,
 }
@@ -64,7 +64,7 @@ impl Drop for Inside {
 }
 
 impl Keeper {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             gate: async_channel::bounded(1),
             kept: Arc::default(),
@@ -73,9 +73,12 @@ impl Keeper {
         }
     }
 
+    pub(crate) fn hosted(&self) -> Hosted {
+        GateService::shared(self.clone()).execution(Execution::Pool(2))
+    }
+
     fn served(&self) -> Services {
-        let hosted = GateService::shared(self.clone()).execution(Execution::Pool(2));
-        Services::new().service(hosted).unwrap()
+        Services::new().service(self.hosted()).unwrap()
     }
 }
 
@@ -149,6 +152,14 @@ fn a_slow_receiver_holds_back_the_sender_and_nobody_else() {
                 assert!(ahead < AHEAD_MAX + 10_000, "{case}: {ahead} are ahead at {wanted}");
             }
             assert_eq!(numbers.try_next().await.unwrap(), None, "{case}");
+            disk.0.made.store(0, Ordering::SeqCst);
+            let (mut bytes, mut taken) = (files.get(20_000_000).await.unwrap(), 0);
+            while let Some(piece) = bytes.try_next().await.unwrap() {
+                taken += piece.len();
+                let ahead = made() * 1_000 - taken;
+                assert!(ahead < 2 * AHEAD_MAX, "{case}: {ahead} bytes are ahead at {taken}");
+            }
+            assert_eq!(taken, 20_000_000, "{case}");
         });
         reaches(&disk.0.open, 0, &case);
     }

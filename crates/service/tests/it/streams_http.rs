@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::calling::{agent, post, url};
 use crate::streams::{Disk, services};
+use crate::streams_held::{Keeper, reaches};
 
 fn served(services: &Services) -> RunningServer {
     Server::bind("127.0.0.1:0").unwrap().servers(1).start(services.router()).unwrap()
@@ -135,6 +136,30 @@ fn a_body_that_is_too_long_or_cut_off_is_an_error_of_the_method() {
 }
 
 #[test]
+fn a_client_that_goes_ends_what_it_has_begun() {
+    let (disk, keeper) = (Disk::default(), Keeper::new());
+    let both = services(&disk).service(keeper.hosted()).unwrap();
+    let server = served(&both);
+    let address = server.addresses()[0].to_string();
+    let mut stream = TcpStream::connect(&address).unwrap();
+    let head = "POST /api/gate/end HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n1\n2\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    reaches(&keeper.inside, 1, "the method runs");
+    drop(stream);
+    reaches(&keeper.inside, 0, "the method has ended");
+    let mut stream = TcpStream::connect(&address).unwrap();
+    let head = "POST /api/files/count HTTP/1.1\r\nHost: a\r\nContent-Length: 22\r\n\r\n\
+                [18446744073709551615]";
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.read_exact(&mut [0; 100]).unwrap();
+    reaches(&disk.0.open, 1, "the stream is made");
+    // The kernel's buffers take megabytes; what is made is more than the client takes, not all.
+    drop(stream);
+    reaches(&disk.0.open, 0, "nobody takes it");
+    server.shutdown().unwrap();
+}
+
+#[test]
 fn json_rpc_by_itself_refuses_streams_by_the_methods_name() {
     let disk = Disk::default();
     let server = served(&services(&disk));
@@ -148,6 +173,11 @@ fn json_rpc_by_itself_refuses_streams_by_the_methods_name() {
         assert!(message.contains("Client::connect") && message.contains("POST"), "{message}");
         assert_eq!(answer["error"]["data"]["kind"], "unsupported");
     }
+    let mut contract = agent().get(url(&server, "/api/files")).call().unwrap();
+    let contract: Value = contract.body_mut().read_json().unwrap();
+    assert_eq!(contract["methods"][0]["parameters"][0]["form"], Value::Null);
+    assert_eq!(contract["methods"][0]["parameters"][1]["form"], "bytes");
+    assert_eq!(contract["methods"][2]["result_form"], "items");
     let call = json!({"jsonrpc":"2.0","method":"files.echo","params":["a"],"id":1});
     assert_eq!(post(&server, "/api/-/rpc", &call.to_string()).1["result"], "a");
     server.shutdown().unwrap();
