@@ -36,7 +36,7 @@ pub(crate) struct ContenderSpec {
 const SQLITE: &[Setting] = &[Setting::FileFull, Setting::FileOff, Setting::Memory];
 
 /// In the order of the tables.
-const ALL: [ContenderSpec; 10] = [
+const ALL: [ContenderSpec; 12] = [
     ContenderSpec {
         name: "floor",
         about: "plain calls of SQLite's C interface, tuned build, nothing in between",
@@ -116,6 +116,24 @@ const ALL: [ContenderSpec; 10] = [
         folder: "postgres",
         binary: "bench-orm-postgres",
         variant: Some("copy"),
+        settings: &[Setting::Postgres],
+    },
+    ContenderSpec {
+        name: "sqlx PostgreSQL",
+        about: "sqlx on one connection, batches by UNNEST",
+        role: Role::Peer,
+        folder: "sqlx",
+        binary: "bench-orm-sqlx",
+        variant: Some("postgres"),
+        settings: &[Setting::Postgres],
+    },
+    ContenderSpec {
+        name: "diesel-async",
+        about: "diesel's query builder on one asynchronous connection",
+        role: Role::Peer,
+        folder: "diesel-async",
+        binary: "bench-orm-diesel-async",
+        variant: None,
         settings: &[Setting::Postgres],
     },
     ContenderSpec {
