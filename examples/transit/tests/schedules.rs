@@ -2,36 +2,33 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where its set-up fails")]
 
-use std::io::Read;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
-/// The program, on a port of its own.
-struct Program(Child, SocketAddr);
+/// The program, at a port that it was given by the system.
+struct Program(Child, u16);
 
 impl Program {
     fn start(folder: &Path) -> Self {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_transit"))
-            .args(["--port", &address.port().to_string(), "--data"])
+        let mut child = Command::new(env!("CARGO_BIN_EXE_transit"))
+            .args(["--port", "0", "--data"])
             .arg(folder)
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let begun = Instant::now();
-        while TcpStream::connect(address).is_err() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "it does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Self(child, address)
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let port = lines.map(Result::unwrap).find_map(|line| {
+            let (_, place) = line.split_once("http://")?;
+            place.split([':', '/']).nth(1)?.parse().ok()
+        });
+        Self(child, port.expect("it says where it listens"))
     }
 
     fn get(&self, path: &str, headers: &[(&str, &str)]) -> ureq::http::Response<ureq::Body> {
-        let mut request = ureq::get(format!("http://{}{path}", self.1));
+        let mut request = ureq::get(format!("http://127.0.0.1:{}{path}", self.1));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

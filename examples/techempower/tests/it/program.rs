@@ -1,9 +1,8 @@
 //! The program itself, started for a test, and a client for it.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use marmota_postgres::TemporaryServer;
 use serde_json::Value as Json;
@@ -31,21 +30,17 @@ impl Program {
     }
 
     pub(crate) fn start(url: String, folder: Option<tempfile::TempDir>) -> Self {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_techempower"))
-            .args(["--address", "127.0.0.1", "--port", &address.port().to_string()])
-            .args(["--db", &url])
-            .stdout(Stdio::null())
+        let mut child = Command::new(env!("CARGO_BIN_EXE_techempower"))
+            .args(["--address", "127.0.0.1", "--port", "0", "--db", &url])
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut program = Self { child, address, url, _folder: folder };
-        let begun = Instant::now();
-        while TcpStream::connect(address).is_err() {
-            assert!(program.child.try_wait().unwrap().is_none(), "it ended");
-            assert!(begun.elapsed() < Duration::from_secs(60), "it does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        program
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let address = lines
+            .map(Result::unwrap)
+            .find_map(|line| line.split_once(" at http://")?.1.parse().ok())
+            .expect("it says where it listens");
+        Self { child, address, url, _folder: folder }
     }
 
     pub(crate) fn connect(&self) -> Connection {
