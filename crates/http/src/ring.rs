@@ -7,15 +7,17 @@
 //! may touch is owned here, whatever happens to the connection meanwhile; a connection that
 //! ends has its operations cancelled, and what they still report is told by the token.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+mod pool;
+
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use io_uring::types::{BufRingEntry, CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
+pub(crate) use pool::Piece;
+use pool::Pool;
 use rustix::io::Errno;
 
 use crate::reactor::Event;
@@ -28,12 +30,6 @@ const SUBMISSIONS: u32 = 512;
 const SENDS_MAX: u32 = 32;
 /// Completions the ring holds; the kernel keeps what is beyond.
 const COMPLETIONS: u32 = 2_048;
-/// Pieces of the pool, a power of two, and the bytes of one: a batch of pipelined requests.
-const PIECES: u16 = 256;
-const PIECE_BYTES: usize = 4 * 1024;
-/// Pieces that the kernel has at first; twice as many each time it runs out of them. It fills one
-/// after the other, so that all that it has are memory in use.
-const PIECES_FIRST: u16 = 32;
 /// The pool's group; there is one.
 const GROUP: u16 = 0;
 /// How long the end waits for operations to be cancelled, which takes microseconds.
@@ -48,13 +44,6 @@ const ROOM: u64 = 1;
 const SEND: u64 = 2;
 const CANCEL: u64 = 3;
 const WATCH: u64 = 15;
-
-/// A part of the pool that holds received bytes, until it is given back.
-#[derive(Debug)]
-pub(crate) struct Piece {
-    index: u16,
-    len: usize,
-}
 
 /// What the ring does for a connection.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +81,7 @@ pub(crate) struct Ring {
     closing: Vec<OwnedFd>,
     /// Operations for which the queue had no room.
     backlog: VecDeque<squeue::Entry>,
+    shrinks: bool,
 }
 
 impl Ring {
@@ -104,13 +94,9 @@ impl Ring {
             .setup_coop_taskrun()
             .setup_submit_all()
             .build(SUBMISSIONS)?;
-        let pool = Pool::new()?;
-        // SAFETY: the pool's entries are page-aligned, zeroed, `PIECES` long, and stay where
-        // they are until the ring has ended (see `drop`).
-        unsafe {
-            ring.submitter().register_buf_ring_with_flags(pool.entries as u64, PIECES, GROUP, 0)?;
-        }
-        let mut this = Self {
+        let mut pool = Pool::new()?;
+        pool.open(&ring)?;
+        Ok(Self {
             ring,
             pool,
             completions: Vec::with_capacity(COMPLETIONS as usize),
@@ -120,9 +106,8 @@ impl Ring {
             watches: Vec::new(),
             closing: Vec::new(),
             backlog: VecDeque::new(),
-        };
-        this.pool.grow();
-        Ok(this)
+            shrinks: false,
+        })
     }
 
     /// Whether the kernel has all that is used here, and lets this process use it.
@@ -224,6 +209,7 @@ impl Ring {
 
     /// Hands over what is queued, and waits for something to happen, `None` without end.
     pub(crate) fn wait(&mut self, timeout_ms: Option<u64>) -> io::Result<()> {
+        self.try_shrink()?;
         for at in 0..self.watches.len() {
             let Watch { token, fd: Some(fd), armed: false } = self.watches[at] else { continue };
             self.watches[at].armed = true;
@@ -243,7 +229,7 @@ impl Ring {
                 self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout))
             }
         };
-        self.pool.has_grown = false;
+        self.pool.note_wait();
         self.completions.clear();
         self.completions.extend(self.ring.completion());
         match entered.map_err(|error| error.raw_os_error().map(Errno::from_raw_os_error)) {
@@ -261,7 +247,7 @@ impl Ring {
             RECEIVE => match cqueue::buffer_select(flags) {
                 Some(index) if result > 0 => Event::Arrived {
                     token,
-                    piece: Piece { index, len: (result as usize).min(PIECE_BYTES) },
+                    piece: Piece::new(index, result as usize),
                     more: cqueue::more(flags),
                 },
                 piece => {
@@ -299,6 +285,22 @@ impl Ring {
         })
     }
 
+    /// Gives back, soon, the pieces that a burst has needed.
+    pub(crate) fn shrink(&mut self) {
+        self.shrinks = true;
+    }
+
+    /// Nothing of the last wait is to be looked at any more.
+    fn try_shrink(&mut self) -> io::Result<()> {
+        // A completion that has come since may name a piece.
+        let is_clear = self.ring.completion().is_empty() && !self.ring.submission().cq_overflow();
+        if self.shrinks && is_clear {
+            self.shrinks = false;
+            self.pool.shrink(&self.ring)?;
+        }
+        Ok(())
+    }
+
     /// The bytes in a piece.
     pub(crate) fn bytes(&self, piece: &Piece) -> &[u8] {
         self.pool.bytes(piece)
@@ -307,7 +309,7 @@ impl Ring {
     /// Lets the kernel fill the piece again.
     #[allow(clippy::needless_pass_by_value, reason = "who gives a piece back must not keep it")]
     pub(crate) fn give(&mut self, piece: Piece) {
-        self.pool.give(piece.index);
+        self.pool.take_back(piece);
     }
 
     fn cancel(&mut self, data: u64) {
@@ -363,7 +365,7 @@ impl Drop for Ring {
         if !all {
             // The kernel may still read or write this memory: it is not given back.
             std::mem::forget(std::mem::take(&mut self.sends));
-            self.pool.leak = true;
+            self.pool.leak();
         }
     }
 }
@@ -374,90 +376,4 @@ fn key(kind: u64, token: u64) -> u64 {
 
 fn error(result: i32) -> Option<Errno> {
     (result < 0).then(|| Errno::from_raw_os_error(-result))
-}
-
-/// The pieces, and the list by which they are given to the kernel.
-struct Pool {
-    entries: *mut BufRingEntry,
-    bytes: *mut u8,
-    tail: u16,
-    /// How many pieces the kernel has been given so far.
-    pieces: u16,
-    /// Since the last wait.
-    has_grown: bool,
-    leak: bool,
-}
-
-impl Pool {
-    fn new() -> io::Result<Self> {
-        let layout = Self::entries_layout()?;
-        // SAFETY: the layout's size is not nothing.
-        let entries = unsafe { alloc_zeroed(layout) }.cast::<BufRingEntry>();
-        if entries.is_null() {
-            handle_alloc_error(layout);
-        }
-        let bytes = Box::into_raw(vec![0_u8; usize::from(PIECES) * PIECE_BYTES].into_boxed_slice());
-        let bytes = bytes.cast();
-        Ok(Self { entries, bytes, tail: 0, pieces: 0, has_grown: false, leak: false })
-    }
-
-    fn entries_layout() -> io::Result<Layout> {
-        let bytes = usize::from(PIECES) * size_of::<BufRingEntry>();
-        Layout::from_size_align(bytes, rustix::param::page_size()).map_err(io::Error::other)
-    }
-
-    fn bytes(&self, piece: &Piece) -> &[u8] {
-        let at = usize::from(piece.index) * PIECE_BYTES;
-        // SAFETY: a piece is made for a completion only, whose bytes the kernel has written
-        // and leaves alone until the piece is given back, which takes the piece away.
-        unsafe { std::slice::from_raw_parts(self.bytes.add(at), piece.len) }
-    }
-
-    /// Gives the kernel as many more pieces as it has; once between two waits, however many
-    /// connections have found none.
-    fn grow(&mut self) {
-        if std::mem::replace(&mut self.has_grown, true) {
-            return;
-        }
-        let pieces = (self.pieces * 2).clamp(PIECES_FIRST, PIECES);
-        for index in self.pieces..pieces {
-            self.give(index);
-        }
-        self.pieces = pieces;
-    }
-
-    fn give(&mut self, index: u16) {
-        if index >= PIECES {
-            return;
-        }
-        // SAFETY: the slot and the piece lie inside of what was allocated; the kernel reads a
-        // slot only after the tail, stored with release, has passed it. The tail is the field
-        // of the first entry that is left alone by setting address, length and number.
-        unsafe {
-            let entry = &mut *self.entries.add(usize::from(self.tail % PIECES));
-            entry.set_addr(self.bytes.add(usize::from(index) * PIECE_BYTES) as u64);
-            entry.set_len(PIECE_BYTES as u32);
-            entry.set_bid(index);
-            self.tail = self.tail.wrapping_add(1);
-            let tail = BufRingEntry::tail(self.entries).cast::<AtomicU16>();
-            (*tail).store(self.tail, Ordering::Release);
-        }
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        if self.leak {
-            return;
-        }
-        let all = std::ptr::slice_from_raw_parts_mut(self.bytes, usize::from(PIECES) * PIECE_BYTES);
-        // SAFETY: both were allocated in `new` with this size and alignment, and the ring has
-        // no operation left that could touch them.
-        unsafe {
-            drop(Box::from_raw(all));
-            if let Ok(layout) = Self::entries_layout() {
-                dealloc(self.entries.cast(), layout);
-            }
-        }
-    }
 }

@@ -319,6 +319,9 @@ impl Worker {
         if self.local.slack.look() {
             self.slab.shrink();
             self.local.clear_reserves();
+            if let Some(ring) = self.reactor.ring() {
+                ring.shrink();
+            }
             slack::give_back();
         }
     }

@@ -71,6 +71,8 @@ fn main() -> Outcome<()> {
 }
 
 fn serve() -> Outcome<()> {
+    // Not to be taken for what the clients have the server keep.
+    LazyLock::force(&LARGE);
     let room = Broadcast::new();
     let said = room.clone();
     let router = Router::new()
