@@ -3,8 +3,8 @@
 //! The trait itself is kept, with futures that are `Send`. What decodes and
 //! encodes is in the crate `service`; here is only what has to know the types.
 
-use proc_macro2::{Ident, Span, TokenStream};
-use quote::{format_ident, quote};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens as _, format_ident, quote};
 use syn::ext::IdentExt;
 use syn::parse::Parser;
 use syn::punctuated::Punctuated;
@@ -150,6 +150,9 @@ impl Method {
             problems.at(&output, "give Marmota's `Result<T>`: any call may fail on its way");
             return None;
         };
+        for ty in parameters.iter().map(|(_, ty)| ty).chain([&result]) {
+            check_stream(ty, problems);
+        }
         let ident = signature.ident.clone();
         Some(Self { ident, parameters, output, result, is_repeatable: false })
     }
@@ -201,6 +204,32 @@ impl Method {
         });
         quote!(#path::generated::Written::new()#(#puts)*)
     }
+}
+
+/// Refuses a stream that stands inside of another type, as far as it is called one: the compiler
+/// refuses others, with many more words.
+fn check_stream(ty: &Type, problems: &mut Problems) {
+    let is_stream = |ident: &Ident| ident == "ItemStream" || ident == "ByteStream";
+    let inside = match ty {
+        Type::Path(path) => match path.path.segments.last() {
+            Some(last) if is_stream(&last.ident) => last.arguments.to_token_stream(),
+            _ => ty.to_token_stream(),
+        },
+        _ => ty.to_token_stream(),
+    };
+    if mentions(inside, &is_stream) {
+        let message = "a stream is a parameter or the whole result, not a part of one: give what \
+                       stands beside it by parameters, or by a call of its own";
+        problems.at(ty, message);
+    }
+}
+
+fn mentions(tokens: TokenStream, wanted: &impl Fn(&Ident) -> bool) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(ident) => wanted(&ident),
+        TokenTree::Group(group) => mentions(group.stream(), wanted),
+        _ => false,
+    })
 }
 
 /// `T` of a type that is some `Result<T>`.

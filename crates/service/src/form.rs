@@ -64,12 +64,6 @@ pub struct Expected {
 }
 
 /// What can be a parameter or a result: whatever serde can write and read, and streams.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be a parameter or a result of a service",
-    note = "it is `ByteStream`, `ItemStream<T>`, or a type that implements serde's `Serialize` and \
-            `Deserialize` and owns its data; a stream is a parameter or the result itself, not a \
-            part of one"
-)]
 pub trait Transfer: Sized {
     /// In which form it passes.
     const FORM: Form;
