@@ -26,34 +26,15 @@ pub(crate) struct Pump {
     sent: usize,
     /// The method, for errors and the log.
     called: Arc<str>,
-    /// It is polled by who carries, who takes what was said without being woken for it.
-    is_carried: bool,
 }
 
 impl Pump {
     pub(crate) fn new(link: Link, number: u64, pieces: Pieces, called: Arc<str>) -> Self {
-        let (pieces, piece) = (Some(pieces), Vec::new());
-        Self { link, number, pieces, piece, sent: 0, called, is_carried: false }
-    }
-
-    /// One that is polled by who carries the link.
-    pub(crate) fn carried(mut self) -> Self {
-        self.is_carried = true;
-        self
+        Self { link, number, pieces: Some(pieces), piece: Vec::new(), sent: 0, called }
     }
 
     /// Moves what can be moved; ready when nothing more is to be.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let mut has_sent = false;
-        let polled = self.go_on(context, &mut has_sent);
-        if has_sent && !self.is_carried {
-            // Once for all that there was room for.
-            self.link.wake_carrier();
-        }
-        polled
-    }
-
-    fn go_on(&mut self, context: &mut Context<'_>, has_sent: &mut bool) -> Poll<()> {
         for _ in 0..ROUNDS_MAX {
             let Some(pieces) = &mut self.pieces else { return Poll::Ready(()) };
             let room = match self.link.room(self.number, context.waker()) {
@@ -69,7 +50,6 @@ impl Pump {
                 let count = left.len().min(room);
                 self.link.send(self.number, &left[..count]);
                 self.sent += count;
-                *has_sent = true;
                 continue;
             }
             match Pin::new(pieces).poll_next(context) {

@@ -253,7 +253,7 @@ impl Link {
             return Err(broken());
         }
         let number = state.streams.number(None, bounds.patience);
-        let pump = Pump::new(self.clone(), number, pieces, called.into()).carried();
+        let pump = Pump::new(self.clone(), number, pieces, called.into());
         state.streams.opened.push(pump);
         state.wake_carrier();
         Ok(number)
@@ -289,21 +289,14 @@ impl Link {
         }
     }
 
-    /// Has who carries look for what is to be sent.
-    pub(crate) fn wake_carrier(&self) {
-        self.0.lock().wake_carrier();
-    }
-
-    /// Sends bytes for which there is room, once who carries is woken or comes by.
+    /// Sends bytes for which there is room.
     pub(crate) fn send(&self, number: u64, bytes: &[u8]) {
         let mut state = self.0.lock();
         let Some(outflow) = state.streams.outgoing.get_mut(&number) else { return };
         outflow.credit = outflow.credit.saturating_sub(bytes.len() as u64);
         outflow.until = None;
         let call = outflow.call;
-        if matches!(state.presence, Presence::Here) {
-            state.outbox.push(Arc::new(Frame::Data(number, bytes).write()));
-        }
+        state.say(Frame::Data(number, bytes).write());
         // Its answer is waited for from the last progress on.
         if let Some(waiting) = call.and_then(|call| state.waiting.get_mut(&call)) {
             waiting.until = after(waiting.deadline);

@@ -15,6 +15,7 @@ use marmota_store::{Store, memory::Memory};
 use serde_json::{Value, json};
 
 use crate::streams::{Disk, Files as _, FilesClient, services};
+use crate::streams_held::Keeper;
 use crate::transports::everywhere;
 
 /// A client of Marmota's own protocol that says what it likes: packets on an upgraded connection.
@@ -166,6 +167,35 @@ fn what_was_granted_may_come_for_a_stream_that_has_ended() {
     stranger.is_served();
     stranger.frame(1, 0, &[b'1'; 16 * 1024]);
     stranger.is_cut_off();
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn calls_beside_streams_are_bounded() {
+    let (disk, keeper) = (Disk::default(), Keeper::new());
+    let both = services(&disk).service(keeper.hosted()).unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap().servers(1);
+    let server = server.start(both.router()).unwrap();
+    let mut stranger = Stranger::new(&server.addresses()[0].to_string());
+    // With a stream open, messages are taken whatever runs.
+    stranger.call(0, "files.count", &json!([u64::MAX]));
+    let stream = stranger.hear_json()["stream"].as_u64().unwrap();
+    // All but the first wait for ever.
+    for id in 1..=600 {
+        stranger.call(id, "gate.open", &json!([]));
+    }
+    let refused = loop {
+        let answer = stranger.hear_json();
+        if answer["error"].is_object() {
+            break answer;
+        }
+    };
+    assert_eq!(refused["error"]["data"]["kind"], "busy");
+    assert!(refused["error"]["message"].as_str().unwrap().starts_with("512 calls"), "{refused}");
+    assert!(refused["id"].as_u64().unwrap() > 512, "{refused}");
+    stranger.grant(stream, 4);
+    while stranger.hear().unwrap() != [&[1], &stream.to_le_bytes()[..], b"0\n1\n"].concat() {}
+    drop(stranger);
     server.shutdown().unwrap();
 }
 
