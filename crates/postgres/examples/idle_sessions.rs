@@ -24,8 +24,7 @@ fn main() {
     let server = TemporaryServer::start(&[&format!("max_connections={}", sessions + 20)]).unwrap();
     // Half of them carry transactions.
     let url = format!("{}&connections_max={}", server.socket_url("postgres"), sessions * 2);
-    let store =
-        Store::builder(Postgres::from_url(&url).unwrap()).model::<Note>().open().unwrap();
+    let store = Store::builder(Postgres::from_url(&url).unwrap()).model::<Note>().open().unwrap();
     let id = store.insert(&Note { id: 0, text: "x".repeat(1_000) }).run().unwrap();
     let before = resident_kib();
     let mut open = Vec::new();
