@@ -183,6 +183,10 @@ impl Wire for Shared {
         Ok(sent)
     }
 
+    fn expects_nothing(&mut self) {
+        self.awaits = false;
+    }
+
     fn receive(&mut self, inbox: &mut Vec<u8>, _: &mut Context<'_>) -> io::Result<usize> {
         let mut is_fresh = std::mem::take(&mut self.awaits);
         loop {

@@ -16,6 +16,9 @@ pub(crate) trait Wire: Send {
         Ok(true)
     }
 
+    /// What was sent last is not answered at once: nothing is to be looked for.
+    fn expects_nothing(&mut self) {}
+
     /// Appends what has come; how many bytes, 0 if none have. `context` is
     /// woken for more by a wire that has no source.
     ///
