@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod ferretdb;
+mod fuzz;
 mod outsiders;
 mod readme;
 mod step;
@@ -26,7 +27,7 @@ cargo xtask COMMAND
   otel      what a collector of OpenTelemetry's is sent (the feature `otel`)
   ferretdb  the server for the tests of MongoDB's protocol
   readme    the README's example in a crate of its own
-  fuzz [N]  each fuzz target for N seconds (30; needs nightly and cargo-fuzz)";
+  fuzz [N]  each fuzz target for N seconds (30)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -43,8 +44,8 @@ fn main() -> ExitCode {
         ["otel"] => otel(),
         ["ferretdb"] => ferretdb::make(),
         ["readme"] => readme::check(),
-        ["fuzz"] => fuzz("30"),
-        ["fuzz", seconds] => fuzz(seconds),
+        ["fuzz"] => fuzz::check("30"),
+        ["fuzz", seconds] => fuzz::check(seconds),
         _ => {
             eprintln!("{HELP}");
             return ExitCode::from(2);
@@ -78,7 +79,8 @@ fn test() -> Result<(), Failure> {
     outsiders::tls()?;
     outsiders::acme()?;
     otel()?;
-    readme::check()
+    readme::check()?;
+    fuzz::check("30")
 }
 
 fn check() -> Result<(), Failure> {
@@ -121,12 +123,4 @@ fn otel() -> Result<(), Failure> {
     run(cargo().arg("clippy").args(feature).args(["--all-targets", "--", "-D", "warnings"]))?;
     run(cargo().arg("test").args(feature).args(["--test", "it", "telemetry"]))?;
     run(cargo().arg("test").args(feature).args(["--doc", "telemetry"]))
-}
-
-fn fuzz(seconds: &str) -> Result<(), Failure> {
-    for target in step::names_in("fuzz/fuzz_targets", "rs")? {
-        let time = format!("-max_total_time={seconds}");
-        run(cargo().args(["+nightly", "fuzz", "run", &target, "--", &time]))?;
-    }
-    Ok(())
 }

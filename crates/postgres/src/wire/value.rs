@@ -250,7 +250,7 @@ fn read_numeric(bytes: &[u8]) -> Option<Currency> {
         // The digit counts this many powers of 10,000, in ten-thousandths.
         let power = i32::from(weight) - i32::try_from(place).ok()? + 1;
         match u32::try_from(power) {
-            Ok(power) => scaled += digit * 10_000_i128.checked_pow(power.min(9))?,
+            Ok(power) => scaled += digit.checked_mul(10_000_i128.checked_pow(power.min(9))?)?,
             Err(_) if digit == 0 => {}
             Err(_) => return None,
         }
@@ -340,6 +340,9 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
+        // 5e38: one digit, behind which stand eight of base 10,000 and the decimals.
+        let large = [[0, 1], [0, 8], [0, 0], [0, 0], [1, 244]].concat();
+        assert_eq!(read(Form::Numeric, &large), None);
         let mut out = Vec::new();
         assert_eq!(put(&mut out, Form::Int2, ValueRef::Int(40_000)), Err(Misfit));
         assert_eq!(put(&mut out, Form::Uuid, ValueRef::Text("x")), Err(Misfit));

@@ -1,0 +1,53 @@
+//! The fuzz targets by the stable compiler: guided by LLVM's coverage as `cargo fuzz` guides them,
+//! without the address sanitizer, which only the nightly one has. So they find panics,
+//! overflows, hangs and broken promises here.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::step::{Failure, cargo, names_in, root, run};
+
+/// The coverage that libFuzzer reads, and checks as in a debug build.
+const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+    -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares \
+    -Ccodegen-units=1 -Cdebug-assertions=yes -Coverflow-checks=yes";
+
+/// Runs each target for that time.
+pub(crate) fn check(seconds: &str) -> Result<(), Failure> {
+    let seconds: u32 = seconds.parse().map_err(|_| {
+        Failure(format!("`{seconds}` is no number of seconds: cargo xtask fuzz 600"))
+    })?;
+    let (folder, triple) = (root().join("target/fuzz"), host()?);
+    // With a target named, build scripts and macros are built without the flags.
+    run(cargo()
+        .args(["build", "--release", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target"])
+        .args([&triple, "--target-dir"])
+        .arg(&folder)
+        .env("RUSTFLAGS", FLAGS))?;
+    for target in names_in("fuzz/fuzz_targets", "rs")? {
+        let (corpus, finds) = (folder.join("corpus").join(&target), folder.join("finds"));
+        std::fs::create_dir_all(&corpus)?;
+        std::fs::create_dir_all(&finds)?;
+        let mut fuzz = Command::new(folder.join(&triple).join("release").join(&target));
+        fuzz.arg(format!("-max_total_time={seconds}"))
+            .arg(format!("-artifact_prefix={}/{target}-", finds.display()))
+            .args(["-timeout=20", "-print_funcs=0", "-print_final_stats=1"])
+            .arg(&corpus);
+        let seeds = root().join("fuzz/seeds").join(&target);
+        if Path::new(&seeds).is_dir() {
+            fuzz.arg(seeds);
+        }
+        run(&mut fuzz)?;
+    }
+    Ok(())
+}
+
+/// The name that the compiler gives to machines like this one.
+fn host() -> Result<String, Failure> {
+    let said = Command::new("rustc").arg("-vV").output()?;
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let triple = said.lines().find_map(|line| line.strip_prefix("host: "));
+    triple.map(str::to_owned).ok_or_else(|| Failure("`rustc -vV` names no host".to_owned()))
+}
