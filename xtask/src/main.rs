@@ -27,7 +27,7 @@ cargo xtask COMMAND
   otel      what a collector of OpenTelemetry's is sent (the feature `otel`)
   ferretdb  the server for the tests of MongoDB's protocol
   readme    the README's example in a crate of its own
-  fuzz [N]  each fuzz target for N seconds (30)";
+  fuzz [N]  each fuzz target for N seconds (as in `test`: 30, the same each time)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -44,8 +44,8 @@ fn main() -> ExitCode {
         ["otel"] => otel(),
         ["ferretdb"] => ferretdb::make(),
         ["readme"] => readme::check(),
-        ["fuzz"] => fuzz::check("30"),
-        ["fuzz", seconds] => fuzz::check(seconds),
+        ["fuzz"] => fuzz::check(),
+        ["fuzz", seconds] => fuzz::search(seconds),
         _ => {
             eprintln!("{HELP}");
             return ExitCode::from(2);
@@ -63,6 +63,7 @@ fn main() -> ExitCode {
 fn test() -> Result<(), Failure> {
     install_missing(&[
         ("cc", "build-essential"),
+        ("g++", "g++"),
         ("curl", "curl"),
         ("openssl", "openssl"),
         ("nginx", "nginx-light"),
@@ -80,7 +81,7 @@ fn test() -> Result<(), Failure> {
     outsiders::acme()?;
     otel()?;
     readme::check()?;
-    fuzz::check("30")
+    fuzz::check()
 }
 
 fn check() -> Result<(), Failure> {
