@@ -47,7 +47,7 @@ fn fuzz(seconds: &str, options: &[&str]) -> Result<(), Failure> {
         fuzz.arg(format!("-max_total_time={seconds}"))
             .arg(format!("-artifact_prefix={}/{target}-", finds.display()))
             .args(options)
-            .args(["-timeout=20", "-print_funcs=0", "-print_final_stats=1"])
+            .args(["-timeout=20", "-verbosity=0", "-print_funcs=0", "-print_final_stats=1"])
             .arg(&corpus);
         let seeds = root().join("fuzz/seeds").join(&target);
         if Path::new(&seeds).is_dir() {
