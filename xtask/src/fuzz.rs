@@ -14,21 +14,22 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
     -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Ccodegen-units=1 -Cdebug-assertions=yes -Coverflow-checks=yes";
 
-/// What random bytes come from where all tests are run: the same for the same code, so that who
+/// Runs each target for a moment, from nothing and by the same random numbers each time: who
 /// changes something else is not told of what longer runs are to find.
-const SEED: &str = "-seed=1";
-
-/// Runs each target for a moment.
 pub(crate) fn check() -> Result<(), Failure> {
-    fuzz("30", &[SEED])
+    let begun_anew = root().join("target/fuzz/begun-anew");
+    if begun_anew.exists() {
+        std::fs::remove_dir_all(&begun_anew)?;
+    }
+    fuzz("30", &begun_anew, &["-seed=1"])
 }
 
-/// Runs each target for that time.
+/// Runs each target for that time, from what earlier runs have found to lead somewhere.
 pub(crate) fn search(seconds: &str) -> Result<(), Failure> {
-    fuzz(seconds, &[])
+    fuzz(seconds, &root().join("target/fuzz/corpus"), &[])
 }
 
-fn fuzz(seconds: &str, options: &[&str]) -> Result<(), Failure> {
+fn fuzz(seconds: &str, corpora: &Path, options: &[&str]) -> Result<(), Failure> {
     let seconds: u32 = seconds.parse().map_err(|_| {
         Failure(format!("`{seconds}` is no number of seconds: cargo xtask fuzz 600"))
     })?;
@@ -40,7 +41,7 @@ fn fuzz(seconds: &str, options: &[&str]) -> Result<(), Failure> {
         .arg(&folder)
         .env("RUSTFLAGS", FLAGS))?;
     for target in names_in("fuzz/fuzz_targets", "rs")? {
-        let (corpus, finds) = (folder.join("corpus").join(&target), folder.join("finds"));
+        let (corpus, finds) = (corpora.join(&target), folder.join("finds"));
         std::fs::create_dir_all(&corpus)?;
         std::fs::create_dir_all(&finds)?;
         let mut fuzz = Command::new(folder.join(&triple).join("release").join(&target));
@@ -50,7 +51,7 @@ fn fuzz(seconds: &str, options: &[&str]) -> Result<(), Failure> {
             .args(["-timeout=20", "-verbosity=0", "-print_funcs=0", "-print_final_stats=1"])
             .arg(&corpus);
         let seeds = root().join("fuzz/seeds").join(&target);
-        if Path::new(&seeds).is_dir() {
+        if seeds.is_dir() {
             fuzz.arg(seeds);
         }
         run(&mut fuzz)?;

@@ -5,10 +5,10 @@ use bench_orm_workload::{
 };
 use futures_util::TryStreamExt;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, PgConnection, Row as _};
+use sqlx::{ConnectOptions, PgConnection};
 use tokio::runtime::Runtime;
 
-use crate::row::Row;
+use crate::row::{self, Row};
 
 const INSERT: &str = "INSERT INTO person (first_name, last_name, balance, met_at, modified_at, created_at) VALUES ($1,$2,$3,$4,$5,$6) RETURNING id";
 const INSERT_MANY: &str = "INSERT INTO person (first_name, last_name, balance, met_at, modified_at, created_at) SELECT * FROM UNNEST($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])";
@@ -108,15 +108,7 @@ impl Contender for OnPostgres {
         self.runtime.block_on(async {
             let mut rows = sqlx::query(ALL).fetch(&mut self.connection);
             while let Some(row) = rows.try_next().await? {
-                sum.add(
-                    row.try_get(0)?,
-                    row.try_get::<&str, _>(1)?.len(),
-                    row.try_get::<&str, _>(2)?.len(),
-                    row.try_get(3)?,
-                    row.try_get(4)?,
-                    row.try_get(5)?,
-                    row.try_get(6)?,
-                );
+                row::add(sum, &row)?;
             }
             Ok(())
         })

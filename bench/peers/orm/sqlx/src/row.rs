@@ -1,6 +1,6 @@
 //! A row of either database.
 
-use bench_orm_workload::{AsPerson, Person, PersonRef};
+use bench_orm_workload::{AsPerson, Person, PersonRef, Sum};
 use sqlx::{ColumnIndex, Decode, FromRow, Type};
 
 pub(crate) struct Row(Person);
@@ -28,4 +28,23 @@ where
             created_at: row.try_get(6)?,
         }))
     }
+}
+
+/// Adds a row without making a person of it.
+pub(crate) fn add<'r, R: sqlx::Row>(sum: &mut Sum, row: &'r R) -> sqlx::Result<()>
+where
+    usize: ColumnIndex<R>,
+    i64: Decode<'r, R::Database> + Type<R::Database>,
+    &'r str: Decode<'r, R::Database> + Type<R::Database>,
+{
+    sum.add(
+        row.try_get(0)?,
+        row.try_get::<&str, _>(1)?.len(),
+        row.try_get::<&str, _>(2)?.len(),
+        row.try_get(3)?,
+        row.try_get(4)?,
+        row.try_get(5)?,
+        row.try_get(6)?,
+    );
+    Ok(())
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bench_orm_workload::{AsPerson, CREATE_TABLE, Contender, Person, Place, Result, Sum};
 use futures_util::TryStreamExt;
 use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, Row as _, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, SqliteConnection};
 use tokio::runtime::Runtime;
 
-use crate::row::Row;
+use crate::row::{self, Row};
 
 const INSERT: &str = "INSERT INTO person (first_name, last_name, balance, met_at, modified_at, created_at) VALUES (?,?,?,?,?,?)";
 const NEXT_ROW: &str = ",(?,?,?,?,?,?)";
@@ -124,15 +124,7 @@ impl Contender for OnSqlite {
         self.runtime.block_on(async {
             let mut rows = sqlx::query(ALL).fetch(&mut self.connection);
             while let Some(row) = rows.try_next().await? {
-                sum.add(
-                    row.try_get(0)?,
-                    row.try_get::<&str, _>(1)?.len(),
-                    row.try_get::<&str, _>(2)?.len(),
-                    row.try_get(3)?,
-                    row.try_get(4)?,
-                    row.try_get(5)?,
-                    row.try_get(6)?,
-                );
+                row::add(sum, &row)?;
             }
             Ok(())
         })
