@@ -124,23 +124,47 @@ fn broken(error: BodyError) -> Error {
     Error::new(kind, format!("{error}{too_large}")).with_source(error)
 }
 
-/// The answer that a stream is.
-pub(crate) fn answer(
-    pieces: Pieces,
-    form: Form,
-    upload: Option<Upload>,
-    called: Arc<str>,
-) -> Response {
-    let media_type = match form {
+/// The media type of a stream's body.
+pub(crate) const fn media_type(form: Form) -> &'static str {
+    match form {
         Form::Items => "application/x-ndjson",
         _ => "application/octet-stream",
+    }
+}
+
+/// The answer that a stream is, once its first piece or its end is there: its head says that all is
+/// well, which nothing takes back.
+///
+/// # Errors
+/// That of a stream that fails before its first piece.
+pub(crate) async fn answer(
+    mut pieces: Pieces,
+    form: Form,
+    mut upload: Option<Upload>,
+    called: Arc<str>,
+) -> Result<Response> {
+    let first = loop {
+        let next = std::future::poll_fn(|context| {
+            if let Some(upload) = &mut upload {
+                upload.go_on(context);
+            }
+            Pin::new(&mut pieces).poll_next(context)
+        });
+        match next.await.transpose()? {
+            None => return Ok(Response::with_body(media_type(form), Vec::new())),
+            // Nothing was said by it.
+            Some(piece) if piece.is_empty() => {}
+            Some(piece) => break piece,
+        }
     };
-    let making = Making { pieces, form, upload, called, fault: None };
-    Response::streamed(media_type, BodyStream::new(making))
+    let making = Making { first, pieces, form, upload, called, fault: None };
+    Ok(Response::streamed(media_type(form), BodyStream::new(making)))
 }
 
 /// An answer that is made piece by piece.
 struct Making {
+    /// What is there already; empty behind it.
+    first: Vec<u8>,
     pieces: Pieces,
     form: Form,
     /// The request's own, which is read beside it.
@@ -158,6 +182,10 @@ impl Producer for Making {
     ) -> Poll<Result<ControlFlow<()>, BoxError>> {
         if let Some(fault) = self.fault.take() {
             return Poll::Ready(Err(fault));
+        }
+        if !self.first.is_empty() {
+            out.append(&mut std::mem::take(&mut self.first));
+            return Poll::Ready(Ok(ControlFlow::Continue(())));
         }
         if let Some(upload) = &mut self.upload {
             upload.go_on(context);

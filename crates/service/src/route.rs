@@ -154,11 +154,14 @@ fn answer(
                     }
                     answer.as_mut().poll(context)
                 });
-                match answered.await {
-                    Ok(Reply::Value(result)) => wrapped(&result),
-                    Ok(Reply::Stream(pieces)) => body::answer(pieces, form, upload, name),
-                    Err(error) => refusal(error.into(), &name),
-                }
+                let answered = match answered.await {
+                    Ok(Reply::Value(result)) => Ok(wrapped(&result)),
+                    Ok(Reply::Stream(pieces)) => {
+                        body::answer(pieces, form, upload, Arc::clone(&name)).await
+                    }
+                    Err(error) => Err(error),
+                };
+                answered.unwrap_or_else(|error| refusal(error.into(), &name))
             }))
         }
         Err(error) => {

@@ -4,9 +4,12 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use futures_lite::stream;
 use marmota_auth::{Auth, Settings, models};
+use marmota_derive::service;
 use marmota_http::{RunningServer, Server};
-use marmota_service::Services;
+use marmota_model::{Error, ErrorKind, Result};
+use marmota_service::{ByteStream, ItemStream, Services};
 use marmota_store::{Store, memory::Memory};
 use serde_json::{Value, json};
 
@@ -104,6 +107,77 @@ fn a_result_is_a_body_whose_error_is_no_end() {
     assert!(!answer.ends_with("0\r\n\r\n"), "{answer}");
     let mut answer = agent().post(url(&server, "/api/files/breaking")).send("[3]").unwrap();
     assert!(answer.body_mut().read_to_string().is_err());
+    server.shutdown().unwrap();
+}
+
+#[service]
+trait Late {
+    /// An error after so many pieces, the first of which are empty.
+    async fn bytes(&self, empty: usize, full: usize) -> Result<ByteStream>;
+    /// What comes of the numbers, as far as they are numbers.
+    async fn echo(&self, numbers: ItemStream<i64>) -> Result<ItemStream<i64>>;
+    /// Nothing before the gate is opened; then an error, or an item.
+    async fn gated(&self, fails: bool) -> Result<ItemStream<i64>>;
+}
+
+struct Later(async_channel::Receiver<()>);
+
+fn gone() -> Error {
+    Error::new(ErrorKind::NotFound, "it has gone")
+}
+
+impl Late for Later {
+    async fn bytes(&self, empty: usize, full: usize) -> Result<ByteStream> {
+        let empty = std::iter::repeat_with(|| Ok(Vec::new())).take(empty);
+        let full = std::iter::repeat_with(|| Ok(vec![7])).take(full);
+        Ok(ByteStream::new(stream::iter(empty.chain(full).chain([Err(gone())]))))
+    }
+
+    async fn echo(&self, numbers: ItemStream<i64>) -> Result<ItemStream<i64>> {
+        Ok(numbers)
+    }
+
+    async fn gated(&self, fails: bool) -> Result<ItemStream<i64>> {
+        let gate = self.0.clone();
+        Ok(ItemStream::new(stream::once_future(async move {
+            gate.recv().await.unwrap();
+            if fails { Err(gone()) } else { Ok(1) }
+        })))
+    }
+}
+
+#[test]
+fn an_error_before_the_first_item_has_its_own_status() {
+    let (open, gate) = async_channel::unbounded();
+    let services = Services::new().service(LateService::shared(Later(gate))).unwrap();
+    let server = served(&services);
+    let post = |path: &str, body: &str| send(&server, path, "application/json", body.as_bytes());
+    let is_gone = |(status, body): (u16, Value)| {
+        assert_eq!((status, &body["detail"]), (404, &json!("it has gone")), "{body}");
+    };
+    is_gone(post("/api/late/bytes", "[0,0]"));
+    is_gone(post("/api/late/bytes", "[3,0]"));
+    let mut begun = agent().post(url(&server, "/api/late/bytes")).send("[3,1]").unwrap();
+    assert_eq!(begun.status(), 200);
+    assert!(begun.body_mut().read_to_vec().is_err(), "it has begun, and is cut off");
+    // The head waits, and the error comes when it comes.
+    for (body, is_error) in [("[true]", true), ("[false]", false)] {
+        open.send_blocking(()).unwrap();
+        let mut answer = agent().post(url(&server, "/api/late/gated")).send(body).unwrap();
+        let text = answer.body_mut().read_to_string().unwrap();
+        assert_eq!((answer.status() == 404, text == "1\n"), (is_error, !is_error), "{text}");
+    }
+    // A result that is made of the request's own body, whose first item is none.
+    let lines = "application/x-ndjson";
+    let (status, body) = send(&server, "/api/late/echo", lines, b"\"one\"\n2\n");
+    assert_eq!(status, 400, "{body}");
+    assert!(body["detail"].as_str().unwrap().contains("item 1 of `numbers`"), "{body}");
+    // An end is no error, and nothing of it is missing.
+    let echo = agent().post(url(&server, "/api/late/echo")).header("Content-Type", lines);
+    let mut answer = echo.send("").unwrap();
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.headers()["content-type"], lines);
+    assert_eq!(answer.body_mut().read_to_string().unwrap(), "");
     server.shutdown().unwrap();
 }
 
