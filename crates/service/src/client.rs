@@ -13,7 +13,7 @@ use crate::connection::Connection;
 use crate::contract::Contract;
 use crate::failure::Failure;
 use crate::form::{Expected, Reply};
-use crate::link::{Asked, CONTRACT, Link};
+use crate::link::{Asked, CONTRACT, Link, Terms};
 use crate::owned::Owned;
 use crate::pieces::Pieces;
 use crate::services::{Services, Settings};
@@ -159,28 +159,45 @@ impl Client {
         }
     }
 
-    /// What the other side says of a service; none if it is nobody who says
-    /// such things, a page in a browser perhaps.
-    pub(crate) async fn contract(&self, name: &str) -> Result<Option<Known>> {
+    /// Compares a contract with the other side's, on this connection and on each that follows it;
+    /// none if it is nobody who says such things, a page in a browser perhaps.
+    ///
+    /// # Errors
+    /// If there is no such service, or another.
+    pub(crate) async fn agree(&self, ours: &'static Contract) -> Result<Option<Terms>> {
         let link = match &self.way {
             Way::InProcess { services, .. } => {
-                return services.service(name).map(|it| Some(Known::of(it)));
+                let theirs = services.service(ours.name).map(|it| Known::of(it))?;
+                return theirs.check(ours).map(|()| Some(theirs.terms(ours)));
             }
             Way::Link { link, .. } => link,
         };
+        loop {
+            let connection = link.connection();
+            let Some(theirs) = self.contract(link, ours.name).await? else { return Ok(None) };
+            theirs.check(ours)?;
+            let terms = theirs.terms(ours);
+            // The answer may have come by a connection that was made meanwhile.
+            if link.agree(connection, terms) {
+                return Ok(Some(terms));
+            }
+        }
+    }
+
+    async fn contract(&self, link: &Link, name: &str) -> Result<Option<Known>> {
         // A text: it can be written.
         let name = serde_json::to_vec(&[name]).unwrap_or_default();
-        let (params, deadline) = (&name[..], self.deadline);
-        let asked = Asked { method: CONTRACT, params, stub: None, deadline, is_repeatable: true };
+        let asked = Asked {
+            method: CONTRACT,
+            params: &name,
+            terms: None,
+            stub: None,
+            deadline: self.deadline,
+            is_repeatable: true,
+        };
         match link.call(asked, Vec::new()).await {
-            Ok(Reply::Stream(_)) => {
-                Err(Error::new(ErrorKind::Protocol, "the answer is no contract but a stream"))
-            }
-            Ok(Reply::Value(answer)) => {
-                serde_json::from_slice(&answer).map(Some).map_err(|error| {
-                    Error::new(ErrorKind::Protocol, format!("the answer is no contract: {error}"))
-                })
-            }
+            Ok(Reply::Stream(_)) => Err(Known::no_contract("it is a stream")),
+            Ok(Reply::Value(answer)) => Known::of_json(&answer).map(Some),
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
             Err(error) => Err(error),
         }
@@ -190,14 +207,14 @@ impl Client {
         &self,
         method: &str,
         (arguments, streams): (Vec<u8>, Vec<Pieces>),
-        stub: Option<u64>,
+        (terms, stub): (Option<Terms>, Option<u64>),
         is_repeatable: bool,
     ) -> Result<Reply> {
         let (services, offered, owned) = match &self.way {
             Way::InProcess { services, offered, owned } => (services, offered, owned),
             Way::Link { link, .. } => {
                 let (params, deadline) = (&arguments[..], self.deadline);
-                let asked = Asked { method, params, stub, deadline, is_repeatable };
+                let asked = Asked { method, params, terms, stub, deadline, is_repeatable };
                 return link.call(asked, streams).await;
             }
         };
@@ -258,6 +275,21 @@ impl Known {
             methods: methods.map(|method| (method.to_string(), method.hash())).collect(),
             per_stub: hosted.per_stub,
         }
+    }
+
+    /// What the other side has said.
+    pub(crate) fn of_json(json: &[u8]) -> Result<Self> {
+        serde_json::from_slice(json).map_err(|error| Self::no_contract(&error.to_string()))
+    }
+
+    #[cold]
+    pub(crate) fn no_contract(why: &str) -> Error {
+        Error::new(ErrorKind::Protocol, format!("the answer is no contract: {why}"))
+    }
+
+    /// What calls of a stub with this contract rest on.
+    pub(crate) const fn terms(&self, contract: &'static Contract) -> Terms {
+        Terms { contract, is_method: self.is_method, per_stub: self.per_stub }
     }
 
     /// Refuses what a stub means otherwise. Methods that it does not know do no

@@ -21,7 +21,10 @@ use crate::pieces::Pieces;
 use crate::pump::{self, Pump};
 use crate::standing::Standing;
 
+mod agreed;
 pub(crate) mod streams;
+pub(crate) use agreed::Terms;
+use agreed::{Agreed, May};
 use streams::{Bounds, Inflow, Streams};
 
 /// Asks for a service's contract.
@@ -68,6 +71,7 @@ struct State {
     /// Of who carries.
     carrier: Option<Waker>,
     standing: Standing,
+    agreed: Agreed,
     /// The connection on which a stub has its instance.
     stubs: HashMap<u64, u64>,
     streams: Streams,
@@ -82,6 +86,7 @@ enum Presence {
 
 struct Waiting {
     message: Message,
+    terms: Option<Terms>,
     stub: Option<u64>,
     is_sent: bool,
     /// It may take place twice.
@@ -114,6 +119,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) method: &'a str,
     /// As JSON.
     pub(crate) params: &'a [u8],
+    /// What a stub's call rests on.
+    pub(crate) terms: Option<Terms>,
     pub(crate) stub: Option<u64>,
     pub(crate) deadline: Duration,
     pub(crate) is_repeatable: bool,
@@ -141,6 +148,7 @@ impl Link {
             last: 0,
             carrier: None,
             standing: Standing::default(),
+            agreed: Agreed::default(),
             stubs: HashMap::new(),
             streams: Streams::default(),
         })))
@@ -207,6 +215,7 @@ impl Link {
         message.extend_from_slice(format!(",\"id\":{number}}}").as_bytes());
         let waiting = Waiting {
             message: Arc::new(message),
+            terms: asked.terms,
             stub: asked.stub,
             is_sent: false,
             is_repeatable: asked.is_repeatable && streams == 0,
@@ -268,10 +277,8 @@ impl Link {
             },
             Err(error) => Err(error),
         };
-        let settled = match state.standing.settle(number, settled) {
-            None => return,
-            Some(settled) => settled,
-        };
+        let Some(settled) = state.standing.settle(number, settled) else { return };
+        let Some(settled) = state.agreed.settle(number, settled) else { return };
         let waker = state.settle(number, settled);
         drop(state);
         waker.into_iter().for_each(Waker::wake);
@@ -295,7 +302,7 @@ impl Link {
     }
 
     /// A connection is there: `hello` goes first, then what puts this side back
-    /// into the lists of the other one, then all that waits.
+    /// into the lists of the other one and asks for its contracts, then all that waits.
     pub(crate) fn connected(&self, hello: Vec<u8>) {
         let mut state = self.0.lock();
         if matches!(state.presence, Presence::Ended(_)) {
@@ -307,6 +314,25 @@ impl Link {
         let until = Instant::now() + RESTORING_MAX;
         let again = state.standing.restore(until);
         state.outbox.extend(again);
+        let State { agreed, last, outbox, .. } = &mut *state;
+        outbox.append(&mut agreed.ask(last));
+    }
+
+    /// How many connections there were.
+    pub(crate) fn connection(&self) -> u64 {
+        self.0.lock().connection
+    }
+
+    /// A stub has found its service as it should be; false if another connection than that one is
+    /// there by now, whose other side is to be asked.
+    pub(crate) fn agree(&self, connection: u64, terms: Terms) -> bool {
+        let mut state = self.0.lock();
+        let is_that_one = state.connection == connection;
+        // A link of one connection ends with it.
+        if is_that_one && state.goes_on {
+            state.agreed.keep(terms);
+        }
+        is_that_one
     }
 
     /// The connection has ended. What was handed out may have taken place.
@@ -455,13 +481,25 @@ impl Link {
         if state.standing.is_restoring() {
             return messages;
         }
-        let mut strangers = Vec::new();
-        let State { unsent, waiting, stubs, connection, .. } = &mut *state;
+        let (mut strangers, mut held, mut refused) = (Vec::new(), VecDeque::new(), Vec::new());
+        let State { unsent, waiting, stubs, connection, agreed, .. } = &mut *state;
+        let is_settled = agreed.is_settled();
         while let Some(number) = unsent.pop_front() {
             // One that was given up meanwhile is not sent.
             let Some(one) = waiting.get_mut(&number).filter(|one| one.answer.is_none()) else {
                 continue;
             };
+            match if is_settled { May::Go } else { agreed.may(one.terms) } {
+                May::Go => {}
+                May::Wait => {
+                    held.push_back(number);
+                    continue;
+                }
+                May::Fail(error) => {
+                    refused.push((number, error));
+                    continue;
+                }
+            }
             let lives_here = |stub: u64| *stubs.entry(stub).or_insert(*connection) == *connection;
             if !one.stub.is_none_or(lives_here) {
                 strangers.push(number);
@@ -469,6 +507,11 @@ impl Link {
             }
             one.is_sent = true;
             messages.push(Arc::clone(&one.message));
+        }
+        *unsent = held;
+        // A waker only puts a task into a queue.
+        for (number, error) in refused {
+            state.settle(number, Err(error)).into_iter().for_each(Waker::wake);
         }
         fail(state, &strangers, || {
             let message = "the connection broke, and with it ended the instance that this stub \

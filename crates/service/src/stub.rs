@@ -9,6 +9,7 @@ use crate::client::Client;
 use crate::contract::Contract;
 use crate::dispatch::Described;
 use crate::form::Transfer;
+use crate::link::Terms;
 use crate::owned::Owner;
 
 /// A stub of the macros': `CalculatorClient`.
@@ -26,6 +27,8 @@ pub trait Stubbed: Clone + Send + Sync + 'static {
 pub struct Stub {
     client: Client,
     contract: &'static Contract,
+    /// What its calls rest on; none where nobody says so.
+    terms: Option<Terms>,
     /// The names of its methods, as they are called.
     names: Arc<[String]>,
     /// Where the instance is this stub's own.
@@ -39,18 +42,15 @@ impl Stub {
     /// If there is none, or another.
     pub async fn new<D: Described>(client: &Client) -> Result<Self> {
         let contract = D::CONTRACT;
-        let theirs = client.contract(contract.name).await?;
-        if let Some(theirs) = &theirs {
-            theirs.check(contract)?;
-        }
-        let is_method = theirs.as_ref().is_some_and(|theirs| theirs.is_method);
-        let per_stub = theirs.is_some_and(|theirs| theirs.per_stub);
+        let terms = client.agree(contract).await?;
+        let is_method = terms.is_some_and(|terms| terms.is_method);
+        let per_stub = terms.is_some_and(|terms| terms.per_stub);
         let owner = per_stub.then(|| Arc::new(Owner::new(client, contract.name)));
         let names = contract.methods.iter().map(|method| match is_method {
             true => contract.name.to_owned(),
             false => format!("{}.{}", contract.name, method.name),
         });
-        Ok(Self { client: client.clone(), contract, names: names.collect(), owner })
+        Ok(Self { client: client.clone(), contract, terms, names: names.collect(), owner })
     }
 
     /// Calls a method by its number.
@@ -77,7 +77,8 @@ impl Stub {
     ) -> Result<R> {
         let name = &self.names[method];
         let stub = self.owner.as_ref().map(|owner| owner.stub);
-        let reply = self.client.call(name, with.into_parts()?, stub, is_repeatable).await?;
+        let by = (self.terms, stub);
+        let reply = self.client.call(name, with.into_parts()?, by, is_repeatable).await?;
         reply.read(self.client.expected(name))
     }
 }

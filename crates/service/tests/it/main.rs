@@ -4,6 +4,7 @@
 #[path = "../../../remote/tests/it/authority.rs"]
 mod authority;
 mod calling;
+mod contracts;
 mod lifetimes;
 mod mocks;
 mod proxy;
