@@ -2,17 +2,21 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use futures_core::Stream;
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::Durability;
 use mongodb::bson::raw::{RawArrayBuf, RawDocument, cstr};
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
-use mongodb::raw_batch_cursor::{RawBatch, RawBatchCursor};
+use mongodb::raw_batch_cursor::{RawBatch, RawBatchCursor, SessionRawBatchCursor};
 use mongodb::{Client, Database as Driver};
+use tokio::sync::watch::Receiver;
 
 use crate::fault;
-use crate::shape::Shape;
+use crate::shape::{HELD, Shape};
+use crate::transaction::Transaction;
+use crate::undo::UndoStep;
 
 /// The most documents in a list of keys or rows that one command has.
 pub(crate) const LIST_MAX: usize = 1_000;
@@ -35,6 +39,13 @@ pub(crate) struct Database {
     /// True for FerretDB, which gives back whole documents, and does not even
     /// write one document in one step.
     pub(crate) is_ferret: bool,
+    /// True for a replica set or a sharded cluster: it has transactions and
+    /// change streams.
+    pub(crate) is_replicated: bool,
+    /// Counts the servers that have become the primary.
+    pub(crate) primaries: Receiver<u64>,
+    /// The transaction that commands belong to.
+    transaction: Option<Arc<Transaction>>,
 }
 
 /// What is sought in a collection.
@@ -48,12 +59,20 @@ pub(crate) struct Find {
 }
 
 /// The documents that were found, a message at a time.
-pub(crate) struct Batches(RawBatchCursor);
+pub(crate) enum Batches {
+    Plain(Box<RawBatchCursor>),
+    Inside(Box<SessionRawBatchCursor>, Arc<Transaction>),
+}
 
 impl Batches {
     pub(crate) async fn next(&mut self) -> Result<Option<RawBatch>> {
-        let next = poll_fn(|context| Pin::new(&mut self.0).poll_next(context)).await;
-        next.transpose().map_err(|fault| fault::of(&fault, false))
+        match self {
+            Self::Plain(cursor) => {
+                let next = poll_fn(|context| Pin::new(&mut **cursor).poll_next(context)).await;
+                next.transpose().map_err(|fault| fault::of(&fault, false))
+            }
+            Self::Inside(cursor, transaction) => transaction.next(cursor).await,
+        }
     }
 }
 
@@ -82,11 +101,34 @@ pub(crate) fn raw(command: &Document) -> Result<RawDocumentBuf> {
 }
 
 impl Database {
-    pub(crate) fn new(client: Client, name: &str) -> Self {
+    pub(crate) fn new(client: Client, name: &str, primaries: Receiver<u64>) -> Self {
         let driver = client.database(name);
         let concern = driver.write_concern();
         let concern = concern.and_then(|it| mongodb::bson::serialize_to_document(it).ok());
-        Self { client, driver, concern, is_ferret: false }
+        Self {
+            client,
+            driver,
+            concern,
+            is_ferret: false,
+            is_replicated: false,
+            primaries,
+            transaction: None,
+        }
+    }
+
+    /// The same for commands of a transaction.
+    pub(crate) fn inside(&self, transaction: &Arc<Transaction>) -> Self {
+        Self { transaction: Some(Arc::clone(transaction)), ..self.clone() }
+    }
+
+    /// The transaction that its commands belong to.
+    pub(crate) const fn transaction(&self) -> Option<&Arc<Transaction>> {
+        self.transaction.as_ref()
+    }
+
+    /// The transaction, if what undoes commands is to be noted.
+    fn noting(&self) -> Option<&Arc<Transaction>> {
+        self.transaction.as_ref().filter(|transaction| transaction.notes())
     }
 
     /// The same for writes that ask for another durability than the URL does.
@@ -115,6 +157,10 @@ impl Database {
 
     /// [`Self::find`] with a command that is ready.
     pub(crate) async fn find_raw(&self, command: RawDocumentBuf) -> Result<Batches> {
+        if let Some(transaction) = &self.transaction {
+            let found = transaction.find(&self.driver, command).await?;
+            return Ok(Batches::Inside(Box::new(found), Arc::clone(transaction)));
+        }
         let mut is_second = false;
         loop {
             let sent = self.driver.run_raw_cursor_command(command.clone());
@@ -123,7 +169,7 @@ impl Database {
                 None => sent,
             };
             match sent.batch().await {
-                Ok(cursor) => return Ok(Batches(cursor)),
+                Ok(cursor) => return Ok(Batches::Plain(Box::new(cursor))),
                 Err(fault) if fault::is_passing(&fault) && !is_second => is_second = true,
                 Err(fault) => return Err(fault::of(&fault, false)),
             }
@@ -145,9 +191,27 @@ impl Database {
 
     /// How many documents there are.
     pub(crate) async fn count(&self, collection: &str, filter: Document) -> Result<u64> {
+        if self.transaction.is_some() {
+            return self.count_inside(collection, filter).await;
+        }
         let command = doc! { "count": collection, "query": filter };
         let answer = self.command(&command, false).await?;
         Ok(number(&answer, "n"))
+    }
+
+    /// [`Self::count`] in a transaction, where servers take no `count`.
+    async fn count_inside(&self, collection: &str, filter: Document) -> Result<u64> {
+        let stages = vec![doc! { "$match": filter }, doc! { "$count": "n" }];
+        let command = doc! { "aggregate": collection, "pipeline": stages, "cursor": {} };
+        let mut batches = self.find_raw(raw(&command)?).await?;
+        let mut count = 0;
+        while let Some(batch) = batches.next().await? {
+            each_document(&batch, |document| {
+                count += Document::try_from(document).map_or(0, |document| number(&document, "n"));
+                Ok(())
+            })?;
+        }
+        Ok(count)
     }
 
     /// Whether a document is there.
@@ -170,6 +234,15 @@ impl Database {
 
     /// Runs a command that writes: what went wrong is left to the caller.
     async fn written(&self, mut command: RawDocumentBuf) -> Result<Written> {
+        if let Some(transaction) = &self.transaction {
+            let written = Written::of(transaction.run(&self.driver, command).await?)?;
+            // Whatever was refused, the server has ended the transaction.
+            return match (written.taken, written.failed) {
+                (Some(_), _) => Err(transaction.fail(fault::lost_race())),
+                (None, Some((_, error))) => Err(transaction.fail(error)),
+                (None, None) => Ok(Written { taken: None, failed: None, ..written }),
+            };
+        }
         if let Some(concern) = &self.concern {
             command.append(cstr!("writeConcern"), raw(concern)?);
         }
@@ -195,12 +268,65 @@ impl Database {
         let mut command = RawDocumentBuf::new();
         command.append(cstr!("insert"), collection);
         command.append(cstr!("documents"), list);
-        self.written(command).await
+        let written = self.written(command).await?;
+        if let Some(transaction) = self.noting() {
+            let ids = documents.iter().filter_map(|document| document.get("_id").ok().flatten());
+            let ids = ids.filter_map(|id| Bson::try_from(id).ok());
+            transaction.note(collection, ids.map(UndoStep::Inserted));
+        }
+        Ok(written)
+    }
+
+    /// Notes the documents that a command is about to change.
+    async fn note_changes(&self, collection: &str, filter: &Document, one: bool) -> Result<()> {
+        let Some(transaction) = self.noting() else { return Ok(()) };
+        let find = Find {
+            collection: collection.to_owned(),
+            filter: filter.clone(),
+            limit: one.then_some(1),
+            ..Find::default()
+        };
+        let found = self.fetch(&find).await?;
+        transaction.note(collection, found.into_iter().map(UndoStep::Replaced));
+        Ok(())
+    }
+
+    /// Puts a document back as it was.
+    pub(crate) async fn put_back(&self, collection: &str, document: &RawDocument) -> Result<()> {
+        let id = document.get("_id").ok().flatten().map(Bson::try_from);
+        let (Some(Ok(id)), Ok(document)) = (id, Document::try_from(document)) else {
+            return Ok(());
+        };
+        let put = doc! { "q": { "_id": id }, "u": document, "upsert": true };
+        let command = doc! { "update": collection, "updates": [put] };
+        self.written(raw(&command)?).await?.checked().map(drop)
+    }
+
+    /// Has a document stay until the end of the transaction: writes to it, so
+    /// that whoever deletes it meanwhile collides. False if there is none.
+    pub(crate) async fn hold(&self, collection: &str, filter: Document) -> Result<bool> {
+        let update = doc! { "$inc": { HELD: 1_i64 } };
+        let held = self.modify(collection, filter, update, doc! { "_id": 1 }).await?;
+        Ok(matches!(held, Modified::Done(_)))
+    }
+
+    /// [`Self::hold`] for all documents with these keys.
+    pub(crate) async fn hold_keys(&self, collection: &str, keys: &[Bson]) -> Result<()> {
+        let filter = doc! { "_id": { "$in": keys } };
+        self.note_changes(collection, &filter, false).await?;
+        let update = doc! { "q": filter, "u": { "$inc": { HELD: 1_i64 } }, "multi": true };
+        let command = doc! { "update": collection, "updates": [update] };
+        self.written(raw(&command)?).await?.checked().map(drop)
     }
 
     /// Carries out updates, in order, until one is refused: each of what is
     /// sought and what is changed.
     pub(crate) async fn update(&self, shape: &Shape, updates: Vec<Document>) -> Result<Written> {
+        for update in &updates {
+            if let Ok(filter) = update.get_document("q") {
+                self.note_changes(shape.name(), filter, true).await?;
+            }
+        }
         let command = doc! { "update": shape.name(), "updates": updates };
         self.written(raw(&command)?).await
     }
@@ -214,6 +340,7 @@ impl Database {
         update: Document,
         members: Document,
     ) -> Result<Modified> {
+        self.note_changes(collection, &filter, true).await?;
         let mut command = doc! {
             "findAndModify": collection,
             "query": filter,
@@ -238,6 +365,7 @@ impl Database {
         filter: Document,
         only_one: bool,
     ) -> Result<u64> {
+        self.note_changes(collection, &filter, only_one).await?;
         let limit = i32::from(only_one);
         let command = doc! { "delete": collection, "deletes": [{ "q": filter, "limit": limit }] };
         let written = self.written(raw(&command)?).await?.checked()?;

@@ -1,4 +1,5 @@
-//! The engine: the driver on a thread of its own, the models' shapes, closing.
+//! The engine: the driver on a thread of its own, what the server has, the
+//! models' shapes, closing.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -8,20 +9,25 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Result, Table};
-use marmota_store::EngineStatistics;
 use marmota_store::engine::{Capability, Engine, Session};
 use marmota_store::plan::{Losses, Plan};
-use mongodb::bson::doc;
+use marmota_store::{EngineStatistics, News};
+use mongodb::ServerType;
+use mongodb::bson::{Document, doc};
 use mongodb::event::EventHandler;
+use mongodb::event::sdam::SdamEvent;
 use mongodb::options::ClientOptions;
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::counts::Counts;
-use crate::database::Database;
+use crate::database::{Database, number};
 use crate::fault;
 use crate::gather::Gets;
+use crate::listener;
 use crate::options::{Options, parse};
 use crate::prepare;
 use crate::session::MongoSession;
@@ -32,6 +38,10 @@ use crate::turn::Turns;
 const DATABASE: &str = "marmota";
 /// How long an operation looks for a server, unless the URL says otherwise.
 const REACH_MS: u64 = 3_000;
+/// How long a close waits for transactions that are open.
+const CLOSE_WAIT: Duration = Duration::from_secs(5);
+/// The version of the protocol by which sharded clusters have transactions, too.
+const WIRE_MIN: u64 = 8;
 /// How long a connection stays that nobody needs, unless the URL says otherwise.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -52,10 +62,14 @@ pub(crate) struct Shared {
     shapes: RwLock<HashMap<String, Arc<Shape>>>,
     /// The operations under way.
     under_way: AtomicU64,
+    /// The transactions of callers that have not ended.
+    pub(crate) transactions_open: AtomicU64,
     closed: AtomicBool,
     /// For each table with automatic keys, one that was given or taken.
     keys: Mutex<HashMap<String, i64>>,
-    capability: Capability,
+    pub(crate) capability: Capability,
+    /// What hears of others' writes for a store's cache.
+    listener: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// An operation that is under way, counted.
@@ -100,6 +114,11 @@ impl Mongo {
                 return Err(error);
             }
         };
+        let capability = Capability::new("mongodb", true).with_aggregation();
+        let capability = match database.is_replicated {
+            true => capability,
+            false => capability.without_transactions(),
+        };
         Ok(Self(Arc::new(Shared {
             runtime: Mutex::new(Some(runtime)),
             handle,
@@ -110,9 +129,11 @@ impl Mongo {
             gets: Gets::default(),
             shapes: RwLock::default(),
             under_way: AtomicU64::new(0),
+            transactions_open: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             keys: Mutex::default(),
-            capability: Capability::new("mongodb", true).without_transactions().with_aggregation(),
+            capability,
+            listener: Mutex::default(),
         })))
     }
 }
@@ -127,17 +148,45 @@ async fn connect(url: String, counts: Arc<Counts>) -> Result<Database> {
     options.max_idle_time.get_or_insert(IDLE);
     let note: Arc<dyn Fn(_) + Send + Sync> = Arc::new(move |event| counts.note(&event));
     options.cmap_event_handler = Some(EventHandler::Callback(note));
+    let (counted, primaries) = watch::channel(0);
+    options.sdam_event_handler = Some(EventHandler::Callback(count_primaries(counted)));
     let name = options.default_database.clone().unwrap_or_else(|| DATABASE.to_owned());
     let client = mongodb::Client::with_options(options).map_err(refused)?;
-    let mut database = Database::new(client, &name);
+    let mut database = Database::new(client, &name, primaries);
     let server = database.command(&doc! { "buildInfo": 1 }, false).await?;
     database.is_ferret = server.contains_key("ferretdb") || server.contains_key("ferretdbVersion");
+    database.is_replicated = is_replicated(&database.command(&doc! { "hello": 1 }, false).await?);
     Ok(database)
+}
+
+/// Counts the servers that become the primary of a replica set, as the driver
+/// hears of them.
+fn count_primaries(counted: watch::Sender<u64>) -> Arc<dyn Fn(SdamEvent) + Send + Sync> {
+    let last = Mutex::new(None);
+    Arc::new(move |event| {
+        let SdamEvent::TopologyDescriptionChanged(event) = event else { return };
+        for (address, server) in event.new_description.servers() {
+            let mut last = last.lock();
+            if server.server_type() == ServerType::RsPrimary && last.as_ref() != Some(address) {
+                *last = Some(address.clone());
+                counted.send_modify(|count| *count += 1);
+            }
+        }
+    })
+}
+
+/// Whether what a server says of itself is said by a member of a replica set or
+/// by a router of a sharded cluster, of MongoDB 4.2 or later, which have
+/// transactions and change streams.
+fn is_replicated(hello: &Document) -> bool {
+    (hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|it| it == "isdbgrid"))
+        && hello.contains_key("logicalSessionTimeoutMinutes")
+        && number(hello, "maxWireVersion") >= WIRE_MIN
 }
 
 /// Runs something on the engine's thread and waits for it, on a thread that
 /// may itself belong to a runtime.
-fn wait_on<T: Send + 'static>(
+pub(crate) fn wait_on<T: Send + 'static>(
     handle: &Handle,
     future: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
@@ -215,6 +264,13 @@ impl Shared {
         Ok(entered)
     }
 
+    /// Counts in what belongs to something that was counted before, or to a
+    /// transaction that is open, which goes on to its end.
+    pub(crate) fn enter_further(self: &Arc<Self>) -> UnderWay {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        UnderWay(Arc::clone(self))
+    }
+
     /// Runs something with the engine's time limit.
     pub(crate) async fn within<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         self.until(Instant::now() + self.options.timeout, work).await
@@ -240,9 +296,24 @@ impl Shared {
         }
     }
 
-    fn close(&self) {
+    fn close(&self) -> Result<()> {
         if self.closed.swap(true, Ordering::SeqCst) {
-            return;
+            return Ok(());
+        }
+        // Transactions that are open go on to their end; if that takes too
+        // long, the engine stays open and can be closed later.
+        let until = std::time::Instant::now() + CLOSE_WAIT.min(self.options.timeout);
+        while self.transactions_open.load(Ordering::SeqCst) > 0 {
+            if std::time::Instant::now() >= until {
+                self.closed.store(false, Ordering::SeqCst);
+                let message =
+                    "a transaction is open, and did not end in time; end it and close again";
+                return Err(Error::new(ErrorKind::Busy, message));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if let Some(listener) = self.listener.lock().take() {
+            listener.abort();
         }
         // Writes that are under way end first, within their time.
         let until = std::time::Instant::now() + self.options.timeout;
@@ -260,6 +331,7 @@ impl Shared {
             // Never waits, so that it may be called from a runtime's thread.
             runtime.shutdown_background();
         }
+        Ok(())
     }
 }
 
@@ -308,14 +380,25 @@ impl Engine for Mongo {
         self.0.counts.statistics()
     }
 
-    fn close(&self) -> Result<()> {
-        self.0.close();
+    fn hear(&self, tables: &[Arc<Table>], news: &Arc<News>) -> Result<()> {
+        let (database, handle) = (&self.0.database, &self.0.handle);
+        if !database.is_replicated || tables.is_empty() {
+            return Ok(());
+        }
+        listener::check(database)?;
+        let starts = listener::start(database.clone(), tables.to_vec(), Arc::clone(news));
+        *self.0.listener.lock() = Some(handle.spawn(wait_on(handle, starts)?));
         Ok(())
+    }
+
+    fn close(&self) -> Result<()> {
+        self.0.close()
     }
 }
 
 impl Drop for Mongo {
     fn drop(&mut self) {
-        self.0.close();
+        // Nobody is left to hear of an error; a caller who wants to calls `close`.
+        let _ = self.0.close();
     }
 }

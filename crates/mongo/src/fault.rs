@@ -1,10 +1,20 @@
 //! What the driver and the server report, as Marmota's errors: one table.
 
+use std::time::Duration;
+
 use marmota_model::{Error, ErrorKind};
-use mongodb::error::ErrorKind as Fault;
+use mongodb::error::{ErrorKind as Fault, TRANSIENT_TRANSACTION_ERROR};
 
 /// The code for a value that another document has in a unique index.
 pub(crate) const TAKEN: i32 = 11_000;
+/// A write collides with another transaction's.
+const WRITE_CONFLICT: i32 = 112;
+/// The transaction is not known: it was ended.
+const NO_SUCH_TRANSACTION: i32 = 251;
+/// The transaction lasted longer than the server lets one.
+const LASTED_TOO_LONG: i32 = 290;
+/// How long a server lets a transaction last, unless it is told otherwise.
+const LIFETIME: Duration = Duration::from_secs(60);
 
 /// The error of a call that failed. `changes` says that it may have changed
 /// something.
@@ -39,12 +49,47 @@ pub(crate) fn of(fault: &mongodb::error::Error, changes: bool) -> Error {
     Error::new(kind, message).with_source(fault.clone())
 }
 
+/// The error of a command in a transaction, which was `open` for so long;
+/// whatever it is, the transaction has come to nothing. Repeatable where
+/// another run may come to more.
+#[cold]
+pub(crate) fn inside(fault: &mongodb::error::Error, open: Duration) -> Error {
+    let code = match &*fault.kind {
+        Fault::Command(command) => command.code,
+        _ => 0,
+    };
+    if code == LASTED_TOO_LONG || code == NO_SUCH_TRANSACTION && open >= LIFETIME {
+        let message = "the transaction lasted longer than MongoDB lets one \
+                       (`transactionLifetimeLimitSeconds`), and nothing of it was done: do less \
+                       in one";
+        return Error::new(ErrorKind::Timeout, message).with_source(fault.clone());
+    }
+    if code == WRITE_CONFLICT || code == NO_SUCH_TRANSACTION || is_taken(fault) {
+        return lost_race().with_source(fault.clone());
+    }
+    let error = of(fault, false);
+    match fault.contains_label(TRANSIENT_TRANSACTION_ERROR) {
+        true => error.repeatable(),
+        false => error,
+    }
+}
+
+/// Another transaction was in the way.
+#[cold]
+pub(crate) fn lost_race() -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        "another transaction changed what this one rests on, and nothing of this one was done: \
+         run it again from its beginning",
+    )
+    .repeatable()
+}
+
 /// What a code of the server's says.
 pub(crate) fn of_code(code: i32, words: &str) -> (ErrorKind, String) {
     let kind = match code {
         TAKEN => ErrorKind::Conflict,
-        // A write that collides with another transaction's.
-        112 => ErrorKind::Conflict,
+        WRITE_CONFLICT => ErrorKind::Conflict,
         13 | 18 => ErrorKind::Denied,
         // The time that it was given, or the server gave itself.
         50 | 262 => ErrorKind::Timeout,
@@ -52,7 +97,7 @@ pub(crate) fn of_code(code: i32, words: &str) -> (ErrorKind, String) {
         91 | 189 | 10107 | 11600 | 11602 | 13435 | 13436 => ErrorKind::Io,
         // The disk.
         14031 => ErrorKind::Io,
-        238 | 303 => ErrorKind::Unsupported,
+        238 | 263 | 303 => ErrorKind::Unsupported,
         10334 => {
             let message = format!("a row is larger than a document of MongoDB can be: {words}");
             return (ErrorKind::Invalid, message);

@@ -11,14 +11,20 @@
 //! The driver runs on a thread of its own; a session hands it owned work and
 //! is woken when it is done (`session.rs`). `shape.rs` says how rows lie in
 //! documents, `filter.rs` how filters are asked, `write*.rs` how writes keep
-//! their promises on a server that knows neither references nor, perhaps,
-//! transactions.
+//! their promises on a server that knows no references.
+//!
+//! A replica set or sharded cluster has transactions (`transaction.rs`,
+//! `work.rs`, `batch.rs`), which the capability says then, and change streams,
+//! by which a store's cache hears what others write (`listener.rs`). A server
+//! that stands alone has neither: what takes several steps is undone by hand
+//! there (`turn.rs`, `undo.rs`).
 //!
 //! It knows no SQL, and it parses no URL beyond its own options: hosts, logins,
 //! TLS, compression and pools are the driver's.
 #![forbid(unsafe_code)]
 
 mod aggregate;
+mod batch;
 mod counts;
 mod database;
 mod engine;
@@ -27,6 +33,7 @@ mod filter;
 mod gather;
 mod insert_each;
 mod json;
+mod listener;
 mod lookup;
 mod options;
 mod prepare;
@@ -36,8 +43,10 @@ mod session;
 mod shape;
 #[cfg(feature = "temporary-server")]
 mod temporary;
+mod transaction;
 mod turn;
 mod undo;
+mod work;
 mod write;
 mod write_many;
 

@@ -1,6 +1,7 @@
 //! What is looked up before and after a write: rows in its way, rows that it
 //! refers to, rows that refer to one that goes.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use marmota_model::rule::violation;
@@ -14,9 +15,19 @@ use crate::refusal::taken;
 use crate::shape::{Beside, Shape};
 use crate::write::{Writer, borrowed};
 
+/// The most rows that one command looks for others like.
+const CONDITIONS_MAX: usize = 100;
+
 /// True if a write of these values refers to other rows.
 pub(crate) fn refers(shape: &Shape, row: &[ValueRef<'_>]) -> bool {
     references(shape, row).next().is_some()
+}
+
+/// True if a unique index has one of the fields that a row writes.
+pub(crate) fn is_unique_of(shape: &Shape, row: &[ValueRef<'_>]) -> bool {
+    let indexes = shape.table.indexes();
+    let mut fields = indexes.iter().filter(|index| index.unique).flat_map(|index| &*index.fields);
+    fields.any(|&field| !row[field].is_absent())
 }
 
 /// The fields of a row that refer to a row, with the table referred to.
@@ -124,6 +135,59 @@ impl Writer {
         })
     }
 
+    /// [`Self::check_free`], with what is refused apart from what goes wrong.
+    pub(crate) async fn refusal(
+        &self,
+        shape: &Shape,
+        row: &[ValueRef<'_>],
+        own: Option<ValueRef<'_>>,
+    ) -> Result<Option<Error>> {
+        match self.check_free(shape, row, own).await {
+            Ok(()) => Ok(None),
+            Err(error) if error.kind() == ErrorKind::Conflict && !error.is_repeatable() => {
+                Ok(Some(error))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The first of these new rows that another one has a unique value of, one
+    /// before it among them.
+    pub(crate) async fn first_taken(
+        &self,
+        shape: &Shape,
+        rows: &[Vec<Value>],
+    ) -> Result<Option<(usize, Error)>> {
+        let sets = unique_sets(shape);
+        let mut seen: HashSet<(usize, String)> = HashSet::new();
+        for (part, some) in rows.chunks(CONDITIONS_MAX).enumerate() {
+            let first = part * CONDITIONS_MAX;
+            let (mut sought, mut again) = (Vec::new(), None);
+            for (place, row) in some.iter().enumerate() {
+                let row = borrowed(row);
+                for (number, fields) in sets.iter().enumerate() {
+                    let Some(filter) = same(shape, fields, &row) else { continue };
+                    if !seen.insert((number, filter.to_string())) {
+                        again.get_or_insert_with(|| (place, taken(&shape.table, fields, &row)));
+                    }
+                    sought.push(filter);
+                }
+            }
+            let any = doc! { "$or": sought };
+            let is_any = self.database().has(shape.name(), any).await?;
+            let end = again.as_ref().map_or(some.len(), |(place, _)| *place);
+            for (place, row) in some[..end].iter().enumerate().filter(|_| is_any) {
+                if let Some(error) = self.refusal(shape, &borrowed(row), None).await? {
+                    return Ok(Some((first + place, error)));
+                }
+            }
+            if let Some((place, error)) = again {
+                return Ok(Some((first + place, error)));
+            }
+        }
+        Ok(None)
+    }
+
     /// The fields of a row that refer to no row, or to one that goes.
     pub(crate) async fn missing_targets(
         &self,
@@ -140,6 +204,10 @@ impl Writer {
             let goes = is_own_kind && going.iter().any(|key| key.as_ref() == value);
             let target = self.shared.named(to).map(|to| to.by_key(value));
             let is_there = match target {
+                // Nobody else may delete it before the transaction's end.
+                Some(filter) if !goes && self.looks_first() => {
+                    self.database().hold(to, filter).await?
+                }
                 Some(filter) if !goes => self.database().has(to, filter).await?,
                 _ => false,
             };

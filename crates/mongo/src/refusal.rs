@@ -19,8 +19,9 @@ pub(crate) fn taken(table: &Table, fields: &[usize], row: &[ValueRef<'_>]) -> Er
 #[cold]
 pub(crate) fn no_transactions(what: &str) -> Error {
     let message = format!(
-        "{what} needs transactions, which the MongoDB engine does not offer: send the writes one \
-         by one or as a batch of `each`, or keep these models in an engine that has them"
+        "{what} needs transactions, which a MongoDB server that stands alone does not have: use a \
+         replica set, send the writes one by one or as a batch of `each`, or keep these models in \
+         an engine that has them"
     );
     Error::new(ErrorKind::Unsupported, message)
 }

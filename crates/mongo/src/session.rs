@@ -7,21 +7,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use marmota_model::{
-    Error, ErrorKind, FieldSet, Filter, Kind, Query, Result, RowSink, RowSource, Value, ValueRef,
+    Error, ErrorKind, FieldSet, Filter, Query, Result, RowSink, RowSource, Value, ValueRef,
 };
 use marmota_store::Durability;
 use marmota_store::engine::{Session, Submitted, Ticket};
-use marmota_store::operation::{
-    BatchFailure, BatchMode, Link, OnConflict, Operation, Outcome, Write, run_batch,
-};
+use marmota_store::operation::{BatchMode, Link, Operation, Outcome, Write};
 use marmota_store::refusal::copy_of;
 use mongodb::raw_batch_cursor::RawBatch;
-use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::aggregate::{self, Aggregating};
-use crate::database::{Batches, Find};
+use crate::batch;
+use crate::database::{Batches, Database, Find};
 use crate::engine::{Shared, UnderWay};
 use crate::fault;
 use crate::filter::{matching, sort};
@@ -29,6 +28,8 @@ use crate::gather::Getting;
 use crate::reading::{Reading, Wanted};
 use crate::refusal::no_transactions;
 use crate::shape::Shape;
+use crate::transaction::Transaction;
+use crate::work::Work;
 use crate::write::Writer;
 
 /// Where operations wait for the engine's thread.
@@ -36,26 +37,55 @@ pub(crate) struct MongoSession {
     shared: Arc<Shared>,
     running: Vec<(u64, Running)>,
     tickets: u64,
+    transaction: Option<Arc<Transaction>>,
+    /// It carries out the steps of something that is counted as a whole.
+    is_inner: bool,
+    /// The transaction is another session's as well, which ends it.
+    shares: bool,
 }
 
 /// An operation under way.
 enum Running {
     Getting(Getting),
-    Reading(Box<Reading>, JoinHandle<()>),
-    Aggregating(Box<Aggregating>, JoinHandle<()>),
-    Counting(JoinHandle<Result<u64>>),
+    Reading(Box<Reading>, Fetching),
+    Aggregating(Box<Aggregating>, Fetching),
+    Counting(JoinHandle<Result<u64>>, bool),
     Writing(u64, JoinHandle<Result<Done>>),
+}
+
+/// What fetches documents for a read.
+struct Fetching {
+    task: JoinHandle<()>,
+    /// It is part of a transaction, which a command that is cut off would end.
+    is_inside: bool,
+}
+
+impl Fetching {
+    /// Nobody wants more of it: it ends, in a transaction with the next message.
+    fn end(self) {
+        if !self.is_inside {
+            self.task.abort();
+        }
+    }
 }
 
 /// What a write came to.
 enum Done {
     One(Outcome),
+    Begun(Arc<Transaction>),
     Batch(Vec<Result<Outcome>>, Result<()>),
 }
 
 impl MongoSession {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, running: Vec::new(), tickets: 0 }
+        Self {
+            shared,
+            running: Vec::new(),
+            tickets: 0,
+            transaction: None,
+            is_inner: false,
+            shares: false,
+        }
     }
 
     fn wait(&mut self, running: Running) -> Result<Submitted> {
@@ -66,8 +96,7 @@ impl MongoSession {
 
     /// Begins to read what is sought.
     fn read(&mut self, shape: &Arc<Shape>, find: Find, wanted: Wanted<'_>) -> Result<Submitted> {
-        let (receiver, task) =
-            self.fetch(|shared| async move { shared.database.find(&find).await })?;
+        let (receiver, task) = self.fetch(|database| async move { database.find(&find).await })?;
         self.wait(Running::Reading(Box::new(Reading::new(shape, wanted, receiver)), task))
     }
 
@@ -75,24 +104,29 @@ impl MongoSession {
     fn aggregate(&mut self, collection: &str, pipeline: &str) -> Result<Submitted> {
         let command = aggregate::command(collection, pipeline)?;
         let (receiver, task) =
-            self.fetch(|shared| async move { shared.database.find_raw(command).await })?;
+            self.fetch(|database| async move { database.find_raw(command).await })?;
         self.wait(Running::Aggregating(Box::new(Aggregating::new(receiver)), task))
     }
 
     /// Has the engine's thread fetch what a command finds, a message at a time.
     fn fetch<F>(
         &self,
-        begin: impl FnOnce(Arc<Shared>) -> F,
-    ) -> Result<(mpsc::Receiver<Result<RawBatch>>, JoinHandle<()>)>
+        begin: impl FnOnce(Database) -> F,
+    ) -> Result<(mpsc::Receiver<Result<RawBatch>>, Fetching)>
     where
         F: Future<Output = Result<Batches>> + Send + 'static,
     {
-        let under_way = self.shared.enter()?;
+        let under_way = self.enter()?;
         let (sender, receiver) = mpsc::channel(1);
-        let shared = Arc::clone(&self.shared);
-        let begun = begin(Arc::clone(&shared));
+        let (shared, transaction) = (Arc::clone(&self.shared), self.transaction.clone());
+        let is_inside = transaction.is_some();
+        let begun = begin(self.database());
         let task = self.shared.handle.spawn(async move {
             let _under_way = under_way;
+            let _turn = match &transaction {
+                Some(transaction) => Some(transaction.turn().await),
+                None => None,
+            };
             let reading = async {
                 let mut batches = shared.within(begun).await?;
                 while let Some(batch) = shared.within(batches.next()).await? {
@@ -103,10 +137,35 @@ impl MongoSession {
                 Ok(())
             };
             if let Err(error) = reading.await {
+                if let Some(transaction) = &transaction {
+                    transaction.fail(copy_of(&error));
+                }
                 let _ = sender.send(Err(error)).await;
             }
         });
-        Ok((receiver, task))
+        Ok((receiver, Fetching { task, is_inside }))
+    }
+
+    /// Begins to read a row by its key: with others, outside of transactions.
+    fn get(
+        &mut self,
+        shape: &Arc<Shape>,
+        key: ValueRef<'_>,
+        fields: FieldSet,
+    ) -> Result<Submitted> {
+        if self.transaction.is_none() && !self.is_inner {
+            let getting = self.shared.get(shape, key, fields)?;
+            return self.wait(Running::Getting(getting));
+        }
+        let find = Find {
+            collection: shape.name().to_owned(),
+            filter: shape.by_key(key),
+            projection: shape.projection(fields),
+            limit: Some(1),
+            ..Find::default()
+        };
+        let wanted = Wanted { fields, filter: None, order: None, limit: Some(1), counts: false };
+        self.read(shape, find, wanted)
     }
 
     fn list(&mut self, shape: &Arc<Shape>, query: &Query) -> Result<Submitted> {
@@ -138,13 +197,23 @@ impl MongoSession {
     fn count(&mut self, shape: &Arc<Shape>, filter: Option<&Filter>) -> Result<Submitted> {
         let asked = matching(shape, filter);
         if asked.exact {
-            let under_way = self.shared.enter()?;
+            let under_way = self.enter()?;
             let (shared, name) = (Arc::clone(&self.shared), shape.name().to_owned());
+            let (database, transaction) = (self.database(), self.transaction.clone());
+            let is_inside = transaction.is_some();
             let task = self.shared.handle.spawn(async move {
                 let _under_way = under_way;
-                shared.within(shared.database.count(&name, asked.document)).await
+                let _turn = match &transaction {
+                    Some(transaction) => Some(transaction.turn().await),
+                    None => None,
+                };
+                let counted = shared.within(database.count(&name, asked.document)).await;
+                if let (Err(error), Some(transaction)) = (&counted, &transaction) {
+                    transaction.fail(copy_of(error));
+                }
+                counted
             });
-            return self.wait(Running::Counting(task));
+            return self.wait(Running::Counting(task, is_inside));
         }
         let wanted =
             Wanted { fields: FieldSet::EMPTY, filter, order: None, limit: None, counts: true };
@@ -157,32 +226,46 @@ impl MongoSession {
         self.read(shape, find, wanted)
     }
 
-    /// Begins a write.
-    fn write<F>(
+    /// Begins work of a write.
+    fn begin(
         &mut self,
-        durability: Option<Durability>,
-        run: impl FnOnce(Writer) -> F + Send + 'static,
-    ) -> Result<Submitted>
-    where
-        F: Future<Output = Result<Done>> + Send + 'static,
-    {
-        let under_way = self.shared.enter()?;
-        let shared = Arc::clone(&self.shared);
-        let number = shared.turns.number();
+        work: impl Future<Output = Result<Done>> + Send + 'static,
+        number: u64,
+    ) -> Result<Submitted> {
+        let under_way = self.enter()?;
+        let (shared, transaction) = (Arc::clone(&self.shared), self.transaction.clone());
         let task = self.shared.handle.spawn(async move {
             let _under_way: UnderWay = under_way;
-            let writer = Writer::new(Arc::clone(&shared), number, durability);
-            let done = shared.within(run(writer)).await;
-            if done.is_ok() {
-                shared.counts.committed();
+            let done = shared.within(work).await;
+            match (&done, &transaction) {
+                (Ok(_), None) => shared.counts.committed(),
+                (Ok(_), Some(_)) => {}
+                // It was cut off in the middle.
+                (Err(error), Some(transaction)) if error.kind() == ErrorKind::Timeout => {
+                    transaction.fail(copy_of(error));
+                }
+                (Err(_), _) => {}
             }
             done
         });
         self.wait(Running::Writing(number, task))
     }
 
-    fn one(&mut self, durability: Option<Durability>, write: Write) -> Result<Submitted> {
-        self.write(durability, |writer| async move { writer.write(&write).await.map(Done::One) })
+    fn write(&mut self, durability: Option<Durability>, work: Work) -> Result<Submitted> {
+        let (shared, transaction) = (Arc::clone(&self.shared), self.transaction.clone());
+        let number = shared.turns.number();
+        let work = async move {
+            let done = match transaction {
+                None => shared.carry_out(number, durability, &work).await,
+                Some(transaction) => {
+                    let _turn = transaction.turn().await;
+                    let writer = Writer::inside(shared, number, &transaction, false);
+                    work.carry_out(&writer).await
+                }
+            };
+            done.map(Done::One)
+        };
+        self.begin(work, number)
     }
 
     fn batch(
@@ -192,87 +275,180 @@ impl MongoSession {
         links: &[Link],
         mode: BatchMode,
     ) -> Result<Submitted> {
-        if mode == BatchMode::AllOrNothing && writes.len() > 1 {
-            return Err(no_transactions("a batch of which all or nothing takes place"));
+        let has_transactions = self.shared.capability.transactions;
+        let needs = batch::needs_transaction(writes, mode);
+        if let Some(what) = needs.filter(|_| !has_transactions) {
+            return Err(no_transactions(what));
         }
-        if writes.iter().any(|write| matches!(write, Write::Audited { .. })) {
-            return Err(no_transactions("a write that is entered in the history"));
-        }
-        let (writes, links) = (writes.to_vec(), links.to_vec());
-        let handle = self.shared.handle.clone();
-        self.write(durability, move |writer| async move {
+        let (writes, links, number) = (writes.to_vec(), links.to_vec(), self.shared.turns.number());
+        let (shared, inner) = (Arc::clone(&self.shared), self.inner());
+        let is_inside = needs.is_some()
+            || self.transaction.is_some()
+            || has_transactions && writes.iter().any(batch::reads_first);
+        let work = async move {
             // What runs a batch calls and waits: on a thread that may.
             let run = move || {
-                let mut results = Vec::with_capacity(writes.len());
-                // Links count writes from the first: such a batch is not cut.
-                let together = |a: &Write, b: &Write| !links.is_empty() || are_inserts(a, b);
-                for part in writes.chunk_by(together) {
-                    let ended = match part {
-                        [_, _, ..] if links.is_empty() => {
-                            handle.block_on(writer.insert_each(part, &mut results))
-                        }
-                        part => one_by_one(&handle, &writer, part, &links, mode, &mut results),
-                    };
-                    if ended.is_err() {
-                        return Done::Batch(results, ended);
+                let mut results = Vec::new();
+                let ended = match is_inside {
+                    true => batch::inside(inner, &shared, number, durability, |session| {
+                        batch::steps(session, &writes, &links, mode, None, &mut results)
+                    }),
+                    false => {
+                        let writer = Writer::new(shared, number, durability);
+                        batch::each(&writer, durability, &writes, &links, mode, &mut results)
                     }
-                }
-                Done::Batch(results, Ok(()))
+                };
+                Done::Batch(results, ended)
             };
             tokio::task::spawn_blocking(run).await.map_err(|_| unexpected())
-        })
+        };
+        self.begin(work, number)
+    }
+
+    /// Carries out a batch that takes place once: on the caller's thread, as it
+    /// makes the answer in the middle.
+    fn batch_once(
+        &self,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        outcome: &mut Outcome,
+    ) -> Result<Submitted> {
+        if !self.shared.capability.transactions {
+            return Err(no_transactions("a batch that takes place once"));
+        }
+        let Operation::Batch { writes, links, mode, once, results } = operation else {
+            return Err(unexpected());
+        };
+        let (shared, number) = (&self.shared, self.shared.turns.number());
+        let _under_way = self.enter()?;
+        batch::inside(self.inner(), shared, number, durability, |session| {
+            batch::steps(session, writes, links, *mode, once.as_mut(), results)
+        })?;
+        if self.transaction.is_none() {
+            shared.counts.committed();
+        }
+        outcome.rows = results.iter().flatten().map(|one| one.rows).sum();
+        Ok(Submitted::Done)
+    }
+
+    /// A session for the steps of a batch, in the same transaction if there is one.
+    fn inner(&self) -> Self {
+        let mut inner = Self::new(Arc::clone(&self.shared));
+        inner.transaction.clone_from(&self.transaction);
+        inner.shares = inner.transaction.is_some();
+        inner.is_inner = true;
+        inner
+    }
+
+    /// Counts an operation in; what belongs to something that was counted
+    /// always may.
+    fn enter(&self) -> Result<UnderWay> {
+        match self.is_inner || self.transaction.is_some() {
+            true => Ok(self.shared.enter_further()),
+            false => self.shared.enter(),
+        }
+    }
+
+    /// The database, for commands of the transaction if there is one.
+    fn database(&self) -> Database {
+        match &self.transaction {
+            Some(transaction) => self.shared.database.inside(transaction),
+            None => self.shared.database.clone(),
+        }
     }
 }
 
-/// True for inserts of one table that need nothing looked up: one command can
-/// have them.
-fn are_inserts(a: &Write, b: &Write) -> bool {
-    let plain = |write: &Write| match write {
-        Write::Insert { table, on_conflict: OnConflict::Refuse, .. } => {
-            table.fields().iter().all(|field| !matches!(field.kind, Kind::Reference { .. }))
+/// Transactions.
+impl MongoSession {
+    pub(crate) const fn is_in_transaction(&self) -> bool {
+        self.transaction.is_some()
+    }
+
+    /// Has all that follows take place in a transaction that was begun.
+    pub(crate) fn go_into(&mut self, transaction: Arc<Transaction>) {
+        self.transaction = Some(transaction);
+    }
+
+    fn begin_transaction(&mut self, durability: Option<Durability>) -> Result<Submitted> {
+        if !self.shared.capability.transactions {
+            return Err(no_transactions("a transaction"));
         }
-        _ => false,
-    };
-    plain(a) && plain(b) && a.table().name() == b.table().name()
+        if self.transaction.is_some() {
+            let message = "a transaction is open on this session already; use a savepoint in it";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let (shared, number) = (Arc::clone(&self.shared), self.shared.turns.number());
+        let is_inner = self.is_inner;
+        let work = async move {
+            drop(shared.turns.wait(number, false).await);
+            let begun = match is_inner {
+                true => Transaction::begin(&shared.database, durability).await,
+                false => Transaction::open(&shared, durability).await,
+            };
+            begun.map(Done::Begun)
+        };
+        self.begin(work, number)
+    }
+
+    /// Commits the transaction, or undoes it.
+    fn end_transaction(&mut self, commits: bool) -> Result<Submitted> {
+        let transaction = self.transaction.take().ok_or_else(no_open)?;
+        let (shared, number) = (Arc::clone(&self.shared), self.shared.turns.number());
+        let under_way = shared.enter_further();
+        let end = Instant::now() + shared.options.timeout;
+        let task = self.shared.handle.spawn(async move {
+            let _under_way: UnderWay = under_way;
+            let work = async {
+                let _turn = transaction.turn().await;
+                match commits {
+                    true => transaction.commit(end).await,
+                    false => {
+                        transaction.abort().await;
+                        Ok(())
+                    }
+                }
+            };
+            let done = shared.within(work).await;
+            if commits && done.is_ok() {
+                shared.counts.committed();
+            }
+            // Gone before anybody hears that it has ended.
+            drop(transaction);
+            done.map(|()| Done::One(Outcome::default()))
+        });
+        self.wait(Running::Writing(number, task))
+    }
+
+    fn savepoint(&mut self, step: Savepoint) -> Result<Submitted> {
+        let transaction = self.transaction.clone().ok_or_else(no_open)?;
+        let (database, number) = (self.database(), self.shared.turns.number());
+        let work = async move {
+            let _turn = transaction.turn().await;
+            match step {
+                Savepoint::Set(name) => transaction.savepoint(name),
+                Savepoint::Release(name) => transaction.release(name),
+                Savepoint::RollBackTo(name) => transaction.roll_back_to(name, &database).await,
+            }
+            .map(|()| Done::One(Outcome::default()))
+        };
+        self.begin(work, number)
+    }
 }
 
-/// Carries out the writes of a batch, and adds what became of them.
-fn one_by_one(
-    handle: &Handle,
-    writer: &Writer,
-    writes: &[Write],
-    links: &[Link],
-    mode: BatchMode,
-    results: &mut Vec<Result<Outcome>>,
-) -> Result<()> {
-    let mut done = Vec::new();
-    let ended = run_batch(writes, links, mode, None, &mut done, |step, _| {
-        let write = match step {
-            // A write that failed has left nothing.
-            Operation::Savepoint(_) | Operation::Release(_) | Operation::RollbackTo(_) => {
-                return Ok(Outcome::default());
-            }
-            step => {
-                let table = step.table().ok_or_else(unexpected)?;
-                owned_of(step, Arc::clone(&writer.shared.shape(table)?.table))?
-            }
-        };
-        handle.block_on(writer.write(&write))
-    });
-    let ended = match ended {
-        Ok(()) => Ok(()),
-        Err(BatchFailure::Write) => Err(match done.last() {
-            Some(Err(error)) => copy_of(error),
-            _ => unexpected(),
-        }),
-        Err(BatchFailure::Engine(error)) => Err(error),
-    };
-    results.append(&mut done);
-    ended
+/// A step of a transaction about a savepoint.
+enum Savepoint {
+    Set(u32),
+    Release(u32),
+    RollBackTo(u32),
 }
 
 #[cold]
-fn unexpected() -> Error {
+fn no_open() -> Error {
+    Error::new(ErrorKind::Invalid, "no transaction is open on this session")
+}
+
+#[cold]
+pub(crate) fn unexpected() -> Error {
     Error::new(ErrorKind::Bug, "the MongoDB engine was given an operation that it does not know")
 }
 
@@ -281,7 +457,10 @@ fn values(row: &[ValueRef<'_>]) -> Vec<Value> {
 }
 
 /// A write of one table as one that owns its values.
-fn owned_of(operation: &Operation<'_>, table: Arc<marmota_model::Table>) -> Result<Write> {
+pub(crate) fn owned_of(
+    operation: &Operation<'_>,
+    table: Arc<marmota_model::Table>,
+) -> Result<Write> {
     Ok(match operation {
         Operation::Insert { row, on_conflict, .. } => {
             Write::Insert { table, row: values(row), on_conflict: *on_conflict }
@@ -322,13 +501,12 @@ impl Session for MongoSession {
         durability: Option<Durability>,
         operation: &mut Operation<'_>,
         _sink: &mut dyn RowSink,
-        _outcome: &mut Outcome,
+        outcome: &mut Outcome,
     ) -> Result<Submitted> {
         match operation {
             Operation::Get { table, key, fields } => {
                 let shape = self.shared.shape(table)?;
-                let getting = self.shared.get(&shape, *key, *fields)?;
-                self.wait(Running::Getting(getting))
+                self.get(&shape, *key, *fields)
             }
             Operation::List { query, .. } if query.limit == Some(0) => Ok(Submitted::Done),
             Operation::List { table, query } => {
@@ -346,24 +524,25 @@ impl Session for MongoSession {
             Operation::InsertMany { table, rows, on_conflict } => {
                 let (shape, on_conflict) = (self.shared.shape(table)?, *on_conflict);
                 let rows = rows_of(*rows, shape.columns.len())?;
-                self.write(durability, move |writer| async move {
-                    writer.insert_many(&shape, &rows, on_conflict).await.map(Done::One)
-                })
+                self.write(durability, Work::InsertMany(shape, rows, on_conflict))
             }
             Operation::UpdateMany { table, rows } => {
                 let shape = self.shared.shape(table)?;
                 let rows = rows_of(*rows, shape.columns.len())?;
-                self.write(durability, move |writer| async move {
-                    writer.update_many(&shape, &rows).await.map(Done::One)
-                })
+                self.write(durability, Work::UpdateMany(shape, rows))
             }
             Operation::Batch { once: Some(_), .. } => {
-                Err(no_transactions("a batch that takes place once"))
+                self.batch_once(durability, operation, outcome)
             }
             Operation::Batch { writes, links, mode, .. } => {
                 self.batch(durability, writes, links, *mode)
             }
-            Operation::Begin => Err(no_transactions("a transaction")),
+            Operation::Begin => self.begin_transaction(durability),
+            Operation::Commit => self.end_transaction(true),
+            Operation::Rollback => self.end_transaction(false),
+            Operation::Savepoint(name) => self.savepoint(Savepoint::Set(*name)),
+            Operation::Release(name) => self.savepoint(Savepoint::Release(*name)),
+            Operation::RollbackTo(name) => self.savepoint(Savepoint::RollBackTo(*name)),
             Operation::Sql { .. } => Err(Error::new(
                 ErrorKind::Unsupported,
                 "MongoDB has no SQL; use filters, or `aggregate`",
@@ -371,7 +550,7 @@ impl Session for MongoSession {
             operation => {
                 let shape = self.shared.shape(operation.table().ok_or_else(unexpected)?)?;
                 let write = owned_of(operation, Arc::clone(&shape.table))?;
-                self.one(durability, write)
+                self.write(durability, Work::One(write))
             }
         }
     }
@@ -397,12 +576,16 @@ impl Session for MongoSession {
             Running::Aggregating(aggregating, _) => {
                 aggregating.poll(sink, context).map_ok(|rows| *outcome = Outcome::rows(rows))
             }
-            Running::Counting(task) => {
+            Running::Counting(task, _) => {
                 joined(task, context).map_ok(|rows| *outcome = Outcome::rows(rows))
             }
             Running::Writing(_, task) => joined(task, context).map(|done| match done? {
                 Done::One(done) => {
                     *outcome = done;
+                    Ok(())
+                }
+                Done::Begun(begun) => {
+                    self.transaction = Some(begun);
                     Ok(())
                 }
                 Done::Batch(done, ended) => {
@@ -416,9 +599,9 @@ impl Session for MongoSession {
         };
         if ended.is_ready() {
             let (_, running) = self.running.swap_remove(at);
-            if let Running::Reading(_, task) | Running::Aggregating(_, task) = running {
+            if let Running::Reading(_, fetching) | Running::Aggregating(_, fetching) = running {
                 // It may be in the middle, if the sink had enough.
-                task.abort();
+                fetching.end();
             }
         }
         ended
@@ -437,8 +620,9 @@ impl Session for MongoSession {
 fn abandon(shared: &Arc<Shared>, running: Running) {
     match running {
         Running::Getting(getting) => drop(getting),
-        Running::Reading(_, task) | Running::Aggregating(_, task) => task.abort(),
-        Running::Counting(task) => task.abort(),
+        Running::Reading(_, fetching) | Running::Aggregating(_, fetching) => fetching.end(),
+        Running::Counting(_, true) => {}
+        Running::Counting(task, false) => task.abort(),
         Running::Writing(_, task) if task.is_finished() => {}
         Running::Writing(number, task) => {
             shared.turns.abandon(number);
@@ -467,5 +651,22 @@ impl Drop for MongoSession {
         for (_, running) in self.running.drain(..) {
             abandon(&self.shared, running);
         }
+        let Some(transaction) = self.transaction.take().filter(|_| !self.shares) else { return };
+        // Writes that are submitted later wait until it is undone.
+        let (shared, number) = (Arc::clone(&self.shared), self.shared.turns.number());
+        let under_way = shared.enter_further();
+        shared.turns.abandon(number);
+        self.shared.handle.spawn(async move {
+            let ends = async {
+                let _turn = transaction.turn().await;
+                transaction.abort().await;
+                Ok(())
+            };
+            // What takes too long the server ends.
+            let _ = shared.within(ends).await;
+            drop(transaction);
+            shared.turns.end_abandoned(number);
+            drop(under_way);
+        });
     }
 }

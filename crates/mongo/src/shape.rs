@@ -32,6 +32,11 @@ use crate::json;
 
 /// The member for what fields compare by.
 const ORDER: &str = "_order";
+/// What counts how often others had the document stay ([`Database::hold`]): no
+/// field can have this name.
+///
+/// [`Database::hold`]: crate::database::Database::hold
+pub(crate) const HELD: &str = "_order.#held";
 const DAY_MS: i64 = 86_400_000;
 
 /// A table in its form for documents.

@@ -1,8 +1,10 @@
-//! Undoing what a write of many rows has done before one of them failed.
+//! Undoing what a write of many rows has done before one of them failed, where
+//! no transaction does.
 
 use marmota_model::Result;
-use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+use mongodb::bson::{Bson, RawDocumentBuf};
 
+use crate::database::Database;
 use crate::shape::Shape;
 use crate::write::Writer;
 
@@ -13,7 +15,7 @@ pub(crate) struct Undo {
 }
 
 #[derive(Debug)]
-enum UndoStep {
+pub(crate) enum UndoStep {
     /// A document was inserted under this key.
     Inserted(Bson),
     /// This document was changed or deleted.
@@ -29,30 +31,35 @@ impl Undo {
         self.steps.push(UndoStep::Replaced(document));
     }
 
-    /// Undoes all, the last first.
-    pub(crate) async fn undo(mut self, writer: &Writer, shape: &Shape) -> Result<()> {
-        let database = writer.database();
-        while let Some(step) = self.steps.pop() {
-            match step {
-                UndoStep::Inserted(key) => {
-                    let mut keys = vec![key];
-                    while let Some(UndoStep::Inserted(_)) = self.steps.last() {
-                        if let Some(UndoStep::Inserted(key)) = self.steps.pop() {
-                            keys.push(key);
-                        }
-                    }
-                    database.delete_keys(shape.name(), &keys).await?;
-                }
-                UndoStep::Replaced(document) => {
-                    let id = document.get("_id").ok().flatten().map(Bson::try_from);
-                    let (Some(Ok(id)), Ok(document)) = (id, Document::try_from(&document)) else {
-                        continue;
-                    };
-                    let put = doc! { "q": { "_id": id }, "u": document, "upsert": true };
-                    database.update(shape, vec![put]).await?.checked()?;
-                }
-            }
+    /// Undoes all, the last first; nothing where the transaction that it was
+    /// done in is undone as a whole.
+    pub(crate) async fn undo(self, writer: &Writer, shape: &Shape) -> Result<()> {
+        match writer.is_undone_whole() {
+            true => Ok(()),
+            false => undo(writer.database(), shape.name(), self.steps).await,
         }
-        Ok(())
     }
+}
+
+/// Undoes what was done to a collection, the last first.
+pub(crate) async fn undo(
+    database: &Database,
+    collection: &str,
+    mut steps: Vec<UndoStep>,
+) -> Result<()> {
+    while let Some(step) = steps.pop() {
+        match step {
+            UndoStep::Inserted(key) => {
+                let mut keys = vec![key];
+                while let Some(UndoStep::Inserted(_)) = steps.last() {
+                    if let Some(UndoStep::Inserted(key)) = steps.pop() {
+                        keys.push(key);
+                    }
+                }
+                database.delete_keys(collection, &keys).await?;
+            }
+            UndoStep::Replaced(document) => database.put_back(collection, &document).await?,
+        }
+    }
+    Ok(())
 }

@@ -3,7 +3,8 @@
 //! MongoDB knows keys and unique indexes, and writes one document as a whole.
 //! What else a write promises is made of look-ups before it, in the order that
 //! every engine keeps to (uniqueness, then references), while it has its turn
-//! (`turn.rs`).
+//! (`turn.rs`). In a transaction what the server would refuse is looked up as
+//! well, since it ends the transaction of what it refuses.
 
 use std::sync::Arc;
 
@@ -19,18 +20,24 @@ use crate::database::{Database, Find, LIST_MAX, Modified, number};
 use crate::engine::Shared;
 use crate::fault;
 use crate::filter::matching;
-use crate::lookup::{no_targets, refers};
+use crate::lookup::{is_unique_of, no_targets, refers};
 use crate::prepare::KEYS;
 use crate::refusal::no_transactions;
 use crate::shape::{Lender, Shape, bson_of};
+use crate::transaction::Transaction;
 use crate::undo::Undo;
+
+/// How often another automatic key is taken because one is there already.
+const KEY_TRIES_MAX: u32 = 3;
 
 /// A write that is carried out.
 pub(crate) struct Writer {
     pub(crate) shared: Arc<Shared>,
-    number: u64,
-    /// The database, where it asks for a durability of its own.
+    pub(crate) number: u64,
+    /// The database, where it asks for a durability of its own, or in a transaction.
     database: Option<Database>,
+    /// True if the transaction is undone with whatever fails in it.
+    is_undone_whole: bool,
 }
 
 pub(crate) fn borrowed(row: &[Value]) -> Vec<ValueRef<'_>> {
@@ -40,15 +47,45 @@ pub(crate) fn borrowed(row: &[Value]) -> Vec<ValueRef<'_>> {
 impl Writer {
     pub(crate) fn new(shared: Arc<Shared>, number: u64, durability: Option<Durability>) -> Self {
         let database = durability.map(|durability| shared.database.asking_for(durability));
-        Self { shared, number, database }
+        Self { shared, number, database, is_undone_whole: false }
+    }
+
+    /// One that writes in a transaction; `is_whole` if that is of this write alone.
+    pub(crate) fn inside(
+        shared: Arc<Shared>,
+        number: u64,
+        transaction: &Arc<Transaction>,
+        is_whole: bool,
+    ) -> Self {
+        let database = Some(shared.database.inside(transaction));
+        Self { shared, number, database, is_undone_whole: is_whole }
+    }
+
+    pub(crate) const fn is_undone_whole(&self) -> bool {
+        self.is_undone_whole
+    }
+
+    /// True in a transaction: what the server would refuse is looked up first.
+    pub(crate) fn looks_first(&self) -> bool {
+        self.database().transaction().is_some()
+    }
+
+    /// Where automatic keys are counted: beside the transaction, if there is
+    /// one, so that inserts of others are not in its way.
+    fn key_database(&self) -> &Database {
+        if self.looks_first() { &self.shared.database } else { self.database() }
     }
 
     pub(crate) fn database(&self) -> &Database {
         self.database.as_ref().unwrap_or(&self.shared.database)
     }
 
-    /// Waits until it may write: alone, if it takes several steps.
+    /// Waits until it may write: alone, if it takes several steps. In a
+    /// transaction there is nothing to wait for.
     pub(crate) async fn turn(&self, in_steps: bool) -> Option<OwnedMutexGuard<()>> {
+        if self.looks_first() {
+            return None;
+        }
         self.shared.turns.wait(self.number, in_steps || self.shared.database.is_ferret).await
     }
 
@@ -121,14 +158,22 @@ impl Writer {
             };
             let mut row = row.to_vec();
             row[at] = key.as_ref();
+            // Another program may have inserted keys of its own.
+            if self.looks_first() {
+                if given && again <= KEY_TRIES_MAX && self.has(shape, row[at]).await? {
+                    again += 1;
+                    self.raise_keys(shape).await?;
+                    continue;
+                }
+                self.check_free(shape, &row, None).await?;
+            }
             let document = shape.document(&row);
             let written = self.database().insert(shape.name(), &[document]).await?.checked()?;
             if written.taken.is_none() {
                 return Ok((key, given));
             }
-            // Another program may have inserted keys of its own.
             let is_others = given && self.has(shape, row[at]).await?;
-            if !is_others || again > 3 {
+            if !is_others || again > KEY_TRIES_MAX {
                 return Err(self.collision(shape, &row, None).await?);
             }
             again += 1;
@@ -249,6 +294,10 @@ impl Writer {
             self.check_there(shape, key, expected).await?;
             return Ok(Outcome::rows(1));
         }
+        if self.looks_first() && is_unique_of(shape, row) {
+            self.check_there(shape, key, expected).await?;
+            self.check_free(shape, row, Some(key)).await?;
+        }
         let members = version.as_ref().map_or_else(|| doc! { "_id": 1 }, |name| doc! { name: 1 });
         let modified =
             self.database().modify(shape.name(), filter, update.into_document(), members).await?;
@@ -310,6 +359,9 @@ impl Writer {
             table.validate(&row)?;
             if let Some(updated_at) = table.updated_at() {
                 row[updated_at] = stamp;
+            }
+            if self.looks_first() && is_unique_of(shape, &row) {
+                self.check_free(shape, &row, Some(key)).await?;
             }
             let mut update = shape.update(&row);
             let version = table.version().map(|at| shape.columns[at].name.to_string());
@@ -476,7 +528,7 @@ impl Writer {
         let most = i64::MAX - count;
         let filter = doc! { "_id": name, "last": { "$lte": most } };
         let update = doc! { "$inc": { "last": count } };
-        match self.database().modify(KEYS, filter, update, doc! { "last": 1 }).await? {
+        match self.key_database().modify(KEYS, filter, update, doc! { "last": 1 }).await? {
             Modified::Done(document) => {
                 let last = number(&document, "last") as i64;
                 self.shared.know_key(name, last);
@@ -500,7 +552,7 @@ impl Writer {
         }
         let update = doc! { "$max": { "last": key } };
         let filter = doc! { "_id": shape.name() };
-        self.database().modify(KEYS, filter, update, doc! { "last": 1 }).await?;
+        self.key_database().modify(KEYS, filter, update, doc! { "last": 1 }).await?;
         self.shared.know_key(shape.name(), key);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Writes of many rows: all or none. What was written before a row that fails
-//! is undone; others may have seen it meanwhile.
+//! is undone, by the transaction that it is in or, where the server has none,
+//! row by row: others may have seen it meanwhile.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +10,7 @@ use marmota_store::refusal::{at_row, mixed_keys, not_found};
 use mongodb::bson::{Bson, RawDocumentBuf, doc};
 
 use crate::database::{Find, LIST_MAX};
-use crate::lookup::{no_targets, references, refers, unique_sets};
+use crate::lookup::{is_unique_of, no_targets, references, refers, unique_sets};
 use crate::shape::Shape;
 use crate::undo::Undo;
 use crate::write::{Writer, borrowed};
@@ -79,6 +80,11 @@ impl Writer {
     ) -> Result<Result<(), Refused>> {
         let lost = self.first_without_target(shape, rows, true).await?;
         let end = lost.as_ref().map_or(rows.len(), |(row, _)| *row);
+        if self.looks_first()
+            && let Some(refused) = self.first_taken(shape, &rows[..end]).await?
+        {
+            return Ok(Err(refused));
+        }
         let documents: Vec<RawDocumentBuf> =
             rows[..end].iter().map(|row| shape.document(&borrowed(row))).collect();
         let mut done = 0;
@@ -136,6 +142,10 @@ impl Writer {
             let found = there.entry(table.clone()).or_default();
             for keys in keys.chunks(LIST_MAX) {
                 let Some(target) = &target else { continue };
+                // Nobody else may delete them before the transaction's end.
+                if self.looks_first() {
+                    self.database().hold_keys(target.name(), keys).await?;
+                }
                 let documents = self.with_keys(target, keys, true).await?;
                 let keys =
                     documents.iter().filter_map(|document| document.get("_id").ok().flatten());
@@ -198,6 +208,7 @@ impl Writer {
                     count += u64::from(row.effect != Effect::Ignored);
                     placed.push(row);
                 }
+                Err(error) if error.is_repeatable() => return Err(error),
                 Err(error) => {
                     undo.unwrap_or_default().undo(self, shape).await?;
                     return Err(at_row(number, &error));
@@ -291,7 +302,17 @@ impl Writer {
         let stop = lost.as_ref().map(|(row, _)| *row).into_iter().chain(unknown).min();
         let end = stop.unwrap_or(rows.len());
         let mut done = 0;
-        for part in rows[..end].chunks(self.database().updates_max()) {
+        // In a transaction each is looked at before the next is written.
+        let looks =
+            self.looks_first() && rows.iter().any(|row| is_unique_of(shape, &borrowed(row)));
+        let most = if looks { 1 } else { self.database().updates_max() };
+        for part in rows[..end].chunks(most) {
+            if looks && let Some(row) = part.first() {
+                let row = borrowed(row);
+                if let Some(error) = self.refusal(shape, &row, Some(row[key])).await? {
+                    return Ok(Err((done, error)));
+                }
+            }
             let updates = part.iter().map(|row| update_of(shape, &borrowed(row))).collect();
             let written = self.database().update(shape, updates).await?;
             let taken = written.taken;

@@ -9,7 +9,11 @@ mod faults;
 mod gather;
 mod login;
 mod pool;
+mod promises;
+mod replica;
+mod streams;
 mod tee;
+mod transactions;
 
 use std::sync::OnceLock;
 

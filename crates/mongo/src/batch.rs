@@ -1,0 +1,179 @@
+//! Batches: in a transaction where the server has them and the batch needs one,
+//! else each write for itself.
+
+use std::sync::Arc;
+
+use marmota_model::{Kind, NoRows, Result};
+use marmota_store::Durability;
+use marmota_store::engine;
+use marmota_store::operation::{
+    BatchFailure, BatchMode, Link, OnConflict, Once, Operation, Outcome, Write, run_batch,
+};
+use marmota_store::refusal::copy_of;
+
+use crate::engine::{Shared, wait_on};
+use crate::refusal::no_transactions;
+use crate::session::{MongoSession, owned_of, unexpected};
+use crate::transaction::Transaction;
+use crate::work::{Tries, Work};
+use crate::write::Writer;
+
+/// The savepoint around a batch in a transaction; no other is called so.
+const SAVEPOINT: u32 = u32::MAX - 1;
+
+/// What of a batch needs a transaction, if anything does.
+pub(crate) fn needs_transaction(writes: &[Write], mode: BatchMode) -> Option<&'static str> {
+    if mode == BatchMode::AllOrNothing && writes.len() > 1 {
+        return Some("a batch of which all or nothing takes place");
+    }
+    let is_audited = |write: &Write| matches!(write, Write::Audited { .. });
+    writes.iter().any(is_audited).then_some("a write that is entered in the history")
+}
+
+/// True for a write that may look at rows before it decides.
+pub(crate) const fn reads_first(write: &Write) -> bool {
+    matches!(write, Write::Guarded { .. })
+}
+
+/// Carries out the steps of a batch in the transaction that is open on
+/// `session`, undoing them if they fail; or in one of their own, as often as
+/// others are in its way.
+pub(crate) fn inside(
+    mut session: MongoSession,
+    shared: &Arc<Shared>,
+    number: u64,
+    durability: Option<Durability>,
+    mut steps: impl FnMut(&mut MongoSession) -> Result<()>,
+) -> Result<()> {
+    if session.is_in_transaction() {
+        control(&mut session, Operation::Savepoint(SAVEPOINT))?;
+        let done = steps(&mut session);
+        if let Err(error) = done {
+            control(&mut session, Operation::RollbackTo(SAVEPOINT))?;
+            control(&mut session, Operation::Release(SAVEPOINT))?;
+            return Err(error);
+        }
+        return control(&mut session, Operation::Release(SAVEPOINT));
+    }
+    let waiting = Arc::clone(shared);
+    let _turn = wait_on(&shared.handle, async move {
+        waiting.within(async { Ok(waiting.turns.wait(number, true).await) }).await
+    })?;
+    let mut tries = Tries::begin(shared, number);
+    loop {
+        let database = shared.database.clone();
+        let begun = async move { Transaction::begin(&database, durability).await };
+        session.go_into(wait_on(&shared.handle, begun)?);
+        let done = steps(&mut session).and_then(|()| control(&mut session, Operation::Commit));
+        match done {
+            Ok(()) => return Ok(()),
+            Err(error) => {
+                if session.is_in_transaction() {
+                    // What failed says more than that it was undone.
+                    let _ = control(&mut session, Operation::Rollback);
+                }
+                match tries.pause_after(&error) {
+                    Some(pause) => std::thread::sleep(pause),
+                    None => return Err(error),
+                }
+            }
+        }
+    }
+}
+
+fn control(session: &mut MongoSession, mut step: Operation<'_>) -> Result<()> {
+    engine::run(session, &mut step, &mut NoRows).map(drop)
+}
+
+/// The writes of a batch, one after the other, on a session in a transaction.
+pub(crate) fn steps(
+    session: &mut MongoSession,
+    writes: &[Write],
+    links: &[Link],
+    mode: BatchMode,
+    once: Option<&mut Once<'_>>,
+    results: &mut Vec<Result<Outcome>>,
+) -> Result<()> {
+    let ended = run_batch(writes, links, mode, once, results, |step, sink| {
+        engine::run(session, step, sink)
+    });
+    told(ended, results)
+}
+
+/// Carries out a batch whose writes need no transaction together.
+pub(crate) fn each(
+    writer: &Writer,
+    durability: Option<Durability>,
+    writes: &[Write],
+    links: &[Link],
+    mode: BatchMode,
+    results: &mut Vec<Result<Outcome>>,
+) -> Result<()> {
+    let handle = &writer.shared.handle;
+    // Links count writes from the first: such a batch is not cut.
+    let together = |a: &Write, b: &Write| !links.is_empty() || are_inserts(a, b);
+    for part in writes.chunk_by(together) {
+        match part {
+            [_, _, ..] if links.is_empty() => {
+                handle.block_on(writer.insert_each(part, results))?;
+            }
+            part => one_by_one(writer, durability, part, links, mode, results)?,
+        }
+    }
+    Ok(())
+}
+
+/// True for inserts of one table that need nothing looked up: one command can
+/// have them.
+fn are_inserts(a: &Write, b: &Write) -> bool {
+    let plain = |write: &Write| match write {
+        Write::Insert { table, on_conflict: OnConflict::Refuse, .. } => {
+            table.fields().iter().all(|field| !matches!(field.kind, Kind::Reference { .. }))
+        }
+        _ => false,
+    };
+    plain(a) && plain(b) && a.table().name() == b.table().name()
+}
+
+/// Carries out the writes of a batch, and adds what became of them.
+fn one_by_one(
+    writer: &Writer,
+    durability: Option<Durability>,
+    writes: &[Write],
+    links: &[Link],
+    mode: BatchMode,
+    results: &mut Vec<Result<Outcome>>,
+) -> Result<()> {
+    let (shared, mut done) = (&writer.shared, Vec::new());
+    let ended = run_batch(writes, links, mode, None, &mut done, |step, _| {
+        let write = match step {
+            // A write that failed has left nothing.
+            Operation::Savepoint(_) | Operation::Release(_) | Operation::RollbackTo(_) => {
+                return Ok(Outcome::default());
+            }
+            step if !step.is_write() => {
+                return Err(no_transactions("a write under rights that depend on rows"));
+            }
+            step => {
+                let table = step.table().ok_or_else(unexpected)?;
+                owned_of(step, Arc::clone(&shared.shape(table)?.table))?
+            }
+        };
+        let work = Work::One(write);
+        shared.handle.block_on(shared.carry_out(writer.number, durability, &work))
+    });
+    let ended = told(ended, &done);
+    results.append(&mut done);
+    ended
+}
+
+/// How a batch ended, with the error of the write that failed.
+fn told(ended: Result<(), BatchFailure>, results: &[Result<Outcome>]) -> Result<()> {
+    ended.map_err(|failure| match failure {
+        BatchFailure::Engine(error) => error,
+        BatchFailure::Write => match results.last() {
+            Some(Err(error)) => copy_of(error),
+            _ => unexpected(),
+        },
+    })
+}

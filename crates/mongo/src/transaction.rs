@@ -1,0 +1,298 @@
+//! A transaction on a server that has them: the driver's session that its
+//! commands go by, and how it ends.
+//!
+//! A server of MongoDB's ends a transaction at the first command that fails in
+//! it, and knows no savepoints. So writes look for what would be refused before
+//! they write (`lookup.rs`), and while there is a savepoint, what each command
+//! changes is noted, so that it can be changed back: inside the transaction,
+//! where nobody sees it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_core::Stream as _;
+use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::Durability;
+use marmota_store::refusal::copy_of;
+use mongodb::bson::{Document, RawDocumentBuf};
+use mongodb::error::UNKNOWN_TRANSACTION_COMMIT_RESULT;
+use mongodb::options::{Acknowledgment, ReadConcern, ReadPreference, SelectionCriteria};
+use mongodb::raw_batch_cursor::{RawBatch, SessionRawBatchCursor};
+use mongodb::{ClientSession, Database as Driver};
+use parking_lot::Mutex;
+use tokio::sync::{Mutex as Gate, MutexGuard};
+use tokio::time::Instant;
+
+use crate::database::Database;
+use crate::engine::Shared;
+use crate::fault;
+use crate::undo::{UndoStep, undo};
+
+/// The pause before a commit is asked for again.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// See the module.
+pub(crate) struct Transaction {
+    session: Gate<ClientSession>,
+    /// Whose turn it is: its operations take place one after the other.
+    turn: Gate<()>,
+    inside: Mutex<Inside>,
+    begun: Instant,
+    /// It is counted among those that a close waits for.
+    _open: Option<Open>,
+}
+
+#[derive(Default)]
+struct Inside {
+    /// Why it has come to nothing.
+    broken: Option<Error>,
+    savepoints: Vec<(u32, usize)>,
+    /// What undoes the commands since the first savepoint.
+    journal: Vec<(String, UndoStep)>,
+    is_undoing: bool,
+}
+
+/// A transaction of a caller's, counted.
+struct Open(Arc<Shared>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.transactions_open.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Transaction")
+    }
+}
+
+impl Transaction {
+    /// A transaction of one operation.
+    ///
+    /// # Errors
+    /// What keeps the driver from making a session.
+    pub(crate) async fn begin(
+        database: &Database,
+        durability: Option<Durability>,
+    ) -> Result<Arc<Self>> {
+        Self::new(database, durability, None).await.map(Arc::new)
+    }
+
+    /// A transaction of a caller's, which a close waits for.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub(crate) async fn open(
+        shared: &Arc<Shared>,
+        durability: Option<Durability>,
+    ) -> Result<Arc<Self>> {
+        shared.transactions_open.fetch_add(1, Ordering::SeqCst);
+        let open = Open(Arc::clone(shared));
+        Self::new(&shared.database, durability, Some(open)).await.map(Arc::new)
+    }
+
+    async fn new(
+        database: &Database,
+        durability: Option<Durability>,
+        open: Option<Open>,
+    ) -> Result<Self> {
+        let refused = |fault: mongodb::error::Error| fault::of(&fault, false);
+        let mut concern = database.driver.write_concern().cloned().unwrap_or_default();
+        concern.w.get_or_insert(Acknowledgment::Majority);
+        if let Some(durability) = durability {
+            concern.journal = Some(durability == Durability::Full);
+        }
+        let mut session = database.client.start_session().await.map_err(refused)?;
+        let begun = session.start_transaction().read_concern(ReadConcern::snapshot());
+        let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
+        let begun = begun.write_concern(concern).selection_criteria(primary);
+        begun.await.map_err(refused)?;
+        Ok(Self {
+            session: Gate::new(session),
+            turn: Gate::default(),
+            inside: Mutex::default(),
+            begun: Instant::now(),
+            _open: open,
+        })
+    }
+
+    /// Waits for the operations of it that came before.
+    pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+
+    /// # Errors
+    /// Why it has come to nothing, if it has.
+    fn check(&self) -> Result<()> {
+        match &self.inside.lock().broken {
+            Some(error) => Err(copy_of(error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Nothing more can be done in it: gives the error that says why.
+    pub(crate) fn fail(&self, error: Error) -> Error {
+        let mut inside = self.inside.lock();
+        inside.broken.get_or_insert_with(|| copy_of(&error));
+        error
+    }
+
+    fn fault(&self, fault: &mongodb::error::Error) -> Error {
+        self.fail(fault::inside(fault, self.begun.elapsed()))
+    }
+
+    /// Runs a command in it.
+    ///
+    /// # Errors
+    /// Why the transaction came to nothing.
+    pub(crate) async fn run(&self, driver: &Driver, command: RawDocumentBuf) -> Result<Document> {
+        self.check()?;
+        let mut session = self.session.lock().await;
+        let answer = driver.run_raw_command(command).session(&mut *session).await;
+        answer.map_err(|fault| self.fault(&fault))
+    }
+
+    /// Runs a command in it that finds documents.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub(crate) async fn find(
+        &self,
+        driver: &Driver,
+        command: RawDocumentBuf,
+    ) -> Result<SessionRawBatchCursor> {
+        self.check()?;
+        let mut session = self.session.lock().await;
+        let found = driver.run_raw_cursor_command(command).session(&mut *session).batch().await;
+        found.map_err(|fault| self.fault(&fault))
+    }
+
+    /// The next message of documents that were found.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub(crate) async fn next(&self, found: &mut SessionRawBatchCursor) -> Result<Option<RawBatch>> {
+        self.check()?;
+        let mut session = self.session.lock().await;
+        let mut stream = found.stream(&mut session);
+        let next =
+            std::future::poll_fn(|context| std::pin::Pin::new(&mut stream).poll_next(context));
+        next.await.transpose().map_err(|fault| self.fault(&fault))
+    }
+
+    /// Commits it; asks again while it is unknown whether it took place.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] if that is still unknown at `end`; otherwise nothing
+    /// of it was done.
+    pub(crate) async fn commit(&self, end: Instant) -> Result<()> {
+        self.check()?;
+        let mut session = self.session.lock().await;
+        loop {
+            let Err(fault) = session.commit_transaction().await else { return Ok(()) };
+            if !fault.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) {
+                return Err(self.fault(&fault));
+            }
+            if Instant::now() + PAUSE >= end {
+                let message = format!(
+                    "the transaction was to be committed, and MongoDB has not said that it is \
+                     (`operation_timeout_ms`): whether it took place is unknown ({fault})"
+                );
+                return Err(Error::new(ErrorKind::Lost, message).with_source(fault));
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Undoes it. A server that cannot be told does so by itself.
+    pub(crate) async fn abort(&self) {
+        let mut session = self.session.lock().await;
+        // The driver keeps to itself what kept the server from being told.
+        let _ = session.abort_transaction().await;
+    }
+}
+
+/// Savepoints.
+impl Transaction {
+    /// True if what undoes a command has to be noted.
+    pub(crate) fn notes(&self) -> bool {
+        let inside = self.inside.lock();
+        !inside.savepoints.is_empty() && !inside.is_undoing
+    }
+
+    /// Notes what undoes a command.
+    pub(crate) fn note(&self, collection: &str, steps: impl IntoIterator<Item = UndoStep>) {
+        let steps = steps.into_iter().map(|step| (collection.to_owned(), step));
+        self.inside.lock().journal.extend(steps);
+    }
+
+    /// Sets a savepoint.
+    ///
+    /// # Errors
+    /// Why the transaction has come to nothing.
+    pub(crate) fn savepoint(&self, name: u32) -> Result<()> {
+        self.check()?;
+        let mut inside = self.inside.lock();
+        let at = inside.journal.len();
+        inside.savepoints.push((name, at));
+        Ok(())
+    }
+
+    /// Forgets a savepoint, and those behind it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if there is none of this name.
+    pub(crate) fn release(&self, name: u32) -> Result<()> {
+        self.check()?;
+        let mut inside = self.inside.lock();
+        let place = inside.place(name)?;
+        inside.savepoints.truncate(place);
+        if inside.savepoints.is_empty() {
+            inside.journal.clear();
+        }
+        Ok(())
+    }
+
+    /// Undoes what was done since a savepoint, which stays.
+    ///
+    /// # Errors
+    /// As [`Self::release`], and as [`Self::run`].
+    pub(crate) async fn roll_back_to(&self, name: u32, database: &Database) -> Result<()> {
+        self.check()?;
+        let steps = {
+            let mut inside = self.inside.lock();
+            let place = inside.place(name)?;
+            inside.savepoints.truncate(place + 1);
+            let at = inside.savepoints[place].1;
+            inside.is_undoing = true;
+            inside.journal.split_off(at)
+        };
+        let undone = undo_all(database, steps).await;
+        self.inside.lock().is_undoing = false;
+        // Half undone is nothing that anybody could go on with.
+        undone.map_err(|error| self.fail(error))
+    }
+}
+
+impl Inside {
+    fn place(&self, name: u32) -> Result<usize> {
+        self.savepoints.iter().rposition(|(number, _)| *number == name).ok_or_else(|| {
+            Error::new(ErrorKind::Invalid, "there is no such savepoint: it was released, or undone")
+        })
+    }
+}
+
+/// Undoes steps, the last first.
+async fn undo_all(database: &Database, mut steps: Vec<(String, UndoStep)>) -> Result<()> {
+    while let Some((collection, _)) = steps.last() {
+        let collection = collection.clone();
+        let before = steps.iter().rposition(|(other, _)| *other != collection);
+        let of_one = steps.split_off(before.map_or(0, |before| before + 1));
+        let of_one = of_one.into_iter().map(|(_, step)| step).collect();
+        undo(database, &collection, of_one).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! A write as owned work, and where it is carried out: as it is, or, if it takes
+//! several steps and the server has transactions, in one of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use marmota_model::{Error, Result, Value};
+use marmota_store::Durability;
+use marmota_store::operation::{OnConflict, Outcome, Write};
+use tokio::time::Instant;
+
+use crate::engine::Shared;
+use crate::lookup::refers;
+use crate::shape::Shape;
+use crate::transaction::Transaction;
+use crate::write::{Writer, borrowed};
+
+/// The pauses between two tries grow from this to as many times as much.
+const PAUSE: Duration = Duration::from_micros(500);
+const PAUSE_FACTOR_MAX: u32 = 64;
+
+/// A write that owns its values.
+pub(crate) enum Work {
+    One(Write),
+    InsertMany(Arc<Shape>, Vec<Vec<Value>>, OnConflict),
+    UpdateMany(Arc<Shape>, Vec<Vec<Value>>),
+}
+
+impl Work {
+    pub(crate) async fn carry_out(&self, writer: &Writer) -> Result<Outcome> {
+        match self {
+            Self::One(write) => writer.write(write).await,
+            Self::InsertMany(shape, rows, on_conflict) => {
+                writer.insert_many(shape, rows, *on_conflict).await
+            }
+            Self::UpdateMany(shape, rows) => writer.update_many(shape, rows).await,
+        }
+    }
+
+    /// True if it takes more than a command that a server carries out as a whole.
+    fn takes_steps(&self, shared: &Shared) -> Result<bool> {
+        let Self::One(write) = self else { return Ok(true) };
+        let shape = shared.shape(write.table())?;
+        let is_referred = || !shared.referrers(shape.name()).is_empty();
+        Ok(match write {
+            Write::Insert { row, on_conflict, .. } => {
+                *on_conflict != OnConflict::Refuse || refers(&shape, &borrowed(row))
+            }
+            Write::Update { row, .. } => refers(&shape, &borrowed(row)),
+            Write::Delete { .. } => is_referred(),
+            // The documents of one command are deleted one by one.
+            Write::DeleteWhere { .. } => true,
+            _ => false,
+        })
+    }
+}
+
+impl Shared {
+    /// Carries out a write that is in no transaction of its caller's.
+    pub(crate) async fn carry_out(
+        self: &Arc<Self>,
+        number: u64,
+        durability: Option<Durability>,
+        work: &Work,
+    ) -> Result<Outcome> {
+        if !self.capability.transactions || !work.takes_steps(self)? {
+            return work.carry_out(&Writer::new(Arc::clone(self), number, durability)).await;
+        }
+        // Those of this engine take turns, so that they do not collide.
+        let _turn = self.turns.wait(number, true).await;
+        let mut tries = Tries::begin(self, number);
+        loop {
+            let transaction = Transaction::begin(&self.database, durability).await?;
+            let writer = Writer::inside(Arc::clone(self), number, &transaction, true);
+            let done = match work.carry_out(&writer).await {
+                Ok(outcome) => transaction.commit(tries.end).await.map(|()| outcome),
+                Err(error) => {
+                    transaction.abort().await;
+                    Err(error)
+                }
+            };
+            match done {
+                Err(error) => match tries.pause_after(&error) {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => return Err(error),
+                },
+                done => return done,
+            }
+        }
+    }
+}
+
+/// The tries of a transaction that others are in the way of.
+pub(crate) struct Tries {
+    count: u32,
+    number: u64,
+    pub(crate) end: Instant,
+}
+
+impl Tries {
+    pub(crate) fn begin(shared: &Shared, number: u64) -> Self {
+        Self { count: 0, number, end: Instant::now() + shared.options.timeout }
+    }
+
+    /// How long to wait before another try; none if there is to be none.
+    pub(crate) fn pause_after(&mut self, error: &Error) -> Option<Duration> {
+        if !error.is_repeatable() {
+            return None;
+        }
+        let factor = 1_u32.checked_shl(self.count).unwrap_or(PAUSE_FACTOR_MAX);
+        self.count += 1;
+        // Never the same for two, so that they part.
+        let part = 1 + (self.number.wrapping_mul(0x9e37_79b9) >> 3) as u32 % 8;
+        let pause = PAUSE * factor.min(PAUSE_FACTOR_MAX) * part / 8;
+        (Instant::now() + pause < self.end).then_some(pause)
+    }
+}

@@ -1,0 +1,105 @@
+//! What every engine promises of transactions, and of writes that take several
+//! steps, by the ways that the engine goes on a replica set. What [`Replica`]
+//! does not show, how transactions side by side are kept apart, is not tested
+//! by it; all other promises are tested where FerretDB is (`conformance`).
+
+use marmota_conformance::{Subject, promises};
+use marmota_mongo::Mongo;
+use marmota_store::Store;
+
+use crate::replica::Replica;
+use crate::server;
+
+fn subject() -> Subject {
+    let replica = Replica::of("7.0", &server().url());
+    // It looks through all rows for each key, and the machine may be busy.
+    Subject::new("a replica set of MongoDB's protocol", move || {
+        let url = format!("{}&operation_timeout_ms=120000", replica.url());
+        Store::builder(Mongo::from_url(&url).unwrap())
+    })
+    .skips_keys()
+    .keeps()
+    .reads_wait()
+}
+
+promises!(transactions: ; by transactions:
+    a_commit_keeps_all,
+    what_is_not_committed_never_was,
+    a_closure_that_succeeds_commits,
+    a_transaction_sees_its_writes,
+    others_do_not_see_an_open_transaction,
+    writes_wait_for_a_transaction,
+    what_a_transaction_has_read_stays,
+    an_error_leaves_a_transaction_usable,
+    savepoints_nest,
+    a_transaction_can_be_awaited,
+    a_transaction_ends_once,
+    transactions_follow_each_other,
+);
+promises!(batches:
+    each_write_stands_for_itself,
+; by transactions:
+    a_batch_writes_all,
+    a_batch_takes_values,
+    later_writes_refer_to_earlier_ones,
+    a_bad_reference_of_a_batch_is_named,
+    a_batch_patches,
+    a_failed_write_undoes_the_batch,
+    a_bad_row_stops_the_batch,
+    an_empty_batch_is_fine,
+    writes_see_those_before,
+    a_batch_in_a_transaction_is_its_own,
+);
+promises!(conflicts:
+    a_row_takes_the_place_of_others,
+    a_row_referred_to_is_replaced_by_its_like,
+    an_upsert_writes_over,
+    the_key_decides_before_an_index,
+    many_rows_are_placed,
+    a_row_that_cannot_be_placed_is_named,
+; by transactions:
+    a_batch_places_rows,
+    a_transaction_undoes_what_was_placed,
+);
+promises!(durability: ; by transactions:
+    a_close_waits_for_what_is_open,
+    a_close_can_be_tried_again,
+    a_transaction_may_outlive_its_store,
+);
+promises!(history: ; by transactions:
+    every_write_leaves_an_entry,
+    many_rows_leave_an_entry_each,
+    a_failed_write_leaves_none,
+    a_transaction_enters_what_it_commits,
+    a_batch_enters_what_it_did,
+);
+promises!(idempotency: ; by transactions:
+    a_repeat_gets_the_first_answer,
+    what_failed_can_be_tried_again,
+    several_at_once_write_once,
+    a_transaction_undoes_what_was_kept,
+);
+promises!(migrations: ; by transactions:
+    migrations_are_done_once_in_order,
+    a_failed_migration_leaves_nothing,
+    a_database_goes_back,
+);
+promises!(references:
+    a_reference_needs_its_row,
+    a_row_referred_to_stays,
+    a_delete_by_filter_spares_all,
+    rows_may_refer_to_their_own_kind,
+    a_moved_reference_lets_go,
+);
+promises!(rights: ; by transactions:
+    a_new_row_has_to_suit,
+    a_hidden_row_in_the_way_is_a_conflict,
+    a_hidden_row_cannot_be_referred_to,
+);
+promises!(unique:
+    a_unique_pair_holds,
+    many_rows_are_all_or_none,
+    many_updates_are_all_or_none,
+; by transactions:
+    a_freed_value_can_be_taken,
+);
