@@ -172,6 +172,25 @@ impl Request {
         said.client.or_else(|| self.peer().ip().map(|ip| ip.to_canonical()))
     }
 
+    /// Whether it seems to be passed on for somebody else, who may be anywhere: its peer is a trusted
+    /// proxy, or it bears a header that proxies add (`Forwarded`, `X-Forwarded-…`, `X-Real-IP`, `Via`).
+    /// A proxy that is not trusted and adds none is not seen: that a peer is on this machine says
+    /// little about who asks.
+    ///
+    /// ```
+    /// # fn admits(request: &marmota_http::Request) -> bool {
+    /// !request.is_forwarded() && request.peer().ip().is_none_or(|ip| ip.is_loopback())
+    /// # }
+    /// ```
+    pub fn is_forwarded(&self) -> bool {
+        let by_header = |name: &str| {
+            ["forwarded", "via", "x-real-ip"].iter().any(|known| name.eq_ignore_ascii_case(known))
+                || name.get(..12).is_some_and(|start| start.eq_ignore_ascii_case("x-forwarded-"))
+        };
+        self.0.routes.proxies.trusts_peer(self.peer())
+            || self.headers().any(|(name, _)| by_header(name))
+    }
+
     /// `https` or `http`: by which the client has come, also to a trusted proxy.
     pub fn scheme(&self) -> &str {
         match said(self, &self.0.routes.proxies).scheme {

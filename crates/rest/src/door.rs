@@ -14,6 +14,7 @@ use marmota_http::{Method, Request};
 use marmota_model::{Error, ErrorKind};
 use marmota_store::Store;
 
+use crate::credential;
 use crate::problem::Result;
 use crate::workers::Workers;
 
@@ -93,11 +94,7 @@ fn unauthenticated(message: &str) -> crate::problem::ApiError {
 
 fn bearer(request: &Request) -> Result<Option<Bearer<'_>>> {
     if let Some(header) = request.header("authorization") {
-        let token = std::str::from_utf8(header).ok().and_then(|header| {
-            let (scheme, token) = header.trim().split_once(' ')?;
-            scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
-        });
-        return match token {
+        return match credential::of_header(header) {
             Some(token) => Ok(Some(Bearer::Header(token))),
             None => Err(unauthenticated("`Authorization` takes the form `Bearer TOKEN`")),
         };

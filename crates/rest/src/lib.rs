@@ -27,6 +27,7 @@ mod batch_operation;
 mod blob;
 mod body;
 mod call;
+mod credential;
 mod cursor;
 mod delete;
 #[cfg(feature = "auth")]

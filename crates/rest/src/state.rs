@@ -14,6 +14,7 @@ use marmota_store::Store;
 use serde_json::{Map, Value, json};
 
 use crate::answer::JSON;
+use crate::credential;
 use crate::problem::{ApiError, Result};
 
 /// Bytes of a body at most.
@@ -28,8 +29,9 @@ const BODY_BYTES_MAX: usize = 4 * 1024;
 /// | `GET`, `PUT /api/-/levels` | `{"filter":"info,marmota::slow=off"}`, if [`State::levels`] was called |
 /// | `GET /healthz`, `/readyz` | 200 while the process serves; while the store is open and the server not going down |
 ///
-/// All but the last are for those who may: administrators ([`State::auth`]), or
-/// whom [`State::allow`] lets. Without either they are for nobody.
+/// All but the last are for those who may: administrators ([`State::auth`]), who has a token
+/// ([`State::token`]), or whom [`State::allow`] and [`State::allow_reading`] let. Without any of
+/// these they are for nobody.
 ///
 /// ```no_run
 /// # fn serve(store: marmota_store::Store) -> Result<(), Box<dyn std::error::Error>> {
@@ -57,7 +59,11 @@ struct Shared {
     store: Store,
     #[cfg(feature = "auth")]
     auth: Option<marmota_auth::Auth>,
+    token: Option<String>,
     allow: Option<Allow>,
+    allow_reading: Option<Allow>,
+    /// What who is refused is told beside it.
+    way_in: String,
     parts: Vec<(&'static str, Part)>,
     levels: Option<Arc<dyn Levels>>,
 }
@@ -81,7 +87,10 @@ impl State {
             store: store.clone(),
             #[cfg(feature = "auth")]
             auth: None,
+            token: None,
             allow: None,
+            allow_reading: None,
+            way_in: String::new(),
             parts: Vec::new(),
             levels: None,
         };
@@ -101,9 +110,32 @@ impl State {
         self
     }
 
-    /// Lets those ask of whose requests this is true.
+    /// Lets those ask who send this token, by `Authorization: Bearer …`. It is a secret that cannot be
+    /// guessed: some random 32 bytes, as text.
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.shared.token = Some(token.into());
+        self
+    }
+
+    /// Lets those ask of whose requests this is true. That a peer is on this machine says little:
+    /// behind a proxy on it everybody is ([`Request::is_forwarded`]).
     pub fn allow(mut self, allow: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Self {
         self.shared.allow = Some(Box::new(allow));
+        self
+    }
+
+    /// As [`State::allow`], for what changes nothing.
+    pub fn allow_reading(
+        mut self,
+        allow: impl Fn(&Request) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.shared.allow_reading = Some(Box::new(allow));
+        self
+    }
+
+    /// Tells those who are refused how they are let in, behind the refusal's own words.
+    pub fn way_in(mut self, way: impl Into<String>) -> Self {
+        self.shared.way_in = way.into();
         self
     }
 
@@ -174,22 +206,45 @@ impl fmt::Debug for State {
 impl Shared {
     /// Refuses who may not ask.
     fn check(&self, request: &Request) -> Result<()> {
-        if self.allow.as_ref().is_some_and(|allow| allow(request)) {
+        let lets = |allow: &Option<Allow>| allow.as_ref().is_some_and(|allow| allow(request));
+        let reads = matches!(request.method(), Method::Get | Method::Head);
+        if lets(&self.allow) || reads && lets(&self.allow_reading) {
             return Ok(());
+        }
+        if let Some(token) = &self.token {
+            let sent = request.header("authorization").and_then(credential::of_header);
+            if sent.is_some_and(|sent| credential::is_same(sent, token)) {
+                return Ok(());
+            }
         }
         #[cfg(feature = "auth")]
         if let Some(auth) = &self.auth {
             let known = crate::door::known(auth, request)?;
             return match known {
                 Some(known) if known.is_admin() => Ok(()),
-                Some(_) => Err(denied("only administrators may ask this")),
+                Some(_) => Err(self.refusal(ErrorKind::Denied, "only administrators may ask this")),
                 None => {
                     let message = "log in as an administrator, or send a token";
-                    Err(Error::new(ErrorKind::Unauthenticated, message).into())
+                    Err(self.refusal(ErrorKind::Unauthenticated, message))
                 }
             };
         }
-        Err(denied("this is not for you to ask"))
+        Err(match &self.token {
+            Some(_) => {
+                let message =
+                    "this is for who sends the operators' token, `Authorization: Bearer …`";
+                self.refusal(ErrorKind::Unauthenticated, message)
+            }
+            None => self.refusal(ErrorKind::Denied, "this is not for you to ask"),
+        })
+    }
+
+    fn refusal(&self, kind: ErrorKind, message: &str) -> ApiError {
+        let message = match &*self.way_in {
+            "" => message.to_owned(),
+            way => format!("{message}; {way}"),
+        };
+        Error::new(kind, message).into()
     }
 
     fn statistics(&self) -> Value {
@@ -230,10 +285,6 @@ impl Shared {
         }
         Ok(self.levels_now())
     }
-}
-
-fn denied(message: &str) -> ApiError {
-    Error::new(ErrorKind::Denied, message).into()
 }
 
 fn json_of(value: &Value) -> Response {

@@ -28,6 +28,30 @@ fn bind() -> Server {
 }
 
 #[test]
+fn what_is_passed_on_is_seen_by_its_headers_or_its_peer() {
+    let router = || {
+        Router::new().get("/", |request: Request| async move { request.is_forwarded().to_string() })
+    };
+    let deaf = bind().start(router()).unwrap();
+    let trusting = bind().trusted_proxies(["127.0.0.0/8"]).start(router()).unwrap();
+    let forwarded = |address: SocketAddr, header: &str| {
+        ask(address, &format!("GET / HTTP/1.1\r\nHost: a\r\n{header}\r\n")).text() == "true"
+    };
+    for (header, expected) in [
+        ("", false),
+        ("X-Forward: a\r\nX-Forwarded: a\r\n", false),
+        ("forwarded: for=127.0.0.1\r\n", true),
+        ("X-Forwarded-For: 127.0.0.1\r\n", true),
+        ("x-forwarded-port: 1\r\n", true),
+        ("X-Real-IP: \r\n", true),
+        ("Via: 1.1 nginx\r\n", true),
+    ] {
+        assert_eq!(forwarded(deaf.local_addr(), header), expected, "{header}");
+        assert!(forwarded(trusting.local_addr(), header), "{header}");
+    }
+}
+
+#[test]
 fn only_trusted_peers_speak_for_others() {
     let deaf = bind().start(router()).unwrap();
     let trusting = bind().trusted_proxies(["127.0.0.0/8"]).start(router()).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use marmota_http::{Metrics, Request, Router};
-use marmota_model::Result;
+use marmota_model::{Error, ErrorKind, Result};
 use marmota_rest::State;
 use marmota_store::meter::Metering;
 use marmota_store::{Store, StoreBuilder};
@@ -17,9 +17,14 @@ use crate::Log;
 #[derive(Args)]
 pub(super) struct Operators {
     /// Tells what it does at /api/-/statistics and /metrics, and has /healthz, /readyz and the
-    /// log's filter at /api/-/levels: with --auth for administrators, else for this machine
+    /// log's filter at /api/-/levels: with --auth for administrators, else for who sends the token
+    /// that it prints or, where there is one, that of MARMOTA_STATE_TOKEN
     #[arg(long)]
     state: bool,
+    /// Lets this machine read --state without a token; not for one with a proxy on it, whose
+    /// requests are all of this machine
+    #[arg(long, requires = "state")]
+    state_local: bool,
     /// Counts for --state, and logs operations and calls that take so many milliseconds
     #[arg(long, value_name = "MS")]
     slow_ms: Option<u64>,
@@ -36,6 +41,8 @@ pub(super) struct Operators {
 /// What was begun.
 pub(super) struct Watch {
     pub(super) metrics: Option<Metrics>,
+    /// Whom its state is for, where there are no users.
+    access: Option<Access>,
     log: Option<Arc<Log>>,
     #[cfg(feature = "otel")]
     telemetry: Option<crate::Telemetry>,
@@ -62,7 +69,7 @@ impl Operators {
         let log = Log::with_telemetry(&self.log, &telemetry).map_err(|error| {
             // A log of its own would be without the spans: better to say so than to send none.
             let message = format!("`--otlp` needs a log of marmota's own: {error}");
-            marmota_model::Error::new(error.kind(), message)
+            Error::new(error.kind(), message)
         })?;
         Ok(Watch { telemetry: Some(telemetry), ..self.watch(Ok(log))? })
     }
@@ -76,11 +83,12 @@ impl Operators {
         let log = match log {
             Ok(log) => Some(log),
             // The program has a log of its own.
-            Err(error) if error.kind() == marmota_model::ErrorKind::Conflict => None,
+            Err(error) if error.kind() == ErrorKind::Conflict => None,
             Err(error) => return Err(error),
         };
         Ok(Watch {
             metrics: self.state.then(Metrics::new),
+            access: self.state.then(|| Access::of(self.state_local)).transpose()?,
             log,
             #[cfg(feature = "otel")]
             telemetry: None,
@@ -89,6 +97,31 @@ impl Operators {
 }
 
 impl Watch {
+    /// What is to be printed of the state, for one without users at this address.
+    pub(super) fn greeting(&self, url: &str) -> Option<String> {
+        let Access { token, is_made, .. } = self.access.as_ref()?;
+        is_made.then(|| {
+            format!(
+                "Its state is for who sends this token ({TOKEN} sets another):\n  \
+                 curl {url}/api/-/statistics -H 'Authorization: Bearer {token}'"
+            )
+        })
+    }
+
+    /// Lets in whom the state is for, where there are no users.
+    pub(super) fn admit(&self, state: State) -> State {
+        let Some(Access { token, local, .. }) = &self.access else { return state };
+        let state = state.token(token.clone());
+        if *local {
+            let way = "without it this machine may read, by `localhost` and not through a proxy";
+            return state.allow_reading(is_local).way_in(way);
+        }
+        state.way_in(format!(
+            "it is printed at the start, or set by {TOKEN}; --state-local lets this machine read \
+             without it, --auth administrators"
+        ))
+    }
+
     /// The routes with those for operators, if these were asked for, and a span around each.
     pub(super) fn beside(
         &self,
@@ -124,10 +157,53 @@ impl Watch {
     }
 }
 
-/// True for who is on this machine: at a Unix socket, or at its own address, and
-/// not by a proxy that speaks for somebody else.
-pub(super) fn is_local(request: &Request) -> bool {
-    let by_proxy =
-        ["forwarded", "x-forwarded-for"].iter().any(|name| request.header(name).is_some());
-    !by_proxy && request.peer().ip().is_none_or(|ip: IpAddr| ip.to_canonical().is_loopback())
+/// The variable with the operators' token.
+const TOKEN: &str = "MARMOTA_STATE_TOKEN";
+/// Characters of one that cannot be guessed.
+const TOKEN_CHARS_MIN: usize = 16;
+
+/// See [`Watch::access`].
+struct Access {
+    token: String,
+    is_made: bool,
+    /// This machine may read without it.
+    local: bool,
+}
+
+impl Access {
+    /// By the environment (on a command line others would see it), or by a token that is made.
+    fn of(local: bool) -> Result<Self> {
+        if let Some(given) = std::env::var_os(TOKEN) {
+            let token = given.into_string().unwrap_or_default();
+            if token.len() >= TOKEN_CHARS_MIN && token.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return Ok(Self { token, is_made: false, local });
+            }
+            let message = format!(
+                "{TOKEN} is no token that cannot be guessed: it takes {TOKEN_CHARS_MIN} characters or \
+                 more, of ASCII and without blanks; `openssl rand -hex 32` makes one"
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let mut random = [0; 32];
+        getrandom::fill(&mut random).map_err(|error| {
+            Error::new(ErrorKind::Io, format!("the system gives no random numbers: {error}"))
+        })?;
+        let hex = |byte: &u8| format!("{byte:02x}");
+        Ok(Self { token: random.iter().map(hex).collect(), is_made: true, local })
+    }
+}
+
+/// True for who is on this machine: at a Unix socket, or at its own address by its own name (a page
+/// of a browser's, led here by a name of its own, asks by that), and not by a proxy that shows.
+fn is_local(request: &Request) -> bool {
+    let is_own = |host: &str| {
+        let name = host.rsplit_once(':').map_or(host, |(name, port)| {
+            if port.bytes().all(|byte| byte.is_ascii_digit()) { name } else { host }
+        });
+        let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+    };
+    let peer = request.peer().ip();
+    !request.is_forwarded()
+        && peer.is_none_or(|ip| ip.to_canonical().is_loopback() && is_own(request.host()))
 }

@@ -10,7 +10,7 @@ use marmota_http::{Router, Server};
 use marmota_rest::Api;
 use marmota_store::Store;
 
-use super::operators::{Operators, Watch, is_local};
+use super::operators::{Operators, Watch};
 use super::{Command, Database, Done};
 
 /// Serves the models over HTTP; what runs if no subcommand is named
@@ -101,7 +101,7 @@ impl Serve {
         watch: &Watch,
     ) -> Result<Router, Box<dyn std::error::Error>> {
         if !self.auth {
-            return Ok(watch.beside(command.routes_of(store), store, |state| state.allow(is_local)));
+            return Ok(without_users(command, store, url, watch));
         }
         if command.routes.is_some() {
             let message = "this program has routes of its own, and says itself who may call them: \
@@ -133,11 +133,19 @@ impl Serve {
         &self,
         command: &Command,
         store: &Store,
-        _: &str,
+        url: &str,
         watch: &Watch,
     ) -> Result<Router, Box<dyn std::error::Error>> {
-        Ok(watch.beside(command.routes_of(store), store, |state| state.allow(is_local)))
+        Ok(without_users(command, store, url, watch))
     }
+}
+
+/// Routes that ask nobody who calls, but for those of the server's state.
+fn without_users(command: &Command, store: &Store, url: &str, watch: &Watch) -> Router {
+    if let Some(greeting) = watch.greeting(url) {
+        println!("{greeting}");
+    }
+    watch.beside(command.routes_of(store), store, |state| watch.admit(state))
 }
 
 #[cfg(feature = "tls")]

@@ -1,9 +1,7 @@
 //! `serve` with users, and what it tells its operators.
 
 use std::io::{BufRead, BufReader};
-#[cfg(feature = "otel")]
-use std::process::Command;
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -31,9 +29,24 @@ impl Serving {
 
     fn at(address: &str, words: &[&str]) -> Self {
         let folder = Folder::new();
-        let mut all = vec!["serve", "--listen", address, "--db", "sqlite:people.db"];
-        all.extend(words);
-        let mut program = folder.program(&all);
+        let program = folder.program(&Self::words(address, words));
+        Self::of(folder, program)
+    }
+
+    /// One whose operators have this token.
+    fn with(words: &[&str], token: &str) -> Self {
+        let folder = Folder::new();
+        let mut program = folder.program(&Self::words("127.0.0.1:0", words));
+        program.env("MARMOTA_STATE_TOKEN", token);
+        Self::of(folder, program)
+    }
+
+    fn words<'w>(address: &'w str, words: &[&'w str]) -> Vec<&'w str> {
+        let all = ["serve", "--listen", address, "--db", "sqlite:people.db"];
+        [&all, words].concat()
+    }
+
+    fn of(folder: Folder, mut program: Command) -> Self {
         let mut child = program.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut said = BufReader::new(child.stdout.take().unwrap());
         let line = line_with(&mut said, "http://");
@@ -142,11 +155,18 @@ fn users_are_asked_who_they_are_and_held_to_their_rights() {
     assert_eq!(serving.ask("GET /api/person", &ann, None).0, 401);
 }
 
+/// The token of operators that it prints.
+fn state_token(serving: &mut Serving) -> String {
+    let line = line_with(&mut serving.said, "Authorization: Bearer ");
+    line.split("Bearer ").nth(1).unwrap().trim_end_matches(['\'', '\n']).to_owned()
+}
+
 #[test]
-fn without_users_this_machine_asks_what_it_does_and_changes_its_log() {
-    let serving = Serving::start(&["--state", "--slow-ms", "0", "--log", "error"]);
+fn without_users_who_has_the_token_asks_what_it_does_and_changes_its_log() {
+    let mut serving = Serving::start(&["--state", "--slow-ms", "0", "--log", "error"]);
+    let token = state_token(&mut serving);
     serving.json("GET /api/person?filter=last_name~'cur'", "", None);
-    let all = serving.json("GET /api/-/statistics", "", None);
+    let all = serving.json("GET /api/-/statistics", &token, None);
     let verbs = all["verbs"].as_array().unwrap();
     let lists = verbs.iter().find(|one| one["table"] == "person" && one["verb"] == "list").unwrap();
     assert_eq!((&lists["count"], &lists["rows"]), (&json!(1), &json!(2)), "{all}");
@@ -155,18 +175,87 @@ fn without_users_this_machine_asks_what_it_does_and_changes_its_log() {
         slow.iter().any(|one| one["what"] == "list of person by last_name, at most 101"),
         "{all}"
     );
-    let (_, numbers) = serving.ask("GET /metrics", "", None);
+    let (_, numbers) = serving.ask("GET /metrics", &token, None);
     assert!(numbers.contains("marmota_store_rows_total{table=\"person\",verb=\"list\"} 2\n"));
     let filter = json!({ "filter": "info,marmota=debug" });
-    assert_eq!(serving.json("PUT /api/-/levels", "", Some(&filter)), filter);
-    assert_eq!(serving.json("GET /api/-/levels", "", None), filter);
+    assert_eq!(serving.json("PUT /api/-/levels", &token, Some(&filter)), filter);
+    assert_eq!(serving.json("GET /api/-/levels", &token, None), filter);
     let wrong = json!({ "filter": "loudly,,=" });
-    assert_eq!(serving.ask("PUT /api/-/levels", "", Some(&wrong)).0, 400);
-    assert_eq!(serving.json("GET /api/-/levels", "", None), filter);
+    assert_eq!(serving.ask("PUT /api/-/levels", &token, Some(&wrong)).0, 400);
+    assert_eq!(serving.json("GET /api/-/levels", &token, None), filter);
+    // This machine is everybody, where a proxy on it says nothing.
+    for request in
+        ["GET /api/-/statistics", "GET /metrics", "GET /api/-/levels", "PUT /api/-/levels"]
+    {
+        let (status, text) = serving.ask(request, "", Some(&json!({ "filter": "trace" })));
+        assert_eq!(status, 401, "{request}");
+        for way in ["MARMOTA_STATE_TOKEN", "--state-local", "--auth"] {
+            assert!(text.contains(way), "{text}");
+        }
+    }
+    assert_eq!(serving.json("GET /api/-/levels", &token, None), filter);
+    assert_eq!(serving.ask("GET /healthz", "", None).0, 200);
     // A program that was not asked has none of it.
     let plain = Serving::start(&[]);
     assert_eq!(plain.ask("GET /api/-/statistics", "", None).0, 404);
     assert_eq!(plain.ask("GET /metrics", "", None).0, 404);
+}
+
+#[test]
+fn this_machine_reads_the_state_where_that_is_said_and_no_proxy_shows() {
+    let serving = Serving::with(&["--state", "--state-local"], "a-token-of-operators");
+    let ask = |request: &str, headers: &[(&str, &str)]| {
+        let (method, path) = request.split_once(' ').unwrap();
+        let mut asked = ureq::http::Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", serving.url))
+            .header("Content-Type", "application/json");
+        for (name, value) in headers {
+            asked = asked.header(*name, *value);
+        }
+        let agent: ureq::Agent =
+            ureq::Agent::config_builder().http_status_as_error(false).build().into();
+        let body = asked.body(r#"{"filter":"off"}"#).unwrap();
+        agent.run(body).unwrap().status().as_u16()
+    };
+    let token = ("Authorization", "Bearer a-token-of-operators");
+    for (headers, reads, changes) in [
+        (&[][..], 200, 401),
+        (&[("Host", "LOCALHOST:8080")], 200, 401),
+        (&[("Host", "[::1]")], 200, 401),
+        // Through a proxy, or by a page of another name.
+        (&[("X-Forwarded-For", "192.0.2.7")], 401, 401),
+        (&[("X-Forwarded-For", "127.0.0.1")], 401, 401),
+        (&[("Forwarded", "for=127.0.0.1")], 401, 401),
+        (&[("X-Real-IP", "127.0.0.1")], 401, 401),
+        (&[("Via", "1.1 a")], 401, 401),
+        (&[("Host", "example.com")], 401, 401),
+        (&[("Host", "127.0.0.1.example.com:80")], 401, 401),
+        (&[token], 200, 200),
+        (&[token, ("X-Forwarded-For", "192.0.2.7")], 200, 200),
+    ] {
+        assert_eq!(ask("GET /api/-/statistics", headers), reads, "{headers:?}");
+        assert_eq!(ask("GET /metrics", headers), reads, "{headers:?}");
+        assert_eq!(ask("PUT /api/-/levels", headers), changes, "{headers:?}");
+    }
+    let trusted = ["--state", "--state-local", "--trusted-proxies", "127.0.0.1"];
+    let behind = Serving::with(&trusted, "a-token-of-operators");
+    assert_eq!(behind.ask("GET /metrics", "", None).0, 401, "it is the proxy's request");
+    assert_eq!(behind.ask("GET /metrics", "a-token-of-operators", None).0, 200);
+}
+
+#[test]
+fn a_token_that_can_be_guessed_is_refused() {
+    for token in ["", "short", "with a blank in the middle", "0123456789abcde"] {
+        let folder = Folder::new();
+        let words = ["serve", "--listen", "127.0.0.1:0", "--db", "memory:", "--state"];
+        let mut program = folder.program(&words);
+        let ended = program.env("MARMOTA_STATE_TOKEN", token).output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert!(!ended.status.success(), "{token}");
+        assert!(said.contains("MARMOTA_STATE_TOKEN") && said.contains("openssl"), "{said}");
+        assert!(token.is_empty() || !said.contains(token), "it may be half of a good one: {said}");
+    }
 }
 
 #[test]

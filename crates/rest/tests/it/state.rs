@@ -151,3 +151,39 @@ fn without_users_those_ask_who_are_allowed_and_nobody_by_default() {
     client.get("/healthz").is(200);
     client.get("/readyz").is(503);
 }
+
+#[test]
+fn a_token_lets_in_and_reading_may_be_for_more_than_changing() {
+    let store = note().open().unwrap();
+    let (metrics, levels) = (Metrics::new(), Arc::new(Words::default()));
+    let state = State::new(&store)
+        .levels(levels.clone())
+        .token("a-token-of-operators")
+        .allow_reading(|request| request.header("x-here").is_some())
+        .way_in("it stands on the wall");
+    let server = start(marmota_rest::api(&store).nest("", state.router()), &metrics);
+    let mut client = Client::new(server.local_addr());
+    for (header, reads, changes) in [
+        ("X-Any: 1", 401, 401),
+        ("X-Here: 1", 200, 401),
+        ("Authorization: Bearer a-token-of-operators", 200, 200),
+        ("Authorization: bearer  a-token-of-operators ", 200, 200),
+        ("Authorization: Bearer a-token-of-operator", 401, 401),
+        ("Authorization: Bearer", 401, 401),
+        ("Authorization: Basic a-token-of-operators", 401, 401),
+    ] {
+        for path in ["/api/-/statistics", "/api/-/levels"] {
+            client.send(&format!("GET {path}"), &[header], b"").is(reads);
+        }
+        let headers = [header, "Content-Type: application/json"];
+        let answer = client.send("PUT /api/-/levels", &headers, br#"{"filter":"debug"}"#);
+        let answer = answer.is(changes);
+        if changes == 401 {
+            let detail = answer.value()["detail"].as_str().unwrap().to_owned();
+            assert!(detail.contains("`Authorization: Bearer …`"), "{detail}");
+            assert!(detail.ends_with("it stands on the wall"), "{detail}");
+            assert_eq!(levels.filter(), "", "{header}");
+        }
+        levels.set_filter("").unwrap();
+    }
+}
