@@ -158,6 +158,11 @@ const fn verb_of(operation: &Operation<'_>) -> usize {
     }
 }
 
+/// An operation's verb, as it is counted.
+pub(crate) const fn verb_name(operation: &Operation<'_>) -> &'static str {
+    VERBS[verb_of(operation)]
+}
+
 const fn verb_of_write(write: &Write) -> usize {
     match write {
         Write::Insert { .. } => 3,

@@ -10,6 +10,7 @@ mod cached;
 mod guarded;
 mod job;
 mod metered;
+mod traced;
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     around: Option<Around>,
     /// What counts operations, if anything does.
     pub(crate) meter: Option<Meter>,
+    /// Operations have spans.
+    is_traced: bool,
     /// Where answers are kept, if they are.
     answers: Option<(Arc<Table>, Idempotency)>,
     slots: Box<[Slot]>,
@@ -77,7 +80,7 @@ impl Shared {
         cache_bytes_max: Option<u64>,
         answers: Option<(Arc<Table>, Idempotency)>,
         ledger: Option<Ledger>,
-        metering: Option<Metering>,
+        (metering, is_traced): (Option<Metering>, bool),
     ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let cache =
@@ -88,6 +91,7 @@ impl Shared {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             around,
             meter: metering.map(|metering| Meter::new(metering, &registry, SLOTS)),
+            is_traced,
             answers,
             engine,
             registry: Arc::new(registry),
@@ -228,7 +232,7 @@ pub struct Scope {
     /// The session that what is done here is counted for, where it is.
     session: Option<Arc<OfSession>>,
     /// True if operations go straight to a session: no rights, nothing
-    /// around, and nothing counted.
+    /// around, nothing counted and no spans.
     is_plain: bool,
 }
 
@@ -262,6 +266,8 @@ pub struct Pending {
     looks: bool,
     /// When it began, where that is counted.
     begun: Option<Begun>,
+    /// Its span, where it has one.
+    span: Option<Box<tracing::Span>>,
 }
 
 /// How far [`Scope::submit`] came.
@@ -289,6 +295,7 @@ impl Progress {
                     job: None,
                     looks: false,
                     begun: None,
+                    span: None,
                 })
             }
         }
@@ -307,7 +314,10 @@ impl Scope {
         rights: Option<Arc<Rights>>,
         session: Option<Arc<OfSession>>,
     ) -> Self {
-        let is_plain = shared.around.is_none() && rights.is_none() && shared.meter.is_none();
+        let is_plain = shared.around.is_none()
+            && rights.is_none()
+            && shared.meter.is_none()
+            && !shared.is_traced;
         Self { place, shared, actor, rights, session, is_plain }
     }
 
@@ -454,7 +464,7 @@ impl Scope {
             let submitted = self.submit_to_session(durability, operation, sink, outcome)?;
             return Ok(Progress::of(submitted));
         }
-        self.submit_metered(durability, operation, sink, outcome)
+        self.submit_observed(durability, operation, sink, outcome)
     }
 
     /// [`Scope::submit`] where there is more to it than the session.
@@ -507,6 +517,20 @@ impl Scope {
 
     /// Goes on with an operation that waits, from a future.
     pub fn poll(
+        &self,
+        pending: &mut Pending,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<()>> {
+        match pending.span.take() {
+            None => self.poll_metered(pending, operation, sink, outcome, context),
+            Some(span) => self.poll_traced(span, pending, operation, sink, outcome, context),
+        }
+    }
+
+    fn poll_metered(
         &self,
         pending: &mut Pending,
         operation: &mut Operation<'_>,
@@ -593,7 +617,7 @@ impl Scope {
                 waiting => Progress::of(waiting),
             }
         } else {
-            self.submit_metered(durability, operation, sink, outcome)?
+            self.submit_observed(durability, operation, sink, outcome)?
         };
         match progress {
             Progress::Done => Ok(()),
@@ -605,6 +629,9 @@ impl Scope {
 
     /// Gives up an operation that waits; it may still take place.
     pub fn cancel(&self, pending: Pending) {
+        if let Some(span) = &pending.span {
+            span.record("error.type", "given up");
+        }
         if let (Some(meter), Some(begun)) = (&self.shared.meter, pending.begun) {
             meter.give_up(begun, pending.slot);
         }

@@ -48,6 +48,7 @@ impl Store {
             cache_bytes_max: None,
             idempotency: None,
             metering: None,
+            traced: false,
             losses: Losses::default(),
             history_age_max: None,
             migrations: Vec::new(),
@@ -187,6 +188,7 @@ pub struct StoreBuilder {
     cache_bytes_max: Option<u64>,
     idempotency: Option<Idempotency>,
     metering: Option<Metering>,
+    traced: bool,
     losses: Losses,
     history_age_max: Option<Duration>,
     migrations: Vec<Migration>,
@@ -265,6 +267,28 @@ impl StoreBuilder {
     #[must_use]
     pub const fn metering(mut self, metering: Metering) -> Self {
         self.metering = Some(metering);
+        self
+    }
+
+    /// Puts a span of the crate `tracing` around each operation that is asked for: target
+    /// `marmota_store`, level info, fields named as OpenTelemetry's conventions for databases have it
+    /// (`db.system.name`: the engine, `db.operation.name`: the verb, `db.collection.name`: the table,
+    /// `error.type`: the kind of an error), and `marmota.rows`, read or written. It lasts as long as
+    /// the operation, inside of whatever span the caller is in, and has no value of a row. While
+    /// nobody records it, an operation takes some 180 instructions more; a store that was not asked to
+    /// pays nothing.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::{Store, memory::Memory};
+    /// let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+    /// let store = Store::builder(Memory::new()).schema(city).traced().open()?;
+    /// # store.close()?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn traced(mut self) -> Self {
+        self.traced = true;
         self
     }
 
@@ -436,7 +460,7 @@ impl StoreBuilder {
 
     fn open_at(self, to: Option<u32>) -> Result<Store> {
         let (version, cache, losses) = (self.version, self.cache_bytes_max, self.losses.clone());
-        let (history_age_max, metering) = (self.history_age_max, self.metering);
+        let (history_age_max, observed) = (self.history_age_max, (self.metering, self.traced));
         let Assembled { engine, registry, tables, answers, migrations } = self.assemble()?;
         let history = registry.table(HISTORY_TABLE).ok().cloned();
         let ledger = history.filter(|_| registry.is_audited()).map(|table| {
@@ -448,7 +472,7 @@ impl StoreBuilder {
         let done = migrations.read(&*engine)?;
         migrations.check(&done, to)?;
         engine.migrate(&tables, version, &losses)?;
-        let shared = Arc::new(Shared::new(engine, registry, cache, answers, ledger, metering));
+        let shared = Arc::new(Shared::new(engine, registry, cache, answers, ledger, observed));
         let store = Store(Arc::new(Scope::of_store(shared)));
         migrations.carry_out(&store, &done, to)?;
         // Whatever those have read is forgotten.

@@ -137,7 +137,8 @@ impl Handler for Traced {
 }
 
 fn note(span: &Span, status: u16) {
-    span.record("http.response.status_code", status);
+    // Signed, as exporters have numbers: others they take for texts.
+    span.record("http.response.status_code", i64::from(status));
     if status >= 500 {
         span.record("otel.status_code", "ERROR");
     }

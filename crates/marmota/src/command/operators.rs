@@ -31,7 +31,7 @@ pub(super) struct Operators {
     /// What goes to the log on stderr: a level, and levels for targets, `info,marmota::slow=off`
     #[arg(long, value_name = "FILTER", default_value = "warn")]
     log: String,
-    /// Sends a span for each request, and what its handler logs inside, to the collector of
+    /// Sends a span for each request and store operation, and what is logged inside, to the collector of
     /// OpenTelemetry's at this address, http://127.0.0.1:4318 say; see the guide's state.md
     #[cfg(feature = "otel")]
     #[arg(long, value_name = "URL")]
@@ -49,8 +49,10 @@ pub(super) struct Watch {
 }
 
 impl Operators {
-    /// Has the store count what it is asked about.
-    pub(super) fn counting(&self, builder: StoreBuilder) -> StoreBuilder {
+    /// Has the store count what it is asked about, and tell what is exported.
+    pub(super) fn observing(&self, builder: StoreBuilder) -> StoreBuilder {
+        #[cfg(feature = "otel")]
+        let builder = if self.otlp.is_some() { builder.traced() } else { builder };
         match self.slow_ms {
             Some(ms) => builder.metering(Metering::default().slow_call(Duration::from_millis(ms))),
             None if self.state => builder.metering(Metering::default()),

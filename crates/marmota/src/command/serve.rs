@@ -53,7 +53,7 @@ impl Serve {
         let builder = command.builder(command.url(&self.database))?;
         #[cfg(feature = "auth")]
         let builder = if self.auth { marmota_auth::models(builder) } else { builder };
-        let store = self.operators.counting(builder).open()?;
+        let store = self.operators.observing(builder).open()?;
         let watch = self.operators.begin()?;
         (command.seed)(&store)?;
         let mut listen = self.listen.iter().map(String::as_str);

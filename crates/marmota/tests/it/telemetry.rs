@@ -56,15 +56,20 @@ fn a_collector_is_sent_a_span_for_each_request() {
     // It sends what is left before it ends.
     serving.interrupt();
     let mut spans: Vec<Span> = Vec::new();
-    while spans.len() < 2 {
+    while spans.len() < 3 {
         let batch = sent.recv_timeout(PATIENCE).unwrap();
         for resource in batch.resource_spans {
             let attributes = &resource.resource.unwrap().attributes;
             assert_eq!(text(attributes, "service.name"), "marmota");
-            spans.extend(resource.scope_spans.into_iter().flat_map(|scope| scope.spans));
+            let all = resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
+            // What it writes at its start is no request's.
+            let is_own =
+                |span: &Span| span.kind() == SpanKind::Client && span.parent_span_id.is_empty();
+            spans.extend(all.filter(|span| !is_own(span)));
         }
     }
-    let [person, list] = &spans[..] else { panic!("{spans:?}") };
+    // A span is sent when it has ended: the store's before its request's.
+    let [get, person, list] = &spans[..] else { panic!("{}", spans.len()) };
     assert_eq!(person.name, "GET /api/{table}/{id}");
     assert_eq!(person.kind(), SpanKind::Server);
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -73,6 +78,24 @@ fn a_collector_is_sent_a_span_for_each_request() {
     assert_eq!(text(&person.attributes, "http.response.status_code"), "200");
     assert_eq!(text(&person.attributes, "url.path"), "/api/person/1");
     assert!(person.end_time_unix_nano >= person.start_time_unix_nano);
+    assert_eq!(get.name, "get person");
+    assert_eq!(get.kind(), SpanKind::Client);
+    assert_eq!((&get.trace_id, &get.parent_span_id), (&person.trace_id, &person.span_id));
+    assert!(get.start_time_unix_nano >= person.start_time_unix_nano);
+    assert!(get.end_time_unix_nano <= person.end_time_unix_nano);
+    for (name, value) in [
+        ("db.system.name", "sqlite"),
+        ("db.operation.name", "get"),
+        ("db.collection.name", "person"),
+        ("marmota.rows", "1"),
+    ] {
+        assert_eq!(text(&get.attributes, name), value, "{name}");
+    }
+    for (span, name) in [(get, "marmota.rows"), (person, "http.response.status_code")] {
+        let found = span.attributes.iter().find(|one| one.key == name).unwrap();
+        let value = found.value.as_ref().unwrap().value.as_ref();
+        assert!(matches!(value, Some(Value::IntValue(_))), "{name} is a number");
+    }
     assert!(list.parent_span_id.is_empty(), "a trace of its own: {list:?}");
     assert_eq!(text(&list.attributes, "http.response.status_code"), "400");
     let failed = |span: &Span| span.status.as_ref().is_some_and(|s| s.code() == StatusCode::Error);

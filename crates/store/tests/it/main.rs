@@ -12,4 +12,5 @@ mod memory_model;
 mod memory_session;
 mod meter;
 mod small_disk;
+mod spans;
 mod tenants;
