@@ -24,6 +24,7 @@ cargo xtask COMMAND
   http2     h2spec against the server
   tls       sslyze against the server
   acme      certificates from Pebble, an authority for tests
+  openapi   openapi-spec-validator against the document of an API
   otel      what a collector of OpenTelemetry's is sent (the feature `otel`)
   ferretdb  the server for the tests of MongoDB's protocol
   readme    the README's example in a crate of its own
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         ["http2"] => outsiders::http2(),
         ["tls"] => outsiders::tls(),
         ["acme"] => outsiders::acme(),
+        ["openapi"] => outsiders::open_api(),
         ["otel"] => otel(),
         ["ferretdb"] => ferretdb::make(),
         ["readme"] => readme::check(),
@@ -79,6 +81,7 @@ fn test() -> Result<(), Failure> {
     outsiders::http2()?;
     outsiders::tls()?;
     outsiders::acme()?;
+    outsiders::open_api()?;
     otel()?;
     readme::check()?;
     fuzz::check()

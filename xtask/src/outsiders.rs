@@ -1,5 +1,6 @@
 //! What tools of others say about the server: h2spec (HTTP/2) and sslyze (TLS), each against the
-//! `marmota` program with TLS, and Pebble (ACME). All are installed under `target/tools` when they are missing.
+//! `marmota` program with TLS, and Pebble (ACME); and openapi-spec-validator about the document of its API. All are
+//! installed under `target/tools` when they are missing.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use crate::step::{Failure, cargo, free_port, go, root, run, wait_for};
 const H2SPEC: &str = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible";
 const PEBBLE: &str = "v2.6.0";
 const SSLYZE: &str = "sslyze==6.3.1";
+const OPENAPI: &str = "openapi-spec-validator==0.9.0";
 
 /// A server that ends with the check, however it ends.
 struct Serving(Child);
@@ -81,13 +83,42 @@ pub(crate) fn acme() -> Result<(), Failure> {
 /// sslyze's scan: versions, ciphers and the known holes, by Mozilla's rules for clients of
 /// today and yesterday ("intermediate").
 pub(crate) fn tls() -> Result<(), Failure> {
-    let folder = tools().join("sslyze");
-    if !folder.join("bin/sslyze").exists() {
-        run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
-        run(Command::new(folder.join("bin/pip")).args(["install", "--quiet", SSLYZE]))?;
-    }
+    let folder = python("sslyze", SSLYZE)?;
     let port = free_port()?;
     let _serving = serve(port, &["--tls", "self-signed"])?;
     let judge = root().join("xtask/src/outsiders/tls.py");
     run(Command::new(folder.join("bin/python")).arg(judge).arg(port.to_string()))
+}
+
+/// openapi-spec-validator about a document with tables, logins, services and streams.
+pub(crate) fn open_api() -> Result<(), Failure> {
+    let folder = python("openapi-spec-validator", OPENAPI)?;
+    let printed = cargo()
+        .args([
+            "run",
+            "--quiet",
+            "--locked",
+            "--package",
+            "marmota-service",
+            "--example",
+            "open_api",
+        ])
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !printed.status.success() {
+        return Err(Failure("the example open_api of marmota-service has failed".to_owned()));
+    }
+    let document = tools().join("openapi.json");
+    std::fs::write(&document, printed.stdout)?;
+    run(Command::new(folder.join("bin/openapi-spec-validator")).arg(document))
+}
+
+/// A program of Python's that its package is named after, with what it needs.
+fn python(program: &str, package: &str) -> Result<PathBuf, Failure> {
+    let folder = tools().join(program);
+    if !folder.join("bin").join(program).exists() {
+        run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+        run(Command::new(folder.join("bin/pip")).args(["install", "--quiet", package]))?;
+    }
+    Ok(folder)
 }

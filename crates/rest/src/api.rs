@@ -22,11 +22,12 @@ use crate::insert_lines;
 use crate::list::List;
 use crate::ndjson;
 use crate::once::{Once, Shape};
+use crate::open_api::OpenApi;
 use crate::pages::Pages;
 use crate::problem::{ApiError, Result};
 use crate::reactor::watch_engines;
 use crate::row_lines::RowLines;
-use crate::schema_document;
+use crate::schema_document::{self, OPEN_API};
 use crate::update::Update;
 
 /// REST over every table of a store, at `/api`: [`Api`] with its defaults.
@@ -72,6 +73,7 @@ pub struct Api {
     body_bytes_max: Option<usize>,
     lines_bytes_max: u64,
     stores: Stores,
+    beside: OpenApi,
     settings: Settings,
 }
 
@@ -179,6 +181,7 @@ impl Api {
             body_bytes_max: None,
             lines_bytes_max: 16 << 30,
             stores,
+            beside: OpenApi::new(),
             settings: Settings {
                 page_rows_default: 100,
                 page_rows_max: 1_000,
@@ -234,6 +237,23 @@ impl Api {
         self
     }
 
+    /// What `GET /api/openapi.json` tells beside the tables and logins: its title and version, and
+    /// operations that other routes have, those of services for instance (`Services::open_api`).
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::{Store, memory::Memory};
+    /// # let id = Field::new("id", Kind::I64).role(Role::Key);
+    /// # let store = Store::builder(Memory::new()).schema(Schema::new("city", vec![id])).open()?;
+    /// use marmota_rest::{Api, OpenApi};
+    /// let router = Api::new(&store).describing(OpenApi::new().title("Cities")).router();
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    pub fn describing(mut self, beside: OpenApi) -> Self {
+        self.beside = beside;
+        self
+    }
+
     /// Who makes a request, for the history of audited models; none for
     /// nobody in particular. Called for each request that reads or writes.
     pub fn actor(
@@ -257,7 +277,7 @@ impl Api {
     /// The routes.
     #[must_use]
     pub fn router(self) -> Router {
-        let Self { prefix, body_bytes_max, lines_bytes_max, stores, mut settings } = self;
+        let Self { prefix, body_bytes_max, lines_bytes_max, stores, beside, mut settings } = self;
         settings.page_rows_default = settings.page_rows_default.min(settings.page_rows_max);
         #[cfg(feature = "auth")]
         let door = match &stores {
@@ -281,6 +301,8 @@ impl Api {
         router
             .on(Method::Get, &root, routes.document())
             .any(&root, Routes::others("GET, HEAD, OPTIONS"))
+            .on(Method::Get, &at(OPEN_API), routes.open_api(beside))
+            .any(&at(OPEN_API), Routes::others("GET, HEAD, OPTIONS"))
             .on(Method::Post, &at("/batch"), routes.batch())
             .any(&at("/batch"), Routes::others("POST, OPTIONS"))
             .on(Method::Get, &at("/{table}"), routes.list())
@@ -458,6 +480,13 @@ impl Routes {
             }
         });
         endpoint.streamed_when(self.lines_bytes_max, ndjson::is_sent)
+    }
+
+    fn open_api(&self, beside: OpenApi) -> Endpoint {
+        self.endpoint(move |call, out| {
+            schema_document::open_api(call.store, &beside, call.request, out);
+            Flow::Done
+        })
     }
 
     fn document(&self) -> Endpoint {

@@ -46,6 +46,7 @@ mod linked;
 mod list;
 mod ndjson;
 mod once;
+mod open_api;
 mod pages;
 mod params;
 mod problem;
@@ -62,6 +63,7 @@ mod workers;
 pub use api::{Api, api, tenants};
 #[cfg(feature = "auth")]
 pub use door::known;
+pub use open_api::OpenApi;
 pub use problem::{ApiError, Result, problem, public_message};
 pub use reactor::watch_engines;
 pub use state::{Levels, State};

@@ -1,4 +1,4 @@
-//! `GET /api`: the tables and their fields, for people and tools.
+//! `GET /api`: the tables and their fields, for people; `GET /api/openapi.json`, for tools.
 
 use marmota_http::{Request, ResponseWriter};
 use marmota_model::{Collation, Field, KeyKind, Kind, Role, Rule, Table, json};
@@ -8,7 +8,11 @@ use serde_json::{Map, Value, json};
 
 use crate::answer::{Answer, Head, JSON, refuse};
 use crate::etag::{self, Etag};
+use crate::open_api::{self, OpenApi};
 use crate::params;
+
+/// Where the API is described for tools, behind its prefix.
+pub(crate) const OPEN_API: &str = "/openapi.json";
 
 /// Answers with the document.
 pub(crate) fn answer(store: &Store, request: &Request, out: &mut ResponseWriter<'_>) {
@@ -39,6 +43,24 @@ pub(crate) fn answer(store: &Store, request: &Request, out: &mut ResponseWriter<
             { "type": "cookie", "name": "marmota_session", "login": format!("{base}/auth/login") },
         ]);
     }
+    give(&document, store, request, out);
+}
+
+/// Answers with the same as a document of OpenAPI's, and what stands beside the tables.
+pub(crate) fn open_api(
+    store: &Store,
+    beside: &OpenApi,
+    request: &Request,
+    out: &mut ResponseWriter<'_>,
+) {
+    if let Err(error) = params::none(request) {
+        return refuse(error, out);
+    }
+    let base = request.path().strip_suffix(OPEN_API).unwrap_or_default();
+    give(&open_api::of_store(store, base, beside).document(), store, request, out);
+}
+
+fn give(document: &Value, store: &Store, request: &Request, out: &mut ResponseWriter<'_>) {
     let mut body = document.to_string().into_bytes();
     let etag = Some(Etag::of_bytes(&body));
     if etag.is_some_and(|etag| etag::none_match(request, etag)) {

@@ -32,7 +32,7 @@ impl Services {
         self.router_at("/api")
     }
 
-    /// The routes, beside REST or without it:
+    /// The routes, beside REST or without it ([`Services::open_api`] describes them):
     ///
     /// | route | answer |
     /// |---|---|

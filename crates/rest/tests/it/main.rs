@@ -14,6 +14,8 @@ mod history;
 mod lines;
 mod list;
 mod once;
+#[cfg(feature = "auth")]
+mod open_api;
 mod overload;
 mod random;
 mod resource;
@@ -23,4 +25,6 @@ mod slow;
 #[cfg(feature = "auth")]
 mod state;
 mod tenants;
+#[cfg(feature = "auth")]
+mod well_formed;
 mod wrapped;

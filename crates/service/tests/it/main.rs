@@ -7,6 +7,7 @@ mod calling;
 mod contracts;
 mod lifetimes;
 mod mocks;
+mod open_api;
 mod proxy;
 mod reconnecting;
 mod rights;
@@ -18,3 +19,5 @@ mod streams_http;
 mod stubs;
 mod transports;
 mod web_sockets;
+#[path = "../../../rest/tests/it/well_formed.rs"]
+mod well_formed;

@@ -1,0 +1,123 @@
+//! The routes of accounts ([`crate::account_routes`]) in a document of OpenAPI's.
+
+use marmota_http::Method;
+use serde_json::{Value, json};
+
+use super::{OpenApi, answer, body, in_path};
+
+/// Members of a body or an answer; those that begin with `?` may be left out.
+fn object(members: &[(&str, Value)]) -> Value {
+    let named = |name: &str| name.trim_start_matches('?').to_owned();
+    let properties: serde_json::Map<String, Value> =
+        members.iter().map(|(name, schema)| (named(name), schema.clone())).collect();
+    let required: Vec<&str> =
+        members.iter().map(|(name, _)| *name).filter(|name| !name.starts_with('?')).collect();
+    json!({ "type": "object", "properties": properties, "required": required })
+}
+
+/// Adds them.
+pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
+    let text = || json!({ "type": "string" });
+    let flag = || json!({ "type": "boolean" });
+    let id = || json!({ "type": "integer", "format": "int64" });
+    let time = || json!({ "type": ["string", "null"], "format": "date-time" });
+    let texts = || json!({ "type": "array", "items": { "type": "string" } });
+    let any = || json!({ "type": "array", "items": { "type": "object" } });
+    let grants = || object(&[("grants", any())]);
+    let user = object(&[
+        ("id", id()),
+        ("name", text()),
+        ("groups", texts()),
+        ("is_admin", flag()),
+        ("is_disabled", flag()),
+        ("has_password", flag()),
+        ("created_at", time()),
+    ]);
+    let me = object(&[
+        ("id", id()),
+        ("name", text()),
+        ("groups", texts()),
+        ("is_admin", flag()),
+        ("ends_at", time()),
+        ("sessions", any()),
+    ]);
+    let login = object(&[("name", text()), ("password", text()), ("?cookie", flag())]);
+    let logged_in = object(&[("user", id()), ("ends_at", time()), ("?token", text())]);
+    let redeem = object(&[("name", text()), ("token", text()), ("password", text())]);
+    let passwords = object(&[("old", text()), ("new", text())]);
+    let new_key = object(&[("name", text()), ("?seconds", id())]);
+    let new_user = object(&[("name", text()), ("?groups", texts()), ("?is_admin", flag())]);
+    let change = object(&[("?groups", texts()), ("?is_admin", flag()), ("?is_disabled", flag())]);
+    let list = |name: &str, of: Value| object(&[(name, json!({ "type": "array", "items": of }))]);
+    let given = |schema| (201, Some(schema));
+    let shown = |schema| (200, Some(schema));
+    let done = || (204, None);
+    type Row<'r> = (Method, &'r str, &'r str, Option<Value>, (u16, Option<Value>));
+    let routes: [Row<'_>; 19] = [
+        (Method::Post, "/login", "Logs in", Some(login), shown(logged_in)),
+        (Method::Post, "/redeem", "Sets a password by a one-time token", Some(redeem), done()),
+        (Method::Post, "/logout", "Ends this session", None, done()),
+        (Method::Post, "/logout-everywhere", "Ends all sessions of the user", None, done()),
+        (Method::Get, "/me", "Who asks", None, shown(me)),
+        (Method::Post, "/password", "Changes the password", Some(passwords), done()),
+        (Method::Post, "/jwt", "A token that needs no look into the database", None, {
+            shown(object(&[("jwt", text()), ("ends_at", time())]))
+        }),
+        (Method::Get, "/keys", "The user's keys", None, shown(object(&[("keys", any())]))),
+        (Method::Post, "/keys", "A key for a program, shown once", Some(new_key), {
+            given(object(&[("id", id()), ("key", text())]))
+        }),
+        (Method::Delete, "/keys/{named}", "Revokes a key", None, done()),
+        (Method::Get, "/users", "All users, for administrators", None, shown(list("users", user))),
+        (
+            Method::Post,
+            "/users",
+            "A new user, with a token to set a password by",
+            Some(new_user),
+            { given(object(&[("id", id()), ("token", text())])) },
+        ),
+        (Method::Patch, "/users/{named}", "Changes a user", Some(change), done()),
+        (Method::Delete, "/users/{named}", "Removes a user", None, done()),
+        (Method::Post, "/users/{named}/token", "Another token to set a password by", None, {
+            given(object(&[("token", text())]))
+        }),
+        (Method::Post, "/users/{named}/logout", "Ends all sessions of a user", None, done()),
+        (Method::Get, "/groups", "All groups and their grants", None, {
+            shown(list("groups", object(&[("name", text()), ("grants", any())])))
+        }),
+        (Method::Put, "/groups/{named}", "Sets what a group may do", Some(grants()), done()),
+        (Method::Delete, "/groups/{named}", "Removes a group", None, done()),
+    ];
+    routes.into_iter().fold(document.secured(), |document, (method, path, what, sent, to)| {
+        let verb = method.name().to_ascii_lowercase();
+        let words: Vec<&str> =
+            path.split('/').filter(|word| !word.is_empty() && *word != "{named}").collect();
+        let one = if path.ends_with("{named}") { ".one" } else { "" };
+        let (status, schema) = to;
+        let answered = match &schema {
+            Some(schema) => answer("Done", schema),
+            None => json!({ "description": "Done" }),
+        };
+        let mut operation = json!({
+            "operationId": format!("auth.{}{one}.{verb}", words.join(".")),
+            "summary": what,
+            "tags": ["auth"],
+            "responses": { status.to_string(): answered },
+        });
+        if let Some(sent) = &sent {
+            operation["requestBody"] = body(sent);
+        }
+        if path.contains("{named}") {
+            let schema = match words[0] {
+                "groups" => text(),
+                _ => id(),
+            };
+            operation["parameters"] = json!([in_path("named", &schema)]);
+        }
+        if matches!(path, "/login" | "/redeem") {
+            // Who asks is not known yet.
+            operation["security"] = json!([]);
+        }
+        document.operation(method, &format!("{base}/auth{path}"), operation)
+    })
+}

@@ -1,0 +1,167 @@
+//! `GET /api/openapi.json`: what tools are told of the tables.
+
+use marmota_auth::{Auth, Settings};
+use marmota_http::{Method, Server};
+use marmota_model::{Field, KeyKind, Kind, Literal, Role, Rule, Schema, Variant};
+use marmota_rest::{Api, OpenApi};
+use marmota_store::memory::Memory;
+use marmota_store::rights::{Grant, Right};
+use marmota_store::{Store, StoreBuilder};
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::well_formed::operations;
+
+fn builder() -> StoreBuilder {
+    let variants = ["red", "blue"].iter().enumerate();
+    let variants = variants
+        .map(|(number, name)| Variant { name: (*name).into(), number: number as i64 })
+        .collect::<Vec<_>>();
+    let colour =
+        Kind::Enum { variants: variants.into(), stored: marmota_model::EnumStored::default() };
+    let small = Kind::Int { min: 0, max: 9 };
+    let person = vec![
+        Field::new("id", Kind::I64).role(Role::Key),
+        Field::new("name", Kind::Text { chars_max: 40, collation: Default::default() })
+            .rules(vec![Rule::NotEmpty]),
+        Field::new("email", Kind::TEXT).nullable(true).rules(vec![Rule::Email]),
+        Field::new("visits", small).default(Literal::Int(0)),
+        Field::new("colour", colour).nullable(true),
+        Field::new("photo", Kind::Blob).nullable(true),
+        Field::new("more", Kind::Json).nullable(true),
+        Field::new("filter", Kind::TEXT).nullable(true),
+        Field::new("made", Kind::Timestamp).role(Role::CreatedAt),
+        Field::new("version", Kind::I64).role(Role::Version),
+    ];
+    let of = Kind::Reference { table: "person".into(), key: KeyKind::Auto };
+    let place = vec![Field::new("name", Kind::TEXT).role(Role::Key), Field::new("owner", of)];
+    Store::builder(Memory::new())
+        .schema(Schema::new("person", person))
+        .schema(Schema::new("place", place))
+}
+
+fn names(document: &Value) -> Vec<String> {
+    let operations = operations(document).into_iter();
+    operations.map(|(_, _, one)| one["operationId"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn tables_stand_in_the_document_with_their_fields_and_rules() {
+    let store = builder().open().unwrap();
+    let uptime = json!({ "operationId": "uptime", "responses": { "200": { "description": "" } } });
+    let beside = OpenApi::new().title("People").version("7");
+    let beside = beside.operation(Method::Get, "/uptime", uptime.clone());
+    // A route without parameters stands before a table's.
+    let beside = beside.operation(
+        Method::Get,
+        "/api/place",
+        json!({
+            "operationId": "places", "responses": { "200": { "description": "" } },
+        }),
+    );
+    let api = Api::new(&store).describing(beside).router();
+    let server = Server::bind("127.0.0.1:0").unwrap().servers(1).start(api).unwrap();
+    let mut client = Client::new(server.local_addr());
+    let answer = client.get("/api/openapi.json").is(200);
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    let etag = format!("If-None-Match: {}", answer.header("etag").unwrap());
+    client.send("GET /api/openapi.json", &[&etag], b"").is(304);
+    client.get("/api/openapi.json?a=1").is(400);
+    client.send("POST /api/openapi.json", &[], b"{}").is(405);
+    let document = answer.value();
+    let all = operations(&document);
+    assert_eq!(document["info"], json!({ "title": "People", "version": "7" }));
+    assert_eq!(document.get("security"), None);
+    let at = |method: &str, path: &str| {
+        let found = all.iter().find(|one| (&*one.0, &*one.1) == (method, path));
+        found.unwrap_or_else(|| panic!("{method} {path}")).2.clone()
+    };
+    for (method, path, id) in [
+        ("GET", "/uptime", "uptime"),
+        ("GET", "/api", "tables"),
+        ("GET", "/api/place", "places"),
+        ("POST", "/api/place", "place.insert"),
+        ("GET", "/api/person", "person.list"),
+        ("DELETE", "/api/person", "person.delete_where"),
+        ("GET", "/api/person/{key}", "person.get"),
+        ("PUT", "/api/person/{key}", "person.replace"),
+        ("PATCH", "/api/person/{key}", "person.change"),
+        ("DELETE", "/api/person/{key}", "person.delete"),
+        ("GET", "/api/person/{key}/photo", "person.photo.get"),
+        ("PUT", "/api/person/{key}/photo", "person.photo.put"),
+        ("POST", "/api/person/{key}/visits/increment", "person.visits.increment"),
+        ("POST", "/api/batch", "batch"),
+    ] {
+        assert_eq!(at(method, path)["operationId"], id, "{method} {path}");
+    }
+    let schemas = &document["components"]["schemas"];
+    let field = |name: &str| &schemas["person"]["properties"][name];
+    assert_eq!(field("id"), &json!({ "type": "integer", "format": "int64" }));
+    assert_eq!(field("name"), &json!({ "type": "string", "maxLength": 40, "minLength": 1 }));
+    assert_eq!(field("email"), &json!({ "type": ["string", "null"], "format": "email" }));
+    let visits = json!({ "type": "integer", "minimum": 0, "maximum": 9, "default": 0 });
+    assert_eq!(field("visits"), &visits);
+    assert_eq!(field("colour")["enum"], json!(["red", "blue", null]));
+    assert_eq!((&field("made")["readOnly"], field("more").get("type")), (&json!(true), None));
+    assert_eq!(schemas["person.new"]["required"], json!(["name"]));
+    assert_eq!(schemas["place.new"]["required"], json!(["name", "owner"]));
+    assert_eq!(schemas["place"]["properties"]["owner"]["description"], "The key of a `person`");
+    let list = at("GET", "/api/person");
+    let parameters = list["parameters"].as_array().unwrap();
+    let queried: Vec<&str> = parameters.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert!(queried.contains(&"email") && !queried.contains(&"photo"), "{queried:?}");
+    // What is described is there: each of these is answered by its route.
+    for (method, path, _) in all.iter().filter(|one| one.1 != "/uptime") {
+        let path = path.replace("{key}", "1");
+        let answer = client.send(&format!("{method} {path}"), &[], b"");
+        assert_ne!(answer.status, 405, "{method} {path}");
+    }
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn who_may_not_use_a_table_is_not_told_of_it() {
+    let store = marmota_auth::models(builder()).open().unwrap();
+    let grant = Grant::new("place", &[Right::Read]);
+    let settings = Settings::default().everyone([grant]).password_cost(8, 1);
+    let auth = Auth::new(&store, settings).unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap().servers(1);
+    let server = server.start(Api::new(&store).auth(&auth).router()).unwrap();
+    let mut client = Client::new(server.local_addr());
+    let token = auth.first_token().unwrap().to_owned();
+    auth.redeem("admin", &token, "correct horse", None).unwrap();
+    let (_, token) = auth.add_user("ann", &[], false).unwrap();
+    auth.redeem("ann", &token, "correct horse", None).unwrap();
+    let mut of = |name: &str| {
+        let token = auth.login(name, "correct horse", None).unwrap().token;
+        let bearer = format!("Authorization: Bearer {token}");
+        client.send("GET /api/openapi.json", &[&bearer], b"").is(200).value()
+    };
+    let (all, some) = (of("admin"), of("ann"));
+    let (all_names, some_names) = (names(&all), names(&some));
+    for name in ["place.list", "place.get", "auth.login.post", "auth.users.one.patch"] {
+        assert!(some_names.iter().any(|one| one == name), "{name}: {some_names:?}");
+    }
+    for name in ["person.list", "place.insert", "place.delete", "batch"] {
+        assert!(all_names.iter().any(|one| one == name), "{name}: {all_names:?}");
+        assert!(!some_names.iter().any(|one| one == name), "{name}");
+    }
+    assert!(!some_names.iter().any(|one| one.starts_with("person")), "{some_names:?}");
+    assert_eq!(some["components"]["schemas"].get("person"), None);
+    let login = &all["paths"]["/api/auth/login"]["post"];
+    let sent = &login["requestBody"]["content"]["application/json"]["schema"];
+    assert_eq!(sent["required"], json!(["name", "password"]));
+    assert_eq!(login["security"], json!([]));
+    assert_eq!(all["security"], json!([{ "bearer": [] }, { "cookie": [] }]));
+    // All routes of accounts are there, and no other.
+    let described: Vec<_> =
+        operations(&all).into_iter().filter(|one| one.1.starts_with("/api/auth/")).collect();
+    assert_eq!(described.len(), 19);
+    for (method, path, operation) in described {
+        let path = path.replace("{named}", "1");
+        let answer = client.send(&format!("{method} {path}"), &[], b"");
+        assert!(![404, 405].contains(&answer.status), "{method} {path}: {}", answer.status);
+        assert_eq!(operation["tags"], json!(["auth"]));
+    }
+    server.shutdown().unwrap();
+}
