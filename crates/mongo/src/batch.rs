@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use marmota_model::{Kind, NoRows, Result};
+use marmota_model::{Kind, NoRows, Result, Value};
 use marmota_store::Durability;
 use marmota_store::engine;
 use marmota_store::operation::{
@@ -98,6 +98,34 @@ pub(crate) fn steps(
         engine::run(session, step, sink)
     });
     told(ended, results)
+}
+
+/// [`steps`] of which all or nothing takes place, none linked to another:
+/// inserts of one table that follow each other share commands.
+pub(crate) fn steps_together(
+    session: &mut MongoSession,
+    writes: &[Write],
+    results: &mut Vec<Result<Outcome>>,
+) -> Result<()> {
+    results.clear();
+    for part in writes.chunk_by(|a, b| are_inserts(a, b) && has_key(a) == has_key(b)) {
+        if let [first, _, ..] = part
+            && let Some(done) = session.insert_together(first.table(), part)?
+        {
+            results.extend(done.into_iter().map(Ok));
+            continue;
+        }
+        let mut done = Vec::with_capacity(part.len());
+        let ended = steps(session, part, &[], BatchMode::AllOrNothing, None, &mut done);
+        results.append(&mut done);
+        ended?;
+    }
+    Ok(())
+}
+
+/// True for the insert of a row with a key.
+fn has_key(write: &Write) -> bool {
+    matches!(write, Write::Insert { table, row, .. } if row[table.key()] != Value::Absent)
 }
 
 /// Carries out a batch whose writes need no transaction together.

@@ -155,7 +155,14 @@ async fn connect(url: String, counts: Arc<Counts>) -> Result<Database> {
     let mut database = Database::new(client, &name, primaries);
     let server = database.command(&doc! { "buildInfo": 1 }, false).await?;
     database.is_ferret = server.contains_key("ferretdb") || server.contains_key("ferretdbVersion");
-    database.is_replicated = is_replicated(&database.command(&doc! { "hello": 1 }, false).await?);
+    let hello = match database.command(&doc! { "hello": 1 }, false).await {
+        // What it was called before MongoDB 4.2.10.
+        Err(error) if error.kind() == ErrorKind::Engine => {
+            database.command(&doc! { "isMaster": 1 }, false).await?
+        }
+        hello => hello?,
+    };
+    database.is_replicated = is_replicated(&hello);
     Ok(database)
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind};
-use mongodb::error::{ErrorKind as Fault, TRANSIENT_TRANSACTION_ERROR};
+use mongodb::error::{ErrorKind as Fault, TRANSIENT_TRANSACTION_ERROR, WriteFailure};
 
 /// The code for a value that another document has in a unique index.
 pub(crate) const TAKEN: i32 = 11_000;
@@ -32,6 +32,10 @@ pub(crate) fn of(fault: &mongodb::error::Error, changes: bool) -> Error {
         Fault::ConnectionPoolCleared { .. } => {
             (ErrorKind::Io, "the MongoDB server went away; try again".to_owned())
         }
+        Fault::Write(WriteFailure::WriteConcernError(late)) => (
+            ErrorKind::Lost,
+            format!("the write took place, but not as durably as asked: {}", late.message),
+        ),
         Fault::Io(_) if changes => (
             ErrorKind::Lost,
             "the connection to MongoDB broke: whether the write took place is unknown".to_owned(),

@@ -1,7 +1,7 @@
-//! Inserts of a batch that stand each for itself, many a command.
+//! Inserts of a batch, many a command.
 
 use marmota_model::{Error, ErrorKind, KeyKind, Result, Value, ValueRef};
-use marmota_store::operation::{Keys, Outcome, Write};
+use marmota_store::operation::{Keys, OnConflict, Outcome, Write};
 use marmota_store::refusal::copy_of;
 use mongodb::bson::RawDocumentBuf;
 
@@ -20,13 +20,7 @@ impl Writer {
         writes: &[Write],
         results: &mut Vec<Result<Outcome>>,
     ) -> Result<()> {
-        let rows: Vec<&Vec<Value>> = writes
-            .iter()
-            .filter_map(|write| match write {
-                Write::Insert { row, .. } => Some(row),
-                _ => None,
-            })
-            .collect();
+        let rows: Vec<&Vec<Value>> = rows(writes).collect();
         let Some(first) = writes.first() else { return Ok(()) };
         let shape = self.shared.shape(first.table())?;
         let _turn = self.turn(false).await;
@@ -74,6 +68,36 @@ impl Writer {
         Ok(())
     }
 
+    /// Inserts rows that all have keys, or all have none: all or none, and gives
+    /// what became of each.
+    ///
+    /// # Errors
+    /// Why one is refused, or what went wrong.
+    pub(crate) async fn insert_together(
+        &self,
+        shape: &Shape,
+        rows: &[Vec<Value>],
+    ) -> Result<Vec<Outcome>> {
+        let done = self.insert_many(shape, rows, OnConflict::Refuse).await?;
+        let at = shape.table.key();
+        let keys = match done.keys {
+            Keys::Range { first } => Some(first..),
+            _ => None,
+        };
+        let mut keys = keys.into_iter().flatten();
+        Ok(rows
+            .iter()
+            .map(|row| match keys.next() {
+                None => inserted(shape, row, false),
+                Some(key) => {
+                    let mut row = row.clone();
+                    row[at] = Value::Int(key);
+                    inserted(shape, &row, true)
+                }
+            })
+            .collect())
+    }
+
     /// The rows, with automatic keys where they have none.
     async fn with_keys_given(
         &self,
@@ -99,6 +123,18 @@ impl Writer {
         }
         Ok(rows)
     }
+}
+
+fn rows(writes: &[Write]) -> impl Iterator<Item = &Vec<Value>> {
+    writes.iter().filter_map(|write| match write {
+        Write::Insert { row, .. } => Some(row),
+        _ => None,
+    })
+}
+
+/// The rows of inserts, owned.
+pub(crate) fn rows_of(writes: &[Write]) -> Vec<Vec<Value>> {
+    rows(writes).cloned().collect()
 }
 
 /// True for what befell the command, whatever rows it had.

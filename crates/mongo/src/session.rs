@@ -1,36 +1,33 @@
 //! A session: makes owned work of an operation, hands it to the engine's
 //! thread, and takes what comes of it.
 
+mod reads;
+mod transactions;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use marmota_model::{
-    Error, ErrorKind, FieldSet, Filter, Query, Result, RowSink, RowSource, Value, ValueRef,
-};
+use marmota_model::{Error, ErrorKind, Result, RowSink, RowSource, Table, Value, ValueRef};
 use marmota_store::Durability;
 use marmota_store::engine::{Session, Submitted, Ticket};
-use marmota_store::operation::{BatchMode, Link, Operation, Outcome, Write};
+use marmota_store::operation::{Operation, Outcome, Write};
 use marmota_store::refusal::copy_of;
-use mongodb::raw_batch_cursor::RawBatch;
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
-use crate::aggregate::{self, Aggregating};
-use crate::batch;
-use crate::database::{Batches, Database, Find};
+use crate::aggregate::Aggregating;
+use crate::database::Database;
 use crate::engine::{Shared, UnderWay};
 use crate::fault;
-use crate::filter::{matching, sort};
 use crate::gather::Getting;
-use crate::reading::{Reading, Wanted};
-use crate::refusal::no_transactions;
-use crate::shape::Shape;
+use crate::reading::Reading;
 use crate::transaction::Transaction;
 use crate::work::Work;
 use crate::write::Writer;
+
+use reads::Fetching;
+use transactions::Savepoint;
 
 /// Where operations wait for the engine's thread.
 pub(crate) struct MongoSession {
@@ -51,22 +48,6 @@ enum Running {
     Aggregating(Box<Aggregating>, Fetching),
     Counting(JoinHandle<Result<u64>>, bool),
     Writing(u64, JoinHandle<Result<Done>>),
-}
-
-/// What fetches documents for a read.
-struct Fetching {
-    task: JoinHandle<()>,
-    /// It is part of a transaction, which a command that is cut off would end.
-    is_inside: bool,
-}
-
-impl Fetching {
-    /// Nobody wants more of it: it ends, in a transaction with the next message.
-    fn end(self) {
-        if !self.is_inside {
-            self.task.abort();
-        }
-    }
 }
 
 /// What a write came to.
@@ -92,138 +73,6 @@ impl MongoSession {
         self.tickets += 1;
         self.running.push((self.tickets, running));
         Ok(Submitted::Waiting(Ticket(self.tickets)))
-    }
-
-    /// Begins to read what is sought.
-    fn read(&mut self, shape: &Arc<Shape>, find: Find, wanted: Wanted<'_>) -> Result<Submitted> {
-        let (receiver, task) = self.fetch(|database| async move { database.find(&find).await })?;
-        self.wait(Running::Reading(Box::new(Reading::new(shape, wanted, receiver)), task))
-    }
-
-    /// Begins an aggregation.
-    fn aggregate(&mut self, collection: &str, pipeline: &str) -> Result<Submitted> {
-        let command = aggregate::command(collection, pipeline)?;
-        let (receiver, task) =
-            self.fetch(|database| async move { database.find_raw(command).await })?;
-        self.wait(Running::Aggregating(Box::new(Aggregating::new(receiver)), task))
-    }
-
-    /// Has the engine's thread fetch what a command finds, a message at a time.
-    fn fetch<F>(
-        &self,
-        begin: impl FnOnce(Database) -> F,
-    ) -> Result<(mpsc::Receiver<Result<RawBatch>>, Fetching)>
-    where
-        F: Future<Output = Result<Batches>> + Send + 'static,
-    {
-        let under_way = self.enter()?;
-        let (sender, receiver) = mpsc::channel(1);
-        let (shared, transaction) = (Arc::clone(&self.shared), self.transaction.clone());
-        let is_inside = transaction.is_some();
-        let begun = begin(self.database());
-        let task = self.shared.handle.spawn(async move {
-            let _under_way = under_way;
-            let _turn = match &transaction {
-                Some(transaction) => Some(transaction.turn().await),
-                None => None,
-            };
-            let reading = async {
-                let mut batches = shared.within(begun).await?;
-                while let Some(batch) = shared.within(batches.next()).await? {
-                    if sender.send(Ok(batch)).await.is_err() {
-                        break;
-                    }
-                }
-                Ok(())
-            };
-            if let Err(error) = reading.await {
-                if let Some(transaction) = &transaction {
-                    transaction.fail(copy_of(&error));
-                }
-                let _ = sender.send(Err(error)).await;
-            }
-        });
-        Ok((receiver, Fetching { task, is_inside }))
-    }
-
-    /// Begins to read a row by its key: with others, outside of transactions.
-    fn get(
-        &mut self,
-        shape: &Arc<Shape>,
-        key: ValueRef<'_>,
-        fields: FieldSet,
-    ) -> Result<Submitted> {
-        if self.transaction.is_none() && !self.is_inner {
-            let getting = self.shared.get(shape, key, fields)?;
-            return self.wait(Running::Getting(getting));
-        }
-        let find = Find {
-            collection: shape.name().to_owned(),
-            filter: shape.by_key(key),
-            projection: shape.projection(fields),
-            limit: Some(1),
-            ..Find::default()
-        };
-        let wanted = Wanted { fields, filter: None, order: None, limit: Some(1), counts: false };
-        self.read(shape, find, wanted)
-    }
-
-    fn list(&mut self, shape: &Arc<Shape>, query: &Query) -> Result<Submitted> {
-        let filter = query.filter_with_after(&shape.table);
-        let asked = matching(shape, filter.as_ref());
-        let sort = sort(shape, query);
-        let wanted = Wanted {
-            fields: query.fields.unwrap_or_else(|| shape.table.read_by_default()),
-            filter: filter.as_ref().filter(|_| !asked.exact),
-            order: sort.is_none().then(|| query.order_with_key(&shape.table)),
-            limit: query.limit,
-            counts: false,
-        };
-        let is_theirs = asked.exact && sort.is_some();
-        let find = Find {
-            collection: shape.name().to_owned(),
-            filter: asked.document,
-            projection: shape.projection(wanted.read(&shape.table)),
-            limit: query
-                .limit
-                .filter(|_| is_theirs)
-                .map(|limit| i64::try_from(limit).unwrap_or(i64::MAX)),
-            sort,
-        };
-        // To the server, 0 is no limit.
-        self.read(shape, find, wanted)
-    }
-
-    fn count(&mut self, shape: &Arc<Shape>, filter: Option<&Filter>) -> Result<Submitted> {
-        let asked = matching(shape, filter);
-        if asked.exact {
-            let under_way = self.enter()?;
-            let (shared, name) = (Arc::clone(&self.shared), shape.name().to_owned());
-            let (database, transaction) = (self.database(), self.transaction.clone());
-            let is_inside = transaction.is_some();
-            let task = self.shared.handle.spawn(async move {
-                let _under_way = under_way;
-                let _turn = match &transaction {
-                    Some(transaction) => Some(transaction.turn().await),
-                    None => None,
-                };
-                let counted = shared.within(database.count(&name, asked.document)).await;
-                if let (Err(error), Some(transaction)) = (&counted, &transaction) {
-                    transaction.fail(copy_of(error));
-                }
-                counted
-            });
-            return self.wait(Running::Counting(task, is_inside));
-        }
-        let wanted =
-            Wanted { fields: FieldSet::EMPTY, filter, order: None, limit: None, counts: true };
-        let find = Find {
-            collection: shape.name().to_owned(),
-            filter: asked.document,
-            projection: shape.projection(wanted.read(&shape.table)),
-            ..Find::default()
-        };
-        self.read(shape, find, wanted)
     }
 
     /// Begins work of a write.
@@ -268,69 +117,6 @@ impl MongoSession {
         self.begin(work, number)
     }
 
-    fn batch(
-        &mut self,
-        durability: Option<Durability>,
-        writes: &[Write],
-        links: &[Link],
-        mode: BatchMode,
-    ) -> Result<Submitted> {
-        let has_transactions = self.shared.capability.transactions;
-        let needs = batch::needs_transaction(writes, mode);
-        if let Some(what) = needs.filter(|_| !has_transactions) {
-            return Err(no_transactions(what));
-        }
-        let (writes, links, number) = (writes.to_vec(), links.to_vec(), self.shared.turns.number());
-        let (shared, inner) = (Arc::clone(&self.shared), self.inner());
-        let is_inside = needs.is_some()
-            || self.transaction.is_some()
-            || has_transactions && writes.iter().any(batch::reads_first);
-        let work = async move {
-            // What runs a batch calls and waits: on a thread that may.
-            let run = move || {
-                let mut results = Vec::new();
-                let ended = match is_inside {
-                    true => batch::inside(inner, &shared, number, durability, |session| {
-                        batch::steps(session, &writes, &links, mode, None, &mut results)
-                    }),
-                    false => {
-                        let writer = Writer::new(shared, number, durability);
-                        batch::each(&writer, durability, &writes, &links, mode, &mut results)
-                    }
-                };
-                Done::Batch(results, ended)
-            };
-            tokio::task::spawn_blocking(run).await.map_err(|_| unexpected())
-        };
-        self.begin(work, number)
-    }
-
-    /// Carries out a batch that takes place once: on the caller's thread, as it
-    /// makes the answer in the middle.
-    fn batch_once(
-        &self,
-        durability: Option<Durability>,
-        operation: &mut Operation<'_>,
-        outcome: &mut Outcome,
-    ) -> Result<Submitted> {
-        if !self.shared.capability.transactions {
-            return Err(no_transactions("a batch that takes place once"));
-        }
-        let Operation::Batch { writes, links, mode, once, results } = operation else {
-            return Err(unexpected());
-        };
-        let (shared, number) = (&self.shared, self.shared.turns.number());
-        let _under_way = self.enter()?;
-        batch::inside(self.inner(), shared, number, durability, |session| {
-            batch::steps(session, writes, links, *mode, once.as_mut(), results)
-        })?;
-        if self.transaction.is_none() {
-            shared.counts.committed();
-        }
-        outcome.rows = results.iter().flatten().map(|one| one.rows).sum();
-        Ok(Submitted::Done)
-    }
-
     /// A session for the steps of a batch, in the same transaction if there is one.
     fn inner(&self) -> Self {
         let mut inner = Self::new(Arc::clone(&self.shared));
@@ -358,95 +144,6 @@ impl MongoSession {
     }
 }
 
-/// Transactions.
-impl MongoSession {
-    pub(crate) const fn is_in_transaction(&self) -> bool {
-        self.transaction.is_some()
-    }
-
-    /// Has all that follows take place in a transaction that was begun.
-    pub(crate) fn go_into(&mut self, transaction: Arc<Transaction>) {
-        self.transaction = Some(transaction);
-    }
-
-    fn begin_transaction(&mut self, durability: Option<Durability>) -> Result<Submitted> {
-        if !self.shared.capability.transactions {
-            return Err(no_transactions("a transaction"));
-        }
-        if self.transaction.is_some() {
-            let message = "a transaction is open on this session already; use a savepoint in it";
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
-        let (shared, number) = (Arc::clone(&self.shared), self.shared.turns.number());
-        let is_inner = self.is_inner;
-        let work = async move {
-            drop(shared.turns.wait(number, false).await);
-            let begun = match is_inner {
-                true => Transaction::begin(&shared.database, durability).await,
-                false => Transaction::open(&shared, durability).await,
-            };
-            begun.map(Done::Begun)
-        };
-        self.begin(work, number)
-    }
-
-    /// Commits the transaction, or undoes it.
-    fn end_transaction(&mut self, commits: bool) -> Result<Submitted> {
-        let transaction = self.transaction.take().ok_or_else(no_open)?;
-        let (shared, number) = (Arc::clone(&self.shared), self.shared.turns.number());
-        let under_way = shared.enter_further();
-        let end = Instant::now() + shared.options.timeout;
-        let task = self.shared.handle.spawn(async move {
-            let _under_way: UnderWay = under_way;
-            let work = async {
-                let _turn = transaction.turn().await;
-                match commits {
-                    true => transaction.commit(end).await,
-                    false => {
-                        transaction.abort().await;
-                        Ok(())
-                    }
-                }
-            };
-            let done = shared.within(work).await;
-            if commits && done.is_ok() {
-                shared.counts.committed();
-            }
-            // Gone before anybody hears that it has ended.
-            drop(transaction);
-            done.map(|()| Done::One(Outcome::default()))
-        });
-        self.wait(Running::Writing(number, task))
-    }
-
-    fn savepoint(&mut self, step: Savepoint) -> Result<Submitted> {
-        let transaction = self.transaction.clone().ok_or_else(no_open)?;
-        let (database, number) = (self.database(), self.shared.turns.number());
-        let work = async move {
-            let _turn = transaction.turn().await;
-            match step {
-                Savepoint::Set(name) => transaction.savepoint(name),
-                Savepoint::Release(name) => transaction.release(name),
-                Savepoint::RollBackTo(name) => transaction.roll_back_to(name, &database).await,
-            }
-            .map(|()| Done::One(Outcome::default()))
-        };
-        self.begin(work, number)
-    }
-}
-
-/// A step of a transaction about a savepoint.
-enum Savepoint {
-    Set(u32),
-    Release(u32),
-    RollBackTo(u32),
-}
-
-#[cold]
-fn no_open() -> Error {
-    Error::new(ErrorKind::Invalid, "no transaction is open on this session")
-}
-
 #[cold]
 pub(crate) fn unexpected() -> Error {
     Error::new(ErrorKind::Bug, "the MongoDB engine was given an operation that it does not know")
@@ -457,10 +154,7 @@ fn values(row: &[ValueRef<'_>]) -> Vec<Value> {
 }
 
 /// A write of one table as one that owns its values.
-pub(crate) fn owned_of(
-    operation: &Operation<'_>,
-    table: Arc<marmota_model::Table>,
-) -> Result<Write> {
+pub(crate) fn owned_of(operation: &Operation<'_>, table: Arc<Table>) -> Result<Write> {
     Ok(match operation {
         Operation::Insert { row, on_conflict, .. } => {
             Write::Insert { table, row: values(row), on_conflict: *on_conflict }

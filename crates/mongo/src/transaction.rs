@@ -126,7 +126,7 @@ impl Transaction {
 
     /// # Errors
     /// Why it has come to nothing, if it has.
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         match &self.inside.lock().broken {
             Some(error) => Err(copy_of(error)),
             None => Ok(()),
@@ -186,8 +186,8 @@ impl Transaction {
     /// Commits it; asks again while it is unknown whether it took place.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] if that is still unknown at `end`; otherwise nothing
-    /// of it was done.
+    /// [`ErrorKind::Lost`] if that is still unknown at `end`, or it is not as
+    /// durable as asked; otherwise nothing of it was done.
     pub(crate) async fn commit(&self, end: Instant) -> Result<()> {
         self.check()?;
         let mut session = self.session.lock().await;

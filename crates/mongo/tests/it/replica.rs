@@ -1,5 +1,5 @@
-//! The primary of a replica set, as far as a driver can tell: a proxy in front
-//! of FerretDB, which has no transactions and no change streams.
+//! A replica set of two servers, as far as a driver can tell: a proxy in front of
+//! FerretDB, which has no transactions and no change streams.
 //!
 //! It says what MongoDB 5 to 8 say to `hello` (`tests/data`, put together from
 //! their documentation: no such server was at hand to be recorded), and does
@@ -21,11 +21,12 @@ mod transactions;
 
 use std::collections::VecDeque;
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
 
 use message::Message;
@@ -35,11 +36,17 @@ use transactions::Transactions;
 /// The versions whose handshakes there are.
 pub(crate) const VERSIONS: [&str; 4] = ["5.0", "6.0", "7.0", "8.0"];
 
-/// What is done about a command instead of carrying it out.
+const NOT_PRIMARY: i32 = 10_107;
+/// The label of errors behind which a change stream can go on.
+const RESUMABLE: &str = "ResumableChangeStreamError";
+
+/// What is done about a command.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     /// It is refused, by this answer.
     Refuse(Document),
+    /// It is carried out, and this is the answer.
+    Say(Document),
     /// The connection ends before it is carried out.
     CutBefore,
     /// The connection ends behind it, without an answer.
@@ -66,6 +73,9 @@ pub(crate) struct Replica {
 struct Shared {
     upstream: String,
     hello: Document,
+    /// The addresses of its two servers, and which one is the primary.
+    hosts: Mutex<Vec<String>>,
+    primary: AtomicUsize,
     /// Counts what a driver is to hear of.
     counter: AtomicI64,
     rules: Mutex<VecDeque<Rule>>,
@@ -86,15 +96,15 @@ impl Replica {
     /// A replica set of this version in front of the database of a URL.
     pub(crate) fn of(version: &str, url: &str) -> Self {
         let (host, database) = url["mongodb://".len()..].split_once('/').unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
         let path = format!("{}/tests/data/hello-{version}.json", env!("CARGO_MANIFEST_DIR"));
-        let hello = std::fs::read_to_string(path).unwrap().replace("HOST", &address);
+        let hello = std::fs::read_to_string(path).unwrap();
         let Bson::Document(mut hello) = serde_json::from_str(&hello).unwrap() else { panic!() };
         hello.remove("_about");
         let shared = Arc::new(Shared {
             upstream: host.to_owned(),
             hello,
+            hosts: Mutex::default(),
+            primary: AtomicUsize::new(0),
             counter: AtomicI64::new(6),
             rules: Mutex::default(),
             commands: Mutex::default(),
@@ -102,19 +112,22 @@ impl Replica {
             streams: Streams::default(),
             changed: Default::default(),
         });
-        let of_connections = Arc::clone(&shared);
-        thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                let shared = Arc::clone(&of_connections);
-                thread::spawn(move || shared.serve(client));
-            }
-        });
+        let address = Shared::listen(&shared);
+        Shared::listen(&shared);
         Self { address, database: database.to_owned(), shared }
     }
 
     /// Its URL.
     pub(crate) fn url(&self) -> String {
         format!("mongodb://{}/{}?replicaSet=rs0", self.address, self.database)
+    }
+
+    /// Has the second server become the primary. The first does nothing any
+    /// more but say so.
+    pub(crate) fn elect(&self) {
+        self.shared.primary.store(1, Ordering::SeqCst);
+        self.shared.counter.fetch_add(1, Ordering::SeqCst);
+        self.shared.changed.1.notify_all();
     }
 
     /// Does something about a command of this name, behind so many that pass.
@@ -190,11 +203,31 @@ fn called(command: &Document, streams: &Streams) -> String {
 }
 
 impl Shared {
+    /// Begins to serve another address; gives it.
+    fn listen(shared: &Arc<Self>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        shared.hosts.lock().unwrap().push(address.clone());
+        let (shared, own) = (Arc::clone(shared), address.clone());
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let (shared, own) = (Arc::clone(&shared), own.clone());
+                thread::spawn(move || shared.serve(client, &own));
+            }
+        });
+        address
+    }
+
+    /// The address of the primary.
+    fn primary(&self) -> String {
+        self.hosts.lock().unwrap()[self.primary.load(Ordering::SeqCst)].clone()
+    }
+
     /// Serves a connection to its end.
-    fn serve(&self, mut client: TcpStream) {
+    fn serve(&self, mut client: TcpStream, own: &str) {
         let Ok(mut server) = TcpStream::connect(&self.upstream) else { return };
         while let Ok(message) = message::read(&mut client) {
-            let Some(answer) = self.answer(&message, &mut server) else { break };
+            let Some(answer) = self.answer(&message, &mut server, own) else { break };
             if message::write(&mut client, &answer, message.number).is_err() {
                 break;
             }
@@ -203,15 +236,22 @@ impl Shared {
     }
 
     /// The answer to a command; none if the connection is to end.
-    fn answer(&self, message: &Message, server: &mut TcpStream) -> Option<Document> {
+    fn answer(&self, message: &Message, server: &mut TcpStream, own: &str) -> Option<Document> {
         let command = &message.body;
         if matches!(name_of(command), "hello" | "isMaster" | "ismaster") {
-            return Some(self.hello(command));
+            return Some(self.hello(command, own));
+        }
+        // Reads from the second one are let pass, though it is no primary yet.
+        if self.primary.load(Ordering::SeqCst) > 0 && self.primary() != own {
+            let mut gone = refusal(NOT_PRIMARY, "NotWritablePrimary", &[RESUMABLE]);
+            gone.insert("topologyVersion", self.topology());
+            return Some(gone);
         }
         self.commands.lock().unwrap().push(command.clone());
         let act = self.rule(&called(command, &self.streams));
         match act {
             None => self.carry_out(command, server),
+            Some(Act::Say(answer)) => self.carry_out(command, server).map(|_| answer),
             Some(Act::CutBefore) => None,
             Some(Act::CutAfter) => {
                 self.carry_out(command, server);
@@ -219,7 +259,7 @@ impl Shared {
             }
             Some(Act::Refuse(mut answer)) => {
                 self.transactions.refused(command);
-                if answer.get_i32("code").is_ok_and(|code| code == 10_107) {
+                if answer.get_i32("code").is_ok_and(|code| code == NOT_PRIMARY) {
                     // A driver that knows of an older state asks what it is now.
                     self.counter.fetch_add(1, Ordering::SeqCst);
                     answer.insert("topologyVersion", self.topology());
@@ -256,8 +296,8 @@ impl Shared {
         topology
     }
 
-    /// What it says of itself: at once, or when there is something new.
-    fn hello(&self, command: &Document) -> Document {
+    /// What a server says of itself: at once, or when there is something new.
+    fn hello(&self, command: &Document, own: &str) -> Document {
         let known = command.get_document("topologyVersion").and_then(|it| it.get_i64("counter"));
         let most_ms = number(command, "maxAwaitTimeMS");
         if known.is_ok_and(|known| known == self.counter.load(Ordering::SeqCst)) {
@@ -265,10 +305,26 @@ impl Shared {
             let most = Duration::from_millis(most_ms.unsigned_abs());
             drop(changed.wait_timeout(lock.lock().unwrap(), most));
         }
-        let mut hello = self.hello.clone();
+        let (mut hello, hosts) = (self.hello.clone(), self.hosts.lock().unwrap().clone());
+        let (primary, term) = (self.primary(), 1 + self.primary.load(Ordering::SeqCst));
+        let is_primary = primary == own;
         hello.insert("topologyVersion", self.topology());
+        hello.insert("me", own);
+        hello.insert("primary", primary);
+        hello.insert("isWritablePrimary", is_primary);
+        hello.insert("secondary", !is_primary);
+        match is_primary {
+            true => hello.insert("electionId", ObjectId::parse_str(elected(term)).unwrap()),
+            false => hello.remove("electionId"),
+        };
+        hello.insert("hosts", hosts);
         hello
     }
+}
+
+/// The number of an election: later ones are greater.
+fn elected(number: usize) -> String {
+    format!("7fffffff{number:016x}")
 }
 
 fn number(document: &Document, name: &str) -> i64 {

@@ -146,6 +146,23 @@ fn the_end_of_a_database_ends_no_store() {
 }
 
 #[test]
+fn a_new_primary_makes_all_stale() {
+    let (replica, cached, other) = stores();
+    other.insert(&Office::new("1", "Nord")).run().unwrap();
+    warm(&cached, "1");
+    // As if what the last primary had not passed on were undone: no event tells.
+    rename(&other, "1", "Süd");
+    replica.elect();
+    wait_for(&cached, "1", "Süd");
+    warm(&cached, "1");
+    rename(&other, "1", "Ost");
+    replica.tell("update", "office");
+    wait_for(&cached, "1", "Ost");
+    cached.close().unwrap();
+    other.close().unwrap();
+}
+
+#[test]
 fn two_stores_hear_of_each_other() {
     let url = server().url();
     let replica = Replica::of("5.0", &url);

@@ -15,6 +15,14 @@ struct Room {
     office: Ref<Office>,
 }
 
+/// A desk, whose key the engine gives.
+#[derive(Clone, Debug, Model, PartialEq)]
+struct Desk {
+    id: i64,
+    #[model(unique)]
+    name: String,
+}
+
 /// A replica set in front of an empty database.
 fn replica() -> Replica {
     Replica::of("8.0", &server().url())
@@ -150,6 +158,57 @@ fn a_batch_that_fails_leaves_nothing() {
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     let rows = [Office::new("4", "a"), Office::new("3", "b")];
     assert_eq!(store.insert_many(&rows).run().unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(store.count::<Office>().run().unwrap(), 1);
+    store.close().unwrap();
+    is_clean(&replica);
+}
+
+#[test]
+fn inserts_of_a_batch_share_commands() {
+    let replica = replica();
+    let store = marmota::open(&replica.url()).unwrap().model::<Desk>().open().unwrap();
+    store.insert(&Desk { id: 0, name: "7".to_owned() }).run().unwrap();
+    replica.transaction_commands();
+    let mut batch = store.batch();
+    for number in 100..200 {
+        batch.insert(&Desk { id: 0, name: number.to_string() });
+    }
+    let results = batch.all_or_nothing().run().unwrap();
+    assert_eq!(results.len(), 100);
+    assert_eq!(store.count::<Desk>().run().unwrap(), 101);
+    let inserts = replica.commands("insert").len();
+    assert!(inserts < 10, "{inserts} commands for 100 inserts");
+    // The one that is in the way is named, and none is left.
+    let mut batch = store.batch();
+    for name in ["300", "301", "7", "302"] {
+        batch.insert(&Desk { id: 0, name: name.to_owned() });
+    }
+    let error = batch.all_or_nothing().run().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert!(error.message().contains("write 2"), "{error}");
+    assert_eq!(store.count::<Desk>().run().unwrap(), 101);
+    // So is one that the same batch has taken.
+    let mut batch = store.batch();
+    for name in ["300", "301", "300"] {
+        batch.insert(&Desk { id: 0, name: name.to_owned() });
+    }
+    let error = batch.all_or_nothing().run().unwrap_err();
+    assert!(error.message().contains("write 2"), "{error}");
+    assert_eq!(store.count::<Desk>().run().unwrap(), 101);
+    store.close().unwrap();
+    is_clean(&replica);
+}
+
+#[test]
+fn a_commit_that_is_less_durable_is_said() {
+    let replica = replica();
+    let store = open(&replica.url());
+    let late = doc! { "code": 100, "codeName": "UnsatisfiableWriteConcern", "errmsg": "too few" };
+    replica.on("commitTransaction", 0, Act::Say(doc! { "ok": 1.0, "writeConcernError": late }));
+    let done = store.transaction(|own| own.insert(&Office::new("1", "Nord")).run());
+    let error = done.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+    assert!(error.message().contains("too few") && !error.is_repeatable(), "{error}");
     assert_eq!(store.count::<Office>().run().unwrap(), 1);
     store.close().unwrap();
     is_clean(&replica);

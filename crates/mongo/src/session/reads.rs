@@ -1,0 +1,172 @@
+//! Reads: what is asked of the server, by the transaction if there is one.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use marmota_model::{FieldSet, Filter, Query, Result, ValueRef};
+use marmota_store::engine::Submitted;
+use marmota_store::refusal::copy_of;
+use mongodb::raw_batch_cursor::RawBatch;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::{MongoSession, Running};
+use crate::aggregate::{self, Aggregating};
+use crate::database::{Batches, Database, Find};
+use crate::filter::{matching, sort};
+use crate::reading::{Reading, Wanted};
+use crate::shape::Shape;
+
+/// What fetches documents for a read.
+pub(super) struct Fetching {
+    task: JoinHandle<()>,
+    /// It is part of a transaction, which a command that is cut off would end.
+    is_inside: bool,
+}
+
+impl Fetching {
+    /// Nobody wants more of it: it ends, in a transaction with the next message.
+    pub(super) fn end(self) {
+        if !self.is_inside {
+            self.task.abort();
+        }
+    }
+}
+
+impl MongoSession {
+    /// Begins to read what is sought.
+    fn read(&mut self, shape: &Arc<Shape>, find: Find, wanted: Wanted<'_>) -> Result<Submitted> {
+        let (receiver, task) = self.fetch(|database| async move { database.find(&find).await })?;
+        self.wait(Running::Reading(Box::new(Reading::new(shape, wanted, receiver)), task))
+    }
+
+    /// Begins an aggregation.
+    pub(super) fn aggregate(&mut self, collection: &str, pipeline: &str) -> Result<Submitted> {
+        let command = aggregate::command(collection, pipeline)?;
+        let (receiver, task) =
+            self.fetch(|database| async move { database.find_raw(command).await })?;
+        self.wait(Running::Aggregating(Box::new(Aggregating::new(receiver)), task))
+    }
+
+    /// Has the engine's thread fetch what a command finds, a message at a time.
+    fn fetch<F>(
+        &self,
+        begin: impl FnOnce(Database) -> F,
+    ) -> Result<(mpsc::Receiver<Result<RawBatch>>, Fetching)>
+    where
+        F: Future<Output = Result<Batches>> + Send + 'static,
+    {
+        let under_way = self.enter()?;
+        let (sender, receiver) = mpsc::channel(1);
+        let (shared, transaction) = (Arc::clone(&self.shared), self.transaction.clone());
+        let is_inside = transaction.is_some();
+        let begun = begin(self.database());
+        let task = self.shared.handle.spawn(async move {
+            let _under_way = under_way;
+            let _turn = match &transaction {
+                Some(transaction) => Some(transaction.turn().await),
+                None => None,
+            };
+            let reading = async {
+                let mut batches = shared.within(begun).await?;
+                while let Some(batch) = shared.within(batches.next()).await? {
+                    if sender.send(Ok(batch)).await.is_err() {
+                        break;
+                    }
+                }
+                Ok(())
+            };
+            if let Err(error) = reading.await {
+                if let Some(transaction) = &transaction {
+                    transaction.fail(copy_of(&error));
+                }
+                let _ = sender.send(Err(error)).await;
+            }
+        });
+        Ok((receiver, Fetching { task, is_inside }))
+    }
+
+    /// Begins to read a row by its key: with others, outside of transactions.
+    pub(super) fn get(
+        &mut self,
+        shape: &Arc<Shape>,
+        key: ValueRef<'_>,
+        fields: FieldSet,
+    ) -> Result<Submitted> {
+        if self.transaction.is_none() && !self.is_inner {
+            let getting = self.shared.get(shape, key, fields)?;
+            return self.wait(Running::Getting(getting));
+        }
+        let find = Find {
+            collection: shape.name().to_owned(),
+            filter: shape.by_key(key),
+            projection: shape.projection(fields),
+            limit: Some(1),
+            ..Find::default()
+        };
+        let wanted = Wanted { fields, filter: None, order: None, limit: Some(1), counts: false };
+        self.read(shape, find, wanted)
+    }
+
+    pub(super) fn list(&mut self, shape: &Arc<Shape>, query: &Query) -> Result<Submitted> {
+        let filter = query.filter_with_after(&shape.table);
+        let asked = matching(shape, filter.as_ref());
+        let sort = sort(shape, query);
+        let wanted = Wanted {
+            fields: query.fields.unwrap_or_else(|| shape.table.read_by_default()),
+            filter: filter.as_ref().filter(|_| !asked.exact),
+            order: sort.is_none().then(|| query.order_with_key(&shape.table)),
+            limit: query.limit,
+            counts: false,
+        };
+        let is_theirs = asked.exact && sort.is_some();
+        let find = Find {
+            collection: shape.name().to_owned(),
+            filter: asked.document,
+            projection: shape.projection(wanted.read(&shape.table)),
+            limit: query
+                .limit
+                .filter(|_| is_theirs)
+                .map(|limit| i64::try_from(limit).unwrap_or(i64::MAX)),
+            sort,
+        };
+        // To the server, 0 is no limit.
+        self.read(shape, find, wanted)
+    }
+
+    pub(super) fn count(
+        &mut self,
+        shape: &Arc<Shape>,
+        filter: Option<&Filter>,
+    ) -> Result<Submitted> {
+        let asked = matching(shape, filter);
+        if asked.exact {
+            let under_way = self.enter()?;
+            let (shared, name) = (Arc::clone(&self.shared), shape.name().to_owned());
+            let (database, transaction) = (self.database(), self.transaction.clone());
+            let is_inside = transaction.is_some();
+            let task = self.shared.handle.spawn(async move {
+                let _under_way = under_way;
+                let _turn = match &transaction {
+                    Some(transaction) => Some(transaction.turn().await),
+                    None => None,
+                };
+                let counted = shared.within(database.count(&name, asked.document)).await;
+                if let (Err(error), Some(transaction)) = (&counted, &transaction) {
+                    transaction.fail(copy_of(error));
+                }
+                counted
+            });
+            return self.wait(Running::Counting(task, is_inside));
+        }
+        let wanted =
+            Wanted { fields: FieldSet::EMPTY, filter, order: None, limit: None, counts: true };
+        let find = Find {
+            collection: shape.name().to_owned(),
+            filter: asked.document,
+            projection: shape.projection(wanted.read(&shape.table)),
+            ..Find::default()
+        };
+        self.read(shape, find, wanted)
+    }
+}

@@ -1,0 +1,203 @@
+//! Transactions and batches: the steps that a session takes for them.
+
+use std::sync::Arc;
+
+use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_store::Durability;
+use marmota_store::engine::Submitted;
+use marmota_store::operation::{BatchMode, Link, Operation, Outcome, Write};
+use tokio::time::Instant;
+
+use super::{Done, MongoSession, Running, unexpected};
+use crate::batch;
+use crate::engine::{UnderWay, wait_on};
+use crate::insert_each;
+use crate::refusal::no_transactions;
+use crate::transaction::Transaction;
+use crate::write::Writer;
+
+/// Batches.
+impl MongoSession {
+    pub(super) fn batch(
+        &mut self,
+        durability: Option<Durability>,
+        writes: &[Write],
+        links: &[Link],
+        mode: BatchMode,
+    ) -> Result<Submitted> {
+        let has_transactions = self.shared.capability.transactions;
+        let needs = batch::needs_transaction(writes, mode);
+        if let Some(what) = needs.filter(|_| !has_transactions) {
+            return Err(no_transactions(what));
+        }
+        let (writes, links, number) = (writes.to_vec(), links.to_vec(), self.shared.turns.number());
+        let (shared, inner) = (Arc::clone(&self.shared), self.inner());
+        let is_inside = needs.is_some()
+            || self.transaction.is_some()
+            || has_transactions && writes.iter().any(batch::reads_first);
+        let work = async move {
+            // What runs a batch calls and waits: on a thread that may.
+            let run = move || {
+                let mut results = Vec::new();
+                let ended = match is_inside {
+                    true => batch::inside(inner, &shared, number, durability, |session| {
+                        match mode == BatchMode::AllOrNothing && links.is_empty() {
+                            true => batch::steps_together(session, &writes, &mut results),
+                            false => {
+                                batch::steps(session, &writes, &links, mode, None, &mut results)
+                            }
+                        }
+                    }),
+                    false => {
+                        let writer = Writer::new(shared, number, durability);
+                        batch::each(&writer, durability, &writes, &links, mode, &mut results)
+                    }
+                };
+                Done::Batch(results, ended)
+            };
+            tokio::task::spawn_blocking(run).await.map_err(|_| unexpected())
+        };
+        self.begin(work, number)
+    }
+
+    /// Carries out a batch that takes place once: on the caller's thread, as it
+    /// makes the answer in the middle.
+    pub(super) fn batch_once(
+        &self,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        outcome: &mut Outcome,
+    ) -> Result<Submitted> {
+        if !self.shared.capability.transactions {
+            return Err(no_transactions("a batch that takes place once"));
+        }
+        let Operation::Batch { writes, links, mode, once, results } = operation else {
+            return Err(unexpected());
+        };
+        let (shared, number) = (&self.shared, self.shared.turns.number());
+        let _under_way = self.enter()?;
+        batch::inside(self.inner(), shared, number, durability, |session| {
+            batch::steps(session, writes, links, *mode, once.as_mut(), results)
+        })?;
+        if self.transaction.is_none() {
+            shared.counts.committed();
+        }
+        outcome.rows = results.iter().flatten().map(|one| one.rows).sum();
+        Ok(Submitted::Done)
+    }
+}
+
+/// Transactions.
+impl MongoSession {
+    pub(crate) const fn is_in_transaction(&self) -> bool {
+        self.transaction.is_some()
+    }
+
+    /// Has all that follows take place in a transaction that was begun.
+    pub(crate) fn go_into(&mut self, transaction: Arc<Transaction>) {
+        self.transaction = Some(transaction);
+    }
+
+    /// Inserts the rows of writes to one table in the transaction, together, and
+    /// waits for that; none if one is refused, and none was written.
+    ///
+    /// # Errors
+    /// Why the transaction has come to nothing.
+    pub(crate) fn insert_together(
+        &self,
+        table: &Table,
+        writes: &[Write],
+    ) -> Result<Option<Vec<Outcome>>> {
+        let transaction = self.transaction.clone().ok_or_else(no_open)?;
+        let (shared, shape) = (Arc::clone(&self.shared), self.shared.shape(table)?);
+        let (rows, number) = (insert_each::rows_of(writes), shared.turns.number());
+        wait_on(&self.shared.handle, async move {
+            let _turn = transaction.turn().await;
+            let writer = Writer::inside(Arc::clone(&shared), number, &transaction, false);
+            let inserted = shared.within(writer.insert_together(&shape, &rows)).await;
+            match (inserted, transaction.check()) {
+                (Ok(done), _) => Ok(Some(done)),
+                (Err(_), Err(broken)) => Err(broken),
+                (Err(error), Ok(())) if error.kind() == ErrorKind::Timeout => {
+                    Err(transaction.fail(error))
+                }
+                (Err(_), Ok(())) => Ok(None),
+            }
+        })
+    }
+
+    pub(super) fn begin_transaction(
+        &mut self,
+        durability: Option<Durability>,
+    ) -> Result<Submitted> {
+        if !self.shared.capability.transactions {
+            return Err(no_transactions("a transaction"));
+        }
+        if self.transaction.is_some() {
+            let message = "a transaction is open on this session already; use a savepoint in it";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let (shared, number) = (Arc::clone(&self.shared), self.shared.turns.number());
+        let work = async move {
+            drop(shared.turns.wait(number, false).await);
+            Transaction::open(&shared, durability).await.map(Done::Begun)
+        };
+        self.begin(work, number)
+    }
+
+    /// Commits the transaction, or undoes it.
+    pub(super) fn end_transaction(&mut self, commits: bool) -> Result<Submitted> {
+        let transaction = self.transaction.take().ok_or_else(no_open)?;
+        let (shared, number) = (Arc::clone(&self.shared), self.shared.turns.number());
+        let under_way = shared.enter_further();
+        let end = Instant::now() + shared.options.timeout;
+        let task = self.shared.handle.spawn(async move {
+            let _under_way: UnderWay = under_way;
+            let work = async {
+                let _turn = transaction.turn().await;
+                match commits {
+                    true => transaction.commit(end).await,
+                    false => {
+                        transaction.abort().await;
+                        Ok(())
+                    }
+                }
+            };
+            let done = shared.within(work).await;
+            if commits && done.is_ok() {
+                shared.counts.committed();
+            }
+            // Gone before anybody hears that it has ended.
+            drop(transaction);
+            done.map(|()| Done::One(Outcome::default()))
+        });
+        self.wait(Running::Writing(number, task))
+    }
+
+    pub(super) fn savepoint(&mut self, step: Savepoint) -> Result<Submitted> {
+        let transaction = self.transaction.clone().ok_or_else(no_open)?;
+        let (database, number) = (self.database(), self.shared.turns.number());
+        let work = async move {
+            let _turn = transaction.turn().await;
+            match step {
+                Savepoint::Set(name) => transaction.savepoint(name),
+                Savepoint::Release(name) => transaction.release(name),
+                Savepoint::RollBackTo(name) => transaction.roll_back_to(name, &database).await,
+            }
+            .map(|()| Done::One(Outcome::default()))
+        };
+        self.begin(work, number)
+    }
+}
+
+/// A step of a transaction about a savepoint.
+pub(super) enum Savepoint {
+    Set(u32),
+    Release(u32),
+    RollBackTo(u32),
+}
+
+#[cold]
+fn no_open() -> Error {
+    Error::new(ErrorKind::Invalid, "no transaction is open on this session")
+}
