@@ -48,8 +48,11 @@ pub struct Tls {
 
 #[derive(Clone, Debug)]
 enum Source {
-    /// Made at the start, for these names.
-    SelfSigned(Vec<String>),
+    /// Made at the start, for these names, and written to a file.
+    SelfSigned {
+        names: Vec<String>,
+        file: Option<PathBuf>,
+    },
     Files {
         certificate: PathBuf,
         key: PathBuf,
@@ -96,7 +99,21 @@ impl Tls {
     /// As [`Tls::self_signed`], for these host names and addresses.
     pub fn self_signed_for<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
         let names = names.into_iter().map(Into::into).collect();
-        Self { certificates: vec![Source::SelfSigned(names)], clients: None }
+        Self { certificates: vec![Source::SelfSigned { names, file: None }], clients: None }
+    }
+
+    /// Has the certificates that are made at the start ([`Tls::self_signed`]) written to a file (PEM),
+    /// for clients that are to believe this server and no other: `curl --cacert FILE`. It is there
+    /// when [`crate::Server::start`] returns; certificates of other kinds are where they were.
+    #[must_use]
+    pub fn certificate_file(mut self, written: impl Into<PathBuf>) -> Self {
+        let written = written.into();
+        for source in &mut self.certificates {
+            if let Source::SelfSigned { file, .. } = source {
+                *file = Some(written.clone());
+            }
+        }
+        self
     }
 
     /// A certificate with those that vouch for it behind it, and its private key, both PEM. When
@@ -176,7 +193,10 @@ struct Look {
 impl Acceptor {
     pub(crate) fn new(tls: Tls) -> Result<Self, TlsError> {
         let make = |source: &Source| match source {
-            Source::SelfSigned(names) => Ok(Some(Shown::Own(Identity::self_signed(names)?))),
+            Source::SelfSigned { names, file } => {
+                let made = Identity::self_signed(names, file.as_deref())?;
+                Ok(Some(Shown::Own(made)))
+            }
             Source::Files { .. } => Ok(None),
             #[cfg(feature = "acme")]
             Source::Acme(acme) => Ok(Some(Shown::Renewed(Arc::new(acme::Renewed::begin(acme)?)))),

@@ -131,6 +131,12 @@ enum Transport {
     /// A WebSocket
     #[value(name = "websocket")]
     WebSocket,
+    /// HTTP in TLS, with a certificate made for it
+    #[cfg(feature = "tls")]
+    Https,
+    /// A WebSocket in TLS, the same
+    #[cfg(feature = "tls")]
+    Wss,
 }
 
 impl Transport {
@@ -141,6 +147,31 @@ impl Transport {
             Self::SharedMemory => "shared memory",
             Self::Http => "HTTP",
             Self::WebSocket => "WebSocket",
+            #[cfg(feature = "tls")]
+            Self::Https => "HTTPS",
+            #[cfg(feature = "tls")]
+            Self::Wss => "WSS",
+        }
+    }
+
+    /// What URLs of a server at a port begin with.
+    const fn scheme(self) -> Option<&'static str> {
+        match self {
+            Self::InProcess | Self::Unix | Self::SharedMemory => None,
+            Self::Http => Some("http"),
+            Self::WebSocket => Some("ws"),
+            #[cfg(feature = "tls")]
+            Self::Https => Some("https"),
+            #[cfg(feature = "tls")]
+            Self::Wss => Some("wss"),
+        }
+    }
+
+    const fn is_encrypted(self) -> bool {
+        match self {
+            #[cfg(feature = "tls")]
+            Self::Https | Self::Wss => true,
+            _ => false,
         }
     }
 }
@@ -241,11 +272,8 @@ impl Stress {
         let (fewest, most) = (threads.iter().min(), threads.iter().max());
         let (fewest, most) = (fewest.copied().unwrap_or(1), most.copied().unwrap_or(1));
         let has_addresses = match &self.server {
-            Some(url) => url.starts_with("http:") || url.starts_with("ws:"),
-            None => self
-                .transport
-                .iter()
-                .all(|one| matches!(one, Transport::Http | Transport::WebSocket)),
+            Some(url) => ["http:", "ws:", "https:", "wss:"].iter().any(|it| url.starts_with(it)),
+            None => self.transport.iter().all(|one| one.scheme().is_some()),
         };
         if !self.bind.is_empty() && !has_addresses {
             return Err("--bind is for clients that come over HTTP: add --transport http, or \

@@ -39,12 +39,16 @@ impl Identity {
         Ok(Self(Arc::new(certified)))
     }
 
-    /// Makes one that nobody vouches for.
-    pub(crate) fn self_signed(names: &[String]) -> Result<Self, TlsError> {
+    /// Makes one that nobody vouches for; the certificate is written to the file.
+    pub(crate) fn self_signed(names: &[String], file: Option<&Path>) -> Result<Self, TlsError> {
         let fails = |error: &dyn std::fmt::Display| {
             TlsError::new(format!("a certificate for {}", names.join(", ")), error)
         };
         let made = rcgen::generate_simple_self_signed(names).map_err(|error| fails(&error))?;
+        if let Some(file) = file {
+            std::fs::write(file, made.cert.pem())
+                .map_err(|error| TlsError::new(file.display(), error))?;
+        }
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
         let certified = CertifiedKey::from_der(
             vec![made.cert.der().clone()],

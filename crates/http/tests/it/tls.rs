@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use marmota_http::{Endpoint, Limits, Method, Request, Router, RunningServer, Server, Tls};
+use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
 
@@ -58,12 +59,19 @@ impl Authority {
     }
 
     fn client(&self) -> rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.certificate.clone()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider);
-        builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots)
+        believing(self.certificate.clone())
     }
+}
+
+/// A client that believes whom this one vouches for.
+fn believing(
+    certificate: CertificateDer<'static>,
+) -> rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert> {
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider);
+    builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots)
 }
 
 fn router() -> Router {
@@ -298,6 +306,24 @@ fn what_is_no_handshake_is_ended_and_slow_ones_too() {
 }
 
 #[test]
+fn a_certificate_that_is_made_is_written_for_those_who_are_to_believe_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("made.pem");
+    let server = serve(Tls::self_signed().certificate_file(&file));
+    let certificate = CertificateDer::from_pem_file(&file).unwrap();
+    let client = Arc::new(believing(certificate.clone()).with_no_client_auth());
+    for name in ["localhost", "127.0.0.1"] {
+        let answer = ask(&mut open(server.local_addr(), name, &client), "/").unwrap();
+        assert_eq!(answer, "https a.test:1");
+    }
+    let error = ask(&mut open(server.local_addr(), "a.test", &client), "/").unwrap_err();
+    assert!(error.to_string().contains("certificate"), "{error}");
+    // Another server's is another.
+    let other = serve(Tls::self_signed());
+    assert!(ask(&mut open(other.local_addr(), "localhost", &client), "/").is_err());
+}
+
+#[test]
 fn what_cannot_be_used_is_named_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -313,6 +339,7 @@ fn what_cannot_be_used_is_named_at_the_start() {
         (authority.files("a").client_authorities(path("none.pem")), "none.pem"),
         (authority.files("a").client_authorities(path("empty.pem")), "empty.pem"),
         (Tls::self_signed_for(["ä"]), "ä"),
+        (Tls::self_signed().certificate_file(path("no/made.pem")), "no/made.pem"),
     ] {
         let error = bind().tls(tls).start(Router::new()).unwrap_err().to_string();
         assert!(error.contains("TLS") && error.contains(word), "{error}");

@@ -58,6 +58,12 @@ pub(super) fn run(stress: &Stress, rounds: u32) -> Result<Tally, Failed> {
     if stress.server.is_some() {
         return Err("--chaos kills a server of its own; leave --server out".into());
     }
+    if let [one] = stress.transport[..]
+        && one.is_encrypted()
+    {
+        let message = "--chaos cuts connections without TLS: by unix, http or websocket";
+        return Err(message.into());
+    }
     let folder = Folder::new()?;
     let db = match &stress.db {
         Some(db) => db.clone(),

@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use std::thread;
 
 use marmota::command::Done;
+#[cfg(feature = "tls")]
+use marmota::http::Tls;
 use marmota::http::{RunningServer, Server};
 use marmota::remote::{Remote, Service};
 use marmota::store::Store;
@@ -63,11 +65,18 @@ impl Stand {
                 }
                 (Target::Url(url, None), Some(server))
             }
-            Transport::Http | Transport::WebSocket => {
-                let server = Server::bind("127.0.0.1:0")?.start(service.router())?;
-                let scheme = if transport == Transport::Http { "http" } else { "ws" };
+            _ => {
+                let server = Server::bind("127.0.0.1:0")?;
+                let authorities = transport.is_encrypted().then(|| folder.certificate());
+                #[cfg(feature = "tls")]
+                let server = match &authorities {
+                    Some(file) => server.tls(Tls::self_signed().certificate_file(file)),
+                    None => server,
+                };
+                let server = server.start(service.router())?;
+                let scheme = transport.scheme().unwrap_or_default();
                 let url = format!("{scheme}://{}/api", server.local_addr());
-                (Target::Url(url, None), Some(server))
+                (Target::Url(url, authorities), Some(server))
             }
         };
         Ok(Self { name: transport.name(), target, _server: server, _folder: Some(folder) })
@@ -164,6 +173,11 @@ impl Folder {
     /// The URL of a SQLite file in it.
     pub(super) fn file(&self) -> String {
         format!("sqlite:{}", self.0.join("stress.db").display())
+    }
+
+    /// The file of a server's certificate in it.
+    fn certificate(&self) -> PathBuf {
+        self.0.join("certificate.pem")
     }
 
     /// The address of a Unix socket in it.

@@ -37,6 +37,20 @@ fn every_transport_is_tried_and_every_field_compared() {
     is_empty(&folder);
 }
 
+#[cfg(feature = "tls")]
+#[test]
+fn its_own_server_speaks_tls() {
+    let folder = Folder::new();
+    let words = "stress --rows 100 --threads 1,4 --transport https,wss --bind 127.0.0.2";
+    let out = run(&folder, words, 0);
+    for part in ["HTTPS", "WSS", " 0 failed"] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    is_empty(&folder);
+    let out = run(&folder, "stress --chaos 1 --transport wss", 1);
+    assert!(out.contains("without TLS"), "{out}");
+}
+
 #[test]
 fn a_server_that_is_killed_and_cut_off_loses_nothing_it_acknowledged() {
     for (transport, is_cut) in
