@@ -199,7 +199,8 @@ impl Ways<'_> {
             "required": ["keys"],
             "properties": { "keys": { "type": "array", "items": fields::key(self.table) } },
         });
-        let stored = json!({ "oneOf": [self.row(), keys] });
+        // Not one of both: a row that lacks all of its fields is one too.
+        let stored = json!({ "anyOf": [keys, self.row()] });
         let ways = json!({ "type": "string", "enum": ["refuse", "ignore", "replace", "update"] });
         let way = in_query("on_conflict", "What becomes of a row that is there already", &ways);
         self.on(

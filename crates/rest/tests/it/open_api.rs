@@ -106,6 +106,13 @@ fn tables_stand_in_the_document_with_their_fields_and_rules() {
     assert_eq!(schemas["person.new"]["required"], json!(["name"]));
     assert_eq!(schemas["place.new"]["required"], json!(["name", "owner"]));
     assert_eq!(schemas["place"]["properties"]["owner"]["description"], "The key of a `person`");
+    let stored = at("POST", "/api/person")["responses"]["201"].clone();
+    let stored = &stored["content"]["application/json"]["schema"];
+    assert_eq!(
+        stored["anyOf"].as_array().unwrap().len(),
+        2,
+        "the keys of several may be a row too"
+    );
     let list = at("GET", "/api/person");
     let parameters = list["parameters"].as_array().unwrap();
     let queried: Vec<&str> = parameters.iter().map(|one| one["name"].as_str().unwrap()).collect();
