@@ -73,10 +73,11 @@ enum Phase {
     Streaming(Box<Outflow>),
     /// Another protocol has the connection.
     Taken(Box<Takeover>),
-    /// The last answer is written: send it, then close; lingering when input may be unread.
-    Closing { linger: bool },
-    /// Our side is shut down; throw away what still comes.
-    Lingering { discarded: usize },
+    /// The last answer is written: send it, then close; lingering for so many bytes when input may
+    /// be unread.
+    Closing { linger_bytes: usize },
+    /// Our side is shut down; throw away so much of what still comes.
+    Lingering { left: usize },
 }
 
 enum BodyProgress {
@@ -255,8 +256,8 @@ impl Connection {
                 Poll::Ready(Fate::Keep) => {}
             }
             match self.phase {
-                Phase::Closing { linger: false } => return Fate::Drop,
-                Phase::Closing { linger: true } => self.start_lingering(local),
+                Phase::Closing { linger_bytes: 0 } => return Fate::Drop,
+                Phase::Closing { linger_bytes } => self.start_lingering(linger_bytes, local),
                 _ => {}
             }
             if self.upload.is_some() {

@@ -54,6 +54,9 @@ const TUNNEL_BYTES: u32 = 65_535;
 const WINDOW_BYTES_MAX: u32 = (1 << 31) - 1;
 /// Streams that were reset and of which frames may still come.
 const RESET_MAX: usize = 32;
+/// Bytes that a client may have sent before it heard that the connection ends: bodies are held back
+/// by the windows, so that more than this are a flood.
+const LINGER_BYTES_MAX: usize = 1024 * 1024;
 /// Streams reset by the client whose handlers were at work, beyond which there must be as many
 /// that were not: who asks and resets in turn is ended.
 const GIVEN_UP_MAX: u32 = 64;
@@ -399,6 +402,10 @@ impl Http2 {
 }
 
 impl Protocol for Http2 {
+    fn linger_bytes_max(&self) -> usize {
+        LINGER_BYTES_MAX
+    }
+
     fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
         let now_ms = turn.local.now_ms;
         self.now_ms.set(now_ms);

@@ -8,6 +8,7 @@ use std::task::Context;
 use rustix::fd::OwnedFd;
 
 use crate::body::Body;
+use crate::connection::LINGER_BYTES_MAX;
 use crate::local::Local;
 
 /// A protocol that has taken over a connection. It is dropped as soon as the connection ends.
@@ -19,6 +20,12 @@ pub trait Protocol: 'static {
     ///
     /// A panic closes the connection.
     fn go_on(&mut self, turn: &mut Turn<'_>) -> Step;
+
+    /// How many bytes of a client's are thrown away after a [`Step::Close`] that lingers, before
+    /// the connection ends though it sends more: 16 MiB, a message that it had begun.
+    fn linger_bytes_max(&self) -> usize {
+        LINGER_BYTES_MAX
+    }
 }
 
 /// What a protocol has for one call.

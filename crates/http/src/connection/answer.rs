@@ -5,7 +5,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 
-use super::{Connection, Phase, Timing, own};
+use super::{Connection, LINGER_BYTES_MAX, Phase, Timing, own};
 use crate::handler::{self, LaterResponse, Ran};
 use crate::head::Version;
 use crate::local::Local;
@@ -99,8 +99,8 @@ impl Connection {
             _ => Persistence::Close,
         };
         self.write(response, persistence, local);
-        if close && let Phase::Closing { linger } = &mut self.phase {
-            *linger = true;
+        if close && let Phase::Closing { linger_bytes } = &mut self.phase {
+            *linger_bytes = LINGER_BYTES_MAX;
         }
     }
 
@@ -108,7 +108,7 @@ impl Connection {
     #[cold]
     pub(super) fn refuse(&mut self, response: Response, local: &mut Local) {
         self.write(response, Persistence::Close, local);
-        self.phase = Phase::Closing { linger: true };
+        self.phase = Phase::Closing { linger_bytes: LINGER_BYTES_MAX };
     }
 
     fn write(&mut self, response: Response, persistence: Persistence, local: &mut Local) {
@@ -150,7 +150,7 @@ impl Connection {
             let linger = self.request.as_ref().is_none_or(|request| {
                 request.0.head.keep_alive || request.0.buffer.len() > self.next_at
             });
-            self.phase = Phase::Closing { linger };
+            self.phase = Phase::Closing { linger_bytes: if linger { LINGER_BYTES_MAX } else { 0 } };
         }
         if self.upload.is_some() {
             self.end_upload();

@@ -64,14 +64,20 @@ impl Connection {
         if !more {
             self.intake = Intake::Stopped;
         }
-        if let Phase::Lingering { discarded } = &mut self.phase {
-            *discarded += bytes.len();
+        if let Phase::Lingering { left } = &mut self.phase {
+            *left = left.saturating_sub(bytes.len());
             return;
         }
         if self.link.is_some() {
             return self.take_copied(bytes, local);
         }
-        self.put(bytes, local);
+        let used = match self.phase {
+            Phase::Taken(_) => self.hear(bytes, local),
+            _ => 0,
+        };
+        if used < bytes.len() {
+            self.put(&bytes[used..], local);
+        }
     }
 
     /// Puts bytes behind those that were not used yet.

@@ -16,8 +16,8 @@ pub(crate) const LINGER_MS: u64 = 2_000;
 pub(crate) const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Connection {
-    pub(super) fn start_lingering(&mut self, local: &mut Local) {
-        self.phase = Phase::Lingering { discarded: 0 };
+    pub(super) fn start_lingering(&mut self, bytes_max: usize, local: &mut Local) {
+        self.phase = Phase::Lingering { left: bytes_max };
         // The answer is out; if shutting down fails the client is gone, and reading will say so.
         let _ = shutdown(&self.socket, Shutdown::Write);
         self.set_deadline(Timing::Linger, local.now_ms + LINGER_MS);
@@ -30,9 +30,9 @@ impl Connection {
 
     /// Throws away what comes, until the client closes too.
     pub(super) fn discard(&mut self, local: &mut Local) -> Fate {
-        let Phase::Lingering { discarded } = &mut self.phase else { return Fate::Drop };
+        let Phase::Lingering { left } = &mut self.phase else { return Fate::Drop };
         if self.intake != Intake::Own {
-            let over = self.ended || *discarded > LINGER_BYTES_MAX;
+            let over = self.ended || *left == 0;
             return if over { Fate::Drop } else { Fate::Keep };
         }
         let mut scratch = local.take_output();
@@ -42,8 +42,8 @@ impl Connection {
             match recv(&self.socket, spare_capacity(&mut scratch), RecvFlags::empty()) {
                 Ok((0, _)) => break Fate::Drop,
                 Ok((count, _)) => {
-                    *discarded += count;
-                    if *discarded > LINGER_BYTES_MAX {
+                    *left = left.saturating_sub(count);
+                    if *left == 0 {
                         break Fate::Drop;
                     }
                 }

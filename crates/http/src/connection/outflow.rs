@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::flow::Outgoing;
-use super::{Connection, Fate, Phase, Timing};
+use super::{Connection, Fate, LINGER_BYTES_MAX, Phase, Timing};
 use crate::local::Local;
 use crate::producer::{Ahead, BodyStream, BoxError};
 use crate::task::Task;
@@ -142,7 +142,10 @@ impl Connection {
                 let (persistence, keep_alive) = (outflow.persistence, outflow.keep_alive);
                 let more = self.request.as_ref().is_some_and(|request| request.0.unread() > 0);
                 self.phase = match persistence {
-                    Persistence::Close => Phase::Closing { linger: keep_alive || more },
+                    Persistence::Close if keep_alive || more => {
+                        Phase::Closing { linger_bytes: LINGER_BYTES_MAX }
+                    }
+                    Persistence::Close => Phase::Closing { linger_bytes: 0 },
                     _ => Phase::Head,
                 };
                 self.end_upload();
@@ -168,7 +171,7 @@ impl Connection {
             // has gone already.
             let _ = rustix::net::sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
         }
-        self.phase = Phase::Closing { linger: false };
+        self.phase = Phase::Closing { linger_bytes: 0 };
     }
 
     /// All that was made is sent, and the producer waits: gives back what is not needed, and

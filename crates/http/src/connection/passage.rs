@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::flow::{Intake, Outgoing};
-use super::{Connection, Fate, Phase, READ_BYTES, Timing, own};
+use super::{Connection, Fate, LINGER_BYTES_MAX, Phase, READ_BYTES, Timing, own};
 use crate::link::{Link, News};
 use crate::local::Local;
 #[cfg(feature = "tls")]
@@ -78,7 +78,7 @@ impl Connection {
                 self.link = Some(link);
             }
             News::Broken => {
-                self.phase = Phase::Closing { linger: true };
+                self.phase = Phase::Closing { linger_bytes: LINGER_BYTES_MAX };
                 self.upload = None;
                 self.link = Some(link);
             }

@@ -10,7 +10,9 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
+use super::flow::Outgoing;
 use super::{Connection, Fate, Phase, Served, Timing, own};
+use crate::body::Body;
 #[cfg(feature = "http2")]
 use crate::http2::{Http2, PREFACE};
 use crate::local::Local;
@@ -28,6 +30,8 @@ pub(super) struct Takeover {
     protocol: Box<dyn Protocol>,
     task: Task,
     step: Step,
+    /// It has had its turn with what came last.
+    has_heard: bool,
     /// Files that are to go beside the next byte.
     passed: Vec<OwnedFd>,
 }
@@ -49,6 +53,33 @@ impl Takeover {
         Ok(sent)
     }
 
+    /// Gives the protocol its turn, and says how many of the bytes it used.
+    fn go_on(
+        &mut self,
+        input: &[u8],
+        ended: bool,
+        output: &mut Vec<u8>,
+        tail: &mut Option<(Body, usize)>,
+        local: &mut Local,
+    ) -> usize {
+        self.task.arm();
+        let mut turn = Turn {
+            input,
+            used: 0,
+            ended,
+            output,
+            tail,
+            passed: &mut self.passed,
+            context: Context::from_waker(self.task.waker()),
+            local,
+        };
+        let asked = catch_unwind(AssertUnwindSafe(|| self.protocol.go_on(&mut turn)));
+        let used = turn.used.min(input.len());
+        // What it has written so far may be half of something.
+        self.step = asked.unwrap_or(Step::Close { linger: false });
+        used
+    }
+
     /// Whether it has nothing to do and wants no bytes either.
     pub(super) fn is_sated(&self) -> bool {
         matches!(self.step, Step::Wait { hungry: false, .. })
@@ -66,6 +97,7 @@ impl Connection {
             protocol,
             task,
             step: Step::More,
+            has_heard: false,
             passed: Vec::new(),
         }));
     }
@@ -100,48 +132,50 @@ impl Connection {
         self.take_over(Box::new(http2), local);
     }
 
-    /// Has the protocol go on, unless too much of what it wrote waits for the client.
-    pub(super) fn converse(&mut self, local: &mut Local) -> Served {
-        let Phase::Taken(takeover) = &mut self.phase else { return Served::Stop };
-        if self.sent > 0 || self.tail.is_some() || self.output.len() >= AHEAD_BYTES {
-            return Served::Stop;
+    /// Has the protocol take bytes from where they lie, if nothing waits before them, and says
+    /// how many it took: what it puts into messages need not be copied into the request's buffer.
+    #[inline]
+    pub(super) fn hear(&mut self, bytes: &[u8], local: &mut Local) -> usize {
+        let waits = self.request.as_ref().is_some_and(|request| request.0.unread() > 0);
+        if waits || self.outgoing != Outgoing::Nothing || !self.output.is_empty() {
+            return 0;
         }
         if self.output.capacity() == 0 {
             self.output = local.take_output();
         }
-        let Takeover { protocol, task, step, passed } = &mut **takeover;
-        let input = self.request.as_ref().map_or(&[][..], |request| {
-            let exchange = &request.0;
-            &exchange.buffer[exchange.consumed..]
-        });
-        let come = input.len();
-        task.arm();
-        let mut turn = Turn {
-            input,
-            used: 0,
-            ended: self.ended,
-            output: &mut self.output,
-            tail: &mut self.tail,
-            passed,
-            context: Context::from_waker(task.waker()),
-            local,
-        };
-        let asked = catch_unwind(AssertUnwindSafe(|| protocol.go_on(&mut turn)));
-        let used = turn.used.min(come);
-        // What it has written so far may be half of something.
-        *step = asked.unwrap_or(Step::Close { linger: false });
-        let step = *step;
-        if used > 0
-            && let Some(request) = &mut self.request
-        {
-            own(request).consumed += used;
+        let (Phase::Taken(takeover), None) = (&mut self.phase, &self.tail) else { return 0 };
+        takeover.has_heard = true;
+        takeover.go_on(bytes, self.ended, &mut self.output, &mut self.tail, local)
+    }
+
+    /// Has the protocol go on, unless too much of what it wrote waits for the client.
+    pub(super) fn converse(&mut self, local: &mut Local) -> Served {
+        let Phase::Taken(takeover) = &mut self.phase else { return Served::Stop };
+        if !std::mem::take(&mut takeover.has_heard) {
+            if self.sent > 0 || self.tail.is_some() || self.output.len() >= AHEAD_BYTES {
+                return Served::Stop;
+            }
+            if self.output.capacity() == 0 {
+                self.output = local.take_output();
+            }
+            let input = self.request.as_ref().map_or(&[][..], |request| {
+                let exchange = &request.0;
+                &exchange.buffer[exchange.consumed..]
+            });
+            let used = takeover.go_on(input, self.ended, &mut self.output, &mut self.tail, local);
+            if used > 0
+                && let Some(request) = &mut self.request
+            {
+                own(request).consumed += used;
+            }
         }
-        match step {
+        match takeover.step {
             Step::Wait { hungry: true, .. } if self.output.is_empty() && self.tail.is_none() => {
                 Served::Hungry
             }
             Step::Close { linger } => {
-                self.phase = Phase::Closing { linger };
+                let linger_bytes = if linger { takeover.protocol.linger_bytes_max() } else { 0 };
+                self.phase = Phase::Closing { linger_bytes };
                 Served::Stop
             }
             _ => Served::Stop,

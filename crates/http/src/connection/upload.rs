@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use super::answer::refusal;
 use super::whole_body::coding_error;
-use super::{Connection, Fate, Phase, Timing, own};
+use super::{Connection, Fate, LINGER_BYTES_MAX, Phase, Timing, own};
 use crate::chunked::Chunked;
 use crate::head::BodyLength;
 use crate::inlet::{BodyError, Inlet};
@@ -188,7 +188,7 @@ impl Connection {
     pub(super) fn end_upload(&mut self) {
         let Some(upload) = self.upload.take() else { return };
         if !upload.complete {
-            self.phase = Phase::Closing { linger: true };
+            self.phase = Phase::Closing { linger_bytes: LINGER_BYTES_MAX };
         }
         if let Some(request) = &mut self.request {
             let exchange = own(request);

@@ -11,9 +11,12 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use super::GROUP;
 
-/// Pieces, a power of two, and the bytes of one: a batch of pipelined requests.
+/// Pieces, a power of two.
 const PIECES: u16 = 256;
-const PIECE_BYTES: usize = 4 * 1024;
+/// The bytes of one: a message of 16 KB with its head, or a batch of pipelined requests. Where less
+/// comes, less of it is memory in use. By pieces of 4 KB a WebSocket's echo of 16 KB took 1.3 times
+/// the processor time: five completions, and five turns of the connection, instead of one.
+const PIECE_BYTES: usize = 20 * 1024;
 const BYTES: usize = PIECES as usize * PIECE_BYTES;
 /// Pieces that the kernel has at first; twice as many each time it runs out of them. It fills one
 /// after the other, so that all that it has are memory in use.
