@@ -118,6 +118,8 @@ enum Contender {
     Sqlite,
     /// Marmota's, on PostgreSQL.
     Postgres,
+    /// The same, giving way to it.
+    GivingWay,
     /// Another of this name.
     Peer(&'static str),
 }
@@ -194,10 +196,11 @@ fn lines(test: &Test, contender: Contender) -> Vec<(&'static str, &'static str)>
             return test.peer.map(|path| (name, path)).into_iter().collect();
         }
         Contender::Postgres => ["PostgreSQL [orm]", "PostgreSQL [direct]", "PostgreSQL [async]"],
+        Contender::GivingWay => ["giving way [orm]", "giving way [direct]", "giving way [async]"],
         Contender::Sqlite => ["SQLite [orm]", "SQLite [direct]", "SQLite [async]"],
     };
     // What asks no database is asked of one server.
-    if test.direct.is_none() && contender == Contender::Sqlite {
+    if test.direct.is_none() && contender != Contender::Postgres {
         return Vec::new();
     }
     let paths = [Some(test.orm), test.direct, test.sql];
@@ -205,6 +208,7 @@ fn lines(test: &Test, contender: Contender) -> Vec<(&'static str, &'static str)>
 }
 
 const ON_POSTGRES: &str = "marmota on PostgreSQL";
+const GIVING_WAY: &str = "marmota giving way to PostgreSQL";
 
 fn specs(args: &Args, url: &str) -> Vec<ServerSpec> {
     let ours = |name, db| {
@@ -215,7 +219,9 @@ fn specs(args: &Args, url: &str) -> Vec<ServerSpec> {
         Some(wanted) => wanted.iter().any(|wanted| name.starts_with(wanted)),
         None => true,
     };
-    let mut specs = vec![ours(ON_POSTGRES, url)];
+    let mut giving_way = ours(GIVING_WAY, url);
+    giving_way.arguments.push("--gives-way".into());
+    let mut specs = vec![ours(ON_POSTGRES, url), giving_way];
     for (name, package, words) in PEERS.into_iter().filter(|(name, ..)| is_wanted(name)) {
         let source = Source::Peer { set: "http", package };
         let arguments = [&["--port", "{port}", url], words].concat();
@@ -237,6 +243,7 @@ fn contender(spec: &ServerSpec) -> Contender {
     match peer {
         Some((name, ..)) => Contender::Peer(name),
         None if spec.name == ON_POSTGRES => Contender::Postgres,
+        None if spec.name == GIVING_WAY => Contender::GivingWay,
         None => Contender::Sqlite,
     }
 }

@@ -60,9 +60,15 @@ pub(crate) fn init(db: &str) -> Result<()> {
 
 fn open(db: &str) -> Result<Store> {
     // An update survives a crash of the server; a power cut may take the
-    // last moments, as with the public benchmark's own databases.
+    // last moments, as with the public benchmark's own databases, unless the URL says otherwise.
+    let relaxed;
     let url = match db {
         "sqlite" => "sqlite:data/techempower.db?durability=relaxed",
+        url if url.starts_with("postgres") && !url.contains("durability=") => {
+            let mark = if url.contains('?') { '&' } else { '?' };
+            relaxed = format!("{url}{mark}durability=relaxed");
+            &relaxed
+        }
         url => url,
     };
     marmota::open(url)?.model::<World>().model::<Fortune>().open()
