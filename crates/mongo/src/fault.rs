@@ -72,7 +72,10 @@ pub(crate) fn inside(fault: &mongodb::error::Error, open: Duration) -> Error {
         return lost_race().with_source(fault.clone());
     }
     let error = of(fault, false);
-    match fault.contains_label(TRANSIENT_TRANSACTION_ERROR) {
+    // Where no server was found there is none for another run, either: whoever
+    // waits is told at once.
+    let is_unreached = matches!(&*fault.kind, Fault::ServerSelection { .. });
+    match fault.contains_label(TRANSIENT_TRANSACTION_ERROR) && !is_unreached {
         true => error.repeatable(),
         false => error,
     }

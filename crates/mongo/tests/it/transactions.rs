@@ -2,7 +2,10 @@
 //! of what it says. The server is [`Replica`], which see for what that leaves
 //! untested.
 
+use std::time::{Duration, Instant};
+
 use marmota::prelude::*;
+use marmota_mongo::TemporaryServer;
 use mongodb::bson::{Document, doc};
 
 use crate::replica::{Act, Replica, VERSIONS, refusal};
@@ -290,6 +293,28 @@ fn a_connection_that_breaks_ends_a_transaction() {
 }
 
 #[test]
+fn a_server_that_stops_is_said_and_found_again() {
+    let server = TemporaryServer::start().unwrap();
+    let replica = Replica::of("5.0", &server.url());
+    let store = open(&format!("{}&serverSelectionTimeoutMS=300", replica.url()));
+    let put = || store.transaction(|own| own.upsert(&Office::new("1", "Nord")).run());
+    put().unwrap();
+    server.stop().unwrap();
+    let error = put().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    let error = store.upsert(&Office::new("2", "Süd")).run().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    server.resume().unwrap();
+    let began = Instant::now();
+    while put().is_err() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it is not found again");
+    }
+    assert_eq!(store.count::<Office>().run().unwrap(), 1);
+    store.close().unwrap();
+    assert_eq!(replica.breaches(), Vec::<String>::new());
+}
+
+#[test]
 fn a_transaction_that_lasts_too_long_ends_in_words() {
     let replica = replica();
     let store = open(&replica.url());
@@ -304,7 +329,7 @@ fn a_transaction_that_lasts_too_long_ends_in_words() {
 }
 
 #[test]
-fn what_is_dropped_is_undone_before_later_writes() {
+fn what_is_dropped_is_undone() {
     let replica = replica();
     let store = open(&replica.url());
     for number in 0..20 {

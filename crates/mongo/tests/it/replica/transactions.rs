@@ -190,7 +190,17 @@ impl Transactions {
             open.before.insert(target.to_owned(), before);
         }
         drop(inside);
-        let answer = pass(server, command)?;
+        let answer = match pass(server, command) {
+            Ok(answer) => answer,
+            // FerretDB has gone, and a server would have forgotten it as well.
+            Err(error) => {
+                let mut inside = self.inside.lock().unwrap();
+                inside.open = None;
+                inside.ended.insert(key.clone(), false);
+                self.ended.notify_all();
+                return Err(error);
+            }
+        };
         if number(&answer, "ok") != 1 || answer.contains_key("writeErrors") {
             self.end(key, false);
         }
