@@ -21,7 +21,7 @@ use h2::server::{Builder, Connection, Handshake, SendResponse};
 use h2::{Reason, RecvStream};
 
 use outlet::Outlet;
-use stream::{Begun, Clock, Outcome, Rest, Upload};
+use stream::{Begun, Clock, Counted, Outcome, Patience, Rest, Upload};
 use tunnel::{Tunnel, Turns};
 use wire::Wire;
 
@@ -47,9 +47,10 @@ const INPUT_BYTES_MAX: usize = 64 * 1024;
 /// a connection beyond what their handlers have read.
 const STREAM_BYTES_MAX: usize = 64 * 1024;
 const WINDOW_BYTES: u32 = 256 * 1024;
-/// Bytes by which each WebSocket widens the connection's window: what one that is not read keeps
-/// of it (a stream's window, RFC 9113's own) is not missed by the others.
-const TUNNEL_BYTES: u32 = 65_535;
+/// Bytes by which each WebSocket and each body that its handler takes as it comes widens the
+/// connection's window: what one that is not read keeps of it (a stream's window, RFC 9113's own) is
+/// not missed by the others.
+const HELD_BYTES: u32 = 65_535;
 /// The widest window that there may be.
 const WINDOW_BYTES_MAX: u32 = (1 << 31) - 1;
 /// Streams that were reset and of which frames may still come.
@@ -78,6 +79,10 @@ pub(crate) struct Http2 {
     /// Streams that are other protocols', and those of them that are to have a turn.
     tunnels: u32,
     turns: Turns,
+    /// Bodies that their handlers take as they come.
+    uploads: Rc<Cell<u32>>,
+    /// By how many of both the connection's window is wider.
+    widened: u32,
     /// They were told that the server goes down.
     drained: bool,
     peer: Peer,
@@ -118,6 +123,8 @@ impl Http2 {
             now_ms: Rc::new(Cell::new(local.now_ms)),
             tunnels: 0,
             turns: Turns::default(),
+            uploads: Rc::default(),
+            widened: 0,
             drained: false,
             peer,
             secured,
@@ -143,8 +150,15 @@ impl Http2 {
             for (tunnel, waker) in self.turns.take() {
                 tunnel.borrow_mut().go_on(&waker, turn.local, turn.passed);
             }
+            let held = self.tunnels.saturating_add(self.uploads.get());
             let connection = match &mut self.state {
-                State::Open(connection) => connection,
+                State::Open(connection) => {
+                    if std::mem::replace(&mut self.widened, held) != held {
+                        let bytes = WINDOW_BYTES.saturating_add(held.saturating_mul(HELD_BYTES));
+                        connection.set_target_window_size(bytes.min(WINDOW_BYTES_MAX));
+                    }
+                    connection
+                }
                 State::Opening(handshake) => match Pin::new(handshake).poll(quiet) {
                     Poll::Ready(Ok(connection)) => {
                         self.state = State::Open(connection);
@@ -217,8 +231,9 @@ impl Http2 {
         let request = &begun.request;
         let endpoint = request.0.endpoint.and_then(|index| request.0.routes.endpoint(index));
         if let Some(bytes_max) = endpoint.and_then(|endpoint| endpoint.streams(request)) {
-            begun.upload =
-                Some(Upload::new(body, bytes_max, self.clock(), local, &mut begun.request));
+            let patience = Patience::new(self.clock(), Rest::of(&local.limits));
+            let count = Counted::new(&self.uploads);
+            begun.upload = Some(Upload::new(body, bytes_max, patience, count, &mut begun.request));
             return self.run(begun, found, local);
         }
         let bytes_max = endpoint
@@ -241,7 +256,6 @@ impl Http2 {
             Outcome::GivenUp => self.note_given_up(),
             Outcome::TunnelOver { given_up } => {
                 self.tunnels -= 1;
-                self.widen();
                 if given_up {
                     self.note_given_up();
                 }
@@ -255,14 +269,6 @@ impl Http2 {
             && let State::Open(connection) = &mut self.state
         {
             connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
-        }
-    }
-
-    /// Has the connection's window be as wide as its WebSockets want it.
-    fn widen(&mut self) {
-        if let State::Open(connection) = &mut self.state {
-            let bytes = WINDOW_BYTES.saturating_add(self.tunnels.saturating_mul(TUNNEL_BYTES));
-            connection.set_target_window_size(bytes.min(WINDOW_BYTES_MAX));
         }
     }
 
@@ -354,7 +360,6 @@ impl Http2 {
 
     fn open_tunnel(&mut self, tunnel: Tunnel) {
         self.tunnels += 1;
-        self.widen();
         let tunnel = Rc::new(RefCell::new(tunnel));
         self.streams.push(Box::pin(tunnel::stand_for(tunnel, Rc::clone(&self.turns))));
     }

@@ -18,7 +18,6 @@ use crate::handler;
 use crate::handler::LaterResponse;
 use crate::inlet::{BodyError, Inlet};
 use crate::limits::Limits;
-use crate::local::Local;
 use crate::producer::{Ahead, BodyStream};
 use crate::request::Request;
 use crate::response::Response;
@@ -124,14 +123,14 @@ impl Clock {
 }
 
 /// How long a body's client may yet keep us waiting.
-struct Patience {
+pub(super) struct Patience {
     clock: Rc<Clock>,
     rest: Rest,
     left_ms: u64,
 }
 
 impl Patience {
-    fn new(clock: Rc<Clock>, rest: Rest) -> Self {
+    pub(super) fn new(clock: Rc<Clock>, rest: Rest) -> Self {
         Self { clock, rest, left_ms: rest.body_ms }
     }
 
@@ -233,6 +232,22 @@ fn feed(upload: &mut Option<Upload>, context: &mut Context<'_>) {
     }
 }
 
+/// One of those that are counted, as long as it lasts.
+pub(super) struct Counted(Rc<Cell<u32>>);
+
+impl Counted {
+    pub(super) fn new(count: &Rc<Cell<u32>>) -> Self {
+        count.set(count.get() + 1);
+        Self(Rc::clone(count))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
 /// A body that its handler takes as it comes.
 pub(super) struct Upload {
     inlet: Rc<Inlet>,
@@ -240,6 +255,7 @@ pub(super) struct Upload {
     piece: Bytes,
     left: u64,
     patience: Patience,
+    _count: Counted,
 }
 
 impl Drop for Upload {
@@ -253,14 +269,13 @@ impl Upload {
     pub(super) fn new(
         body: RecvStream,
         bytes_max: u64,
-        clock: Rc<Clock>,
-        local: &Local,
+        patience: Patience,
+        count: Counted,
         request: &mut Request,
     ) -> Self {
         let inlet = Rc::new(Inlet::default());
         Rc::make_mut(&mut request.0).inlet = Some(Rc::clone(&inlet));
-        let patience = Patience::new(clock, Rest::of(&local.limits));
-        Self { inlet, body, piece: Bytes::new(), left: bytes_max, patience }
+        Self { inlet, body, piece: Bytes::new(), left: bytes_max, patience, _count: count }
     }
 
     /// Leaves what has come where the handler finds it, as far as there is room.

@@ -28,6 +28,10 @@ fn router() -> Router {
     let echo = |request: Request| async move {
         Response::streamed("application/octet-stream", BodyStream::new(request.reader()))
     };
+    let unread = |request: Request| async move {
+        let _kept = request.reader();
+        std::future::pending::<String>().await
+    };
     Router::new()
         .get("/", |request: Request| async move {
             assert_eq!(request.version(), Version::Http2);
@@ -72,6 +76,7 @@ fn router() -> Router {
         })
         .post("/length", |request: Request| async move { request.body().len().to_string() })
         .on(Method::Post, "/sum", Endpoint::future(sum).streamed(1 << 30))
+        .on(Method::Post, "/unread", Endpoint::future(unread).streamed(1 << 30))
         .on(Method::Post, "/small", Endpoint::future(sum).streamed(1_000))
         .on(Method::Post, "/echo", Endpoint::future(echo).streamed(1 << 30))
 }
@@ -189,6 +194,35 @@ fn bodies_are_taken_whole_or_as_they_come() {
         let large = Bytes::from(vec![1; 3 << 20]);
         assert_eq!(upload(&client, "/length", large.clone()).await.0, 413);
         assert_eq!(upload(&client, "/small", large.slice(..2_000)).await.0, 413);
+        assert_eq!(ask(&client, get("/direct/8")).await.1, "8", "the connection goes on");
+    });
+}
+
+#[test]
+fn bodies_that_are_not_read_hold_up_no_others() {
+    let server = serve(router());
+    run(async {
+        let client = connect(server.local_addr()).await;
+        // Of each some 64 KiB lie ready for its handler, and most of its own window is used behind them:
+        // together more than twice the connection's first one.
+        let (bytes, mut kept) = (64 * 1024 + 60_000, Vec::new());
+        for _ in 0..9 {
+            let mut client = client.clone().ready().await.unwrap();
+            let (response, mut sender) = client.send_request(post("/unread"), false).unwrap();
+            let mut left = bytes;
+            while left > 0 {
+                sender.reserve_capacity(left);
+                let room = std::future::poll_fn(|cx| sender.poll_capacity(cx)).await;
+                let room = room.unwrap().unwrap().min(left);
+                sender.send_data(Bytes::from(vec![1; room]), false).unwrap();
+                left -= room;
+            }
+            kept.push((response, sender));
+        }
+        let length = 1 << 20;
+        let answer = upload(&client, "/sum", Bytes::from(vec![1; length])).await;
+        assert_eq!(answer, (200, length.to_string()));
+        drop(kept);
         assert_eq!(ask(&client, get("/direct/8")).await.1, "8", "the connection goes on");
     });
 }
