@@ -11,7 +11,7 @@ mod units;
 
 use std::process::ExitCode;
 
-use step::{Failure, cargo, install_missing, run};
+use step::{Failure, cargo, install_missing, root, run};
 
 const HELP: &str = "\
 cargo xtask COMMAND
@@ -88,6 +88,7 @@ fn test() -> Result<(), Failure> {
 }
 
 fn check() -> Result<(), Failure> {
+    locks()?;
     run(cargo().args(["fmt", "--all", "--check"]))?;
     run(cargo().args([
         "clippy",
@@ -101,6 +102,17 @@ fn check() -> Result<(), Failure> {
     run(cargo()
         .args(["doc", "--workspace", "--no-deps", "--locked", "--quiet"])
         .env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// Workspaces of their own that use ours lock what ours need, too.
+fn locks() -> Result<(), Failure> {
+    let tracked = tidy::tracked()?;
+    for folder in tracked.iter().filter_map(|file| file.strip_suffix("/Cargo.lock")) {
+        run(cargo()
+            .args(["update", "--workspace", "--locked", "--quiet", "--manifest-path"])
+            .arg(root().join(folder).join("Cargo.toml")))?;
+    }
+    Ok(())
 }
 
 /// The feature `encryption` is off by default, and SQLite is another one with

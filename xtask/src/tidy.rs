@@ -98,7 +98,7 @@ fn check_arrows(faults: &mut Vec<String>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn tracked() -> Result<Vec<String>, Failure> {
+pub(crate) fn tracked() -> Result<Vec<String>, Failure> {
     let output = Command::new("git").args(["ls-files"]).current_dir(root()).output()?;
     Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
 }
