@@ -99,6 +99,8 @@ fn check() -> Result<(), Failure> {
         "-D",
         "warnings",
     ]))?;
+    let bare = ["clippy", "--package", "marmota-http", "--no-default-features", "--locked"];
+    run(cargo().args(bare).args(["--", "-D", "warnings"]))?;
     run(cargo()
         .args(["doc", "--workspace", "--no-deps", "--locked", "--quiet"])
         .env("RUSTDOCFLAGS", "-D warnings"))

@@ -30,8 +30,9 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg
 use answer::refusal;
 pub(crate) use flow::Wish;
 use flow::{Intake, Outgoing};
+pub(crate) use linger::LINGER_BYTES_MAX;
 #[cfg(feature = "http2")]
-pub(crate) use linger::{LINGER_BYTES_MAX, LINGER_MS};
+pub(crate) use linger::LINGER_MS;
 use outflow::Outflow;
 use takeover::Takeover;
 use upload::Upload;

@@ -2,6 +2,7 @@
 //! ([`Link`]): what the socket gives goes through it into the request's buffer, what is to be
 //! sent goes through it into its own.
 
+#[cfg(feature = "tls")]
 use std::rc::Rc;
 use std::task::Poll;
 
