@@ -248,18 +248,18 @@ impl SqliteSession {
         // Only now: a turn that came free before the waker was known is seen here.
         match self.attempt(durability, operation, sink, outcome) {
             Attempt::Done(result) => {
-                self.forget(ticket, true);
+                self.forget(ticket);
                 Poll::Ready(result)
             }
             Attempt::Member(member) => {
                 // Its turn may not have come, but it waits in the queue now.
-                self.shared.writer.forget(known, true);
+                self.shared.writer.forget(known);
                 let wait = self.member(member);
                 self.waiting.change(ticket, wait);
                 self.poll_member(ticket, outcome, waker)
             }
             Attempt::Wait if Instant::now() >= until => {
-                self.forget(ticket, false);
+                self.forget(ticket);
                 Poll::Ready(Err(busy()))
             }
             Attempt::Wait => Poll::Pending,
@@ -285,7 +285,7 @@ impl SqliteSession {
             return Poll::Pending;
         }
         if until.is_some_and(|until| Instant::now() >= until) && member.give_up() {
-            self.forget(ticket, false);
+            self.forget(ticket);
             return Poll::Ready(Err(busy()));
         }
         let member = Arc::clone(member);
@@ -310,13 +310,10 @@ impl SqliteSession {
         Poll::Ready(result.map(|done| *outcome = done))
     }
 
-    /// Forgets a ticket; `done` if its operation had its turn.
-    fn forget(&mut self, ticket: Ticket, done: bool) {
+    /// Forgets a ticket.
+    fn forget(&mut self, ticket: Ticket) {
         match self.waiting.remove(ticket) {
-            // One that had its turn wakes the next when it gives it up.
-            Some(Wait::Turn { waker: Some(waker), .. }) => {
-                self.shared.writer.forget(waker, !done);
-            }
+            Some(Wait::Turn { waker: Some(waker), .. }) => self.shared.writer.forget(waker),
             Some(Wait::Member { member, .. }) => self.abandon(&member),
             _ => {}
         }
@@ -376,7 +373,7 @@ impl Session for SqliteSession {
     }
 
     fn cancel(&mut self, ticket: Ticket) {
-        self.forget(ticket, false);
+        self.forget(ticket);
     }
 }
 
@@ -384,7 +381,7 @@ impl Drop for SqliteSession {
     fn drop(&mut self) {
         self.end();
         while let Some(ticket) = self.waiting.any() {
-            self.forget(ticket, false);
+            self.forget(ticket);
         }
     }
 }

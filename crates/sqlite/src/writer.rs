@@ -188,10 +188,11 @@ impl<W: Work> Writer<W> {
         self.waiters.wait(ticket, waker);
     }
 
-    /// Forgets a waker. If it was woken already, another one is in its place:
-    /// the one forgotten will not take the turn.
-    pub(crate) fn forget(&self, ticket: u64, may_be_woken: bool) {
-        self.waiters.forget(ticket, may_be_woken);
+    /// Forgets a waker. If it was woken already, another one is in its place: the one forgotten
+    /// will not take the turn. Also one that had its turn: what it woke when it gave the turn up
+    /// may have been itself, still in line, and nobody else.
+    pub(crate) fn forget(&self, ticket: u64) {
+        self.waiters.forget(ticket);
     }
 
     /// Wakes the next that waits for the lock: the one that was woken will not
@@ -245,7 +246,7 @@ impl<J> Waiters<J> {
         fence(Ordering::SeqCst);
     }
 
-    fn forget(&self, ticket: u64, may_be_woken: bool) {
+    fn forget(&self, ticket: u64) {
         let mut queue = self.queue.lock();
         let waiting = queue.iter().position(
             |waiter| matches!(waiter, Waiter::Operation(waiting, _) if *waiting == ticket),
@@ -255,11 +256,10 @@ impl<J> Waiters<J> {
                 queue.remove(place);
                 self.count.store(queue.len(), Ordering::Relaxed);
             }
-            None if may_be_woken => {
+            None => {
                 drop(queue);
                 self.wake_next();
             }
-            None => {}
         }
     }
 
