@@ -225,6 +225,35 @@ fn an_operation_that_wants_the_lock_gets_it_beside_groups() {
     });
 }
 
+/// An operation that takes the lock as soon as it gets it, as a session's does.
+fn operate(writer: &Shared, ticket: u64) {
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&bell));
+    loop {
+        writer.wait(ticket, &waker);
+        if let Some(turn) = writer.try_turn() {
+            // Without this the model lets nobody find the lock taken.
+            thread::yield_now();
+            drop(turn);
+            return writer.forget(ticket);
+        }
+        bell.wait();
+    }
+}
+
+#[test]
+fn operations_that_want_the_lock_get_it_one_after_the_other() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let writer: Shared = Arc::new(Writer::new(Numbers::default(), 8));
+        let other = Arc::clone(&writer);
+        let other = thread::spawn(move || operate(&other, 1));
+        operate(&writer, 2);
+        other.join().unwrap();
+    });
+}
+
 #[test]
 fn one_that_is_left_does_not_keep_the_others_waiting() {
     let mut model = loom::model::Builder::new();
