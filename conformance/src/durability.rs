@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use marmota_model::{ErrorKind, Query, Record};
+use marmota_model::{ErrorKind, Record};
 
 use crate::models::{self, Account, City, Country, Document, Note, Seat};
 use crate::refusal::refused;
@@ -156,7 +156,7 @@ pub fn a_closed_store_refuses(subject: &Subject) {
     refused(batch.all_or_nothing().run(), closed);
     refused(clone.begin_run().map(drop), closed);
     let table = clone.table("note").unwrap();
-    refused(clone.list_records(&table, Query::new()).run(), closed);
+    refused(clone.list_records(&table).run(), closed);
     let mut record = Record::new(Arc::clone(&table));
     record.set("text", "x").unwrap();
     refused(clone.insert_record(&record).run(), closed);

@@ -260,7 +260,7 @@ pub fn records_are_the_same_rows(subject: &Subject) {
         wanted[0] = Value::Int(key);
         let table = stand.table("sample").unwrap();
         let query = Query { fields: Some(table.all()), ..Query::new() };
-        let listed = stand.list_records(&table, query).run().unwrap();
+        let listed = stand.list_records(&table).query(query).run().unwrap();
         assert_eq!(listed.last().unwrap().values(), wanted);
         // Without a blob, which is not read by default.
         *wanted.last_mut().unwrap() = Value::Absent;
@@ -313,7 +313,7 @@ pub fn awaited_is_the_same_as_run(subject: &Subject) {
         let table = store.table("sample").unwrap();
         let record = store.get_record(&table, first.id).await.unwrap();
         assert_eq!(record.value("short").unwrap(), &Value::from("p"));
-        assert_eq!(store.list_records(&table, Query::new()).await.unwrap().len(), 2);
+        assert_eq!(store.list_records(&table).await.unwrap().len(), 2);
         assert_eq!(store.delete_where::<Sample>(Sample::SHORT.eq("p")).await.unwrap(), 1);
         let flags = store.list::<Sample>().column(Sample::FLAG).await.unwrap();
         assert_eq!(flags, [true]);
@@ -347,7 +347,7 @@ pub fn fields_not_asked_for_are_absent(subject: &Subject) {
     for position in 0..table.fields().len() {
         let fields = Some(FieldSet::EMPTY.with(position));
         let query = Query { fields, ..Query::new() };
-        for record in stand.list_records(&table, query).run().unwrap() {
+        for record in stand.list_records(&table).query(query).run().unwrap() {
             for (other, value) in record.values().iter().enumerate() {
                 assert_eq!(*value != Value::Absent, other == position, "field {other}");
             }

@@ -2,12 +2,12 @@
 //! of three values.
 
 use marmota_model::{
-    Blob, Comparison, Currency, ErrorKind, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, Filter, Json, Place,
-    Query, Uuid, Value,
+    Blob, Comparison, Currency, ErrorKind, FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_TERMS_MAX,
+    Filter, FilterExpr, Json, Place, Query, Uuid, Value, parse_filter, parse_order,
 };
 
 use crate::models::{self, Colour, Level, Maybe, Note, Sample, Word};
-use crate::refusal::{blamed, refused};
+use crate::refusal::{blamed, refused, says};
 use crate::subject::{Stand, Subject};
 
 /// No row.
@@ -56,10 +56,10 @@ fn stand_of_maybes(subject: &Subject) -> (Stand<'_>, Vec<i64>) {
     (stand, keys)
 }
 
-fn keys_of(stand: &Stand<'_>, table: &str, filter: Filter) -> Vec<i64> {
+fn keys_of(stand: &Stand<'_>, table: &str, filter: FilterExpr) -> Vec<i64> {
     let table = stand.table(table).unwrap();
     let query = Query { filter: Some(filter), ..Query::new() };
-    let rows = stand.list_records(&table, query).run().unwrap();
+    let rows = stand.list_records(&table).query(query).run().unwrap();
     let key = |value: &Value| value.as_ref().as_int().unwrap();
     rows.iter().map(|row| key(&row.values()[table.key()])).collect()
 }
@@ -79,7 +79,7 @@ pub fn every_kind_compares(subject: &Subject) {
         for against in &rows[1..] {
             for comparison in COMPARISONS {
                 let value = against[field].to_value();
-                let filter = Filter::Compare { field, comparison, value };
+                let filter = FilterExpr::Compare { field, comparison, value };
                 let selects = |row: &&Vec<ValueRef<'_>>| {
                     let order = row[field].order(&against[field]);
                     match comparison {
@@ -97,7 +97,7 @@ pub fn every_kind_compares(subject: &Subject) {
                 }
                 let found = keys_of(&stand, "maybe", filter.clone());
                 assert_eq!(found, wanted, "{} {filter:?}", what.name);
-                let found = keys_of(&stand, "maybe", Filter::Not(Box::new(filter.clone())));
+                let found = keys_of(&stand, "maybe", FilterExpr::Not(Box::new(filter.clone())));
                 assert_eq!(found, others, "{} not {filter:?}", what.name);
             }
         }
@@ -114,16 +114,16 @@ pub fn every_kind_is_in_or_null(subject: &Subject) {
         one.write(&mut row, &scratch);
         row
     });
-    let not = |filter: &Filter| Filter::Not(Box::new(filter.clone()));
+    let not = |filter: &FilterExpr| FilterExpr::Not(Box::new(filter.clone()));
     for (field, what) in Maybe::schema().fields.iter().enumerate().skip(1) {
-        let null = Filter::IsNull { field };
+        let null = FilterExpr::IsNull { field };
         assert_eq!(keys_of(&stand, "maybe", null.clone()), keys[..1], "{}", what.name);
         assert_eq!(keys_of(&stand, "maybe", not(&null)), keys[1..], "{}", what.name);
         let values = vec![rows[3][field].to_value(), rows[2][field].to_value()];
-        let both = Filter::In { field, values };
+        let both = FilterExpr::In { field, values };
         assert_eq!(keys_of(&stand, "maybe", both.clone()), keys[2..], "{}", what.name);
         assert_eq!(keys_of(&stand, "maybe", not(&both)), keys[1..2], "{}", what.name);
-        let none = Filter::In { field, values: Vec::new() };
+        let none = FilterExpr::In { field, values: Vec::new() };
         assert_eq!(keys_of(&stand, "maybe", none.clone()), NONE, "{}", what.name);
         assert_eq!(keys_of(&stand, "maybe", not(&none)), keys, "{}", what.name);
     }
@@ -136,8 +136,8 @@ pub fn null_is_neither_true_nor_false(subject: &Subject) {
     let notes = [Note::new("a", 1), Note::new("b", None), Note::new("c", 3)];
     let keys = stand.insert_many(&notes).run().unwrap();
     stand.settle();
-    let found = |filter: Filter| keys_of(&stand, "note", filter);
-    let not = |filter: Filter| Filter::Not(Box::new(filter));
+    let found = |filter: Filter<Note>| keys_of(&stand, "note", filter.into_expr());
+    let not = |filter: Filter<Note>| !filter;
     let one = || Note::NUMBER.eq(1);
     let all = [keys[0], keys[1], keys[2]];
     assert_eq!(found(Note::NUMBER.ne(1)), [keys[2]]);
@@ -151,10 +151,10 @@ pub fn null_is_neither_true_nor_false(subject: &Subject) {
     assert_eq!(found(not(Note::NUMBER.is_in([1, 2]))), [keys[2]]);
     assert_eq!(found(Note::NUMBER.eq(None)), [keys[1]]);
     assert_eq!(found(Note::NUMBER.ne(None)), [keys[0], keys[2]]);
-    assert_eq!(found(Filter::And(Vec::new())), all);
-    assert_eq!(found(Filter::Or(Vec::new())), NONE);
-    assert_eq!(found(not(Filter::And(Vec::new()))), NONE);
-    assert_eq!(found(not(Filter::Or(Vec::new()))), all);
+    assert_eq!(found(Filter::all([])), all);
+    assert_eq!(found(Filter::any([])), NONE);
+    assert_eq!(found(not(Filter::all([]))), NONE);
+    assert_eq!(found(not(Filter::any([]))), all);
     let count = stand.count::<Note>().filter(not(one())).run().unwrap();
     assert_eq!(count, 1);
 }
@@ -212,10 +212,10 @@ pub fn texts_are_searched(subject: &Subject) {
                 }
             }
             for field in [Word::EXACT.position(), Word::FOLDED.position()] {
-                let filter = Filter::Match { field, place, text: part.to_owned() };
+                let filter = FilterExpr::Match { field, place, text: part.to_owned() };
                 let found = keys_of(&stand, "word", filter.clone());
                 assert_eq!(found, wanted, "{filter:?}");
-                let found = keys_of(&stand, "word", Filter::Not(Box::new(filter.clone())));
+                let found = keys_of(&stand, "word", FilterExpr::Not(Box::new(filter.clone())));
                 assert_eq!(found, others, "not {filter:?}");
             }
         }
@@ -226,7 +226,7 @@ pub fn texts_are_searched(subject: &Subject) {
 /// operator; an exact one compares byte by byte.
 pub fn collation_decides_how_texts_compare(subject: &Subject) {
     let (stand, keys) = stand_of_words(subject);
-    let found = |filter: Filter| keys_of(&stand, "word", filter);
+    let found = |filter: Filter<Word>| keys_of(&stand, "word", filter.into_expr());
     assert_eq!(found(Word::EXACT.eq("curie")), [keys[0]]);
     assert_eq!(found(Word::FOLDED.eq("cURIE")), [keys[0], keys[1]]);
     assert_eq!(found(Word::EXACT.eq("cURIE")), NONE);
@@ -245,7 +245,7 @@ pub fn collation_decides_how_texts_compare(subject: &Subject) {
 pub fn values_beyond_the_field_find_nothing(subject: &Subject) {
     let (stand, keys) = stand_of_maybes(subject);
     let compare = |field, comparison, value: Value| {
-        keys_of(&stand, "maybe", Filter::Compare { field, comparison, value })
+        keys_of(&stand, "maybe", FilterExpr::Compare { field, comparison, value })
     };
     let i32 = Maybe::I32.position();
     assert_eq!(compare(i32, Comparison::Equal, Value::Int(1 << 40)), NONE);
@@ -263,9 +263,11 @@ pub fn not_a_number_is_refused(subject: &Subject) {
     let table = stand.table("maybe").unwrap();
     for comparison in [Comparison::Equal, Comparison::Less, Comparison::GreaterOrEqual] {
         let (field, value) = (Maybe::F64.position(), Value::Float(f64::NAN));
-        let query =
-            Query { filter: Some(Filter::Compare { field, comparison, value }), ..Query::new() };
-        let list = stand.list_records(&table, query).run();
+        let query = Query {
+            filter: Some(FilterExpr::Compare { field, comparison, value }),
+            ..Query::new()
+        };
+        let list = stand.list_records(&table).query(query).run();
         blamed(list, ErrorKind::Invalid, "f64", "type");
     }
 }
@@ -274,43 +276,59 @@ pub fn not_a_number_is_refused(subject: &Subject) {
 pub fn a_filter_of_another_kind_is_refused(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let table = stand.table("sample").unwrap();
-    let list = |filter: Filter| {
-        stand.list_records(&table, Query { filter: Some(filter), ..Query::new() }).run()
+    let list = |filter: FilterExpr| {
+        stand.list_records(&table).query(Query { filter: Some(filter), ..Query::new() }).run()
     };
-    let equal = |field, value| Filter::Compare { field, comparison: Comparison::Equal, value };
+    let equal = |field, value| FilterExpr::Compare { field, comparison: Comparison::Equal, value };
     let i8 = Sample::I8.position();
     blamed(list(equal(i8, Value::from("1"))), ErrorKind::Invalid, "i8", "type");
     blamed(list(equal(i8, Value::Null)), ErrorKind::Invalid, "i8", "type");
     let values = vec![Value::Int(1), Value::Null];
-    blamed(list(Filter::In { field: i8, values }), ErrorKind::Invalid, "i8", "type");
-    let like = Filter::Match { field: i8, place: Place::Start, text: "1".to_owned() };
+    blamed(list(FilterExpr::In { field: i8, values }), ErrorKind::Invalid, "i8", "type");
+    let like = FilterExpr::Match { field: i8, place: Place::Start, text: "1".to_owned() };
     blamed(list(like), ErrorKind::Invalid, "i8", "type");
-    refused(list(Filter::IsNull { field: 100 }), ErrorKind::Invalid);
-    refused(stand.count::<Note>().filter(equal(1, Value::Int(1))).run(), ErrorKind::Invalid);
-    refused(stand.delete_where::<Note>(equal(1, Value::Int(1))).run(), ErrorKind::Invalid);
+    refused(list(FilterExpr::IsNull { field: 100 }), ErrorKind::Invalid);
+    let note = stand.table("note").unwrap();
+    refused(Filter::from_expr(&note, equal(1, Value::Int(1))), ErrorKind::Invalid);
+    // Made at run time with one table, and used on another.
+    let of_note = parse_filter(&note, "number = 1").unwrap();
+    assert!(stand.list_records(&note).filter(of_note.clone()).run().is_ok());
+    let error = stand.list_records(&table).filter(of_note.clone()).run();
+    says(&refused(error, ErrorKind::Invalid), &["`number`", "`note`", "`sample`"]);
+    refused(of_note.of::<Sample>(), ErrorKind::Invalid);
+    let order = parse_order(&note, "-number").unwrap().remove(0);
+    let error = stand.list_records(&table).order(order).run();
+    says(&refused(error, ErrorKind::Invalid), &["`number`", "`note`", "`sample`"]);
 }
 
 /// A filter as large as is allowed is answered; a larger one is refused.
 pub fn large_filters_are_answered(subject: &Subject) {
     let (stand, keys) = stand_of_maybes(subject);
     let table = stand.table("maybe").unwrap();
-    let list = |filter: Filter| {
-        let rows = stand.list_records(&table, Query { filter: Some(filter), ..Query::new() });
+    let list = |filter: Filter<Maybe>| {
+        let filter = filter.into_expr();
+        let rows = stand.list_records(&table).query(Query { filter: Some(filter), ..Query::new() });
         rows.run().map(|rows| rows.len())
     };
     let nested = |depth: usize| {
         (0..depth).fold(Maybe::I32.eq(0), |inner, level| match level % 3 {
-            0 => Filter::Not(Box::new(inner)),
-            1 => Filter::And(vec![inner, Maybe::I64.is_null()]),
-            _ => Filter::Or(vec![Maybe::I64.eq(7), inner]),
+            0 => !inner,
+            1 => inner.and(Maybe::I64.is_null()),
+            _ => Maybe::I64.eq(7).or(inner),
         })
     };
     list(nested(FILTER_DEPTH_MAX)).unwrap();
     refused(list(nested(FILTER_DEPTH_MAX + 1)), ErrorKind::Invalid);
-    let wide =
-        |count: i32| Filter::Or((1..count).map(|number| Maybe::I32.eq(10 * number)).collect());
+    let wide = |count: i32| Filter::any((1..count).map(|number| Maybe::I32.eq(10 * number)));
     assert_eq!(list(wide(FILTER_TERMS_MAX as i32)).unwrap(), 1);
     refused(list(wide(FILTER_TERMS_MAX as i32 + 1)), ErrorKind::Invalid);
+    let long = |bytes: usize| {
+        let texts = Maybe::TEXT.contains("x".repeat(40_000));
+        texts.or(Maybe::TEXT.contains("x".repeat(bytes - 40_000))).or(Maybe::I32.eq(10))
+    };
+    assert_eq!(list(long(FILTER_BYTES_MAX)).unwrap(), 1);
+    let error = list(long(FILTER_BYTES_MAX + 1)).unwrap_err();
+    assert!(error.to_string().contains("65536 bytes"), "{error}");
     let terms = FILTER_TERMS_MAX as i64 - 1;
     let list_of = Maybe::ID.is_in((0..terms).map(|offset| keys[1] + offset));
     assert_eq!(list(list_of).unwrap(), 3);
@@ -346,13 +364,13 @@ pub fn rows_come_in_order(subject: &Subject) {
 
 /// Every kind of field can be sorted by.
 pub fn every_kind_sorts(subject: &Subject) {
-    use marmota_model::{Model, Order};
+    use marmota_model::{Model, SortKey};
     let (stand, keys) = stand_of_maybes(subject);
     let table = stand.table("maybe").unwrap();
     for (field, what) in Maybe::schema().fields.iter().enumerate() {
         for descending in [false, true] {
-            let query = Query { order: vec![Order { field, descending }], ..Query::new() };
-            let rows = stand.list_records(&table, query).run().unwrap();
+            let query = Query { order: vec![SortKey { field, descending }], ..Query::new() };
+            let rows = stand.list_records(&table).query(query).run().unwrap();
             let mut found: Vec<i64> =
                 rows.iter().filter_map(|row| row.values()[0].as_ref().as_int()).collect();
             if descending {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_lite::future::block_on;
 use marmota_derive::Model;
 use marmota_model::{
-    Blob, Currency, ErrorKind, Field, FieldSet, Filter, Kind, Query, Record, Role, Schema,
-    Timestamp, Uuid, Value,
+    Blob, Currency, ErrorKind, Field, FieldSet, Kind, Query, Record, Role, Schema, Timestamp, Uuid,
+    Value,
 };
 use marmota_store::{History, HistoryAction, Store, StoreBuilder};
 use serde_json::json;
@@ -299,12 +299,8 @@ pub fn an_audited_write_that_waits_is_entered(subject: &Subject) {
         assert_eq!(entry.fields.unwrap().0["name"], format!("n{number}"));
     }
     let table: Arc<_> = stand.table(marmota_store::history::HISTORY_TABLE).unwrap();
-    let filter = Filter::Compare {
-        field: 1,
-        comparison: marmota_model::Comparison::Equal,
-        value: Value::from("patient"),
-    };
+    let filter = History::OF_TABLE.eq("patient").into_expr();
     let query =
         Query { filter: Some(filter), fields: Some(FieldSet::EMPTY.with(0)), ..Query::new() };
-    assert_eq!(stand.list_records(&table, query).run().unwrap().len(), 5);
+    assert_eq!(stand.list_records(&table).query(query).run().unwrap().len(), 5);
 }

@@ -4,7 +4,9 @@
 use std::cmp::Ordering;
 
 use marmota_model::json::{JsonCondition, JsonPath, JsonStep, JsonTest};
-use marmota_model::{Comparison, ErrorKind, Filter, Json, Query, Record, Value, parse_filter};
+use marmota_model::{
+    Comparison, ErrorKind, Filter, FilterExpr, Json, Query, Record, Value, parse_filter,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -30,7 +32,7 @@ fn stand_of(
     (stand, keys)
 }
 
-fn found(stand: &Stand<'_>, filter: Filter) -> Vec<i64> {
+fn found(stand: &Stand<'_>, filter: Filter<Place>) -> Vec<i64> {
     stand.list::<Place>().filter(filter).column(Place::ID).run().unwrap()
 }
 
@@ -49,7 +51,7 @@ pub fn paths_select_by_what_is_inside(subject: &Subject) {
         ],
     );
     let at = |path| Place::OPTIONS.at(path);
-    let not = |filter: Filter| Filter::Not(Box::new(filter));
+    let not = |filter: Filter<Place>| !filter;
     let table = stand.table("place").unwrap();
     for (filter, text, wanted) in [
         (at("address.city").eq("Bourges"), "options.address.city = 'Bourges'", vec![0]),
@@ -72,7 +74,7 @@ pub fn paths_select_by_what_is_inside(subject: &Subject) {
         (at("[1].'a b'").eq(true), "options[1].'a b' = true", vec![3]),
     ] {
         let wanted: Vec<i64> = wanted.into_iter().map(|place: usize| keys[place]).collect();
-        assert_eq!(parse_filter(&table, text).unwrap(), filter, "{text}");
+        assert_eq!(parse_filter(&table, text).unwrap().of().unwrap(), filter, "{text}");
         assert_eq!(found(&stand, filter.clone()), wanted, "{text}");
         let count = stand.count::<Place>().filter(filter.clone()).run().unwrap();
         assert_eq!(count, wanted.len() as u64, "{text}");
@@ -250,10 +252,12 @@ pub fn random_json_is_looked_into(subject: &Subject) {
         std::iter::repeat_with(|| Some(make(&value()))).take(300).collect();
     values.push(None);
     let (stand, keys) = stand_of(subject, values.iter().cloned());
+    let table = stand.table("place").unwrap();
     let conditions = vec(condition(), 400).new_tree(&mut runner).unwrap().current();
     let mut hits = 0;
     for condition in conditions {
-        let filter = Filter::Inside { field: OPTIONS, condition: Box::new(condition.clone()) };
+        let filter = FilterExpr::Inside { field: OPTIONS, condition: Box::new(condition.clone()) };
+        let filter = Filter::from_expr(&table, filter).unwrap().of().unwrap();
         let select = |answer: bool| -> Vec<i64> {
             let rows = values.iter().zip(&keys);
             rows.filter(|(value, _)| wanted(value.as_ref(), &condition) == Some(answer))
@@ -263,7 +267,7 @@ pub fn random_json_is_looked_into(subject: &Subject) {
         let (yes, no) = (select(true), select(false));
         hits += usize::from(!yes.is_empty());
         assert_eq!(found(&stand, filter.clone()), yes, "{condition:?}");
-        assert_eq!(found(&stand, Filter::Not(Box::new(filter))), no, "not {condition:?}");
+        assert_eq!(found(&stand, !filter), no, "not {condition:?}");
     }
     assert!(hits > 150, "{hits} of 400 conditions select something");
 }
@@ -281,8 +285,9 @@ pub fn a_path_that_makes_no_sense_is_refused(subject: &Subject) {
     let blob = Value::Blob(vec![1]);
     blamed(count(Place::OPTIONS.at("a").eq(blob)), ErrorKind::Invalid, "options", "type");
     let condition = JsonCondition { path: JsonPath::new("a"), test: JsonTest::Exists };
-    let other = Filter::Inside { field: 0, condition: Box::new(condition) };
-    blamed(count(other), ErrorKind::Invalid, "id", "path");
+    let other = FilterExpr::Inside { field: 0, condition: Box::new(condition) };
+    let table = stand.table("place").unwrap();
+    blamed(Filter::from_expr(&table, other), ErrorKind::Invalid, "id", "path");
     let many = Place::OPTIONS.at("a").is_in(0..1000_i64);
     refused(count(many), ErrorKind::Invalid);
 }
@@ -309,10 +314,11 @@ pub fn strange_json_is_no_obstacle(subject: &Subject) {
     }
     stand.settle();
     let table = stand.table("place").unwrap();
-    let list = |filter| {
+    let list = |filter: Filter<Place>| {
         let fields = marmota_model::FieldSet::EMPTY.with(0);
+        let filter = filter.into_expr();
         let query = Query { filter: Some(filter), fields: Some(fields), ..Query::new() };
-        let rows = stand.list_records(&table, query).run().unwrap();
+        let rows = stand.list_records(&table).query(query).run().unwrap();
         rows.iter().map(|row| row.values()[0].as_ref().as_int().unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(list(Place::OPTIONS.at("a").eq(1_i64)), [1, 2, 5, 6]);

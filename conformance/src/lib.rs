@@ -22,10 +22,12 @@ mod subject;
 
 pub mod background;
 pub mod batches;
+pub mod budgets;
 pub mod concurrency;
 pub mod conflicts;
 pub mod differential;
 pub mod durability;
+pub mod event_loop;
 pub mod fields;
 pub mod filters;
 pub mod groups;
@@ -98,6 +100,15 @@ macro_rules! conformance {
                 writes_see_those_before,
                 a_large_batch_is_one,
                 a_batch_in_a_transaction_is_its_own,
+            );
+            $crate::promises!(event_loop: ; by transactions:
+                a_thread_stays_free_while_writes_wait,
+            );
+            $crate::promises!(budgets:
+                a_long_read_leaves_its_thread,
+                a_long_read_can_be_dropped,
+            ; by transactions:
+                a_long_read_is_of_one_moment,
             );
             $crate::promises!(concurrency:
                 no_increment_is_lost,
@@ -375,9 +386,11 @@ mod tests {
         let sources = [
             include_str!("background.rs"),
             include_str!("batches.rs"),
+            include_str!("budgets.rs"),
             include_str!("concurrency.rs"),
             include_str!("conflicts.rs"),
             include_str!("durability.rs"),
+            include_str!("event_loop.rs"),
             include_str!("fields.rs"),
             include_str!("filters.rs"),
             include_str!("history.rs"),

@@ -1,7 +1,7 @@
 //! Migrations: each is done once in a database, with its record, and a database
 //! that does not belong to a program's is refused as it is.
 
-use marmota_model::{Error, ErrorKind, Field, Kind, Query, Record, Result, Role, Schema, Value};
+use marmota_model::{Error, ErrorKind, Field, Kind, Record, Result, Role, Schema, Value};
 use marmota_store::migration::Migration;
 use marmota_store::{Scope, Store, StoreBuilder, Transaction};
 
@@ -22,7 +22,7 @@ fn write(scope: &Scope, line: &str) -> Result<()> {
 
 fn lines(store: &Store) -> Vec<Value> {
     let table = store.table("log").unwrap();
-    let rows = store.list_records(&table, Query::new()).run().unwrap();
+    let rows = store.list_records(&table).run().unwrap();
     rows.iter().map(|row| row.value("line").unwrap().clone()).collect()
 }
 

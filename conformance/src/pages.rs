@@ -1,7 +1,7 @@
 //! Pages: beginning behind the last row of one, each row comes once, in any
 //! order, with NULLs and with ties.
 
-use marmota_model::{ErrorKind, Filter, Order, Query, Value};
+use marmota_model::{ErrorKind, FilterExpr, Query, SortKey, Value};
 
 use crate::models::{self, Document, Note, Seat, Word};
 use crate::refusal::refused;
@@ -41,21 +41,21 @@ pub fn pages_walk_every_row_once(subject: &Subject) {
     let table = stand.table("word").unwrap();
     let mut random = scattered(11);
     for round in 0..60 {
-        let mut order: Vec<Order> = Vec::new();
+        let mut order: Vec<SortKey> = Vec::new();
         for _ in 0..random(4) {
             let field = random(4) as usize;
             if order.iter().all(|by| by.field != field) {
-                order.push(Order { field, descending: random(2) == 1 });
+                order.push(SortKey { field, descending: random(2) == 1 });
             }
         }
-        let filter: Option<Filter> =
-            (random(3) == 0).then(|| Word::RANK.ge(0).or(Word::EXACT.is_null()));
+        let filter: Option<FilterExpr> =
+            (random(3) == 0).then(|| Word::RANK.ge(0).or(Word::EXACT.is_null()).into_expr());
         let whole = Query { filter, order, ..Query::new() };
-        let wanted = stand.list_records(&table, whole.clone()).run().unwrap();
+        let wanted = stand.list_records(&table).query(whole.clone()).run().unwrap();
         let (limit, mut query, mut found) = (1 + random(40), whole.clone(), Vec::new());
         query.limit = Some(limit);
         loop {
-            let page = stand.list_records(&table, query.clone()).run().unwrap();
+            let page = stand.list_records(&table).query(query.clone()).run().unwrap();
             assert!(page.len() as u64 <= limit);
             let Some(last) = page.last() else { break };
             let after = query.order_with_key(&table);
@@ -126,7 +126,7 @@ pub fn any_key_ends_an_order(subject: &Subject) {
 pub fn a_start_of_another_order_is_refused(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     let table = stand.table("seat").unwrap();
-    let order = vec![Order { field: Seat::NUMBER.position(), descending: false }];
+    let order = vec![SortKey { field: Seat::NUMBER.position(), descending: false }];
     for after in [
         vec![],
         vec![Value::Int(1)],
@@ -135,6 +135,6 @@ pub fn a_start_of_another_order_is_refused(subject: &Subject) {
         vec![Value::Int(1), Value::Absent],
     ] {
         let query = Query { order: order.clone(), after: Some(after), ..Query::new() };
-        refused(stand.list_records(&table, query).run(), ErrorKind::Invalid);
+        refused(stand.list_records(&table).query(query).run(), ErrorKind::Invalid);
     }
 }

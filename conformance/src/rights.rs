@@ -387,7 +387,8 @@ pub fn all_ways_deny_the_same(subject: &Subject) {
         let grant = Grant::new("page", &Right::ALL).rule(&*rule);
         let ann = under(&stand, ANN, &[grant]);
         let listed: Vec<i64> = ann.list::<Page>().column(Page::ID).run().unwrap();
-        let wanted = stand.list::<Page>().filter(rule_for_ann).column(Page::ID).run().unwrap();
+        let wanted =
+            stand.list::<Page>().filter(rule_for_ann.of().unwrap()).column(Page::ID).run().unwrap();
         prop_assert_eq!(&listed, &wanted);
         prop_assert_eq!(ann.count::<Page>().run().unwrap(), wanted.len() as u64);
         for row in stand.list::<Page>().run().unwrap() {
@@ -398,11 +399,11 @@ pub fn all_ways_deny_the_same(subject: &Subject) {
             prop_assert_eq!(!ann.history::<Page>(row.id).run().unwrap().is_empty(), seen);
             // Of one field, which is not one that the rule looks at.
             let query = Query {
-                filter: Some(Page::ID.eq(row.id)),
+                filter: Some(Page::ID.eq(row.id).into_expr()),
                 fields: Some(FieldSet::EMPTY.with(0)),
                 ..Query::new()
             };
-            prop_assert_eq!(ann.list_records(&table, query).run().unwrap().len() == 1, seen);
+            prop_assert_eq!(ann.list_records(&table).query(query).run().unwrap().len() == 1, seen);
             let mut batch = ann.batch();
             batch.patch::<Page>(row.id).set(Page::TITLE, row.title.clone());
             let result = batch.each().run().unwrap().remove(0);

@@ -36,7 +36,7 @@ fn insert(stand: &Stand<'_>, name: &str, year: impl Into<Value>) -> Value {
 fn rows(stand: &Stand<'_>) -> Vec<Vec<Value>> {
     let table = stand.table("person").unwrap();
     let query = Query { fields: Some(table.all()), ..Query::new() };
-    let rows = stand.list_records(&table, query).run().unwrap();
+    let rows = stand.list_records(&table).query(query).run().unwrap();
     rows.iter().map(|row| row.values().to_vec()).collect()
 }
 

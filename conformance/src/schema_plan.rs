@@ -50,7 +50,7 @@ fn lines(plan: &Plan) -> Vec<String> {
 fn rows(stand: &Stand<'_>, table: &str) -> Vec<Vec<Value>> {
     let table = stand.table(table).unwrap();
     let query = Query { fields: Some(table.all()), ..Query::new() };
-    let rows = stand.list_records(&table, query).run().unwrap();
+    let rows = stand.list_records(&table).query(query).run().unwrap();
     rows.iter().map(|row| row.values().to_vec()).collect()
 }
 

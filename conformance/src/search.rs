@@ -2,7 +2,8 @@
 
 use marmota_derive::Model;
 use marmota_model::{
-    ErrorKind, Field, Filter, Kind, Record, Role, Schema, Search, Uuid, Value, Words, parse_filter,
+    ErrorKind, Field, Filter, FilterExpr, Kind, Record, Role, Schema, Search, Uuid, Value, Words,
+    parse_filter,
 };
 use marmota_store::StoreBuilder;
 use proptest::collection::vec;
@@ -49,7 +50,7 @@ fn article(title: &str, body: Option<&str>) -> Article {
     Article { title: title.to_owned(), body: body.map(str::to_owned), ..Article::default() }
 }
 
-fn found(stand: &Stand<'_>, filter: Filter) -> Vec<i64> {
+fn found(stand: &Stand<'_>, filter: Filter<Article>) -> Vec<i64> {
     stand.list::<Article>().filter(filter).column(Article::ID).run().unwrap()
 }
 
@@ -70,7 +71,6 @@ pub fn words_are_searched_for(subject: &Subject) {
     let keys = stand.insert_many(&rows).run().unwrap();
     stand.settle();
     let table = stand.table("article").unwrap();
-    let not = |filter: Filter| Filter::Not(Box::new(filter));
     for (filter, text, wanted) in [
         (Filter::search("alpine"), "@ 'alpine'", vec![0, 2]),
         (Filter::search("MARMOT*"), "@ 'MARMOT*'", vec![0, 1]),
@@ -81,7 +81,7 @@ pub fn words_are_searched_for(subject: &Subject) {
         (Article::TITLE.search("alpine"), "title @ 'alpine'", vec![0, 2]),
         (Article::BODY.search("alpine"), "body @ 'alpine'", vec![2]),
         (Article::BODY.search("dog -alpine"), "body @ 'dog -alpine'", vec![]),
-        (not(Article::BODY.search("alpine")), "not body @ 'alpine'", vec![0, 1, 3]),
+        (!Article::BODY.search("alpine"), "not body @ 'alpine'", vec![0, 1, 3]),
         (Filter::search("near or rank"), "@ 'near or rank'", vec![3]),
         (Filter::search("title:x"), "@ 'title:x'", vec![3]),
         (Filter::search("or:x"), "@ 'or:x'", vec![]),
@@ -99,7 +99,7 @@ pub fn words_are_searched_for(subject: &Subject) {
         ),
     ] {
         let wanted: Vec<i64> = wanted.into_iter().map(|row: usize| keys[row]).collect();
-        assert_eq!(parse_filter(&table, text).unwrap(), filter, "{text}");
+        assert_eq!(parse_filter(&table, text).unwrap().of().unwrap(), filter, "{text}");
         assert_eq!(found(&stand, filter.clone()), wanted, "{text}");
         let count = stand.count::<Article>().filter(filter).run().unwrap();
         assert_eq!(count, wanted.len() as u64, "{text}");
@@ -266,20 +266,23 @@ pub fn a_search_comes_and_goes(subject: &Subject) {
         record.set("b", Value::from(format!("common {write}"))).unwrap();
         store.insert_record(&record).run().unwrap();
         let query = |text: &str| marmota_model::Query {
-            filter: Some(Filter::search(text)),
+            filter: Some(FilterExpr::search(text)),
             ..marmota_model::Query::new()
         };
         match wanted {
             Some(wanted) => {
-                let rows = store.list_records(&table, query("common")).run().unwrap();
+                let rows = store.list_records(&table).query(query("common")).run().unwrap();
                 let found: Vec<Value> = rows.iter().map(|row| row.values()[0].clone()).collect();
                 let wanted: Vec<Value> = wanted.into_iter().map(Value::Int).collect();
                 assert_eq!(found, wanted);
-                let rows = store.list_records(&table, query("word")).run().unwrap();
+                let rows = store.list_records(&table).query(query("word")).run().unwrap();
                 assert_eq!(rows.is_empty(), !second);
             }
             None => {
-                refused(store.list_records(&table, query("common")).run(), ErrorKind::Invalid);
+                refused(
+                    store.list_records(&table).query(query("common")).run(),
+                    ErrorKind::Invalid,
+                );
             }
         }
         store.close().unwrap();

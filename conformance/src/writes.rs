@@ -112,7 +112,7 @@ pub fn a_delete_by_filter_takes_what_it_selects(subject: &Subject) {
     assert_eq!(stand.delete_where::<Note>(small()).run().unwrap(), 0);
     stand.settle();
     assert_eq!(stand.count::<Note>().run().unwrap(), 31);
-    let rest = marmota_model::Filter::Not(Box::new(Note::NUMBER.eq(49)));
+    let rest = !Note::NUMBER.eq(49);
     assert_eq!(stand.delete_where::<Note>(rest).run().unwrap(), 29);
     stand.settle();
     let left = stand.list::<Note>().order(Note::NUMBER.ascending()).run().unwrap();

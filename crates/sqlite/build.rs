@@ -19,6 +19,8 @@ const ROWS: &str = "src/ffi/rows.c";
 const CIPHER: &str = "src/ffi/cipher.c";
 /// What a commit waits for; included by [`ROWS`].
 const DURABILITY: &str = "src/ffi/durability.c";
+/// How the snapshot of an interrupted read is kept; included by [`ROWS`].
+const BUDGET: &str = "src/ffi/budget.c";
 
 /// `SQLITE_…` options, with their values.
 const OPTIONS: &[&str] = &[
@@ -27,6 +29,8 @@ const OPTIONS: &[&str] = &[
     "DEFAULT_MEMSTATUS=0",
     "USE_ALLOCA",
     "MAX_MMAP_SIZE=0",
+    // A database has hashes of passwords. Its log and journal take its mode.
+    "DEFAULT_FILE_PERMISSIONS=0600",
     // A text in double quotes is a name, never a constant.
     "DQS=0",
     "LIKE_DOESNT_MATCH_BLOBS",
@@ -38,7 +42,6 @@ const OPTIONS: &[&str] = &[
     "OMIT_AUTHORIZATION",
     "OMIT_DEPRECATED",
     "OMIT_LOAD_EXTENSION",
-    "OMIT_PROGRESS_CALLBACK",
     "OMIT_SHARED_CACHE",
     "OMIT_TRACE",
     "UNTESTABLE",
@@ -61,7 +64,9 @@ const UNIX: &[&str] = &[
 ];
 
 /// Counts the system calls that wait for the disk, for each thread: a connection
-/// is used by one at a time, so whoever uses it knows how many it made.
+/// is used by one at a time, so its user knows how many it made. The upper 16 bits
+/// count those that failed, which SQLite ignores for a folder. A file system that
+/// cannot sync a folder or a special file reports EINVAL or ENOTSUP: that loses nothing.
 const SYNCS: &str = "\
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -69,12 +74,22 @@ const SYNCS: &str = "\
 #ifndef _FILE_OFFSET_BITS
 #define _FILE_OFFSET_BITS 64
 #endif
+#include <errno.h>
 #include <unistd.h>
 static __thread unsigned long long marmota_thread_syncs;
-static inline int marmota_fsync(int file) { marmota_thread_syncs++; return fsync(file); }
+static __thread int marmota_thread_sync_errno;
+static inline int marmota_synced(int result) {
+  marmota_thread_syncs++;
+  if (result != 0 && errno != EINVAL && errno != ENOTSUP && errno != ENOSYS) {
+    marmota_thread_sync_errno = errno;
+    marmota_thread_syncs += 1ULL << 48;
+  }
+  return result;
+}
+static inline int marmota_fsync(int file) { return marmota_synced(fsync(file)); }
 #define fsync(file) marmota_fsync(file)
 #ifndef __APPLE__
-static inline int marmota_fdatasync(int file) { marmota_thread_syncs++; return fdatasync(file); }
+static inline int marmota_fdatasync(int file) { return marmota_synced(fdatasync(file)); }
 #define fdatasync(file) marmota_fdatasync(file)
 #endif
 #define MARMOTA_SYNCS marmota_thread_syncs
@@ -181,6 +196,7 @@ fn main() {
     println!("cargo::rerun-if-changed={ROWS}");
     println!("cargo::rerun-if-changed={CIPHER}");
     println!("cargo::rerun-if-changed={DURABILITY}");
+    println!("cargo::rerun-if-changed={BUDGET}");
 }
 
 /// Writes the header that stands before SQLite: it renames every public symbol

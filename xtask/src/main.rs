@@ -5,6 +5,7 @@ mod ferretdb;
 mod fuzz;
 mod outsiders;
 mod readme;
+mod soak;
 mod step;
 mod tidy;
 mod units;
@@ -28,6 +29,7 @@ cargo xtask COMMAND
   otel      what a collector of OpenTelemetry's is sent (the feature `otel`)
   ferretdb  the server for the tests of MongoDB's protocol
   readme    the README's example in a crate of its own
+  soak [NAME]  the long runs, or those whose name begins so; not part of `test`
   fuzz [N]  each fuzz target for N seconds (as in `test`: 30, the same each time)";
 
 fn main() -> ExitCode {
@@ -46,6 +48,8 @@ fn main() -> ExitCode {
         ["otel"] => otel(),
         ["ferretdb"] => ferretdb::make(),
         ["readme"] => readme::check(),
+        ["soak"] => soak::all(""),
+        ["soak", name] => soak::all(name),
         ["fuzz"] => fuzz::check(),
         ["fuzz", seconds] => fuzz::search(seconds),
         _ => {
@@ -72,6 +76,7 @@ fn test() -> Result<(), Failure> {
         ("python3", "python3-venv"),
         // What Debian starts servers with comes with the server.
         ("pg_ctlcluster", "postgresql"),
+        ("pgbouncer", "pgbouncer"),
     ])?;
     ferretdb::make()?;
     tidy::check()?;

@@ -6,6 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+mod imports;
+
 use crate::step::{Failure, root};
 
 /// The project's crates that each may depend on: every arrow points down.
@@ -75,6 +77,7 @@ pub(crate) fn check() -> Result<(), Failure> {
     for file in tracked()? {
         check_file(&file, &mut faults)?;
     }
+    imports::check(&tracked()?, &mut faults)?;
     if faults.is_empty() {
         eprintln!("==> tidy");
         return Ok(());

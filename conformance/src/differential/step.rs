@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use marmota_model::json::{JsonCondition, JsonPath, JsonTest};
-use marmota_model::{Comparison, Field, Filter, Kind, Order, Place, Role, Schema, Value};
+use marmota_model::{Comparison, Field, FilterExpr, Kind, Place, Role, Schema, SortKey, Value};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -38,7 +38,7 @@ pub(super) enum Step {
     },
     DeleteWhere {
         table: usize,
-        filter: Filter,
+        filter: FilterExpr,
     },
     Batch {
         changes: Vec<Change>,
@@ -50,19 +50,19 @@ pub(super) enum Step {
     },
     List {
         table: usize,
-        filter: Option<Filter>,
-        order: Vec<Order>,
+        filter: Option<FilterExpr>,
+        order: Vec<SortKey>,
         limit: Option<u64>,
     },
     Count {
         table: usize,
-        filter: Option<Filter>,
+        filter: Option<FilterExpr>,
     },
     /// A list, page by page.
     Pages {
         table: usize,
-        filter: Option<Filter>,
-        order: Vec<Order>,
+        filter: Option<FilterExpr>,
+        order: Vec<SortKey>,
         rows: u64,
     },
     Begin,
@@ -222,11 +222,11 @@ fn row_of(schema: &Schema, absent: f64) -> BoxedStrategy<Vec<Value>> {
 
 /// Up to three fields, none twice, and no blob: it is not read, and so cannot
 /// begin a page.
-fn order_of(schema: &Schema) -> BoxedStrategy<Vec<Order>> {
+fn order_of(schema: &Schema) -> BoxedStrategy<Vec<SortKey>> {
     let sortable: Vec<usize> =
         (0..schema.fields.len()).filter(|&field| schema.fields[field].kind != Kind::Blob).collect();
     let order = (select(sortable), any::<bool>())
-        .prop_map(|(field, descending)| Order { field, descending });
+        .prop_map(|(field, descending)| SortKey { field, descending });
     vec(order, 0..4)
         .prop_map(|mut order| {
             let mut seen = Vec::new();
@@ -240,20 +240,20 @@ fn order_of(schema: &Schema) -> BoxedStrategy<Vec<Order>> {
         .boxed()
 }
 
-fn filter_of(schema: &Schema) -> BoxedStrategy<Filter> {
+fn filter_of(schema: &Schema) -> BoxedStrategy<FilterExpr> {
     let leaves = Union::new((0..schema.fields.len()).map(|field| leaf_of(schema, field)));
     leaves
         .prop_recursive(3, 10, 3, |inner| {
             prop_oneof![
-                inner.clone().prop_map(|filter| Filter::Not(Box::new(filter))),
-                vec(inner.clone(), 0..4).prop_map(Filter::And),
-                vec(inner, 0..4).prop_map(Filter::Or),
+                inner.clone().prop_map(|filter| FilterExpr::Not(Box::new(filter))),
+                vec(inner.clone(), 0..4).prop_map(FilterExpr::And),
+                vec(inner, 0..4).prop_map(FilterExpr::Or),
             ]
         })
         .boxed()
 }
 
-fn leaf_of(schema: &Schema, field: usize) -> BoxedStrategy<Filter> {
+fn leaf_of(schema: &Schema, field: usize) -> BoxedStrategy<FilterExpr> {
     let pool = values(&schema.fields[field]);
     let comparison = select(vec![
         Comparison::Equal,
@@ -264,9 +264,9 @@ fn leaf_of(schema: &Schema, field: usize) -> BoxedStrategy<Filter> {
         Comparison::GreaterOrEqual,
     ]);
     let compare = (comparison, select(pool.clone()))
-        .prop_map(move |(comparison, value)| Filter::Compare { field, comparison, value });
-    let list = vec(select(pool), 0..4).prop_map(move |values| Filter::In { field, values });
-    let null = Just(Filter::IsNull { field });
+        .prop_map(move |(comparison, value)| FilterExpr::Compare { field, comparison, value });
+    let list = vec(select(pool), 0..4).prop_map(move |values| FilterExpr::In { field, values });
+    let null = Just(FilterExpr::IsNull { field });
     if schema.fields[field].kind == Kind::Json {
         let path = select(vec!["a", "[0]", "a.b", "[1].a"]);
         let test = select(vec![
@@ -278,7 +278,7 @@ fn leaf_of(schema: &Schema, field: usize) -> BoxedStrategy<Filter> {
         ]);
         let inside = (path, test).prop_map(move |(path, test)| {
             let condition = Box::new(JsonCondition { path: JsonPath::new(path), test });
-            Filter::Inside { field, condition }
+            FilterExpr::Inside { field, condition }
         });
         return prop_oneof![3 => compare, 1 => list, 1 => null, 4 => inside].boxed();
     }
@@ -287,7 +287,7 @@ fn leaf_of(schema: &Schema, field: usize) -> BoxedStrategy<Filter> {
     }
     let text = select(vec!["", "a", "A", "b", "%", "_", "'", "é", "É", "B%"]);
     let place = select(vec![Place::Anywhere, Place::Start]);
-    let matches = (place, text).prop_map(move |(place, text)| Filter::Match {
+    let matches = (place, text).prop_map(move |(place, text)| FilterExpr::Match {
         field,
         place,
         text: text.to_owned(),

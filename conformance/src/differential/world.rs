@@ -247,7 +247,7 @@ impl<'s> World<'s> {
         let table = &self.tables[table];
         let (order, mut text) = (query.order_with_key(table), String::new());
         for _ in 0..200 {
-            let page = self.scope().list_records(table, query.clone()).run()?;
+            let page = self.scope().list_records(table).query(query.clone()).run()?;
             let Some(last) = page.last() else { break };
             let behind = order.iter().map(|by| last.values()[by.field].clone());
             query.after = Some(behind.collect());

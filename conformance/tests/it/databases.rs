@@ -1,5 +1,6 @@
 //! Several databases in one store: rows in memory beside SQLite files.
 
+use std::future::{Future, IntoFuture};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -583,4 +584,37 @@ fn transactions_on_several_databases_do_not_wait_for_each_other() {
     });
     assert_eq!(store.count::<Person>().run().unwrap(), 30);
     assert_eq!(store.count::<Session>().run().unwrap(), 30);
+}
+
+/// Polls once.
+fn poll<F: Future + Unpin>(future: &mut F) -> bool {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    std::pin::Pin::new(future).poll(&mut context).is_ready()
+}
+
+#[test]
+fn a_write_that_was_given_up_is_not_ended_by_one_of_another_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::builder(file(&folder, "a.db"))
+        .model::<Person>()
+        .model::<City>()
+        .database("live", Memory::new(), |live| live.model::<Session>())
+        .cache(1 << 20)
+        .open()
+        .unwrap();
+    let name = |id| store.get::<City>(id).run().unwrap().name;
+    let bourges = store.insert(&City { id: 0, name: "Bourges".to_owned() }).run().unwrap();
+    assert_eq!((name(bourges), name(bourges)), ("Bourges".to_owned(), "Bourges".to_owned()));
+    // Both are in one group, which nobody has committed yet.
+    let mut patch = Box::pin(store.patch::<City>(bourges).set(City::NAME, "Paris").into_future());
+    assert!(!poll(&mut patch));
+    let ana = person("ana", bourges);
+    let mut insert = Box::pin(store.insert(&ana).into_future());
+    assert!(!poll(&mut insert));
+    drop(patch);
+    // Of another database, it says nothing of the patch.
+    store.insert(&session(1, "x")).run().unwrap();
+    assert_eq!(name(bourges), "Bourges", "the group is not committed, and the row is not kept");
+    while !poll(&mut insert) {}
+    assert_eq!(name(bourges), "Paris");
 }

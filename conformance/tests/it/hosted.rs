@@ -71,6 +71,7 @@ pub(crate) fn subject(
         }
     })
     .rights_elsewhere()
+    .lends_whole_replies()
 }
 
 /// The database's engine, which the server has and, before it is started, the

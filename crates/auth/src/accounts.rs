@@ -3,11 +3,13 @@
 
 use std::time::Duration;
 
-use marmota_model::{Error, ErrorKind, Json, Ref, Result, Timestamp};
+use marmota_model::{Error, ErrorKind, Filter, Json, Ref, Result, Timestamp};
+use marmota_store::Transaction;
 use marmota_store::rights::Grant;
 
 use crate::auth::{Auth, KEY_PREFIX, after, check_grant, new_user};
 use crate::event::Event;
+use crate::ids;
 use crate::known::{Known, Proof};
 use crate::models::{Group, Key, Session, User};
 use crate::token::{self, TokenHash};
@@ -39,7 +41,10 @@ impl Auth {
         user.groups = Json(groups.to_vec());
         user.is_admin = is_admin;
         (user.token, user.token_ends_at) = (Some(hash), Some(ends_at));
-        let id = self.0.store.insert(&user).run()?;
+        let id = self
+            .0
+            .store
+            .transaction(|tx| tx.insert(&User { id: ids::of_user(tx)?, ..user.clone() }).run())?;
         self.tell(&Event::UserAdded { user: id, name: name.to_owned() });
         Ok((id, token))
     }
@@ -70,7 +75,8 @@ impl Auth {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] for no such user, [`ErrorKind::Invalid`] for a
-    /// group that there is not.
+    /// group that there is not; [`ErrorKind::Conflict`] for the last administrator who would not
+    /// be one afterwards.
     pub fn change_user(
         &self,
         user: i64,
@@ -85,9 +91,13 @@ impl Auth {
             if let Some(groups) = groups {
                 changed.groups = Json(groups.to_vec());
             }
+            let managed = can_manage(&changed);
             changed.is_admin = is_admin.unwrap_or(changed.is_admin);
             changed.is_disabled = is_disabled.unwrap_or(changed.is_disabled);
             tx.update(&changed).run()?;
+            if managed && !can_manage(&changed) {
+                check_managers(tx, &changed.name)?;
+            }
             if changed.is_disabled {
                 tx.delete_where::<Session>(Session::USER.eq(Ref::new(user))).run()?;
             }
@@ -102,12 +112,15 @@ impl Auth {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] for no such user; [`ErrorKind::Conflict`] where
-    /// rows refer to them: disable them instead.
+    /// rows refer to them: disable them instead; and for the last administrator.
     pub fn remove_user(&self, user: i64) -> Result<()> {
         self.0.store.transaction(|tx| {
             tx.delete_where::<Session>(Session::USER.eq(Ref::new(user))).run()?;
             tx.delete_where::<Key>(Key::USER.eq(Ref::new(user))).run()?;
-            tx.delete::<User>(user).run().map(drop)
+            ids::count_those_there(tx)?;
+            let gone = tx.get::<User>(user).run()?;
+            tx.delete::<User>(user).run()?;
+            if can_manage(&gone) { check_managers(tx, &gone.name) } else { Ok(()) }
         })?;
         self.0.knowledge.doubt();
         self.tell(&Event::UserRemoved { user });
@@ -159,8 +172,13 @@ impl Auth {
             None => Ok(()),
             Some(name) => {
                 let name = marmota_model::text::excerpt(name);
-                let message =
-                    format!("there is no group `{name}`; there are: {}", known.join(", "));
+                let message = match &known[..] {
+                    [] => format!("the group `{name}` does not exist; no group was made yet"),
+                    known => {
+                        let known = known.join(", ");
+                        format!("the group `{name}` does not exist; the groups are: {known}")
+                    }
+                };
                 Err(Error::new(ErrorKind::Invalid, message))
             }
         }
@@ -184,7 +202,7 @@ impl Auth {
         }
         let (user, most) = (known.user(), self.0.settings.sessions_max);
         let token = token::new(KEY_PREFIX)?;
-        let now = Timestamp::now();
+        let now = self.0.now();
         let key = Key {
             id: 0,
             user: Ref::new(user),
@@ -198,7 +216,7 @@ impl Auth {
                 let message = format!("a user has {most} keys at most; revoke one first");
                 return Err(Error::new(ErrorKind::Denied, message));
             }
-            tx.insert(&key).run()
+            tx.insert(&Key { id: ids::of_key(tx)?, ..key.clone() }).run()
         })?;
         self.tell(&Event::KeyMade { user, key: id });
         Ok((id, token))
@@ -225,11 +243,37 @@ impl Auth {
     /// [`ErrorKind::NotFound`] if the user has no such key.
     pub fn revoke_key(&self, user: i64, key: i64) -> Result<()> {
         let filter = Key::ID.eq(key).and(Key::USER.eq(Ref::new(user)));
-        if self.0.store.delete_where::<Key>(filter).run()? == 0 {
+        let revoked = self.0.store.transaction(|tx| {
+            ids::count_those_there(tx)?;
+            tx.delete_where::<Key>(filter.clone()).run()
+        })?;
+        if revoked == 0 {
             return Err(Error::new(ErrorKind::NotFound, "there is no such key"));
         }
         self.0.knowledge.doubt();
         self.tell(&Event::KeyRevoked { user, key });
         Ok(())
     }
+}
+
+/// Returns true for an administrator who can log in.
+const fn can_manage(user: &User) -> bool {
+    user.is_admin && !user.is_disabled && user.password.is_some()
+}
+
+/// Selects the administrators who can log in.
+pub(crate) fn managers() -> Filter<User> {
+    User::IS_ADMIN.eq(true).and(User::IS_DISABLED.eq(false)).and(!User::PASSWORD.is_null())
+}
+
+/// Refuses a change after which there is no administrator who can log in.
+fn check_managers(tx: &Transaction, name: &str) -> Result<()> {
+    if tx.count::<User>().filter(managers()).run()? > 0 {
+        return Ok(());
+    }
+    let name = marmota_model::text::excerpt(name);
+    let message = format!(
+        "`{name}` is the last administrator; make another user with a password an administrator first"
+    );
+    Err(Error::new(ErrorKind::Conflict, message))
 }

@@ -1,131 +1,233 @@
-//! How many logins have failed, by name and by address: counted before they
+//! How many logins have failed, by account and by address: counted before they
 //! are tried, so that many at once are not let through, and in a memory that
 //! does not grow.
+//!
+//! No limit lets one client lock another out:
+//! - **Account and address block** (an address of IPv4, a /64 of IPv6): 10 failures in a window.
+//! - **Address block**: 100 failures, whatever the accounts. A block from which the account has
+//!   logged in before is exempt.
+//! - **Account**: after 100 failures from anywhere, blocks from which it has not logged in before
+//!   have 2 failures each instead of 10. The account itself is never locked.
 
-use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
+use marmota_model::Timestamp;
 use parking_lot::Mutex;
 use quick_cache::unsync::Cache;
 
-/// Names, addresses and pairs of both that are remembered.
+/// Accounts, blocks and pairs of both that are remembered.
 const REMEMBERED: usize = 50_000;
-/// How many times as many attempts a name or an address alone has.
+/// How many times as many attempts an account or a block alone has.
 const ALONE: u32 = 10;
+/// Attempts from a block that the account does not know, while it is attacked.
+const UNKNOWN_MAX: u32 = 2;
+
+/// Addresses that one client may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Block {
+    /// Callers without an address: of this machine, through a Unix socket.
+    Local,
+    V4(Ipv4Addr),
+    /// A network of 64 bits.
+    V6([u8; 8]),
+}
+
+impl Block {
+    fn of(address: Option<IpAddr>) -> Self {
+        match address {
+            None => Self::Local,
+            Some(IpAddr::V4(address)) => Self::V4(address),
+            Some(IpAddr::V6(address)) => match address.to_ipv4_mapped() {
+                Some(address) => Self::V4(address),
+                None => {
+                    let [a, b, c, d, e, f, g, h, ..] = address.octets();
+                    Self::V6([a, b, c, d, e, f, g, h])
+                }
+            },
+        }
+    }
+}
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum Whose {
-    Name(String),
-    Address(IpAddr),
-    Both(String, IpAddr),
+enum Counted {
+    Account(String),
+    Block(Block),
+    Pair(String, Block),
 }
 
 #[derive(Clone, Copy)]
 struct Count {
     failed: u32,
-    since: Instant,
+    /// In microseconds.
+    since: i64,
+    /// Of a pair: the account has logged in from there.
+    is_known: bool,
 }
 
 /// The attempts of a while.
 pub(crate) struct Attempts {
-    counts: Mutex<Cache<Whose, Count>>,
+    counts: Mutex<Cache<Counted, Count>>,
     max: u32,
-    window: Duration,
+    window_us: i64,
 }
 
 impl Attempts {
     pub(crate) fn new(max: u32, window: Duration) -> Self {
-        Self { counts: Mutex::new(Cache::new(REMEMBERED)), max, window }
+        let window_us = i64::try_from(window.as_micros()).unwrap_or(i64::MAX);
+        Self { counts: Mutex::new(Cache::new(REMEMBERED)), max, window_us }
     }
 
     /// Counts an attempt as failed, unless there were too many: then it gives
     /// the time to wait.
-    pub(crate) fn begin(&self, name: &str, address: Option<IpAddr>) -> Result<(), Duration> {
-        let (now, mut counts) = (Instant::now(), self.counts.lock());
-        let whose = self.whose(name, address);
-        let current = |count: Option<&Count>| {
-            let current = count.filter(|count| now - count.since < self.window);
-            current.copied().unwrap_or(Count { failed: 0, since: now })
+    pub(crate) fn begin(
+        &self,
+        account: &str,
+        address: Option<IpAddr>,
+        now: Timestamp,
+    ) -> Result<(), Duration> {
+        let (now, mut counts) = (now.micros(), self.counts.lock());
+        let [pair, block, account] = counted(account, address);
+        let current = |counts: &Cache<Counted, Count>, of: &Counted| match counts.peek(of) {
+            Some(count) if now.saturating_sub(count.since) < self.window_us => *count,
+            Some(count) => Count { failed: 0, since: now, ..*count },
+            None => Count { failed: 0, since: now, is_known: false },
         };
-        for (whose, max) in &whose {
-            let count = current(counts.peek(whose));
-            if count.failed >= *max {
-                return Err(self.window.saturating_sub(now - count.since));
-            }
+        let alone = self.max.saturating_mul(ALONE);
+        let of_pair = current(&counts, &pair);
+        let (of_block, of_account) = (current(&counts, &block), current(&counts, &account));
+        let is_attacked = of_account.failed >= alone;
+        let pair_max = match is_attacked && !of_pair.is_known {
+            true => self.max.min(UNKNOWN_MAX),
+            false => self.max,
+        };
+        let limits = [(of_pair, pair_max), (of_block, alone)];
+        let limits = if of_pair.is_known { &limits[..1] } else { &limits[..] };
+        if let Some((count, _)) = limits.iter().find(|(count, max)| count.failed >= *max) {
+            let left = self.window_us.saturating_sub(now.saturating_sub(count.since));
+            return Err(Duration::from_micros(u64::try_from(left).unwrap_or(0)));
         }
-        for (whose, _) in whose {
-            let count = current(counts.peek(&whose));
-            counts.insert(whose, Count { failed: count.failed + 1, ..count });
+        for (of, count) in [(pair, of_pair), (block, of_block), (account, of_account)] {
+            counts.insert(of, Count { failed: count.failed.saturating_add(1), ..count });
         }
         Ok(())
     }
 
-    /// The attempt was none that failed.
-    pub(crate) fn succeeded(&self, name: &str, address: Option<IpAddr>) {
+    /// The attempt did not fail.
+    pub(crate) fn succeeded(&self, account: &str, address: Option<IpAddr>, now: Timestamp) {
         let mut counts = self.counts.lock();
-        for (whose, _) in self.whose(name, address) {
-            match (counts.peek(&whose).copied(), &whose) {
-                // Whoever has the password has nothing more to guess.
-                (_, Whose::Both(..)) => drop(counts.remove(&whose)),
-                (Some(count), _) => {
-                    counts.insert(whose, Count { failed: count.failed.saturating_sub(1), ..count });
-                }
-                (None, _) => {}
+        let [pair, block, account] = counted(account, address);
+        // Who has the password has nothing more to guess.
+        counts.insert(pair, Count { failed: 0, since: now.micros(), is_known: true });
+        for of in [block, account] {
+            if let Some(count) = counts.peek(&of).copied() {
+                counts.insert(of, Count { failed: count.failed.saturating_sub(1), ..count });
             }
         }
     }
+}
 
-    fn whose(&self, name: &str, address: Option<IpAddr>) -> Vec<(Whose, u32)> {
-        let alone = self.max.saturating_mul(ALONE);
-        let name: String = name.chars().take(100).collect();
-        match address {
-            Some(address) => vec![
-                (Whose::Both(name.clone(), address), self.max),
-                (Whose::Address(address), alone),
-                (Whose::Name(name), alone),
-            ],
-            None => vec![(Whose::Name(name), self.max)],
-        }
-    }
+fn counted(account: &str, address: Option<IpAddr>) -> [Counted; 3] {
+    let account: String = account.chars().take(100).collect();
+    let block = Block::of(address);
+    [Counted::Pair(account.clone(), block), Counted::Block(block), Counted::Account(account)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_micros(second * 1_000_000).unwrap()
+    }
+
+    fn v4(third: u8, last: u8) -> Option<IpAddr> {
+        Some(IpAddr::from([10, 0, third, last]))
+    }
+
+    fn attempts(max: u32) -> Attempts {
+        Attempts::new(max, Duration::from_secs(3600))
+    }
+
     #[test]
     fn too_many_failures_are_not_tried() {
-        let attempts = Attempts::new(3, Duration::from_secs(3600));
-        let address = |last| Some(IpAddr::from([10, 0, 0, last]));
+        let attempts = attempts(3);
         for _ in 0..3 {
-            attempts.begin("ann", address(1)).unwrap();
+            attempts.begin("ann", v4(0, 1), at(0)).unwrap();
         }
-        assert!(attempts.begin("ann", address(1)).is_err());
-        // Others are not kept from logging in.
-        attempts.begin("ann", address(2)).unwrap();
-        attempts.begin("bob", address(1)).unwrap();
-        // Until their address is known for it.
+        assert_eq!(attempts.begin("ann", v4(0, 1), at(600)), Err(Duration::from_secs(3000)));
+        attempts.begin("ann", v4(0, 2), at(0)).unwrap();
+        attempts.begin("bob", v4(0, 1), at(0)).unwrap();
+        // Until the address is known for it.
         for number in 0..26 {
-            attempts.begin(&format!("user {number}"), address(1)).unwrap();
+            attempts.begin(&format!("user {number}"), v4(0, 1), at(0)).unwrap();
         }
-        assert!(attempts.begin("eve", address(1)).is_err());
-        for number in 10..36 {
-            attempts.begin("ann", address(number)).unwrap();
+        assert!(attempts.begin("eve", v4(0, 1), at(0)).is_err());
+    }
+
+    #[test]
+    fn an_account_cannot_be_locked_by_others() {
+        let attempts = attempts(10);
+        attempts.begin("ann", v4(0, 1), at(0)).unwrap();
+        attempts.succeeded("ann", v4(0, 1), at(0));
+        for address in 0..10 {
+            for _ in 0..10 {
+                attempts.begin("ann", v4(1, address), at(1)).unwrap();
+            }
+            assert!(attempts.begin("ann", v4(1, address), at(1)).is_err());
         }
-        assert!(attempts.begin("ann", address(99)).is_err());
+        // An unknown address has fewer attempts from here on, a known one as many as before.
+        for _ in 0..UNKNOWN_MAX {
+            attempts.begin("ann", v4(2, 1), at(2)).unwrap();
+        }
+        assert!(attempts.begin("ann", v4(2, 1), at(2)).is_err());
+        for _ in 0..10 {
+            attempts.begin("ann", v4(0, 1), at(2)).unwrap();
+        }
+        assert!(attempts.begin("ann", v4(0, 1), at(2)).is_err());
+    }
+
+    #[test]
+    fn a_neighbour_at_the_same_address_locks_nobody_out_who_is_known_there() {
+        let attempts = attempts(10);
+        attempts.begin("ann", v4(0, 1), at(0)).unwrap();
+        attempts.succeeded("ann", v4(0, 1), at(0));
+        while attempts.begin("x", v4(0, 1), at(1)).is_ok() {}
+        for number in 0..100 {
+            let _ = attempts.begin(&format!("user {number}"), v4(0, 1), at(1));
+        }
+        assert!(attempts.begin("eve", v4(0, 1), at(1)).is_err());
+        attempts.begin("ann", v4(0, 1), at(1)).unwrap();
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address() {
+        let attempts = attempts(3);
+        let v6 = |last: u16| Some(IpAddr::from([0x2001, 0xdb8, 1, 2, last, last, 0, last]));
+        for last in 0..3 {
+            attempts.begin("ann", v6(last), at(0)).unwrap();
+        }
+        assert!(attempts.begin("ann", v6(77), at(0)).is_err());
+        attempts
+            .begin("ann", Some(IpAddr::from([0x2001, 0xdb8, 1, 3, 0, 0, 0, 1])), at(0))
+            .unwrap();
+        let mapped = Some("::ffff:10.0.0.1".parse().unwrap());
+        for _ in 0..3 {
+            attempts.begin("bob", mapped, at(0)).unwrap();
+        }
+        assert!(attempts.begin("bob", v4(0, 1), at(0)).is_err());
     }
 
     #[test]
     fn success_and_time_forgive() {
-        let attempts = Attempts::new(2, Duration::from_millis(50));
+        let attempts = attempts(2);
         for _ in 0..10 {
-            attempts.begin("ann", None).unwrap();
-            attempts.succeeded("ann", None);
+            attempts.begin("ann", None, at(0)).unwrap();
+            attempts.succeeded("ann", None, at(0));
         }
-        attempts.begin("ann", None).unwrap();
-        attempts.begin("ann", None).unwrap();
-        assert!(attempts.begin("ann", None).is_err());
-        std::thread::sleep(Duration::from_millis(60));
-        attempts.begin("ann", None).unwrap();
+        attempts.begin("ann", None, at(0)).unwrap();
+        attempts.begin("ann", None, at(0)).unwrap();
+        assert!(attempts.begin("ann", None, at(3599)).is_err());
+        attempts.begin("ann", None, at(3600)).unwrap();
     }
 }

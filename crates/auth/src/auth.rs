@@ -5,20 +5,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use marmota_model::{Caller, Error, ErrorKind, Filter, Ref, Result, Timestamp};
+use marmota_model::{Caller, Error, ErrorKind, Ref, Result, Timestamp};
 use marmota_store::background::BackgroundBatch;
-use marmota_store::rights::{Grant, Right, Rights};
+use marmota_store::history::HISTORY_TABLE;
+use marmota_store::rights::{Grant, OWN_PREFIX, Right, Rights};
 use marmota_store::{Durability, Store, Transaction};
 use subtle::ConstantTimeEq;
 
+use crate::accounts::managers;
 use crate::attempts::Attempts;
 use crate::event::Event;
+use crate::ids;
 use crate::jwt::Jwts;
 use crate::known::{Found, Knowledge, Known, Proof};
 use crate::models::{Group, Key, Session, User};
 use crate::password::Passwords;
 use crate::settings::Settings;
-use crate::token::{self, TOKEN_BYTES_MAX, TokenHash};
+use crate::token::{self, TokenHash};
 
 pub(crate) const SESSION_PREFIX: &str = "ms_";
 pub(crate) const KEY_PREFIX: &str = "mk_";
@@ -40,9 +43,9 @@ pub(crate) struct Inner {
     pub(crate) passwords: Passwords,
     pub(crate) attempts: Attempts,
     pub(crate) knowledge: Knowledge,
-    jwts: Jwts,
-    /// Ends of sessions that moved.
-    renewals: BackgroundBatch,
+    pub(crate) jwts: Jwts,
+    /// Ends of sessions that moved, and sessions that have ended.
+    background: BackgroundBatch,
     nobody: Option<Store>,
     first_token: Option<String>,
     logins: AtomicU32,
@@ -118,7 +121,7 @@ impl Auth {
             attempts: Attempts::new(settings.attempts_max, settings.attempts_window),
             knowledge: Knowledge::new(settings.believed_for),
             jwts: Jwts::new(&secret, settings.jwt_age)?,
-            renewals: store.background_batch().durability(Durability::None).start()?,
+            background: store.background_batch().durability(Durability::None).start()?,
             nobody,
             first_token: None,
             logins: AtomicU32::new(0),
@@ -130,8 +133,8 @@ impl Auth {
     }
 
     /// A token by which the user `admin` can set the first password
-    /// ([`Auth::redeem`]), to be shown to whoever starts the program; none where
-    /// an administrator has one. Each start makes a new one.
+    /// ([`Auth::redeem`]), to be shown to the operator who starts the program. Each start makes a
+    /// new one, until a user has set a password.
     #[must_use]
     pub fn first_token(&self) -> Option<&str> {
         self.0.first_token.as_deref()
@@ -159,80 +162,17 @@ impl Auth {
             self.tell(&Event::LoginFailed { name: shown(name), address: from });
             return Err(unauthenticated("there is no such name with this password"));
         };
-        inner.attempts.succeeded(name, from);
+        inner.attempts.succeeded(name, from, inner.now());
         let login = inner.begin_session(&user, from)?;
         if inner.settings.one_session {
             inner.knowledge.doubt();
         }
         self.tell(&Event::LoggedIn { user: user.id, name: user.name, address: from });
         if inner.logins.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOGINS_BETWEEN_SWEEPS) {
-            let ended = Session::ENDS_AT.lt(Timestamp::now());
+            let ended = Session::ENDS_AT.lt(inner.now());
             inner.store.delete_where::<Session>(ended).run()?;
         }
         Ok(login)
-    }
-
-    /// Who has a token: a session's, a key, or a JWT. From memory, where it was
-    /// shown a short time ago.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unauthenticated`] for one that is none, or has ended.
-    pub fn authenticate(&self, token: &str) -> Result<Arc<Known>> {
-        let inner = &*self.0;
-        if token.len() > TOKEN_BYTES_MAX {
-            return Err(unauthenticated("the token is none of this service's"));
-        }
-        let (hash, whose) = match token.contains('.') {
-            false => (TokenHash::of(token), None),
-            true => match inner.jwts.read(token) {
-                Some((user, session)) => (session, Some(user)),
-                None => return Err(unauthenticated("the JWT is none of this service's, or ended")),
-            },
-        };
-        self.find(hash, token.starts_with(KEY_PREFIX), whose)
-    }
-
-    /// Somebody who was known a while ago, as they are known now: for connections
-    /// that are kept.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unauthenticated`] if what they were known by has ended.
-    pub fn still(&self, known: &Known) -> Result<Arc<Known>> {
-        self.find(known.token, matches!(known.proof, Proof::Key(_)), Some(known.user))
-    }
-
-    fn find(&self, hash: TokenHash, is_key: bool, whose: Option<i64>) -> Result<Arc<Known>> {
-        let inner = &*self.0;
-        let now = Timestamp::now().micros();
-        let read = || match is_key {
-            true => inner.find_key(hash),
-            false => inner.find_session(hash),
-        };
-        let found = inner.knowledge.find(hash, now, &inner.store, read)?;
-        let known = found.filter(|known| whose.is_none_or(|user| user == known.user));
-        let known = known.ok_or_else(|| unauthenticated("the token is unknown, or has ended"))?;
-        if now >= known.ends_at.load(Ordering::Relaxed).min(known.ends_at_last) {
-            self.end(&known)?;
-            self.tell(&Event::SessionEnded { user: known.user });
-            return Err(unauthenticated("the session has ended; log in again"));
-        }
-        inner.renew(&known, now);
-        Ok(known)
-    }
-
-    /// The store for who shows these bytes: a token, or none for nobody. It is
-    /// what a server for other processes asks (`marmota_remote::Service::admit`).
-    ///
-    /// # Errors
-    /// As [`Auth::authenticate`]; for none as well, where nobody may do anything.
-    pub fn store_of(&self, credential: &[u8]) -> Result<Store> {
-        if credential.is_empty() {
-            let none = || unauthenticated("show a token: a session's, or a key");
-            return self.nobody().cloned().ok_or_else(none);
-        }
-        let token = std::str::from_utf8(credential)
-            .map_err(|_| unauthenticated("the token is none of this service's"))?;
-        Ok(self.authenticate(token)?.store().clone())
     }
 
     /// A JWT for the session that a caller is known by, and when it ends.
@@ -243,7 +183,7 @@ impl Auth {
         let Proof::Session(_) = known.proof else {
             return Err(Error::new(ErrorKind::Denied, "a JWT stands for a session: log in for it"));
         };
-        let jwt = self.0.jwts.make(known.user, known.token)?;
+        let jwt = self.0.jwts.make(known.user, known.token, self.0.now())?;
         self.tell(&Event::JwtMade { user: known.user });
         Ok(jwt)
     }
@@ -279,7 +219,7 @@ impl Auth {
     /// The store's.
     pub fn sessions(&self, user: i64) -> Result<Vec<SessionInfo>> {
         let rows = self.0.store.list::<Session>().filter(Session::USER.eq(Ref::new(user))).run()?;
-        let now = Timestamp::now();
+        let now = self.0.now();
         let info = |Session { id, address, created_at, ends_at, .. }: Session| SessionInfo {
             id,
             address,
@@ -308,7 +248,7 @@ impl Auth {
         let hash = TokenHash::of(token).text();
         let suits = |user: &User| {
             let is_it = user.token.as_ref().is_some_and(|kept| is_same(kept, &hash));
-            is_it && user.token_ends_at.is_some_and(|end| end > Timestamp::now())
+            is_it && user.token_ends_at.is_some_and(|end| end > inner.now())
         };
         let unknown = || unauthenticated("the token is unknown, was used, or has ended");
         let user = inner.user_named(name)?.filter(|user| !user.is_disabled);
@@ -316,7 +256,7 @@ impl Auth {
             self.tell(&Event::LoginFailed { name: shown(name), address: from });
             return Err(unknown());
         };
-        inner.attempts.succeeded(name, from);
+        inner.attempts.succeeded(name, from, inner.now());
         let new = inner.passwords.hash(password)?;
         self.set_password(user.id, &new, |now| if suits(now) { Ok(()) } else { Err(unknown()) })
     }
@@ -341,7 +281,7 @@ impl Auth {
             self.tell(&Event::LoginFailed { name: user.name, address: from });
             return Err(unauthenticated("the old password is wrong"));
         }
-        inner.attempts.succeeded(&user.name, from);
+        inner.attempts.succeeded(&user.name, from, inner.now());
         let new = inner.passwords.hash(new)?;
         let changed = || Error::new(ErrorKind::Conflict, "the password was changed meanwhile");
         self.set_password(user.id, &new, |now| {
@@ -386,7 +326,12 @@ impl Auth {
 }
 
 impl Inner {
-    fn tell(&self, event: &Event) {
+    /// The time by the settings' clock.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.settings.clock.as_ref().map_or_else(Timestamp::now, |clock| clock())
+    }
+
+    pub(crate) fn tell(&self, event: &Event) {
         match event {
             Event::LoginFailed { .. } | Event::LoginLimited { .. } => log::warn!("{event:?}"),
             _ => log::info!("{event:?}"),
@@ -397,7 +342,7 @@ impl Inner {
     }
 
     fn begin_attempt(&self, name: &str, from: Option<IpAddr>) -> Result<()> {
-        let Err(wait) = self.attempts.begin(name, from) else { return Ok(()) };
+        let Err(wait) = self.attempts.begin(name, from, self.now()) else { return Ok(()) };
         self.tell(&Event::LoginLimited { name: shown(name), address: from });
         let message =
             format!("too many logins have failed; try again in {} s", wait.as_secs().max(1));
@@ -409,13 +354,18 @@ impl Inner {
         Ok(users.pop())
     }
 
-    /// Has there be somebody who can manage users; gives the token for it.
+    /// Adds the first administrator, or gives them another token as long as no user has set a
+    /// password: a later start never makes a token that takes a program over.
     fn prepare_first(&self) -> Result<Option<String>> {
-        let can_manage = User::IS_ADMIN
-            .eq(true)
-            .and(User::IS_DISABLED.eq(false))
-            .and(Filter::Not(Box::new(User::PASSWORD.is_null())));
-        if self.store.count::<User>().filter(can_manage).run()? > 0 {
+        self.store.transaction(|tx| ids::count_those_there(tx))?;
+        let has_password = !User::PASSWORD.is_null();
+        if self.store.count::<User>().filter(has_password).run()? > 0 {
+            if self.store.count::<User>().filter(managers()).run()? == 0 {
+                log::warn!(
+                    "no administrator can log in: call `Auth::change_user` and `Auth::new_token` \
+                     for a user"
+                );
+            }
             return Ok(None);
         }
         let (token, hash, ends_at) = self.one_time_token()?;
@@ -435,6 +385,7 @@ impl Inner {
                     let mut user = new_user(FIRST);
                     (user.is_admin, user.token) = (true, Some(hash.clone()));
                     user.token_ends_at = Some(ends_at);
+                    user.id = ids::of_user(tx)?;
                     tx.insert(&user).run().map(drop)
                 }
             }
@@ -445,16 +396,16 @@ impl Inner {
     pub(crate) fn one_time_token(&self) -> Result<(String, String, Timestamp)> {
         let token = token::new(TOKEN_PREFIX)?;
         let hash = TokenHash::of(&token).text();
-        Ok((token, hash, after(Timestamp::now(), self.settings.token_age)))
+        Ok((token, hash, after(self.now(), self.settings.token_age)))
     }
 
     /// Puts a session in, if the user is still who they were.
     fn begin_session(&self, user: &User, from: Option<IpAddr>) -> Result<LoggedIn> {
         let token = token::new(SESSION_PREFIX)?;
-        let now = Timestamp::now();
+        let now = self.now();
         let ends_at = after(now, self.settings.session_idle.min(self.settings.session_age_max));
         let session = Session {
-            id: 0,
+            id: ids::of_session()?,
             user: Ref::new(user.id),
             token: TokenHash::of(&token).text(),
             address: from.map(|address| address.to_string()),
@@ -480,7 +431,8 @@ impl Inner {
         if self.settings.one_session {
             return tx.delete_where::<Session>(of_user).run().map(drop);
         }
-        let there = tx.list::<Session>().filter(of_user).column(Session::ID).run()?;
+        let there = tx.list::<Session>().filter(of_user).order(Session::CREATED_AT.ascending());
+        let there = there.column(Session::ID).run()?;
         let too_many = (there.len() + 1).saturating_sub(self.settings.sessions_max);
         if too_many > 0 {
             let oldest = there.into_iter().take(too_many);
@@ -490,43 +442,44 @@ impl Inner {
         Ok(())
     }
 
-    fn find_session(&self, token: TokenHash) -> Result<Option<Found>> {
+    pub(crate) async fn find_session(&self, token: TokenHash) -> Result<Option<Found>> {
         let filter = Session::TOKEN.eq(token.text());
-        let Some(row) = self.store.list::<Session>().filter(filter).limit(1).run()?.pop() else {
+        let Some(row) = self.store.list::<Session>().filter(filter).limit(1).await?.pop() else {
             return Ok(None);
         };
         let ends_at_last = after(row.created_at, self.settings.session_age_max).micros();
         self.found(*row.user.key(), Proof::Session(row.id), row.ends_at.micros(), ends_at_last)
+            .await
     }
 
-    fn find_key(&self, token: TokenHash) -> Result<Option<Found>> {
+    pub(crate) async fn find_key(&self, token: TokenHash) -> Result<Option<Found>> {
         let filter = Key::TOKEN.eq(token.text());
-        let Some(row) = self.store.list::<Key>().filter(filter).limit(1).run()?.pop() else {
+        let Some(row) = self.store.list::<Key>().filter(filter).limit(1).await?.pop() else {
             return Ok(None);
         };
         let ends_at = row.ends_at.map_or(i64::MAX, Timestamp::micros);
-        self.found(*row.user.key(), Proof::Key(row.id), ends_at, ends_at)
+        self.found(*row.user.key(), Proof::Key(row.id), ends_at, ends_at).await
     }
 
-    fn found(
+    async fn found(
         &self,
         user: i64,
         proof: Proof,
         ends_at: i64,
         ends_at_last: i64,
     ) -> Result<Option<Found>> {
-        let Some(user) = self.store.get::<User>(user).optional().run()? else { return Ok(None) };
+        let Some(user) = self.store.get::<User>(user).optional().await? else { return Ok(None) };
         if user.is_disabled {
             return Ok(None);
         }
-        let rights = self.rights_of(&user)?;
+        let rights = self.rights_of(&user).await?;
         let (user, is_admin) = (user.id, user.is_admin);
         Ok(Some(Found { user, is_admin, proof, rights, ends_at, ends_at_last }))
     }
 
     /// What a user may do: what everyone may, what their groups may, and refer
     /// to themselves.
-    fn rights_of(&self, user: &User) -> Result<Arc<Rights>> {
+    async fn rights_of(&self, user: &User) -> Result<Arc<Rights>> {
         let mut grants = self.settings.everyone.clone();
         let refer = Grant::new("marmota_user", &[Right::Refer]);
         if user.is_admin {
@@ -534,7 +487,7 @@ impl Inner {
         } else {
             grants.push(refer.rule("id = @user.id"));
             let names = user.groups.iter().map(String::as_str);
-            for group in self.store.list::<Group>().filter(Group::NAME.is_in(names)).run()? {
+            for group in self.store.list::<Group>().filter(Group::NAME.is_in(names)).await? {
                 // A table that the program has no more is of no concern.
                 let known = |grant: &Grant| check_grant(&self.store, grant).is_ok();
                 grants.extend(group.grants.0.into_iter().filter(known));
@@ -549,7 +502,7 @@ impl Inner {
     }
 
     /// Moves a session's end, and keeps it now and then.
-    fn renew(&self, known: &Known, now: i64) {
+    pub(crate) fn renew(&self, known: &Known, now: i64) {
         let Proof::Session(id) = known.proof else { return };
         let idle_us = i64::try_from(self.settings.session_idle.as_micros()).unwrap_or(i64::MAX);
         let ends_at = now.saturating_add(idle_us).min(known.ends_at_last);
@@ -562,9 +515,21 @@ impl Inner {
         }
         let Ok(end) = Timestamp::from_micros(ends_at) else { return };
         // Where too much waits, it is kept another time; a session that is gone stays gone.
-        let _ = self.renewals.try_add(|batch| {
+        let _ = self.background.try_add(|batch| {
             batch.patch::<Session>(id).set(Session::ENDS_AT, end);
         });
+    }
+
+    /// Deletes in the background what a caller was known by: no request waits for it. Where too
+    /// much waits, a later login sweeps it away.
+    pub(crate) fn end_later(&self, known: &Known) {
+        let _ = self.background.try_add(|batch| {
+            match known.proof {
+                Proof::Session(id) => batch.delete::<Session>(id),
+                Proof::Key(id) => batch.delete::<Key>(id),
+            };
+        });
+        self.knowledge.forget(known.token);
     }
 }
 
@@ -584,8 +549,8 @@ pub(crate) fn new_user(name: &str) -> User {
 
 /// Refuses grants that would show what is kept of passwords and sessions.
 pub(crate) fn check_grant(store: &Store, grant: &Grant) -> Result<()> {
-    let is_own = ["marmota_user", "marmota_group", "marmota_session", "marmota_key"];
-    if is_own.contains(&&*grant.table) && grant.rights.iter().any(|right| *right != Right::Refer) {
+    let is_own = grant.table.starts_with(OWN_PREFIX) && grant.table != HISTORY_TABLE;
+    if is_own && grant.rights.iter().any(|right| *right != Right::Refer) {
         let message = format!("`{}` can be referred to, and no more be granted", grant.table);
         return Err(Error::new(ErrorKind::Invalid, message));
     }

@@ -52,15 +52,21 @@ impl Jwts {
         let mut validation = Validation::new(Algorithm::HS256);
         validation.set_required_spec_claims(&["exp", "iss", "sub"]);
         validation.set_issuer(&[ISSUER]);
-        validation.leeway = 0;
+        // By the settings' clock, in `read`.
+        validation.validate_exp = false;
         let (encoding, decoding) =
             (EncodingKey::from_secret(secret), DecodingKey::from_secret(secret));
         Ok(Self { encoding, decoding, validation, age })
     }
 
     /// A JWT for a session, and when it ends.
-    pub(crate) fn make(&self, user: i64, session: TokenHash) -> Result<(String, Timestamp)> {
-        let now_s = Timestamp::now().micros() / 1_000_000;
+    pub(crate) fn make(
+        &self,
+        user: i64,
+        session: TokenHash,
+        now: Timestamp,
+    ) -> Result<(String, Timestamp)> {
+        let now_s = now.micros() / 1_000_000;
         let exp = now_s.saturating_add(i64::try_from(self.age.as_secs()).unwrap_or(i64::MAX));
         let claims = Claims {
             iss: ISSUER.to_owned(),
@@ -77,8 +83,11 @@ impl Jwts {
     }
 
     /// The user and the session that a JWT names, if it is one of ours and good.
-    pub(crate) fn read(&self, jwt: &str) -> Option<(i64, TokenHash)> {
+    pub(crate) fn read(&self, jwt: &str, now: Timestamp) -> Option<(i64, TokenHash)> {
         let claims = decode::<Claims>(jwt, &self.decoding, &self.validation).ok()?.claims;
+        if claims.exp <= now.micros() / 1_000_000 {
+            return None;
+        }
         Some((claims.sub.parse().ok()?, TokenHash::from_text(&claims.sid)?))
     }
 }
@@ -143,12 +152,12 @@ mod tests {
     fn only_what_was_signed_is_read() {
         let jwts = Jwts::new(&[7; 32], Duration::from_secs(60)).unwrap();
         let session = TokenHash::of("t");
-        let (jwt, _) = jwts.make(5, session).unwrap();
-        assert_eq!(jwts.read(&jwt), Some((5, session)));
+        let (jwt, _) = jwts.make(5, session, Timestamp::now()).unwrap();
+        assert_eq!(jwts.read(&jwt, Timestamp::now()), Some((5, session)));
         let parts: Vec<&str> = jwt.split('.').collect();
         let head = |json: &str| URL_SAFE_NO_PAD.encode(json);
         let other = Jwts::new(&[8; 32], Duration::from_secs(60)).unwrap();
-        assert_eq!(other.read(&jwt), None);
+        assert_eq!(other.read(&jwt, Timestamp::now()), None);
         for forged in [
             format!("{}.{}.", head(r#"{"alg":"none","typ":"JWT"}"#), parts[1]),
             format!("{}.{}.{}", head(r#"{"alg":"none","typ":"JWT"}"#), parts[1], parts[2]),
@@ -159,13 +168,13 @@ mod tests {
             String::new(),
             "..".to_owned(),
         ] {
-            assert_eq!(jwts.read(&forged), None, "{forged}");
+            assert_eq!(jwts.read(&forged, Timestamp::now()), None, "{forged}");
         }
         // Any byte changed makes it another one.
         for at in 0..jwt.len() {
             let mut bytes = jwt.clone().into_bytes();
             bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
-            let read = jwts.read(&String::from_utf8(bytes).unwrap());
+            let read = jwts.read(&String::from_utf8(bytes).unwrap(), Timestamp::now());
             // The last character of a signature has bits that say nothing.
             assert!(read.is_none() || at == jwt.len() - 1, "at {at}");
         }
@@ -174,9 +183,9 @@ mod tests {
     #[test]
     fn it_ends() {
         let jwts = Jwts::new(&[7; 32], Duration::ZERO).unwrap();
-        let (jwt, _) = jwts.make(5, TokenHash::of("t")).unwrap();
+        let (jwt, _) = jwts.make(5, TokenHash::of("t"), Timestamp::now()).unwrap();
         std::thread::sleep(Duration::from_millis(1100));
-        assert_eq!(jwts.read(&jwt), None);
+        assert_eq!(jwts.read(&jwt, Timestamp::now()), None);
         assert!(Jwts::new(b"short", Duration::ZERO).is_err());
     }
 }

@@ -4,14 +4,14 @@
 //! What is in memory holds as long as nothing was taken back since. A session
 //! that ends is taken out; whatever concerns all sessions of a user, or what
 //! users may do, raises the epoch, and what is known of an older one is read
-//! again. A token is looked up in the store under a lock that whoever takes
-//! it out takes as well: so none is put in behind that.
+//! again. A token that ends is counted in its shard: what was read of one before
+//! is not kept if the count has changed since.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use marmota_model::{Caller, Result, Timestamp};
+use marmota_model::{Caller, Timestamp};
 use marmota_store::Store;
 use marmota_store::rights::Rights;
 use parking_lot::{Mutex, MutexGuard};
@@ -108,54 +108,19 @@ pub(crate) struct Found {
     pub(crate) ends_at_last: i64,
 }
 
-/// The tokens that are known.
-pub(crate) struct Knowledge {
-    tokens: Cache<TokenHash, Arc<Known>>,
-    shards: Box<[Mutex<()>]>,
-    epoch: AtomicU64,
-    believed_us: i64,
-}
-
-impl Knowledge {
-    pub(crate) fn new(believed_for: Duration) -> Self {
-        Self {
-            tokens: Cache::new(KNOWN_MAX),
-            shards: (0..SHARDS).map(|_| Mutex::new(())).collect(),
-            epoch: AtomicU64::new(0),
-            believed_us: i64::try_from(believed_for.as_micros()).unwrap_or(i64::MAX),
-        }
-    }
-
-    fn shard(&self, token: TokenHash) -> MutexGuard<'_, ()> {
-        self.shards[usize::from(token.0[0]) % SHARDS].lock()
-    }
-
-    /// Who has a token: as it is known, or by `read`.
-    pub(crate) fn find(
-        &self,
+impl Known {
+    pub(crate) fn new(
+        found: Found,
         token: TokenHash,
-        now: i64,
         store: &Store,
-        read: impl FnOnce() -> Result<Option<Found>>,
-    ) -> Result<Option<Arc<Known>>> {
-        if let Some(known) = self.good(token, now) {
-            return Ok(Some(known));
-        }
-        let _shard = self.shard(token);
-        // Somebody else has just read it.
-        if let Some(known) = self.good(token, now) {
-            return Ok(Some(known));
-        }
-        let epoch = self.epoch.load(Ordering::SeqCst);
-        let Some(found) = read()? else {
-            self.tokens.remove(&token);
-            return Ok(None);
-        };
+        epoch: u64,
+        read_at: i64,
+    ) -> Self {
         let session = match found.proof {
             Proof::Session(session) => format!("session {session}"),
             Proof::Key(key) => format!("key {key}"),
         };
-        let known = Arc::new(Known {
+        Self {
             user: found.user,
             is_admin: found.is_admin,
             proof: found.proof,
@@ -166,13 +131,64 @@ impl Knowledge {
             ends_at_last: found.ends_at_last,
             ends_at_kept: AtomicI64::new(found.ends_at),
             epoch,
-            read_at: now,
-        });
-        self.tokens.insert(token, Arc::clone(&known));
-        Ok(Some(known))
+            read_at,
+        }
+    }
+}
+
+/// What was so before a token was read.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark {
+    pub(crate) epoch: u64,
+    forgotten: u64,
+}
+
+/// The tokens that are known.
+pub(crate) struct Knowledge {
+    tokens: Cache<TokenHash, Arc<Known>>,
+    /// How many tokens of each shard were forgotten.
+    shards: Box<[Mutex<u64>]>,
+    epoch: AtomicU64,
+    believed_us: i64,
+}
+
+impl Knowledge {
+    pub(crate) fn new(believed_for: Duration) -> Self {
+        Self {
+            tokens: Cache::new(KNOWN_MAX),
+            shards: (0..SHARDS).map(|_| Mutex::new(0)).collect(),
+            epoch: AtomicU64::new(0),
+            believed_us: i64::try_from(believed_for.as_micros()).unwrap_or(i64::MAX),
+        }
     }
 
-    fn good(&self, token: TokenHash, now: i64) -> Option<Arc<Known>> {
+    fn shard(&self, token: TokenHash) -> MutexGuard<'_, u64> {
+        self.shards[usize::from(token.0[0]) % SHARDS].lock()
+    }
+
+    /// To be asked before a token is read from the store.
+    pub(crate) fn mark(&self, token: TokenHash) -> Mark {
+        let forgotten = *self.shard(token);
+        Mark { epoch: self.epoch.load(Ordering::SeqCst), forgotten }
+    }
+
+    /// Keeps what was read of a token, unless it may have ended since the mark.
+    pub(crate) fn put(&self, known: &Arc<Known>, mark: Mark) {
+        let shard = self.shard(known.token);
+        if *shard == mark.forgotten {
+            self.tokens.insert(known.token, Arc::clone(known));
+        }
+    }
+
+    /// The end of a session as it was moved in this process, whether or not that was kept.
+    pub(crate) fn end_of(&self, known: &Known) -> Option<i64> {
+        let earlier = self.tokens.get(&known.token)?;
+        (earlier.proof == known.proof).then(|| earlier.ends_at.load(Ordering::Relaxed))
+    }
+
+    /// Who has a token, if it was read a short time ago.
+    #[inline]
+    pub(crate) fn good(&self, token: TokenHash, now: i64) -> Option<Arc<Known>> {
         let known = self.tokens.get(&token)?;
         let is_good = known.epoch == self.epoch.load(Ordering::SeqCst)
             && now.saturating_sub(known.read_at) < self.believed_us;
@@ -181,7 +197,8 @@ impl Knowledge {
 
     /// A token has ended in the store.
     pub(crate) fn forget(&self, token: TokenHash) {
-        let _shard = self.shard(token);
+        let mut shard = self.shard(token);
+        *shard = shard.wrapping_add(1);
         self.tokens.remove(&token);
     }
 

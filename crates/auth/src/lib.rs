@@ -22,8 +22,8 @@
 //! # if false {
 //! auth.redeem("admin", token, "correct horse battery", None)?;
 //! let session = auth.login("admin", "correct horse battery", None)?;
-//! let known = auth.authenticate(&session.token)?;
-//! known.store().list_records(&store.table("note")?, Default::default()).run()?;
+//! let known = auth.authenticate(&session.token).run()?;
+//! known.store().list_records(&store.table("note")?).run()?;
 //! # }
 //! # Ok::<(), marmota_model::Error>(())
 //! ```
@@ -32,7 +32,9 @@
 mod accounts;
 mod attempts;
 mod auth;
+mod authenticate;
 mod event;
+mod ids;
 mod jwt;
 mod known;
 mod models;
@@ -42,6 +44,7 @@ mod token;
 
 pub use accounts::KeyInfo;
 pub use auth::{Auth, LoggedIn, SessionInfo};
+pub use authenticate::{Authenticating, StoreOf};
 pub use event::{Event, Listener};
 pub use known::{Known, Proof};
 pub use models::{Group, Key, Session, User, models};

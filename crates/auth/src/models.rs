@@ -2,13 +2,16 @@
 //! could be used.
 #![allow(unreachable_pub, reason = "the derive gives columns the visibility of their fields")]
 
+use std::fmt;
+
 use marmota_derive::Model;
 use marmota_model::{Json, Ref, Timestamp};
 use marmota_store::StoreBuilder;
 use marmota_store::rights::Grant;
 
-/// Somebody who can log in.
-#[derive(Clone, Debug, Model)]
+/// Somebody who can log in. The hashes of passwords and tokens are not public, and not shown by
+/// `Debug`.
+#[derive(Clone, Model)]
 #[model(table = "marmota_user")]
 pub struct User {
     /// `@user.id` in rules.
@@ -17,9 +20,9 @@ pub struct User {
     #[model(unique, not_empty, max = 100)]
     pub name: String,
     /// Argon2id, as a PHC string; none until they set a password.
-    pub password: Option<String>,
+    pub(crate) password: Option<String>,
     /// The hash of a token that sets the password once.
-    pub token: Option<String>,
+    pub(crate) token: Option<String>,
     /// When that token ends.
     pub token_ends_at: Option<Timestamp>,
     /// The groups, by name.
@@ -47,7 +50,7 @@ pub struct Group {
 }
 
 /// A user who is logged in.
-#[derive(Clone, Debug, Model)]
+#[derive(Clone, Model)]
 #[model(table = "marmota_session")]
 pub struct Session {
     /// Its key.
@@ -57,7 +60,7 @@ pub struct Session {
     pub user: Ref<User>,
     /// The hash of its token.
     #[model(unique)]
-    pub token: String,
+    pub(crate) token: String,
     /// Where the login came from.
     pub address: Option<String>,
     /// When that was.
@@ -69,7 +72,7 @@ pub struct Session {
 }
 
 /// A key of a user's, for programs.
-#[derive(Clone, Debug, Model)]
+#[derive(Clone, Model)]
 #[model(table = "marmota_key")]
 pub struct Key {
     /// Its key.
@@ -82,7 +85,7 @@ pub struct Key {
     pub name: String,
     /// Its hash.
     #[model(unique)]
-    pub token: String,
+    pub(crate) token: String,
     /// When it was made.
     #[model(created_at)]
     pub created_at: Timestamp,
@@ -90,8 +93,65 @@ pub struct Key {
     pub ends_at: Option<Timestamp>,
 }
 
+/// The highest id that was given in a table: none is given again.
+#[derive(Clone, Debug, Model)]
+#[model(table = "marmota_counter")]
+pub(crate) struct Counter {
+    /// What it counts.
+    pub(crate) id: String,
+    pub(crate) last: i64,
+}
+
 /// Adds the models of users to a store's.
 #[must_use]
 pub fn models(builder: StoreBuilder) -> StoreBuilder {
-    builder.model::<User>().model::<Group>().model::<Session>().model::<Key>()
+    builder.model::<User>().model::<Group>().model::<Session>().model::<Key>().model::<Counter>()
+}
+
+impl User {
+    /// Returns true if a password was set.
+    #[must_use]
+    pub const fn has_password(&self) -> bool {
+        self.password.is_some()
+    }
+}
+
+impl fmt::Debug for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, name, groups, is_admin, is_disabled, created_at, .. } = self;
+        f.debug_struct("User")
+            .field("id", id)
+            .field("name", name)
+            .field("groups", groups)
+            .field("is_admin", is_admin)
+            .field("is_disabled", is_disabled)
+            .field("created_at", created_at)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, user, address, created_at, ends_at, .. } = self;
+        f.debug_struct("Session")
+            .field("id", id)
+            .field("user", user)
+            .field("address", address)
+            .field("created_at", created_at)
+            .field("ends_at", ends_at)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, user, name, created_at, ends_at, .. } = self;
+        f.debug_struct("Key")
+            .field("id", id)
+            .field("user", user)
+            .field("name", name)
+            .field("created_at", created_at)
+            .field("ends_at", ends_at)
+            .finish_non_exhaustive()
+    }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use marmota_model::Timestamp;
 use marmota_store::rights::Grant;
 use zeroize::Zeroizing;
 
@@ -26,7 +27,10 @@ pub struct Settings {
     pub(crate) attempts_max: u32,
     pub(crate) attempts_window: Duration,
     pub(crate) listener: Option<Arc<dyn Listener>>,
+    pub(crate) clock: Option<Clock>,
 }
+
+type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 impl Default for Settings {
     fn default() -> Self {
@@ -46,6 +50,7 @@ impl Default for Settings {
             attempts_max: 10,
             attempts_window: Duration::from_secs(15 * 60),
             listener: None,
+            clock: None,
         }
     }
 }
@@ -123,10 +128,19 @@ impl Settings {
         self
     }
 
-    /// So many failed logins in this time are let through by name and address
-    /// together; ten times as many by either alone. 10 in 15 minutes.
+    /// Sets how many failed logins in this time are let through for an account from one address
+    /// (of IPv6, one network of 64 bits). Default: 10 in 15 minutes. Ten times as many are let
+    /// through from one address for all accounts, save those that have logged in from there
+    /// before. After ten times as many for one account, addresses from which it has not logged in
+    /// before have 2 each: the account itself is never locked.
     pub const fn attempts(mut self, failures_max: u32, window: Duration) -> Self {
         (self.attempts_max, self.attempts_window) = (failures_max, window);
+        self
+    }
+
+    /// Reads the time from `clock` instead of the system: for tests of what ends.
+    pub fn clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        self.clock = Some(Arc::new(clock));
         self
     }
 

@@ -53,7 +53,7 @@
 //! assert_eq!(table.name(), "person");
 //!
 //! let young = Person::YEAR_OF_BIRTH.gt(1990).and(Person::KIND.eq(Status::Active));
-//! young.check(&table)?;
+//! young.into_expr().check(&table)?;
 //! # let _ = Status::Retired;
 //! # Ok::<(), marmota_model::Error>(())
 //! ```

@@ -51,6 +51,16 @@ impl Body {
         }
     }
 
+    /// Bytes of memory that are held for this body alone.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match &self.0 {
+            Bytes::Static(_) | Bytes::Counted(_) => 0,
+            Bytes::Owned(bytes) => bytes.capacity(),
+            #[cfg(feature = "tower")]
+            Bytes::Shared(bytes) => bytes.len(),
+        }
+    }
+
     /// How many bytes there are.
     pub fn len(&self) -> usize {
         self.as_bytes().len()

@@ -1,9 +1,13 @@
 //! The chunked transfer coding: a decoder that turns the coded bytes in a buffer into the
 //! body, in place, as they come. Functions on bytes, no socket.
 //!
+//! Strict by RFC 9112 7.1: what another reader could take for something else is refused.
+//!
 //! The decoded body grows at `body_start`; coded bytes lie behind it and are moved left over
 //! the framing. Sizes, extensions and trailers are read byte by byte (they are short), data is
-//! moved in blocks. Trailers are checked for their line ends, bounded and thrown away.
+//! moved in blocks. Extensions and trailers are checked, bounded and thrown away.
+
+use crate::head::is_token;
 
 /// Why a chunked body is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +15,8 @@
 pub enum ChunkedError {
     /// A size that is no hexadecimal number, or too long.
     Size,
-    /// A CR without LF, an LF without CR, or another control character in the framing.
+    /// A CR without LF, an LF without CR, another control character in the framing, or an extension
+    /// or trailer that is malformed.
     Line,
     /// The body is longer than allowed.
     TooLarge,
@@ -23,16 +28,38 @@ pub enum ChunkedError {
 enum Stage {
     /// In a size, with the number of digits so far.
     Size(u8),
-    Extension,
+    /// In blanks behind a size, a name or a value, where a semicolon has to follow.
+    Blank(Before),
+    /// Behind a semicolon, before a name.
+    NameStart,
+    Name,
+    /// Behind the equals sign, before a value.
+    ValueStart,
+    Token,
+    Quoted,
+    /// Behind a backslash in quotes.
+    Escaped,
+    /// Behind a quoted value.
+    ValueEnd,
     SizeLf,
     Data,
     DataCr,
     DataLf,
     /// At the start of a trailer line.
     Trailer,
-    TrailerLine,
+    TrailerName,
+    TrailerValue,
     TrailerLf,
     EndLf,
+}
+
+/// What blanks stand behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    /// A size or a value: only a semicolon can follow.
+    Semicolon,
+    /// A name: an equals sign can follow too.
+    Equals,
 }
 
 /// Decodes one chunked body.
@@ -139,21 +166,46 @@ impl Chunked {
     fn framing(&mut self, byte: u8) -> Result<bool, ChunkedError> {
         self.stage = match (self.stage, byte) {
             (Stage::Size(digits), _) => self.size(digits, byte)?,
-            (Stage::Extension, b'\r') => Stage::SizeLf,
-            (Stage::Extension, _) => self.spend(byte, Stage::Extension)?,
             (Stage::SizeLf, b'\n') if self.left == 0 => Stage::Trailer,
             (Stage::SizeLf, b'\n') => Stage::Data,
             (Stage::DataCr, b'\r') => Stage::DataLf,
             (Stage::DataLf, b'\n') => Stage::Size(0),
             (Stage::Trailer, b'\r') => Stage::EndLf,
-            (Stage::TrailerLine, b'\r') => Stage::TrailerLf,
-            (Stage::Trailer, b' ' | b'\t' | b':') => return Err(ChunkedError::Line),
-            (Stage::Trailer | Stage::TrailerLine, _) => self.spend(byte, Stage::TrailerLine)?,
+            (Stage::TrailerValue, b'\r') => Stage::TrailerLf,
+            (Stage::Trailer | Stage::TrailerName, _) if is_token(&[byte]) => {
+                self.spend(byte, Stage::TrailerName)?
+            }
+            (Stage::TrailerName, b':') | (Stage::TrailerValue, _) => {
+                self.spend(byte, Stage::TrailerValue)?
+            }
             (Stage::TrailerLf, b'\n') => Stage::Trailer,
             (Stage::EndLf, b'\n') => return Ok(true),
-            _ => return Err(ChunkedError::Line),
+            (stage, _) => self.extension(stage, byte)?,
         };
         Ok(false)
+    }
+
+    /// Takes one byte of a chunk's extensions: blanks, a semicolon, a name and perhaps a value.
+    #[cold]
+    fn extension(&mut self, stage: Stage, byte: u8) -> Result<Stage, ChunkedError> {
+        let next = match (stage, byte) {
+            (Stage::Name | Stage::Token | Stage::ValueEnd, b'\r') => return Ok(Stage::SizeLf),
+            (Stage::Name | Stage::Token | Stage::ValueEnd | Stage::Blank(_), b';') => {
+                Stage::NameStart
+            }
+            (Stage::Name | Stage::Blank(Before::Equals), b'=') => Stage::ValueStart,
+            (Stage::Name, b' ' | b'\t') => Stage::Blank(Before::Equals),
+            (Stage::Token | Stage::ValueEnd, b' ' | b'\t') => Stage::Blank(Before::Semicolon),
+            (Stage::Blank(_) | Stage::NameStart | Stage::ValueStart, b' ' | b'\t') => stage,
+            (Stage::NameStart | Stage::Name, _) if is_token(&[byte]) => Stage::Name,
+            (Stage::ValueStart | Stage::Token, _) if is_token(&[byte]) => Stage::Token,
+            (Stage::ValueStart, b'"') => Stage::Quoted,
+            (Stage::Quoted, b'"') => Stage::ValueEnd,
+            (Stage::Quoted, b'\\') => Stage::Escaped,
+            (Stage::Quoted | Stage::Escaped, _) => Stage::Quoted,
+            _ => return Err(ChunkedError::Line),
+        };
+        self.spend(byte, next)
     }
 
     fn size(&mut self, digits: u8, byte: u8) -> Result<Stage, ChunkedError> {
@@ -162,7 +214,10 @@ impl Chunked {
             b'a'..=b'f' => byte - b'a' + 10,
             b'A'..=b'F' => byte - b'A' + 10,
             b'\r' if digits > 0 => return Ok(Stage::SizeLf),
-            b';' | b' ' | b'\t' if digits > 0 => return self.spend(byte, Stage::Extension),
+            b';' if digits > 0 => return self.spend(byte, Stage::NameStart),
+            b' ' | b'\t' if digits > 0 => {
+                return self.spend(byte, Stage::Blank(Before::Semicolon));
+            }
             _ => return Err(ChunkedError::Size),
         };
         if digits == SIZE_DIGITS_MAX {
@@ -208,7 +263,8 @@ mod tests {
             whole(b"003;a=b\r\nabc\r\n0\r\nX: y\r\nZ: \r\n\r\nG"),
             (b"abc".to_vec(), b"G".to_vec())
         );
-        assert_eq!(whole(b"A \r\n0123456789\r\n00\r\n\r\n").0, b"0123456789");
+        assert_eq!(whole(b"A;a\r\n0123456789\r\n00\r\n\r\n").0, b"0123456789");
+        assert_eq!(whole(b"1 ; a\t= \"\\\" ;\" ;b\r\nx\r\n0;c=d\r\n\r\n").0, b"x");
         assert_eq!(decode(b"3\r\nab"), Ok(None));
     }
 
@@ -228,6 +284,20 @@ mod tests {
             (b"1\r\na\n", ChunkedError::Line),
             (b"0\r\nX: y\n", ChunkedError::Line),
             (b"0\r\n folded\r\n", ChunkedError::Line),
+            (b"1 \r\n", ChunkedError::Line),
+            (b"1\t\r\n", ChunkedError::Line),
+            (b"1 junk\r\n", ChunkedError::Line),
+            (b"1;\r\n", ChunkedError::Line),
+            (b"1;=b\r\n", ChunkedError::Line),
+            (b"1;a=\r\n", ChunkedError::Line),
+            (b"1;a b\r\n", ChunkedError::Line),
+            (b"1;a=b c\r\n", ChunkedError::Line),
+            (b"1;a \r\n", ChunkedError::Line),
+            (b"1;a=\"b\r\n", ChunkedError::Line),
+            (b"1;a=\"b\"c\r\n", ChunkedError::Line),
+            (b"0\r\nABC\r\n", ChunkedError::Line),
+            (b"0\r\nA B: c\r\n", ChunkedError::Line),
+            (b"0\r\nA : c\r\n", ChunkedError::Line),
             (b"1;aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", ChunkedError::Overhead),
             (b"0\r\nX: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", ChunkedError::Overhead),
         ] {

@@ -6,6 +6,7 @@
 //! answer every whole request in the buffer, send all answers at once, read again. It never
 //! blocks and never spins: each way out of it leaves an event, a wake or a deadline behind.
 
+mod admitting;
 mod answer;
 mod flow;
 mod linger;
@@ -27,17 +28,19 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 
-use answer::refusal;
 pub(crate) use flow::Wish;
 use flow::{Intake, Outgoing};
 pub(crate) use linger::LINGER_BYTES_MAX;
 #[cfg(feature = "http2")]
 pub(crate) use linger::LINGER_MS;
 use outflow::Outflow;
+#[cfg(feature = "http2")]
+pub(crate) use outflow::note_cut_off;
 use takeover::Takeover;
 use upload::Upload;
 
 use crate::address::Peer;
+use crate::admission::LaterAdmission;
 use crate::body::Body;
 use crate::chunked::Chunked;
 use crate::handler::LaterResponse;
@@ -45,8 +48,10 @@ use crate::head::{BodyLength, Span};
 use crate::link::{Entry, Link, Secured};
 use crate::local::Local;
 use crate::request::{Exchange, Request};
+use crate::response::Response;
 use crate::router::Found;
 use crate::signpost::Signpost;
+use crate::slack;
 use crate::status::Status;
 use crate::task::{self, Task, Token};
 
@@ -66,6 +71,8 @@ pub(crate) enum Fate {
 enum Phase {
     /// Between requests or inside a head.
     Head,
+    /// The head is there, and what decides on it has not decided yet.
+    Admitting { decision: LaterAdmission, task: Task },
     /// Inside a body.
     Body(BodyProgress),
     /// The handler's answer will come.
@@ -136,6 +143,8 @@ pub(crate) struct Connection {
     readable: bool,
     intake: Intake,
     outgoing: Outgoing,
+    /// Bytes of output that the ring has.
+    handed_bytes: usize,
     /// All that has come is used up: more can be taken.
     hungry: bool,
     /// The client has shut down its side: a read of nothing follows.
@@ -144,7 +153,8 @@ pub(crate) struct Connection {
     requests: u32,
     timing: Timing,
     deadline_ms: u64,
-    body_since_ms: u64,
+    /// Bytes of the body that is gathered, when its deadline was last put off.
+    body_received: usize,
     /// There is a request whose head was understood, and which is not answered.
     is_known: bool,
 }
@@ -176,13 +186,14 @@ impl Connection {
             readable: false,
             intake: if on_ring { Intake::Flowing } else { Intake::Own },
             outgoing: Outgoing::Nothing,
+            handed_bytes: 0,
             hungry: true,
             half_closed: false,
             ended: false,
             requests: 0,
             timing: Timing::Idle,
             deadline_ms: local.now_ms + local.limits.idle_timeout_ms,
-            body_since_ms: 0,
+            body_received: 0,
             is_known: false,
         };
         if let Some(port) = entry.redirect {
@@ -198,7 +209,35 @@ impl Connection {
     /// The memory that goes with it, but for what other protocols and handlers hold.
     pub(crate) fn held_bytes(&self) -> usize {
         let received = self.request.as_ref().map_or(0, |request| request.0.buffer.capacity());
-        size_of::<Self>() + received + self.output.capacity()
+        size_of::<Self>() + received + self.unread_bytes()
+    }
+
+    /// Bytes that wait for the client.
+    pub(crate) fn unread_bytes(&self) -> usize {
+        let tail = self.tail.as_ref().map_or(0, |(body, _)| body.held_bytes());
+        let sealed = self.link.as_ref().map_or(0, |link| link.outgoing.capacity());
+        let taken = match &self.phase {
+            Phase::Taken(takeover) => takeover.unread().map_or(0, |(bytes, _)| bytes),
+            _ => 0,
+        };
+        self.output.capacity() + tail + sealed + taken + self.handed_bytes
+    }
+
+    /// When the client has last taken something of them.
+    pub(crate) fn progress_ms(&self, local: &Local) -> u64 {
+        match &self.phase {
+            _ if self.timing == Timing::Write => {
+                self.deadline_ms.saturating_sub(local.limits.write_timeout_ms)
+            }
+            Phase::Taken(takeover) => takeover.unread().map_or(local.now_ms, |(_, at_ms)| at_ms),
+            _ => local.now_ms,
+        }
+    }
+
+    /// The socket takes no more for now, and did when that was last asked.
+    #[cold]
+    fn note_blocked(&self, local: &mut Local) {
+        local.blocked_bytes += self.unread_bytes();
     }
 
     pub(crate) fn socket(&self) -> &OwnedFd {
@@ -215,6 +254,13 @@ impl Connection {
     pub(crate) fn wake(&mut self, local: &mut Local) -> Fate {
         if let Phase::Streaming(outflow) = &mut self.phase {
             outflow.note_woken();
+        }
+        if matches!(self.phase, Phase::Admitting { .. }) {
+            match self.poll_decision(local) {
+                Poll::Pending => return Fate::Keep,
+                Poll::Ready(true) if self.gather(local) => self.run(local),
+                Poll::Ready(_) => {}
+            }
         }
         if let Phase::Waiting { answer, task, .. } = &mut self.phase {
             task.arm();
@@ -275,6 +321,10 @@ impl Connection {
                         let deadline_ms = *deadline_ms;
                         self.set_deadline(Timing::Handler, deadline_ms);
                     }
+                    return Fate::Keep;
+                }
+                Phase::Admitting { .. } => {
+                    self.timing = Timing::None;
                     return Fate::Keep;
                 }
                 Phase::Streaming(outflow) if outflow.is_stalled() => {
@@ -338,7 +388,7 @@ impl Connection {
             }
             Err(error) => {
                 if !self.hears_http2(local) {
-                    self.refuse(refusal(error.status(), error.text()), local);
+                    self.refuse(Response::problem(error.status(), error.text()), local);
                 }
                 return false;
             }
@@ -475,6 +525,9 @@ impl Connection {
                         self.outgoing = Outgoing::Full;
                     }
                     // A client that only sends must not put the end of its patience off.
+                    if self.timing != Timing::Write {
+                        self.note_blocked(local);
+                    }
                     if progressed || self.timing != Timing::Write {
                         let deadline_ms = local.now_ms + local.limits.write_timeout_ms;
                         self.set_deadline(Timing::Write, deadline_ms);
@@ -495,6 +548,7 @@ impl Connection {
         if let Some((body, offset)) = &mut self.tail {
             *offset += count - from_output;
             if *offset == body.len() && self.sent == self.output.len() {
+                slack::note_freed(body.held_bytes());
                 self.tail = None;
             }
         }
@@ -518,13 +572,14 @@ impl Connection {
             Timing::Heartbeat => self.beat(local),
             Timing::Protocol => self.drive(local),
             Timing::Handler => {
-                let late = refusal(Status::SERVICE_UNAVAILABLE, "the answer took too long");
+                let late =
+                    Response::problem(Status::SERVICE_UNAVAILABLE, "the answer took too long");
                 self.answer_later(late, local);
                 self.drive(local)
             }
             Timing::Head | Timing::Body => {
                 self.refuse(
-                    refusal(Status::REQUEST_TIMEOUT, "the request did not come in time"),
+                    Response::problem(Status::REQUEST_TIMEOUT, "the request did not come in time"),
                     local,
                 );
                 self.drive(local)

@@ -7,12 +7,14 @@
 
 use std::any::Any;
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::layer::{Layer, Layered};
+use crate::admission::Admission;
+use crate::layer::{AddedHeaders, Layer, Layered};
 use crate::local::Local;
 use crate::request::Request;
 use crate::response::{IntoResponse, Response};
@@ -37,6 +39,12 @@ pub enum Flow {
 pub trait Handler: Send + Sync + 'static {
     /// Answers the request.
     fn handle(&self, request: &Request, out: &mut ResponseWriter<'_>) -> Flow;
+
+    /// Looks at the head of a request whose body is not read yet: what layers do, before
+    /// [`Endpoint::before_body`] and `handle`. `Break` answers in the handler's place.
+    fn enter(&self, _: &Request, _: &mut AddedHeaders) -> ControlFlow<Response> {
+        ControlFlow::Continue(())
+    }
 }
 
 impl<F> Handler for F
@@ -59,7 +67,13 @@ pub struct Endpoint {
     pub(crate) asynchronous: bool,
     /// How long its futures may take.
     pub(crate) timeout_ms: Option<u64>,
+    /// What decides on requests with a body by their head.
+    pub(crate) check: Option<Arc<Check>>,
+    pub(crate) is_layered: bool,
 }
+
+/// Decides on a request by its head.
+pub(crate) type Check = dyn Fn(&Request) -> Admission + Send + Sync;
 
 /// Which bodies a handler takes as they come.
 #[derive(Clone, Copy)]
@@ -84,6 +98,8 @@ impl Endpoint {
             streamed: None,
             asynchronous: false,
             timeout_ms: None,
+            check: None,
+            is_layered: false,
         }
     }
 
@@ -113,6 +129,52 @@ impl Endpoint {
     pub fn timeout_ms(mut self, timeout_ms: u64) -> Self {
         self.timeout_ms = Some(timeout_ms);
         self
+    }
+
+    /// Decides by the head alone on requests that have a body, before any of it is read and before
+    /// `100 Continue` is sent: a client that may not do this cannot make the server hold what it
+    /// sends. It runs once a request, inside of the layers; requests without a body do not pass it.
+    /// The last one given counts.
+    ///
+    /// What it finds out it may leave with the request ([`Request::set_extension`]), and what takes
+    /// time it may decide later ([`Admission::Later`]). A connection of HTTP/1.1 whose request was
+    /// refused is closed unless all of the body has come already.
+    ///
+    /// ```
+    /// use marmota_http::{Admission, Endpoint, Method, Request, Response, Router, Status};
+    ///
+    /// struct Caller(String);
+    ///
+    /// fn authenticate(request: &Request) -> Admission {
+    ///     match request.header_text("x-key") {
+    ///         Some("k7") => {
+    ///             let _ = request.set_extension(Caller("ann".to_owned()));
+    ///             Admission::Granted
+    ///         }
+    ///         _ => Admission::Refused(Response::from_status(Status::UNAUTHORIZED)),
+    ///     }
+    /// }
+    ///
+    /// async fn store(request: Request) -> String {
+    ///     let caller = request.extension::<Caller>().map_or("unknown", |caller| &caller.0);
+    ///     format!("{} bytes of {caller}", request.body().len())
+    /// }
+    ///
+    /// let router = Router::new()
+    ///     .on(Method::Put, "/store", Endpoint::future(store).before_body(authenticate));
+    /// ```
+    #[must_use]
+    pub fn before_body(
+        mut self,
+        check: impl Fn(&Request) -> Admission + Send + Sync + 'static,
+    ) -> Self {
+        self.check = Some(Arc::new(check));
+        self
+    }
+
+    /// Whether something may refuse a request by its head.
+    pub(crate) fn decides_early(&self) -> bool {
+        self.is_layered || self.check.is_some()
     }
 
     /// Puts a layer around the handler; the last is the outermost.
@@ -199,6 +261,12 @@ pub(crate) fn run(
     let ran = catch_unwind(AssertUnwindSafe(|| {
         let mut out = ResponseWriter::new(output, local, persistence, client, token);
         out.endpoint = endpoint;
+        if let Some(admitted) = request.0.admitted.get()
+            && let Some(headers) = admitted.take_headers()
+        {
+            out.added = headers;
+            out.is_admitted = true;
+        }
         let flow = match request.0.routes.endpoint(endpoint) {
             Some(endpoint) => endpoint.handler.handle(request, &mut out),
             None => Flow::Done,
@@ -207,7 +275,8 @@ pub(crate) fn run(
             Flow::Done => out.finish().map_or(Ran::Failed, Ran::Written),
             Flow::Later(answer) => {
                 out.reset();
-                Ran::Later(answer, out.waiting.take())
+                let added = std::mem::take(&mut out.added);
+                Ran::Later(added.onto_later(answer), out.waiting.take())
             }
         }
     }));
@@ -232,18 +301,25 @@ pub(crate) fn log_panic(request: &Request, panic: &(dyn Any + Send)) {
 
 /// The answer to a request that no endpoint takes.
 pub(crate) fn unrouted(request: &Request, found: Found) -> Response {
-    let allow = |status, node| {
-        let allow = request.0.routes.allow(node).to_owned();
-        Response::from_status(status)
-            .with_header("Allow", allow)
-            .unwrap_or(Response::from_status(status))
+    let allow = |mut answer: Response, allow: &str| {
+        // Names of methods are fit for a header.
+        let _ = answer.add_header("Allow".into(), allow.to_owned().into_bytes().into());
+        answer
     };
+    let routes = &request.0.routes;
     match found {
-        Found::Options(node) => allow(Status::NO_CONTENT, node),
-        Found::NotAllowed(node) => allow(Status::METHOD_NOT_ALLOWED, node),
-        Found::NotImplemented => Response::from_status(Status::NOT_IMPLEMENTED),
+        Found::Options(node) => allow(Response::new(Status::NO_CONTENT), routes.allow(node)),
+        Found::NotAllowed(node) => {
+            let (method, allowed) = (request.method_name(), routes.allow(node));
+            let detail = format!("{method} is not allowed here; allowed: {allowed}");
+            allow(Response::problem(Status::METHOD_NOT_ALLOWED, &detail), allowed)
+        }
+        Found::NotImplemented => {
+            let detail = format!("no method {} is known here", request.method_name());
+            Response::problem(Status::NOT_IMPLEMENTED, &detail)
+        }
         _ if request.target() == "*" => Response::new(Status::NO_CONTENT),
-        _ => Response::from_status(Status::NOT_FOUND),
+        _ => Response::problem(Status::NOT_FOUND, "no resource has this path"),
     }
 }
 

@@ -4,6 +4,7 @@
 //! is a future of its own ([`stream`]); a WebSocket has its stream as it would a connection
 //! ([`tunnel`]).
 
+mod control;
 mod message;
 mod outlet;
 mod stream;
@@ -20,12 +21,15 @@ use futures_util::stream::{FuturesUnordered, Stream};
 use h2::server::{Builder, Connection, Handshake, SendResponse};
 use h2::{Reason, RecvStream};
 
+use control::ControlFrames;
 use outlet::Outlet;
-use stream::{Begun, Clock, Counted, Outcome, Patience, Rest, Upload};
+use stream::{Begun, Clock, Counted, Held, Outcome, Patience, Rest, Room, Unread, Upload};
 use tunnel::{Tunnel, Turns};
 use wire::Wire;
 
 use crate::address::Peer;
+use crate::admission::{self, Admission};
+use crate::budget::{Gathering, Lease};
 use crate::handler::{self, Ran};
 use crate::limits::Limits;
 use crate::link::Secured;
@@ -58,6 +62,11 @@ const RESET_MAX: usize = 32;
 /// Bytes that a client may have sent before it heard that the connection ends: bodies are held back
 /// by the windows, so that more than this are a flood.
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
+/// Answers that may wait for the client's windows, of any length, before no further request is
+/// taken: as many as browsers have connections of HTTP/1.1.
+const ANSWERS_WAITING: u32 = 6;
+/// Bytes that wait for the socket before no further request is taken in this turn.
+const AHEAD_BYTES: usize = 32 * 1024;
 /// Streams reset by the client whose handlers were at work, beyond which there must be as many
 /// that were not: who asks and resets in turn is ended.
 const GIVEN_UP_MAX: u32 = 64;
@@ -79,8 +88,16 @@ pub(crate) struct Http2 {
     /// Streams that are other protocols', and those of them that are to have a turn.
     tunnels: u32,
     turns: Turns,
-    /// Bodies that their handlers take as they come.
+    /// Bodies that their handlers take as they come, and those that wait to be taken.
     uploads: Rc<Cell<u32>>,
+    /// Frames that are neither requests nor bodies.
+    control: ControlFrames,
+    /// What answers hold that wait for the client.
+    unread: Rc<Unread>,
+    /// Bytes of answers that `h2` has and could not write yet.
+    handed_bytes: usize,
+    /// What bodies that are taken whole hold.
+    gathering: Rc<Gathering>,
     /// By how many of both the connection's window is wider.
     widened: u32,
     /// They were told that the server goes down.
@@ -94,6 +111,8 @@ pub(crate) struct Http2 {
     active_ms: u64,
     /// The client was told to ask no more here.
     parting: bool,
+    /// It was told to calm down.
+    is_flood: bool,
 }
 
 impl Http2 {
@@ -124,6 +143,10 @@ impl Http2 {
             tunnels: 0,
             turns: Turns::default(),
             uploads: Rc::default(),
+            control: ControlFrames::new(limits.control_frames_per_second_max, local.now_ms),
+            unread: Rc::default(),
+            handed_bytes: 0,
+            gathering: Rc::default(),
             widened: 0,
             drained: false,
             peer,
@@ -133,6 +156,7 @@ impl Http2 {
             given_up: 0,
             active_ms: local.now_ms,
             parting: false,
+            is_flood: false,
         }
     }
 
@@ -151,6 +175,7 @@ impl Http2 {
                 tunnel.borrow_mut().go_on(&waker, turn.local, turn.passed);
             }
             let held = self.tunnels.saturating_add(self.uploads.get());
+            let is_full = self.is_full(&turn.local.limits);
             let connection = match &mut self.state {
                 State::Open(connection) => {
                     if std::mem::replace(&mut self.widened, held) != held {
@@ -160,7 +185,10 @@ impl Http2 {
                     connection
                 }
                 State::Opening(handshake) => match Pin::new(handshake).poll(quiet) {
-                    Poll::Ready(Ok(connection)) => {
+                    Poll::Ready(Ok(mut connection)) => {
+                        if self.is_flood {
+                            connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                        }
                         self.state = State::Open(connection);
                         continue;
                     }
@@ -170,7 +198,12 @@ impl Http2 {
                 State::Gone => return self.tunnels == 0,
             };
             // Behind the streams, because it writes what they have left.
-            match connection.poll_accept(quiet) {
+            let next = match is_full {
+                false => connection.poll_accept(quiet),
+                // What is under way continues; what comes waits.
+                true => connection.poll_closed(quiet).map(|ended| ended.err().map(Err)),
+            };
+            match next {
                 Poll::Ready(Some(Ok((head, respond)))) => {
                     self.active_ms = turn.local.now_ms;
                     self.accept(head, respond, turn.local);
@@ -188,6 +221,13 @@ impl Http2 {
                 Poll::Pending => return false,
             }
         }
+    }
+
+    /// Whether so much of answers waits for the client that it is to take some before more are made.
+    fn is_full(&self, limits: &Limits) -> bool {
+        let (bytes, answers) = (self.unread.bytes.get(), self.unread.answers.get());
+        self.handed_bytes > limits.unsent_bytes_max
+            || (answers > ANSWERS_WAITING && bytes > limits.unsent_bytes_max)
     }
 
     /// Begins a stream.
@@ -212,13 +252,13 @@ impl Http2 {
         let found = match read {
             Ok(found) => found,
             Err(error) => {
-                return self.write(begun, refusal(error.status(), error.text()), local);
+                return self.write(begun, Response::problem(error.status(), error.text()), local);
             }
         };
         match opening {
             Some(Ok(())) => begun.tunnel = Some(body),
             Some(Err(text)) => {
-                return self.write(begun, refusal(Status::NOT_IMPLEMENTED, text), local);
+                return self.write(begun, Response::problem(Status::NOT_IMPLEMENTED, text), local);
             }
             None if !body.is_end_stream() => return self.take_body(begun, found, body, local),
             None => {}
@@ -227,7 +267,19 @@ impl Http2 {
     }
 
     /// Begins a stream whose request has a body.
-    fn take_body(&mut self, mut begun: Begun, found: Found, body: RecvStream, local: &mut Local) {
+    fn take_body(&mut self, begun: Begun, found: Found, body: RecvStream, local: &mut Local) {
+        match admission::decide(&begun.request) {
+            Admission::Granted => self.gather(begun, found, body, local),
+            Admission::Refused(answer) => self.write(begun, answer, local),
+            Admission::Later(decision) => {
+                let held = Counted::new(&self.uploads);
+                self.streams.push(Box::pin(stream::admit(begun, found, body, decision, held)));
+            }
+        }
+    }
+
+    /// Takes the body of a stream whose request may have one.
+    fn gather(&mut self, mut begun: Begun, found: Found, body: RecvStream, local: &mut Local) {
         let request = &begun.request;
         let endpoint = request.0.endpoint.and_then(|index| request.0.routes.endpoint(index));
         if let Some(bytes_max) = endpoint.and_then(|endpoint| endpoint.streams(request)) {
@@ -239,36 +291,58 @@ impl Http2 {
         let bytes_max = endpoint
             .and_then(|endpoint| endpoint.body_bytes_max)
             .unwrap_or(local.limits.body_bytes_max);
-        let (clock, limits) = (self.clock(), Rest::of(&local.limits));
-        self.streams.push(Box::pin(stream::collect(begun, found, body, bytes_max, clock, limits)));
+        let length = request.header_text("content-length").and_then(|text| text.parse().ok());
+        let room = Room {
+            lease: Lease::new(&local.bodies),
+            gathering: Rc::clone(&self.gathering),
+            connection_bytes_max: local.limits.connection_body_bytes_max,
+            bytes_max,
+            length,
+        };
+        let (clock, rest) = (self.clock(), Rest::of(&local.limits));
+        let held = Counted::new(&self.uploads);
+        let collected = stream::collect(begun, found, body, room, clock, rest, held);
+        self.streams.push(Box::pin(collected));
     }
 
     /// Goes on with what a stream's future came to.
     fn follow(&mut self, outcome: Outcome, local: &mut Local) {
         match outcome {
             Outcome::Whole(begun, found) => self.run(begun, found, local),
+            Outcome::Admitted(begun, found, body) => self.gather(begun, found, body, local),
             Outcome::Answer(begun, response) => self.write(begun, response, local),
             Outcome::Refused(begun, error) => {
                 self.write(begun, crate::response::IntoResponse::into_response(error), local);
             }
             Outcome::Panicked(begun) => self.write(begun, failure(), local),
             Outcome::Done => {}
-            Outcome::GivenUp => self.note_given_up(),
+            Outcome::GivenUp => self.note_given_up(local),
             Outcome::TunnelOver { given_up } => {
                 self.tunnels -= 1;
                 if given_up {
-                    self.note_given_up();
+                    self.note_given_up(local);
                 }
             }
         }
     }
 
-    fn note_given_up(&mut self) {
+    fn note_given_up(&mut self, local: &Local) {
         self.given_up += 1;
-        if self.given_up > GIVEN_UP_MAX.max(self.requests / 2)
-            && let State::Open(connection) = &mut self.state
-        {
+        if self.given_up > GIVEN_UP_MAX.max(self.requests / 2) {
+            self.calm(local);
+        }
+    }
+
+    /// Ends a connection that is a flood.
+    #[cold]
+    fn calm(&mut self, local: &Local) {
+        if let State::Open(connection) = &mut self.state {
             connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+        }
+        if !std::mem::replace(&mut self.is_flood, true)
+            && let Some(observer) = &local.observer
+        {
+            observer.note_flooding();
         }
     }
 
@@ -310,7 +384,7 @@ impl Http2 {
             // To a CONNECT that would say that the tunnel is open.
             begun.tunnel = None;
             let text = "no WebSocket is opened here: this is asked for by a GET";
-            return self.write(begun, refusal(Status::BAD_REQUEST, text), local);
+            return self.write(begun, Response::problem(Status::BAD_REQUEST, text), local);
         }
         let Begun { mut respond, request, upload, tunnel } = begun;
         if let Some(observer) = &mut local.observer {
@@ -320,9 +394,11 @@ impl Http2 {
         let Some((mut head, mut body)) = message::answer(text) else {
             return respond.send_reset(Reason::INTERNAL_ERROR);
         };
+        let mut held_bytes = body.len();
         let source = match tail {
             None => None,
             Some(Tail::Body(whole)) => {
+                held_bytes = whole.held_bytes();
                 body = whole.into_bytes();
                 None
             }
@@ -349,12 +425,18 @@ impl Http2 {
             return;
         }
         if source.is_none() && body.len() <= STREAM_BYTES_MAX {
-            // If the stream has been reset meanwhile there is nothing left to do.
-            let _ = sender.send_data(body, true);
-            return;
+            sender.reserve_capacity(body.len());
+            if sender.capacity() >= body.len() {
+                self.handed_bytes += body.len();
+                // If the stream has been reset meanwhile there is nothing left to do.
+                let _ = sender.send_data(body, true);
+                return;
+            }
         }
+        local.blocked_bytes += held_bytes;
+        let held = Held::new(&self.unread, held_bytes, local.now_ms);
         let outlet = Outlet::new(sender, self.clock(), Rest::of(&local.limits));
-        let sending = stream::Sending::new(outlet, body, source, upload);
+        let sending = stream::Sending::new(outlet, body, source, upload, held);
         self.streams.push(Box::pin(sending.run(self.peer)));
     }
 
@@ -411,6 +493,11 @@ impl Protocol for Http2 {
         LINGER_BYTES_MAX
     }
 
+    fn unread(&self) -> Option<(usize, u64)> {
+        let bytes = self.unread.bytes.get() + self.handed_bytes;
+        (bytes > 0).then(|| (bytes, self.unread.progress_ms.get()))
+    }
+
     fn go_on(&mut self, turn: &mut Turn<'_>) -> Step {
         let now_ms = turn.local.now_ms;
         self.now_ms.set(now_ms);
@@ -419,6 +506,9 @@ impl Protocol for Http2 {
         } else if self.wire.waiting() < INPUT_BYTES_MAX {
             turn.used = turn.input.len();
             self.wire.put(turn.input, turn.ended);
+            if !self.control.admit(turn.input, now_ms) {
+                self.calm(turn.local);
+            }
         }
         if turn.local.draining {
             self.part();
@@ -435,13 +525,24 @@ impl Protocol for Http2 {
             self.active_ms = now_ms;
             self.part();
         }
-        let over = self.advance(turn);
-        let blocked = self.wire.take_output(turn.output);
-        if over {
-            return Step::Close { linger: !self.parting };
-        }
-        if blocked {
-            return Step::More;
+        loop {
+            let over = self.advance(turn);
+            let was_full = self.is_full(&turn.local.limits);
+            let before = turn.output.len();
+            let blocked = self.wire.take_output(turn.output);
+            let written = turn.output.len() - before;
+            self.control.note_sent(written);
+            self.handed_bytes = if blocked { self.handed_bytes.saturating_sub(written) } else { 0 };
+            if over {
+                return Step::Close { linger: !self.parting };
+            }
+            if blocked || (was_full && turn.output.len() >= AHEAD_BYTES) {
+                return Step::More;
+            }
+            if !was_full || self.is_full(&turn.local.limits) {
+                break;
+            }
+            // There is room for requests that came meanwhile.
         }
         let deadline_ms = self.deadline_ms(&turn.local.limits);
         let is_gone = matches!(self.state, State::Gone);
@@ -459,8 +560,4 @@ fn timeout_ms(begun: &Begun) -> Option<u64> {
 
 fn failure() -> Response {
     Response::from_status(Status::INTERNAL_SERVER_ERROR)
-}
-
-fn refusal(status: Status, text: &'static str) -> Response {
-    Response::text(text).with_status(status)
 }

@@ -27,6 +27,9 @@ pub enum BodyError {
     CutOff,
     /// Its coding is broken in this way (400).
     Malformed(&'static str),
+    /// The server holds as many bytes of bodies as [`crate::Limits::held_body_bytes_max`] allows
+    /// (503).
+    NoRoom,
 }
 
 impl fmt::Display for BodyError {
@@ -36,6 +39,9 @@ impl fmt::Display for BodyError {
             Self::TimedOut => "the request did not come in time",
             Self::CutOff => "the connection ended inside of the body",
             Self::Malformed(how) => how,
+            Self::NoRoom => {
+                "the server holds as many bytes of request bodies as it may; try again later"
+            }
         })
     }
 }
@@ -49,13 +55,19 @@ impl BodyError {
             Self::TooLarge => Status::CONTENT_TOO_LARGE,
             Self::TimedOut => Status::REQUEST_TIMEOUT,
             Self::CutOff | Self::Malformed(_) => Status::BAD_REQUEST,
+            Self::NoRoom => Status::SERVICE_UNAVAILABLE,
         }
     }
 }
 
 impl IntoResponse for BodyError {
     fn into_response(self) -> Response {
-        Response::text(self.to_string()).with_status(self.status())
+        let mut answer = Response::problem(self.status(), &self.to_string());
+        if self == Self::NoRoom {
+            // A constant is always a header.
+            let _ = answer.add_header("Retry-After".into(), b"1"[..].into());
+        }
+        answer
     }
 }
 

@@ -20,12 +20,15 @@ pub use security_headers::SecurityHeaders;
 #[cfg(feature = "tracing")]
 pub use traces::Traces;
 
-use crate::handler::{Endpoint, Flow, Handler};
+use crate::handler::{Endpoint, Flow, Handler, LaterResponse};
 use crate::request::Request;
 use crate::response::{HeaderError, Response, check_header};
 use crate::writer::ResponseWriter;
 
 /// Stands around handlers; see [`crate::Router::layer`].
+///
+/// A layer sees the head of a request, before any of its body is read: [`Request::body`] is empty
+/// there. So a request that a layer refuses costs the server no memory.
 ///
 /// ```
 /// use std::ops::ControlFlow;
@@ -104,6 +107,24 @@ impl AddedHeaders {
     fn split_off(&mut self, from: usize) -> Self {
         Self(self.0.split_off(from.min(self.0.len())))
     }
+
+    /// The answer with these added.
+    pub(crate) fn onto(self, mut answer: Response) -> Response {
+        for (name, value) in self.0 {
+            // They were looked at when they were added.
+            let _ = answer.add_header(name, value);
+        }
+        answer
+    }
+
+    /// An answer that comes later with these added: it is written by another writer, which knows
+    /// nothing of them.
+    pub(crate) fn onto_later(self, answer: LaterResponse) -> LaterResponse {
+        match self.is_empty() {
+            true => answer,
+            false => Box::pin(async move { self.onto(answer.await) }),
+        }
+    }
 }
 
 /// A handler inside of a layer.
@@ -117,12 +138,16 @@ impl Layered {
     pub(crate) fn around(layer: &Arc<dyn Layer>, mut endpoint: Endpoint) -> Endpoint {
         let inner = endpoint.handler;
         endpoint.handler = Arc::new(Self { layer: Arc::clone(layer), inner });
+        endpoint.is_layered = true;
         endpoint
     }
 }
 
 impl Handler for Layered {
     fn handle(&self, request: &Request, out: &mut ResponseWriter<'_>) -> Flow {
+        if out.is_admitted {
+            return self.inner.handle(request, out);
+        }
         let before = out.added.len();
         match self.layer.enter(request, &mut out.added) {
             ControlFlow::Continue(()) => {}
@@ -133,21 +158,12 @@ impl Handler for Layered {
         }
         match self.inner.handle(request, out) {
             Flow::Done => Flow::Done,
-            // That answer is written by another writer, which knows nothing of these.
-            Flow::Later(answer) => {
-                let added = out.added.split_off(before);
-                match added.is_empty() {
-                    true => Flow::Later(answer),
-                    false => Flow::Later(Box::pin(async move {
-                        let mut answer = answer.await;
-                        for (name, value) in added.0 {
-                            // They were looked at when they were added.
-                            let _ = answer.add_header(name, value);
-                        }
-                        answer
-                    })),
-                }
-            }
+            Flow::Later(answer) => Flow::Later(out.added.split_off(before).onto_later(answer)),
         }
+    }
+
+    fn enter(&self, request: &Request, headers: &mut AddedHeaders) -> ControlFlow<Response> {
+        self.layer.enter(request, headers)?;
+        self.inner.enter(request, headers)
     }
 }

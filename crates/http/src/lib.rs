@@ -39,10 +39,12 @@ pub mod websocket;
 mod accepted;
 mod access_log;
 mod address;
+mod admission;
 mod backend;
 mod body;
 mod body_sender;
 mod bound;
+mod budget;
 mod claim;
 mod connection;
 mod descriptors;
@@ -59,12 +61,14 @@ mod limits;
 mod link;
 mod listener;
 mod local;
+mod log_limit;
 mod method;
 mod metrics;
 #[cfg(feature = "tower")]
 mod mount;
 mod observer;
 mod percent;
+mod problem;
 mod producer;
 mod protocol;
 mod proxies;
@@ -75,6 +79,7 @@ mod response;
 #[allow(unsafe_code, reason = "the kernel reads and writes memory by its address")]
 mod ring;
 mod router;
+mod same_origin;
 #[allow(unsafe_code, reason = "two calls of the system")]
 mod schedule;
 mod seat;
@@ -93,6 +98,7 @@ mod writer;
 
 pub use access_log::AccessLog;
 pub use address::{Address, Peer, ToAddresses};
+pub use admission::{Admission, LaterAdmission};
 pub use backend::Backend;
 pub use body::Body;
 pub use body_sender::{BodySender, Gone};
@@ -112,10 +118,11 @@ pub use multipart::{Multipart, MultipartError, MultipartLimits};
 pub use percent::QueryParams;
 pub use producer::{BodyStream, BoxError, Producer};
 pub use protocol::{Protocol, Step, Turn};
-pub use proxies::ProxyError;
+pub use proxies::{ForwardedHeader, ProxyError};
 pub use request::Request;
 pub use response::{HeaderError, IntoResponse, Response};
 pub use router::{RouteError, Router};
+pub use same_origin::{CrossSite, Initiator, SiteError};
 pub use server::{RunningServer, Server, ServerError, ShutdownHandle};
 pub use status::Status;
 #[cfg(feature = "acme")]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::address::Peer;
+use crate::budget::Budget;
 use crate::head::{HeadLimits, is_value};
 use crate::limits::Limits;
 use crate::link::Secured;
@@ -44,6 +45,10 @@ pub(crate) struct Local {
     /// Shutdown was asked for: answer what is in flight, close what is idle.
     pub(crate) draining: bool,
     pub(crate) slack: Slack,
+    /// The server's budget for bodies that are gathered.
+    pub(crate) bodies: Arc<Budget>,
+    /// Bytes of answers for which there was no room in their sockets since the last sweep.
+    pub(crate) blocked_bytes: usize,
     /// None on a server that nobody observes.
     pub(crate) observer: Option<Box<Observer>>,
     server_line: Vec<u8>,
@@ -67,6 +72,7 @@ impl Local {
         limits: Limits,
         routes: Arc<Routes>,
         inbox: Arc<Inbox>,
+        bodies: Arc<Budget>,
         server_name: &str,
     ) -> Self {
         let head_limits = HeadLimits {
@@ -88,6 +94,8 @@ impl Local {
             now_ms: 0,
             draining: false,
             slack: Slack::default(),
+            bodies,
+            blocked_bytes: 0,
             observer: None,
             server_line,
             head_ok: Vec::new(),
@@ -203,6 +211,7 @@ impl Local {
             inner.buffer.clear();
             inner.consumed = 0;
             inner.secured = None;
+            inner.lease = None;
             self.exchanges.push(exchange);
         } else {
             self.slack.note_freed(inner.buffer.capacity());

@@ -69,6 +69,21 @@ impl Metrics {
         let refused = sum(|counters| &counters.refused);
         let help = "Connections refused, there being as many as there may be.";
         single("marmota_http_connections_refused_total", "counter", help, refused);
+        let help = "Connections ended because too many bytes of answers were unread.";
+        let shed = sum(|counters| &counters.shed);
+        single("marmota_http_connections_shed_total", "counter", help, shed);
+        let help = "Connections of HTTP/2 ended for a flood of frames or resets.";
+        let flooding = sum(|counters| &counters.flooding);
+        single("marmota_http_connections_flooding_total", "counter", help, flooding);
+        let help = "Answers cut off because their body failed.";
+        let cut_off = sum(|counters| &counters.cut_off);
+        single("marmota_http_answers_cut_off_total", "counter", help, cut_off);
+        let help = "Connections whose TLS or PROXY header was not understood.";
+        let failed = sum(|counters| &counters.handshakes_failed);
+        single("marmota_http_handshakes_failed_total", "counter", help, failed);
+        let help = "WebSockets whose handler has ended with an error.";
+        let failed = sum(|counters| &counters.sockets_failed);
+        single("marmota_http_websockets_failed_total", "counter", help, failed);
         let received = sum(|counters| &counters.received_bytes);
         single("marmota_http_received_bytes_total", "counter", "Bytes received.", received);
         let sent = sum(|counters| &counters.sent_bytes);
@@ -142,6 +157,11 @@ pub(crate) struct Counters {
     pub(crate) opened: AtomicU64,
     pub(crate) closed: AtomicU64,
     pub(crate) refused: AtomicU64,
+    pub(crate) shed: AtomicU64,
+    pub(crate) flooding: AtomicU64,
+    pub(crate) cut_off: AtomicU64,
+    pub(crate) handshakes_failed: AtomicU64,
+    pub(crate) sockets_failed: AtomicU64,
     pub(crate) received_bytes: AtomicU64,
     pub(crate) sent_bytes: AtomicU64,
     statuses: [AtomicU64; STATUSES],
@@ -155,6 +175,11 @@ impl Default for Counters {
             opened: AtomicU64::new(0),
             closed: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            shed: AtomicU64::new(0),
+            flooding: AtomicU64::new(0),
+            cut_off: AtomicU64::new(0),
+            handshakes_failed: AtomicU64::new(0),
+            sockets_failed: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
             statuses: [const { AtomicU64::new(0) }; STATUSES],

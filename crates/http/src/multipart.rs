@@ -102,7 +102,7 @@ impl IntoResponse for MultipartError {
                 Status::INTERNAL_SERVER_ERROR
             }
         };
-        Response::text(self.to_string()).with_status(status)
+        Response::problem(status, &self.to_string())
     }
 }
 

@@ -58,6 +58,42 @@ impl Observer {
         }
     }
 
+    #[cold]
+    pub(crate) fn note_shed(&self) {
+        if let Some(counters) = &self.counters {
+            add(&counters.shed, 1);
+        }
+    }
+
+    #[cfg(feature = "http2")]
+    #[cold]
+    pub(crate) fn note_flooding(&self) {
+        if let Some(counters) = &self.counters {
+            add(&counters.flooding, 1);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn note_cut_off(&self) {
+        if let Some(counters) = &self.counters {
+            add(&counters.cut_off, 1);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn note_handshake_failed(&self) {
+        if let Some(counters) = &self.counters {
+            add(&counters.handshakes_failed, 1);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn note_socket_failed(&self) {
+        if let Some(counters) = &self.counters {
+            add(&counters.sockets_failed, 1);
+        }
+    }
+
     pub(crate) fn note_received(&self, bytes: usize) {
         if let Some(counters) = &self.counters {
             add(&counters.received_bytes, bytes as u64);

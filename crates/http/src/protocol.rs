@@ -21,6 +21,13 @@ pub trait Protocol: 'static {
     /// A panic closes the connection.
     fn go_on(&mut self, turn: &mut Turn<'_>) -> Step;
 
+    /// Bytes that it holds for the client beside the turn's output, and when something of them was
+    /// last taken, on [`Turn::now_ms`]'s clock: they count in [`crate::Limits::unread_bytes_max`].
+    /// Default: none.
+    fn unread(&self) -> Option<(usize, u64)> {
+        None
+    }
+
     /// How many bytes of a client's are thrown away after a [`Step::Close`] that lingers, before
     /// the connection ends though it sends more: 16 MiB, a message that it had begun.
     fn linger_bytes_max(&self) -> usize {

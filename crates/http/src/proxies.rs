@@ -1,5 +1,5 @@
-//! Which peers may speak for others, and for whom they say that a request is: `Forwarded`
-//! (RFC 7239) and the `X-Forwarded-` headers, believed only from trusted peers.
+//! Which peers may speak for others, and for whom they say that a request is: the `X-Forwarded-`
+//! headers or `Forwarded` (RFC 7239), one of them, taken only from trusted peers.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,9 +9,26 @@ use ipnet::IpNet;
 use crate::address::Peer;
 use crate::request::Request;
 
+/// The header by which trusted proxies name the client; see [`crate::Server::forwarded_header`].
+///
+/// It is one and never a mixture: a proxy that sets one of them passes the other on as the client
+/// has written it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ForwardedHeader {
+    /// `X-Forwarded-For`, with `X-Forwarded-Proto` and `X-Forwarded-Host`: what nginx, HAProxy,
+    /// Apache, Caddy, Traefik and the balancers of clouds set. The default. The proxy must set all
+    /// three, or remove those that it does not set.
+    #[default]
+    XForwarded,
+    /// `Forwarded` (RFC 7239).
+    Forwarded,
+}
+
 /// Peers that are trusted to say for whom they ask.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Proxies {
+    /// By which header.
+    pub(crate) header: ForwardedHeader,
     nets: Vec<IpNet>,
     /// Whoever connects by a Unix socket.
     unix: bool,
@@ -79,8 +96,8 @@ fn said<'a>(request: &'a Request, proxies: &Proxies) -> Said<'a> {
     if !proxies.trusts_peer(request.peer()) {
         return Said::default();
     }
-    let mut lines = lines(request, "forwarded").peekable();
-    if lines.peek().is_some() {
+    if proxies.header == ForwardedHeader::Forwarded {
+        let lines = lines(request, "forwarded");
         let elements: Vec<&str> = lines.flat_map(|line| split(line, b',')).collect();
         return by_standard(&elements, proxies);
     }
@@ -165,8 +182,8 @@ fn address(text: &str) -> Option<IpAddr> {
 
 impl Request {
     /// Whose request it is: the connection's other end or, where that is a proxy the server trusts
-    /// ([`crate::Server::trusted_proxies`]), the client it names by `Forwarded` or
-    /// `X-Forwarded-For`. None on a Unix socket whose other end names nobody.
+    /// ([`crate::Server::trusted_proxies`]), the client it names by the header that is trusted
+    /// ([`crate::Server::forwarded_header`]). None on a Unix socket whose other end names nobody.
     pub fn client_ip(&self) -> Option<IpAddr> {
         let said = said(self, &self.0.routes.proxies);
         said.client.or_else(|| self.peer().ip().map(|ip| ip.to_canonical()))
@@ -202,11 +219,23 @@ impl Request {
     }
 
     /// The host the client has asked for, with the port if it named one, also of a trusted proxy;
-    /// empty for a client of HTTP/1.0 that names none.
+    /// empty for a client of HTTP/1.0 that names none. A target in absolute form
+    /// (`GET http://host/`) counts, not the `Host` header beside it (RFC 9112 3.2.2).
     pub fn host(&self) -> &str {
         let said = said(self, &self.0.routes.proxies).host;
-        said.or_else(|| self.header_text("host")).unwrap_or_default()
+        said.or_else(|| authority(self.target()))
+            .or_else(|| self.header_text("host"))
+            .unwrap_or_default()
     }
+}
+
+/// The host and port of a target in absolute form, which the head's parser has checked.
+pub(crate) fn authority(target: &str) -> Option<&str> {
+    if target.starts_with('/') {
+        return None;
+    }
+    let (_, rest) = target.split_once("://")?;
+    rest.split(['/', '?']).next()
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::address::Peer;
+use crate::admission::Admitted;
+use crate::budget::Lease;
 use crate::head::{Head, Span, Version};
 use crate::inlet::{BodyReader, Inlet};
 use crate::link::Secured;
@@ -46,8 +48,14 @@ pub(crate) struct Exchange {
     pub(crate) secured: Option<Rc<Secured>>,
     /// Its name, once somebody has asked for it.
     pub(crate) id: OnceCell<Box<str>>,
+    /// True once a layer has allowed the origin that it names.
+    pub(crate) origin_allowed: Cell<bool>,
     /// When its handler began, on the observers' clock; 0 if it has not.
     pub(crate) begun_us: Cell<u64>,
+    /// What was found out about it before its handler runs.
+    pub(crate) admitted: OnceCell<Rc<Admitted>>,
+    /// What a body that did not come at once has of the budgets.
+    pub(crate) lease: Option<Box<Lease>>,
 }
 
 impl Clone for Exchange {
@@ -68,7 +76,10 @@ impl Clone for Exchange {
             peer: self.peer,
             secured: self.secured.clone(),
             id: self.id.clone(),
+            origin_allowed: self.origin_allowed.clone(),
             begun_us: self.begun_us.clone(),
+            admitted: self.admitted.clone(),
+            lease: None,
         }
     }
 }
@@ -87,7 +98,10 @@ impl Exchange {
             peer,
             secured: None,
             id: OnceCell::new(),
+            origin_allowed: Cell::new(false),
             begun_us: Cell::new(0),
+            admitted: OnceCell::new(),
+            lease: None,
         }
     }
 
@@ -96,6 +110,9 @@ impl Exchange {
     pub(crate) fn forget(&mut self) {
         self.id.take();
         self.begun_us.set(0);
+        self.admitted.take();
+        self.lease = None;
+        self.origin_allowed.set(false);
     }
 
     /// Bytes that belong to no answered request yet.

@@ -95,8 +95,12 @@ impl Response {
         Self::with_body("application/json", json)
     }
 
-    /// An answer of this status that says so in its body.
+    /// An answer of this status that says so in its body: an error as a problem document
+    /// ([`Response::problem`]), others as plain text.
     pub fn from_status(status: Status) -> Self {
+        if status.code() >= 400 {
+            return Self::of_problem(status, None);
+        }
         if status.bodiless() {
             return Self::new(status);
         }

@@ -17,6 +17,7 @@ use crate::percent;
 use crate::proxies::Proxies;
 use crate::request::Request;
 use crate::response::{IntoResponse, Response};
+use crate::same_origin::Sites;
 use crate::status::Status;
 use crate::writer::ResponseWriter;
 
@@ -165,6 +166,12 @@ impl Router {
         }
     }
 
+    /// The methods and patterns that are routed so far, in their order; a route without a method
+    /// takes all.
+    pub fn patterns(&self) -> impl Iterator<Item = (Option<Method>, &str)> {
+        self.entries.iter().map(|entry| (entry.method, &*entry.pattern))
+    }
+
     /// Answers what no pattern matches.
     #[must_use]
     pub fn fallback(mut self, endpoint: Endpoint) -> Self {
@@ -172,9 +179,11 @@ impl Router {
         self
     }
 
-    /// Has the server's start refused.
-    pub(crate) fn refuse(mut self, pattern: &str, reason: String) -> Self {
-        self.faults.push(RouteError { pattern: pattern.to_owned(), reason });
+    /// Makes the start of a server with these routes fail with this reason: for routes whose
+    /// settings do not fit together.
+    #[must_use]
+    pub fn refuse(mut self, pattern: &str, reason: impl Into<String>) -> Self {
+        self.faults.push(RouteError { pattern: pattern.to_owned(), reason: reason.into() });
         self
     }
 
@@ -208,6 +217,8 @@ pub(crate) struct Routes {
     constant: ConstantPaths,
     /// Who may say for whom a request is; beside the routes, because each request has them.
     pub(crate) proxies: Proxies,
+    /// The origins and hosts allowed in addition to the server's own.
+    pub(crate) sites: Sites,
 }
 
 /// An endpoint and the names of its pattern's parameters.
@@ -290,6 +301,7 @@ impl Routes {
             fallback: None,
             constant,
             proxies: Proxies::default(),
+            sites: Sites::default(),
         }
     }
 

@@ -64,7 +64,13 @@ impl Seat {
             // It serves as well without.
             log::debug!("a server thread keeps its scheduling policy: {error}");
         }
-        let mut local = Local::new(self.limits, self.routes, self.inbox, &self.name);
+        let mut local = Local::new(
+            self.limits,
+            self.routes,
+            self.inbox,
+            Arc::clone(&self.common.bodies),
+            &self.name,
+        );
         local.observer = self.observing.thread();
         let reactor = Reactor::new(self.settled)?;
         Worker::new(self.listeners, local, self.common, reactor).map_err(ServerError::Thread)

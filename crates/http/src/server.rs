@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use rustix::thread::{CpuSet, sched_getaffinity};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use crate::access_log::AccessLog;
@@ -21,9 +21,10 @@ use crate::limits::Limits;
 use crate::link::Entry;
 use crate::metrics::Metrics;
 use crate::observer::Observing;
-use crate::proxies::{Proxies, ProxyError};
+use crate::proxies::{ForwardedHeader, Proxies, ProxyError};
 use crate::reactor::LISTENERS_MAX;
 use crate::router::{RouteError, Router};
+use crate::same_origin::{SiteError, Sites};
 use crate::seat::{Runtime, Seat};
 use crate::task::Inbox;
 #[cfg(feature = "tls")]
@@ -51,6 +52,8 @@ pub struct Server {
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
     trusted: Result<Proxies, ProxyError>,
+    forwarded_header: ForwardedHeader,
+    sites: Result<Sites, SiteError>,
     announcers: Option<Result<Proxies, ProxyError>>,
     servers: Option<usize>,
     threads: Option<usize>,
@@ -77,12 +80,16 @@ pub enum ServerError {
     Route(RouteError),
     /// The name for the `Server` header has a character that a header cannot have.
     Name(String),
+    /// [`Server::threads`] or [`Server::servers`], as named, was set to 0.
+    Count(&'static str),
     /// The environment names a backend that there is none of.
     Backend(String),
     /// The ring was asked for and the system has none, or does not allow it.
     Ring(io::Error),
     /// A trusted proxy is named in no way that is understood.
     Proxy(ProxyError),
+    /// An allowed origin or host is not of the form required.
+    Site(SiteError),
     /// TLS cannot be spoken as asked.
     #[cfg(feature = "tls")]
     Tls(TlsError),
@@ -103,6 +110,9 @@ impl fmt::Display for ServerError {
             Self::Name(name) => {
                 write!(f, "server name {name:?} has a control character; choose another")
             }
+            Self::Count(name) => {
+                write!(f, "{name} is 0; set at least 1, or leave it out for the default")
+            }
             Self::Backend(value) => {
                 write!(f, "{VARIABLE}={value:?}: no such backend; say ring, epoll or auto")
             }
@@ -114,6 +124,7 @@ impl fmt::Display for ServerError {
                 )
             }
             Self::Proxy(error) => error.fmt(f),
+            Self::Site(error) => error.fmt(f),
             #[cfg(feature = "tls")]
             Self::Tls(error) => error.fmt(f),
             Self::Thread(error) => write!(f, "a server thread cannot go on: {error}"),
@@ -127,9 +138,10 @@ impl std::error::Error for ServerError {
             Self::Bind { source, .. } | Self::Ring(source) | Self::Thread(source) => Some(source),
             Self::Route(error) => Some(error),
             Self::Proxy(error) => Some(error),
+            Self::Site(error) => Some(error),
             #[cfg(feature = "tls")]
             Self::Tls(error) => Some(error),
-            Self::Name(_) | Self::Backend(_) => None,
+            Self::Name(_) | Self::Count(_) | Self::Backend(_) => None,
         }
     }
 }
@@ -137,6 +149,12 @@ impl std::error::Error for ServerError {
 impl From<RouteError> for ServerError {
     fn from(error: RouteError) -> Self {
         Self::Route(error)
+    }
+}
+
+impl From<SiteError> for ServerError {
+    fn from(error: SiteError) -> Self {
+        Self::Site(error)
     }
 }
 
@@ -209,6 +227,8 @@ impl Server {
             #[cfg(feature = "tls")]
             tls: None,
             trusted: Ok(Proxies::default()),
+            forwarded_header: ForwardedHeader::default(),
+            sites: Ok(Sites::default()),
             announcers: None,
             servers: None,
             threads: None,
@@ -280,10 +300,11 @@ impl Server {
         Ok(server)
     }
 
-    /// Believes what these say about for whom they ask, by `Forwarded` or `X-Forwarded-For`,
-    /// `-Proto` and `-Host`: addresses, networks (`10.0.0.0/8`), and `unix` for whoever connects
-    /// by a Unix socket. [`crate::Request::client_ip`], [`crate::Request::scheme`] and
-    /// [`crate::Request::host`] have what they say. Nobody is believed by default.
+    /// Trusts these proxies to name the client for whom they ask: addresses, networks
+    /// (`10.0.0.0/8`), and `unix` for all that connect by a Unix socket. They name it by the headers
+    /// `X-Forwarded-For`, `-Proto` and `-Host`, unless [`Server::forwarded_header`] says otherwise.
+    /// [`crate::Request::client_ip`], [`crate::Request::scheme`] and [`crate::Request::host`] return
+    /// what they say. Default: no proxy is trusted.
     ///
     /// ```
     /// use marmota_http::Server;
@@ -293,6 +314,31 @@ impl Server {
     #[must_use]
     pub fn trusted_proxies<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.trusted = Proxies::named(names);
+        self
+    }
+
+    /// Sets the one header by which trusted proxies name the client. The other is ignored, because a
+    /// proxy that does not set it passes on what the client has written. Default:
+    /// [`ForwardedHeader::XForwarded`], which nginx sets.
+    ///
+    /// ```
+    /// use marmota_http::{ForwardedHeader, Server};
+    /// let server = Server::bind("127.0.0.1:0")?
+    ///     .trusted_proxies(["10.0.0.0/8"])
+    ///     .forwarded_header(ForwardedHeader::Forwarded);
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
+    #[must_use]
+    pub fn forwarded_header(mut self, header: ForwardedHeader) -> Self {
+        self.forwarded_header = header;
+        self
+    }
+
+    pub(crate) fn with_sites(
+        mut self,
+        allow: impl FnOnce(&mut Sites) -> Result<(), SiteError>,
+    ) -> Self {
+        self.sites = self.sites.and_then(|mut sites| allow(&mut sites).map(|()| sites));
         self
     }
 
@@ -313,18 +359,18 @@ impl Server {
         self
     }
 
-    /// How many listeners share a port; by default one for each core, divided by
+    /// Sets how many listeners share a port, at least 1. Default: one for each core, divided by
     /// [`threads`](Self::threads) when that is set.
     #[must_use]
     pub fn servers(mut self, servers: usize) -> Self {
-        self.servers = Some(servers.max(1));
+        self.servers = Some(servers);
         self
     }
 
-    /// How many threads work on each listener, 1 by default.
+    /// Sets how many threads work on each listener, at least 1. Default: 1.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = Some(threads.max(1));
+        self.threads = Some(threads);
         self
     }
 
@@ -431,9 +477,16 @@ impl Server {
         if self.name.bytes().any(|byte| byte.is_ascii_control()) {
             return Err(ServerError::Name(self.name));
         }
+        for (name, value) in [("threads", self.threads), ("servers", self.servers)] {
+            if value == Some(0) {
+                return Err(ServerError::Count(name));
+            }
+        }
         let settled = self.backend.settle()?;
         let mut routes = router.into_routes()?;
         routes.proxies = self.trusted.clone()?;
+        routes.proxies.header = self.forwarded_header;
+        routes.sites = self.sites.clone()?;
         let routes = Arc::new(routes);
         let runtime = Runtime::new(&routes).map_err(ServerError::Thread)?;
         let cores = cores();
@@ -445,12 +498,14 @@ impl Server {
         let listeners = deal(self.bound, &entry, servers, self.socket_mode)?;
         let descriptors =
             Descriptors::new(raise_descriptors_max(), self.limits.descriptors_reserved);
-        let common = Arc::new(Common::new(descriptors));
+        let common = Arc::new(Common::new(descriptors, &self.limits, servers * threads));
         let mut running = RunningServer {
             addresses,
             backend: settled.backend(),
             handle: ShutdownHandle { common: Arc::clone(&common), inboxes: Arc::default() },
             threads: Vec::new(),
+            #[cfg(feature = "tls")]
+            tls: entry.tls.clone(),
         };
         let inboxes = (0..servers * threads).map(|_| Inbox::new()).collect::<io::Result<Vec<_>>>();
         let inboxes: Arc<[Arc<Inbox>]> = inboxes.map_err(ServerError::Thread)?.into();
@@ -486,7 +541,8 @@ impl Server {
     }
 
     /// Serves until Ctrl-C, SIGTERM or a [`ShutdownHandle`] ends it; a second signal ends the
-    /// process at once.
+    /// process at once. SIGHUP has certificates read again ([`RunningServer::reload`]), and does not
+    /// end it; SIGUSR1 and SIGUSR2 do nothing.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -506,9 +562,22 @@ pub struct RunningServer {
     backend: Backend,
     handle: ShutdownHandle,
     threads: Vec<JoinHandle<io::Result<()>>>,
+    #[cfg(feature = "tls")]
+    tls: Option<Arc<Acceptor>>,
 }
 
 impl RunningServer {
+    /// Has the files of certificates read again, by a thread of its own: what came of it is in the
+    /// log. They are read anyway when they change. Nothing else of a server is read again.
+    ///
+    /// Returns whether there is anything to read.
+    pub fn reload(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.as_ref().is_some_and(|tls| tls.reload());
+        #[cfg(not(feature = "tls"))]
+        false
+    }
+
     /// The first network address with its real port; `0.0.0.0:0` if it listens on Unix sockets
     /// alone.
     pub fn local_addr(&self) -> SocketAddr {
@@ -530,7 +599,7 @@ impl RunningServer {
         self.handle.clone()
     }
 
-    /// Ends the service on Ctrl-C and SIGTERM.
+    /// Ends the service on Ctrl-C and SIGTERM, and hears of others as [`Server::run`] does.
     ///
     /// # Errors
     /// When the system refuses the signal handlers.
@@ -540,14 +609,32 @@ impl RunningServer {
 
     fn end_on(&self, mut signals: Signals) -> Result<(), ServerError> {
         let handle = self.handle.clone();
+        #[cfg(feature = "tls")]
+        let tls = self.tls.clone();
+        let reload = move || {
+            #[cfg(feature = "tls")]
+            return tls.as_ref().is_some_and(|tls| tls.reload());
+            #[cfg(not(feature = "tls"))]
+            false
+        };
         std::thread::Builder::new()
             .name("marmota-signals".to_owned())
             .spawn(move || {
-                for (count, signal) in signals.forever().enumerate() {
-                    if count > 0 {
-                        std::process::exit(128 + signal);
+                let mut is_ending = false;
+                for signal in signals.forever() {
+                    match signal {
+                        SIGHUP if reload() => {
+                            log::info!("SIGHUP: the certificates are read again");
+                        }
+                        SIGHUP => log::info!("SIGHUP: nothing to read again; ignored"),
+                        SIGUSR1 | SIGUSR2 => log::info!("signal {signal} is ignored"),
+                        // At once: what runs at an exit may wait for what hangs.
+                        _ if is_ending => signal_hook::low_level::exit(128 + signal),
+                        _ => {
+                            is_ending = true;
+                            handle.shutdown();
+                        }
                     }
-                    handle.shutdown();
                 }
             })
             .map_err(ServerError::Thread)?;
@@ -592,9 +679,9 @@ impl Drop for RunningServer {
     }
 }
 
-/// Hears from now on of the signals that end a service.
+/// Hears from now on of the signals that end a service, and of those that would end it unheard.
 fn ending_signals() -> Result<Signals, ServerError> {
-    Signals::new([SIGINT, SIGTERM]).map_err(ServerError::Thread)
+    Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]).map_err(ServerError::Thread)
 }
 
 /// Ends a service from anywhere.

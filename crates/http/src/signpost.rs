@@ -3,7 +3,10 @@
 
 use crate::head::{Head, HeadLimits};
 use crate::local::Local;
+use crate::problem::{self, PROBLEM_JSON};
 use crate::protocol::{Protocol, Step, Turn};
+use crate::proxies::authority;
+use crate::status::Status;
 
 /// What is told to whoever asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,40 +30,39 @@ impl Signpost {
     }
 
     fn answer(self, input: &[u8], head: &Head, out: &mut Vec<u8>, local: &Local) {
-        let (status, header, text) = match self {
+        let refused = |detail| {
+            let body = problem::document(Status::BAD_REQUEST, Some(detail));
+            ("400 Bad Request", format!("Content-Type: {PROBLEM_JSON}\r\n"), body)
+        };
+        let (status, header, body) = match self {
             #[cfg(feature = "tls")]
-            Self::Encrypt => (
-                "400 Bad Request",
-                String::new(),
-                "This port speaks TLS: ask by https://, not http://.\n",
-            ),
+            Self::Encrypt => refused("this port speaks TLS: use https://, not http://"),
             Self::Redirect { port } => match location(input, head, port) {
                 Some(location) => {
-                    ("308 Permanent Redirect", format!("Location: {location}\r\n"), "")
+                    ("308 Permanent Redirect", format!("Location: {location}\r\n"), Vec::new())
                 }
-                None => (
-                    "400 Bad Request",
-                    String::new(),
-                    "This port only leads to HTTPS, for requests that name their host.\n",
-                ),
+                None => {
+                    refused("this port only redirects to HTTPS, for requests that name their host")
+                }
             },
         };
         out.extend_from_slice(format!("HTTP/1.1 {status}\r\n").as_bytes());
         out.extend_from_slice(local.head_common());
-        let kind = if text.is_empty() { "" } else { "Content-Type: text/plain\r\n" };
-        let length = text.len();
-        let rest =
-            format!("{kind}{header}Connection: close\r\nContent-Length: {length}\r\n\r\n{text}");
+        let length = body.len();
+        let rest = format!("{header}Connection: close\r\nContent-Length: {length}\r\n\r\n");
         out.extend_from_slice(rest.as_bytes());
+        out.extend_from_slice(&body);
     }
 }
 
 fn location(input: &[u8], head: &Head, port: u16) -> Option<String> {
-    let host = head
-        .headers
-        .iter()
-        .find(|header| header.name.of(input).eq_ignore_ascii_case(b"host"))
-        .and_then(|header| std::str::from_utf8(header.value.of(input)).ok())?;
+    let target = std::str::from_utf8(head.target.of(input)).ok()?;
+    let by_header = || {
+        let mut headers = head.headers.iter();
+        let host = headers.find(|header| header.name.of(input).eq_ignore_ascii_case(b"host"))?;
+        std::str::from_utf8(host.value.of(input)).ok()
+    };
+    let host = authority(target).or_else(by_header)?;
     // The brackets of an IPv6 address have colons of their own.
     let name_end = host.rfind(']').map_or(0, |at| at + 1);
     let name = match host[name_end..].find(':') {
@@ -111,7 +113,7 @@ mod tests {
             ("/", "x.test", 8443, "https://x.test:8443/"),
             ("/a", "[::1]:8080", 443, "https://[::1]/a"),
             ("/a", "[::1]", 8443, "https://[::1]:8443/a"),
-            ("http://y.test/q?", "y.test", 443, "https://y.test/q?"),
+            ("http://y.test/q?", "x.test", 443, "https://y.test/q?"),
         ] {
             let text = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
             let mut head = Head::default();

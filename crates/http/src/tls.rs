@@ -1,5 +1,6 @@
 //! What TLS a server speaks: by which certificates, for which names, to which clients. The
-//! certificates are read again when their files change. The encryption of a connection is in
+//! certificates are read again when their files change, by a thread of their own: a file may be on
+//! a mount that hangs. The encryption of a connection is in
 //! [`session`], and none of the cryptography is ours: it is rustls' with ring.
 
 #[cfg(feature = "acme")]
@@ -9,7 +10,8 @@ pub(crate) mod session;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustls::RootCertStore;
@@ -23,6 +25,9 @@ use names::{Identity, Names, Shown};
 
 /// How often the files of certificates are looked at, when somebody connects.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long reading them may take before the server's start fails, or the log says so: a mount may
+/// hang.
+const READING_MAX: Duration = Duration::from_secs(10);
 /// Tickets with which a client can come back without a handshake in full, sent on each new
 /// connection of TLS 1.3: browsers open several at once.
 const TICKETS: usize = 2;
@@ -182,12 +187,29 @@ pub(crate) struct Acceptor {
     made: Vec<Option<Shown>>,
     current: RwLock<Arc<ServerConfig>>,
     look: Mutex<Look>,
+    /// The files as they were when they were last read; the reading thread's.
+    stamps: Mutex<Vec<Stamp>>,
+    /// A thread looks at the files.
+    is_looking: AtomicBool,
 }
 
+/// When the files are looked at.
 #[derive(Debug)]
 struct Look {
     next: Instant,
-    stamps: Vec<Stamp>,
+    /// When the thread began that looks at them.
+    begun: Instant,
+    /// The log says that it takes long.
+    is_reported: bool,
+}
+
+/// A look at the files, until it is over.
+struct Looking(Arc<Acceptor>);
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        self.0.is_looking.store(false, Ordering::Release);
+    }
 }
 
 impl Acceptor {
@@ -202,28 +224,70 @@ impl Acceptor {
             Source::Acme(acme) => Ok(Some(Shown::Renewed(Arc::new(acme::Renewed::begin(acme)?)))),
         };
         let made = tls.certificates.iter().map(make).collect::<Result<Vec<_>, TlsError>>()?;
-        let stamps = tls.files_of().map(Stamp::of).collect();
-        let current = RwLock::new(Arc::new(prepare(&tls, &made)?));
-        let look = Mutex::new(Look { next: Instant::now() + LOOK_EVERY, stamps });
-        Ok(Self { tls, made, current, look })
+        let (stamps, config) = match tls.files_of().next() {
+            None => (Vec::new(), prepare(&tls, &made)?),
+            Some(_) => read_in_time(&tls, &made)?,
+        };
+        let now = Instant::now();
+        let look = Look { next: now + LOOK_EVERY, begun: now, is_reported: false };
+        Ok(Self {
+            tls,
+            made,
+            current: RwLock::new(Arc::new(config)),
+            look: Mutex::new(look),
+            stamps: Mutex::new(stamps),
+            is_looking: AtomicBool::new(false),
+        })
     }
 
-    /// What a new connection is accepted by.
-    pub(crate) fn config(&self) -> Arc<ServerConfig> {
-        // Whoever finds another looking takes what there is.
+    /// What a new connection is accepted by. It never waits for a file.
+    pub(crate) fn config(self: &Arc<Self>) -> Arc<ServerConfig> {
+        // A thread that finds another here takes what is there.
         if let Ok(mut look) = self.look.try_lock() {
             let now = Instant::now();
             if now >= look.next {
                 look.next = now + LOOK_EVERY;
-                self.renew(&mut look.stamps);
+                self.look_at_files(&mut look, now, false);
             }
         }
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn renew(&self, stamps: &mut Vec<Stamp>) {
+    /// Has the files read again, even if they seem to be what they were. False if there are none.
+    pub(crate) fn reload(self: &Arc<Self>) -> bool {
+        let mut look = self.look.lock().unwrap_or_else(PoisonError::into_inner);
+        self.look_at_files(&mut look, Instant::now(), true);
+        self.tls.files_of().next().is_some()
+    }
+
+    /// Has a thread look at the files, unless one does.
+    fn look_at_files(self: &Arc<Self>, look: &mut Look, now: Instant, always: bool) {
+        if self.tls.files_of().next().is_none() {
+            return;
+        }
+        if self.is_looking.swap(true, Ordering::Acquire) {
+            if now - look.begun > READING_MAX && !std::mem::replace(&mut look.is_reported, true) {
+                let s = READING_MAX.as_secs();
+                log::warn!(
+                    "TLS: reading the certificates takes more than {s} s; what was read before is \
+                     used on"
+                );
+            }
+            return;
+        }
+        (look.begun, look.is_reported) = (now, false);
+        let looking = Looking(Arc::clone(self));
+        let thread = std::thread::Builder::new().name("marmota-certificates".to_owned());
+        let begun = thread.spawn(move || looking.0.renew(always));
+        if let Err(error) = begun {
+            log::debug!("TLS: no thread to look at the certificates: {error}");
+        }
+    }
+
+    fn renew(&self, always: bool) {
+        let mut stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
         let found: Vec<Stamp> = self.tls.files_of().map(Stamp::of).collect();
-        if found == *stamps {
+        if found == *stamps && !always {
             return;
         }
         // Tickets of before are not taken any more: whom they vouch for was decided by other
@@ -239,7 +303,33 @@ impl Acceptor {
     }
 }
 
+/// Reads the files on another thread, and waits for it as long as that may take.
+fn read_in_time(tls: &Tls, made: &[Option<Shown>]) -> Result<(Vec<Stamp>, ServerConfig), TlsError> {
+    let (tls, made) = (tls.clone(), made.to_vec());
+    let (sender, receiver) = mpsc::channel();
+    let read = move || {
+        let stamps = tls.files_of().map(Stamp::of).collect();
+        let config = prepare(&tls, &made);
+        // The other side may have given up.
+        let _ = sender.send(config.map(|config| (stamps, config)));
+    };
+    let thread = std::thread::Builder::new().name("marmota-certificates".to_owned());
+    thread.spawn(read).map_err(|error| TlsError::new("reading the certificates", error))?;
+    let late = |_| {
+        let why = format!("not done within {} s", READING_MAX.as_secs());
+        TlsError::new("reading the certificates", why)
+    };
+    receiver.recv_timeout(READING_MAX).map_err(late)?
+}
+
 fn prepare(tls: &Tls, made: &[Option<Shown>]) -> Result<ServerConfig, TlsError> {
+    for path in tls.files_of() {
+        // A pipe would keep its reader waiting.
+        let is_other = std::fs::metadata(path).is_ok_and(|found| !found.is_file());
+        if is_other {
+            return Err(TlsError::new(path.display(), "not a regular file"));
+        }
+    }
     let broken = |error| TlsError::new("setting up", error);
     let provider = Arc::new(ring::default_provider());
     let mut shown = Vec::new();

@@ -35,7 +35,7 @@ use crate::method::Method;
 use crate::producer::BoxError;
 use crate::protocol::{Protocol, Successor};
 use crate::request::Request;
-use crate::response::Response;
+use crate::response::{IntoResponse, Response};
 use crate::router::Router;
 use crate::status::Status;
 
@@ -59,9 +59,10 @@ pub struct WebSocketOptions {
     /// The subprotocols that are spoken here, the best first; the first that the client offers
     /// too is agreed on.
     pub subprotocols: Vec<String>,
-    /// The pages from which browsers may connect (`Origin`, as `https://example.org`); others
-    /// are refused (403). `None` lets all: a service that knows its users by cookies must say
-    /// which are its own, since browsers send them along from any page.
+    /// The pages from which browsers may connect (`Origin`, as `https://example.org`, or `*` for
+    /// any); others are refused (403). Default: `None`, pages of the server's own origin and of
+    /// those that [`crate::Server::allowed_origins`] names: browsers send a site's cookies from
+    /// any page, and reach what listens on their own machine.
     pub origins: Option<Vec<String>>,
 }
 
@@ -203,7 +204,7 @@ fn check<'a>(
     request: &'a Request,
     options: &WebSocketOptions,
 ) -> Result<Option<&'a [u8]>, Response> {
-    let refuse = |status, text: &'static str| Err(Response::text(text).with_status(status));
+    let refuse = |status, text: &'static str| Err(Response::problem(status, text));
     if request.method() != Method::Get || request.version() == Version::Http10 {
         return refuse(Status::BAD_REQUEST, "a WebSocket is opened by a GET of HTTP/1.1");
     }
@@ -231,8 +232,12 @@ fn check<'a>(
     if !request.body().is_empty() {
         return refuse(Status::BAD_REQUEST, "a request for a WebSocket has no body");
     }
-    if let (Some(origins), Some(origin)) = (&options.origins, request.header_text("origin"))
-        && !origins.iter().any(|known| known.eq_ignore_ascii_case(origin))
+    let Some(origins) = &options.origins else {
+        request.check_site_strictly().map_err(IntoResponse::into_response)?;
+        return Ok((!has_stream).then_some(key));
+    };
+    if let Some(origin) = request.header_text("origin")
+        && !origins.iter().any(|known| known == "*" || known.eq_ignore_ascii_case(origin))
     {
         return refuse(Status::FORBIDDEN, "pages of this origin may not connect");
     }
@@ -241,7 +246,7 @@ fn check<'a>(
 
 /// A 426 that says in a header what is wanted.
 fn upgrade(text: &'static str, name: &'static str, value: &'static str) -> Response {
-    let mut answer = Response::text(text).with_status(Status::UPGRADE_REQUIRED);
+    let mut answer = Response::problem(Status::UPGRADE_REQUIRED, text);
     // Words of ours: they are fit for a header.
     let _ = answer.add_header(name.into(), value.as_bytes().into());
     answer

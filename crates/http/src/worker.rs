@@ -1,6 +1,7 @@
 //! One server thread: waits for events, takes connections, drives those that something has
 //! happened to, looks at the deadlines now and then.
 
+use std::cmp::Reverse;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,34 +10,62 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
+use crate::budget::Budget;
 use crate::connection::{Connection, Fate, Wish};
 use crate::descriptors::Descriptors;
+use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::local::Local;
+use crate::problem::{self, PROBLEM_JSON};
 use crate::reactor::{Event, Reactor};
 use crate::slab::Slab;
 use crate::slack;
+use crate::status::Status;
 use crate::task::{self, Token};
 use crate::watch::Sources;
 
 /// Connections taken in one turn.
 const ACCEPTS_MAX: usize = 64;
+/// How long clients that do not read are left after those before them were ended.
+const SHED_EVERY_MS: u64 = 10;
 /// How long no connection is taken after the process ran out of file descriptors or memory.
 const PAUSE_MS: u64 = 100;
-/// What a connection above the limit is told.
-const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+
+/// What a connection above the limit is answered.
+fn busy() -> Vec<u8> {
+    let detail = "the server has as many connections as it may; try again later";
+    let body = problem::document(Status::SERVICE_UNAVAILABLE, Some(detail));
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n\
+         Content-Type: {PROBLEM_JSON}\r\nContent-Length: {length}\r\n\r\n"
+    );
+    [head.as_bytes(), &body].concat()
+}
 
 /// What all threads of a server share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) stop: AtomicBool,
     descriptors: Descriptors,
     connections: AtomicUsize,
+    threads: usize,
+    /// For bodies that are gathered.
+    pub(crate) bodies: Arc<Budget>,
+    /// For answers that clients do not read.
+    pub(crate) unread: Arc<Budget>,
 }
 
 impl Common {
-    pub(crate) fn new(descriptors: Descriptors) -> Self {
-        Self { descriptors, ..Self::default() }
+    pub(crate) fn new(descriptors: Descriptors, limits: &Limits, threads: usize) -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            descriptors,
+            connections: AtomicUsize::new(0),
+            threads: threads.max(1),
+            bodies: Budget::new(limits.held_body_bytes_max),
+            unread: Budget::new(limits.unread_bytes_max),
+        }
     }
 
     /// Whether a connection that was taken may stay; it is counted then.
@@ -65,8 +94,13 @@ pub(crate) struct Worker {
     common: Arc<Common>,
     sweep_ms: u64,
     next_sweep_ms: u64,
+    last_sweep_ms: u64,
+    /// Bytes of unread answers that are reported to the server's budget.
+    unread_bytes: usize,
     drain_until_ms: u64,
     woken: Vec<Token>,
+    /// What a connection above the limit is answered.
+    busy: Vec<u8>,
 }
 
 impl Worker {
@@ -90,11 +124,14 @@ impl Worker {
             slab: Slab::default(),
             sources,
             next_sweep_ms: local.now_ms + sweep_ms,
+            last_sweep_ms: 0,
+            unread_bytes: 0,
             local,
             common,
             sweep_ms,
             drain_until_ms: 0,
             woken: Vec::new(),
+            busy: busy(),
         })
     }
 
@@ -109,7 +146,7 @@ impl Worker {
             if let Some(observer) = &mut self.local.observer {
                 observer.flush();
             }
-            if self.local.now_ms >= self.next_sweep_ms {
+            if self.local.now_ms >= self.next_sweep_ms || self.has_to_shed() {
                 self.sweep();
             }
             if self.common.stop.load(Ordering::Relaxed) && self.stop()? {
@@ -232,7 +269,7 @@ impl Worker {
                         // to another server. Best effort: the client learns why, or sees the
                         // connection close.
                         if listener.entry.speaks_plainly() {
-                            let _ = send(&socket, BUSY, SendFlags::NOSIGNAL);
+                            let _ = send(&socket, &self.busy, SendFlags::NOSIGNAL);
                         }
                         continue;
                     }
@@ -303,6 +340,54 @@ impl Worker {
         }
     }
 
+    /// Whether more answers may be unread than there may be, which a look at all connections tells.
+    fn has_to_shed(&self) -> bool {
+        let unread = &self.common.unread;
+        self.local.blocked_bytes > 0
+            && self.local.now_ms >= self.last_sweep_ms + SHED_EVERY_MS
+            && unread.held().saturating_add(self.local.blocked_bytes) > unread.max()
+    }
+
+    /// Ends the connections that have made no progress for longest, where this thread has more than
+    /// its share of what may be unread, with an eighth to spare: another thread has the others.
+    #[cold]
+    fn shed(&mut self) {
+        let unread = Arc::clone(&self.common.unread);
+        let (held, max) = (unread.held(), unread.max());
+        let share = max / self.common.threads;
+        if self.unread_bytes <= share {
+            return;
+        }
+        let spared = |bytes: usize| bytes - bytes / 8;
+        let wanted = (held - spared(max)).min(self.unread_bytes - spared(share));
+        let tokens: Vec<Token> = self.slab.tokens().collect();
+        let mut slow: Vec<(u64, Reverse<usize>, Token)> = Vec::new();
+        for token in tokens {
+            if let Some(connection) = self.slab.get_mut(token) {
+                let bytes = connection.unread_bytes();
+                if bytes > 0 {
+                    slow.push((connection.progress_ms(&self.local), Reverse(bytes), token));
+                }
+            }
+        }
+        slow.sort_unstable();
+        let mut shed = 0;
+        for (_, Reverse(bytes), token) in slow {
+            if shed >= wanted {
+                break;
+            }
+            shed += bytes;
+            if let Some(observer) = &self.local.observer {
+                observer.note_shed();
+            }
+            self.remove(token);
+        }
+        let left = self.unread_bytes.saturating_sub(shed);
+        unread.report(self.unread_bytes, left);
+        self.unread_bytes = left;
+        log::debug!("{shed} bytes of unread answers were given up: {held} of {max} were held");
+    }
+
     /// Looks at every connection's deadline. A list by deadline would have to be kept at every
     /// request; walking 16,384 connections once a second takes some 100 µs.
     fn sweep(&mut self) {
@@ -313,9 +398,18 @@ impl Worker {
             self.next_sweep_ms = self.next_sweep_ms.min(until);
         }
         let tokens: Vec<Token> = self.slab.tokens().collect();
+        let mut unread_bytes = 0;
         for token in tokens {
             self.with(token, Connection::sweep);
+            unread_bytes += self.slab.get_mut(token).map_or(0, |it| it.unread_bytes());
         }
+        self.common.unread.report(self.unread_bytes, unread_bytes);
+        (self.unread_bytes, self.local.blocked_bytes) = (unread_bytes, 0);
+        self.last_sweep_ms = self.local.now_ms;
+        if self.common.unread.held() > self.common.unread.max() {
+            self.shed();
+        }
+        self.local.slack.collect();
         if self.local.slack.look() {
             self.slab.shrink();
             self.local.clear_reserves();
@@ -352,6 +446,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.common.connections.fetch_sub(self.slab.len(), Ordering::Relaxed);
+        self.common.unread.report(self.unread_bytes, 0);
         self.sources.end();
     }
 }

@@ -83,6 +83,8 @@ pub struct ResponseWriter<'a> {
     pub(crate) endpoint: usize,
     /// What layers add to the answer, whatever it is.
     pub(crate) added: AddedHeaders,
+    /// Layers have seen the request already, before its body came.
+    pub(crate) is_admitted: bool,
     /// The task of a future that was polled already and is pending.
     pub(crate) waiting: Option<Task>,
     token: u64,
@@ -109,6 +111,7 @@ impl<'a> ResponseWriter<'a> {
             old,
             endpoint: usize::MAX,
             added: AddedHeaders::default(),
+            is_admitted: false,
             waiting: None,
             token,
         }

@@ -25,13 +25,13 @@ use engine::Engine;
 use progress::Progress;
 use report::Report;
 
-/// What to measure
+/// Measures the engines on this machine
 #[derive(Subcommand)]
 enum Suite {
     Orm(Orm),
 }
 
-/// The engines: inserts, reads and lists of each, beside SQLite by hand
+/// Measures inserts, reads and lists of each engine, next to SQLite called directly
 #[derive(Args)]
 struct Orm {
     /// Rows of the table
@@ -102,7 +102,7 @@ impl Orm {
         if has(Part::Json) {
             report.json = Some(json::list_of_rows(&folder.0)?);
         }
-        println!("{report}");
+        marmota::command::report(&report)?;
         if let Some(path) = &self.json {
             std::fs::write(path, serde_json::to_vec_pretty(&report)?)
                 .map_err(|error| format!("{} cannot be written: {error}", path.display()))?;

@@ -9,8 +9,10 @@ mod backup;
 mod migrate;
 mod moving;
 mod operators;
+mod output;
 mod restore;
 mod serve;
+mod version;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -20,7 +22,9 @@ pub use clap;
 use clap::{ArgMatches, Args, FromArgMatches, Subcommand};
 use marmota_http::Router;
 use marmota_model::Result;
+use marmota_store::private_file::have_folder;
 use marmota_store::{Store, StoreBuilder};
+pub use output::{OUTPUT_CLOSED_CODE, OutputError, complain, notice, report};
 
 /// What a subcommand ends with: an exit code, or what is printed before the
 /// code 1.
@@ -35,6 +39,7 @@ pub type Done = std::result::Result<ExitCode, Box<dyn std::error::Error>>;
 /// | 2 | the arguments make no sense |
 /// | 3 | `migrate --dry-run`: there is something to do |
 /// | 4 | `migrate --dry-run`: it would be refused |
+/// | 141 | standard output was closed before a report was printed |
 pub struct Command {
     models: Models,
     about: &'static str,
@@ -116,7 +121,8 @@ impl Command {
         self
     }
 
-    /// The program's version, for `--version`.
+    /// The program's version, for `-V`, and for `--version`, which also names
+    /// the features that were compiled in and the version of SQLite.
     #[must_use]
     pub const fn version(mut self, version: &'static str) -> Self {
         self.version = version;
@@ -179,7 +185,7 @@ impl Command {
     /// use marmota::command::{Command, clap};
     /// let program = Command::new(marmota::open)
     ///     .subcommand(clap::Command::new("hello").about("Says hello"), |_| {
-    ///         println!("Hello");
+    ///         marmota::command::report("Hello")?;
     ///         Ok(std::process::ExitCode::SUCCESS)
     ///     });
     /// assert_eq!(program.run_with(["program", "hello"]), std::process::ExitCode::SUCCESS);
@@ -214,10 +220,7 @@ impl Command {
                 return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
             }
         };
-        self.dispatch(&matches).unwrap_or_else(|error| {
-            eprintln!("{name}: {error}");
-            ExitCode::FAILURE
-        })
+        self.dispatch(&matches).unwrap_or_else(|error| output::end_of(&name, &*error))
     }
 
     fn parser(&self, name: &str) -> clap::Command {
@@ -227,7 +230,10 @@ impl Command {
             .about(self.about)
             .subcommand_required(false)
             .args_conflicts_with_subcommands(true);
-        let parser = if self.version.is_empty() { parser } else { parser.version(self.version) };
+        let parser = match self.version {
+            "" => parser,
+            version => parser.version(version).long_version(version::long(version)),
+        };
         parser.subcommands(self.own.iter().map(|(command, _)| command.clone()))
     }
 
@@ -258,7 +264,20 @@ impl Command {
 
     /// Begins to open the store at a URL with the program's models.
     fn builder(&self, url: &str) -> Result<StoreBuilder> {
+        if url == self.db {
+            have_default_folder(url)?;
+        }
         (self.models)(url)
+    }
+}
+
+/// Makes the folder of the database that is used where none is named, such as
+/// `data`; a folder that a user names has to exist.
+fn have_default_folder(url: &str) -> Result<()> {
+    let path = url.strip_prefix("sqlite:").or_else(|| url.strip_prefix("memory:"));
+    match path.and_then(|path| path.split('?').next()) {
+        None | Some("" | ":memory:") => Ok(()),
+        Some(path) => have_folder(path.strip_prefix("//").unwrap_or(path).as_ref(), true),
     }
 }
 

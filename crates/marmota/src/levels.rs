@@ -44,7 +44,9 @@ impl Log {
 
     fn beside(filter: &str, other: Option<AnyLayer>) -> Result<Arc<Self>> {
         let (layer, targets) = reload::Layer::new(parse(filter)?);
-        let lines = fmt::layer().with_writer(std::io::stderr).with_filter(layer);
+        let lines = fmt::layer().with_writer(std::io::stderr);
+        // It would report a closed stderr on stderr, and panic.
+        let lines = lines.log_internal_errors(false).with_filter(layer);
         let layers: Vec<_> = other.into_iter().chain([lines.boxed()]).collect();
         tracing_subscriber::registry().with(layers).try_init().map_err(|error| {
             Error::new(ErrorKind::Conflict, format!("the process has a log already: {error}"))
@@ -59,11 +61,27 @@ fn parse(filter: &str) -> Result<Targets> {
     let is_level = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok();
     let is_part = |part: &str| part.contains('=') || is_level(part.trim());
     let targets = filter.parse().ok().filter(|_| filter.split(',').all(is_part));
-    targets.ok_or_else(|| {
+    targets.map(quiet).ok_or_else(|| {
         let filter = marmota_model::text::excerpt(filter);
         let message = format!("`{filter}` is no filter; `info,marmota::slow=off` is one");
         Error::new(ErrorKind::Invalid, message)
     })
+}
+
+/// What clients make these crates warn of, alerts of TLS and floods of HTTP/2, is counted by the
+/// server (`marmota_http_handshakes_failed_total`): a filter that does not name them leaves it out.
+fn quiet(mut targets: Targets) -> Targets {
+    let is_usual = |level| level == LevelFilter::WARN || level == LevelFilter::INFO;
+    if targets.default_level().is_some_and(is_usual) {
+        for name in ["rustls", "h2"] {
+            let is_named =
+                targets.iter().any(|(target, _)| target.split("::").next() == Some(name));
+            if !is_named {
+                targets = targets.with_target(name, LevelFilter::ERROR);
+            }
+        }
+    }
+    targets
 }
 
 impl Levels for Log {

@@ -7,15 +7,16 @@ mod client;
 mod history;
 mod schedule;
 
-use std::cell::RefCell;
+use std::collections::hash_map::DefaultHasher;
 use std::hash::Hasher;
+use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
 
-use marmota::command::Done;
 use marmota::command::clap::{self, ArgMatches, Args, FromArgMatches};
+use marmota::command::{Done, complain, report};
 use marmota::remote::{Remote, Service};
-use marmota::sqlite::disk::{Disk, Event, PowerCut, integrity};
+use marmota::sqlite::disk::{Disk, Event, Fault, PowerCut, integrity};
 use marmota::sqlite::{Location, Options, Sqlite};
 use marmota::store::{Durability, Store};
 
@@ -46,7 +47,22 @@ struct Prove {
     /// How often the power is cut, for each seed
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     cuts: u32,
+    /// Puts a fault into the engine, which has to be found
+    #[arg(long, hide = true, value_parser = fault)]
+    plant: Option<Fault>,
 }
+
+fn fault(name: &str) -> Result<Fault, String> {
+    match name {
+        "retried-sync" => Ok(Fault::RetriesSync),
+        "denied-write" => Ok(Fault::DeniesWrite),
+        _ => Err("there are retried-sync and denied-write".to_owned()),
+    }
+}
+
+/// How often the database is closed and opened again: a disk that failed stops
+/// its engine until then.
+const ROUNDS: u32 = 8;
 
 /// The subcommand.
 pub(crate) fn command() -> clap::Command {
@@ -66,14 +82,14 @@ struct Proof {
 /// Runs it: exit code 1 if anything is lost, wrong, or not the same twice.
 pub(crate) fn run(matches: &ArgMatches) -> Done {
     let prove = Prove::from_arg_matches(matches)?;
-    println!(" seed  requests  acknowledged  refused  unknown  power cuts  digest");
+    report(" seed  requests  acknowledged  refused  unknown  power cuts  digest")?;
     let mut tally = Tally::default();
     for seed in (0..u64::from(prove.seeds)).map(|more| prove.seed.wrapping_add(more)) {
         let line = Line::new(format!("seed {seed}"), u64::from(prove.cuts) + 1);
         let proof = prove.seed(seed, &line)?;
         drop(line);
         let count = |is: fn(&Fate) -> bool| proof.history.count(is);
-        println!(
+        report(format_args!(
             "{seed:>5}  {:>8}  {:>12}  {:>7}  {:>7}  {:>10}  {:016x}",
             count(|_| true) as u64 + proof.history.read,
             count(|fate| matches!(fate, Fate::Done(_))),
@@ -81,7 +97,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
             count(|fate| *fate == Fate::Unknown),
             proof.cuts,
             proof.digest,
-        );
+        ))?;
         let first = seed == prove.seed;
         let mut found = proof.tally;
         if first {
@@ -90,18 +106,18 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
             found.look(1, (again != proof.digest).then(differs));
         }
         for fault in &found.faults {
-            eprintln!("  seed {seed}: {fault}");
+            complain(format_args!("  seed {seed}: {fault}"));
         }
         if found.failed > 0 {
             let Prove { clients, steps, cuts, .. } = prove;
-            eprintln!(
+            complain(format_args!(
                 "  again: marmota prove --seed {seed} --seeds 1 --clients {clients} --steps {steps} \
                  --cuts {cuts}"
-            );
+            ));
         }
         tally.add(found);
     }
-    println!("{} assertions passed, {} failed", tally.passed, tally.failed);
+    report(format_args!("{} assertions passed, {} failed", tally.passed, tally.failed))?;
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -112,16 +128,27 @@ impl Prove {
         let disk = Disk::at(&place)?;
         disk.record(true);
         let file = place.join("prove.db");
-        let store = open(&file)?;
+        let (store, _) = open(&file, self.plant)?;
         store.insert(&Account { id: COUNTER, balance: 0 }).run()?;
         let accounts: Vec<Account> = ACCOUNTS.map(|id| Account { id, balance: BALANCE }).collect();
         store.insert_many(&accounts).run()?;
+        store.close()?;
 
-        let shared =
-            Shared { disk: &disk, seed, history: RefCell::default(), digest: RefCell::default() };
-        self.carry_out(&store, &shared)?;
-        disk.fail_after(None);
-        let (mut history, digest) = (shared.history.into_inner(), shared.digest.into_inner());
+        let (history, digest) = Default::default();
+        let mut dice = Dice(seed);
+        for round in 0..ROUNDS {
+            let (store, sync) = open(&file, self.plant)?;
+            let shared =
+                Shared { disk: &disk, sync: &sync, seed, history: &history, digest: &digest };
+            let steps = self.steps * round / ROUNDS..self.steps * (round + 1) / ROUNDS;
+            self.carry_out(&store, &shared, steps, &mut dice)?;
+            disk.fail_after(None);
+            // One that a failed disk has stopped says so.
+            let _ = store.close();
+        }
+        let (mut history, digest): (History, DefaultHasher) =
+            (history.into_inner(), digest.into_inner());
+        let (store, _) = open(&file, self.plant)?;
         let mut tally = history.look(&store, seed, usize::MAX)?;
         disk.record(false);
         store.close()?;
@@ -135,26 +162,32 @@ impl Prove {
     }
 
     /// Has the clients do what the seed says.
-    fn carry_out(&self, store: &Store, shared: &Shared<'_>) -> Result<(), Failed> {
+    fn carry_out(
+        &self,
+        store: &Store,
+        shared: &Shared<'_>,
+        steps: Range<u32>,
+        dice: &mut Dice,
+    ) -> Result<(), Failed> {
         let service = Service::new(store);
         let client = |_| {
             let remote = Store::builder(Remote::in_process(&service));
             remote.model::<Sample>().model::<Account>().open()
         };
         let stores = (0..self.clients).map(client).collect::<marmota::Result<Vec<_>>>()?;
-        let mut dice = Dice(shared.seed);
         let tasks = (0..self.clients).zip(&stores).map(|(number, store)| {
             let dice = Dice(dice.roll());
             let client = Client { shared, number, store, dice, known: Vec::new() };
-            let task: schedule::Task<'_> = Box::pin(client.work(self.steps));
+            let task: schedule::Task<'_> = Box::pin(client.work(steps.clone()));
             task
         });
         let tasks = tasks.collect();
-        schedule::run(tasks, &mut dice);
+        schedule::run(tasks, dice);
         Ok(())
     }
 
-    /// Cuts the power where the dice say: half of the times around a sync, half at any write.
+    /// Cuts the power where the dice say: half of the times around a sync, half at any write;
+    /// and kills the process where a sync failed, which leaves all that was written.
     fn cut(
         &self,
         record: &[Event],
@@ -163,7 +196,10 @@ impl Prove {
         tally: &mut Tally,
         line: &Line,
     ) -> Result<u32, Failed> {
-        let is_sync = |event: &Event| matches!(event, Event::Sync { .. } | Event::Synced { .. });
+        let failed = |event: &Event| matches!(event, Event::SyncFailed { .. });
+        let is_sync = |event: &Event| {
+            failed(event) || matches!(event, Event::Sync { .. } | Event::Synced { .. })
+        };
         let syncs = record.iter().filter(|event| is_sync(event)).count() as u64;
         let others = record.len() as u64 - syncs;
         let (mut disk, mut dice, mut cuts) = (PowerCut::new(seed), Dice(!seed), 0);
@@ -172,24 +208,32 @@ impl Prove {
             if dice.roll() % (2 * of) < self.cuts.into() {
                 let left = Folder::in_memory()?;
                 disk.leave(&left.0, [0, 3, 7][cuts as usize % 3])?;
-                let found = after_a_cut(&left.0, history, seed, place);
-                match found {
-                    Ok(found) => tally.add(found),
-                    Err(error) => tally.look(0, Some(format!("cut at {place}: {error}"))),
-                }
+                look_after(&left.0, history, seed, place, tally);
                 cuts += 1;
                 line.step();
             }
             disk.go_on(event);
+            if failed(event) && self.cuts > 0 {
+                let left = Folder::in_memory()?;
+                disk.leave_killed(&left.0)?;
+                look_after(&left.0, history, seed, place, tally);
+            }
         }
         Ok(cuts)
     }
 }
 
-/// Opens what a loss of power left, and looks at it.
+fn look_after(folder: &Path, history: &History, seed: u64, place: usize, tally: &mut Tally) {
+    match after_a_cut(folder, history, seed, place) {
+        Ok(found) => tally.add(found),
+        Err(error) => tally.look(0, Some(format!("cut at {place}: {error}"))),
+    }
+}
+
+/// Opens what a loss of power or a kill left, and looks at it.
 fn after_a_cut(folder: &Path, history: &History, seed: u64, until: usize) -> Result<Tally, Failed> {
     let file = folder.join("prove.db");
-    let store = open(&file)?;
+    let (store, _) = open(&file, None)?;
     let mut tally = history.look(&store, seed, until)?;
     store.close()?;
     let said = integrity(&file)?;
@@ -197,14 +241,21 @@ fn after_a_cut(folder: &Path, history: &History, seed: u64, until: usize) -> Res
     Ok(tally)
 }
 
-fn open(file: &Path) -> Result<Store, Failed> {
+/// Opens the database; the function takes relaxed writes to the disk.
+fn open(
+    file: &Path,
+    plant: Option<Fault>,
+) -> Result<(Store, impl Fn() + Send + Sync + use<>), Failed> {
     // Nobody is given up by the clock, which no seed decides.
     let options =
         Options { durability: Durability::Full, busy_timeout_ms: 3_600_000, ..Options::default() };
     let engine = Sqlite::open(Location::File(file.to_owned()), options)?;
     // Often, so that there are many syncs of the file too.
     engine.execute("PRAGMA wal_autocheckpoint=12")?;
-    engine.leave_groups_to_callers();
+    let sync = engine.leave_groups_to_callers();
+    if let Some(fault) = plant {
+        engine.plant(fault)?;
+    }
     let store = Store::builder(engine).model::<Sample>().model::<Account>();
-    Ok(store.open()?)
+    Ok((store.open()?, sync))
 }

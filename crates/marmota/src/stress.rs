@@ -22,8 +22,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use marmota::command::Done;
 use marmota::command::clap::{self, ArgMatches, Args, FromArgMatches};
+use marmota::command::{Done, complain, report};
 use marmota::store::Durability;
 
 use crate::stress::crew::Plan;
@@ -229,9 +229,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
         (None, Some(servers)) => proof::run(&stress, servers)?,
         (None, None) => stress.compare()?,
     };
-    println!("{} assertions passed, {} failed", tally.passed, tally.failed);
+    report(format_args!("{} assertions passed, {} failed", tally.passed, tally.failed))?;
     for fault in &tally.faults {
-        eprintln!("  {fault}");
+        complain(format_args!("  {fault}"));
     }
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -322,24 +322,24 @@ impl Stress {
                 .map(|&transport| Stand::start(transport, self.db.as_deref()))
                 .collect::<Result<Vec<_>, _>>()?,
         };
-        println!(
+        report(format_args!(
             "operations a second, insert and read; {} rows a run, seed {}",
             self.rows, self.seed
-        );
-        println!(
+        ))?;
+        report(format_args!(
             "{:<14}{:>8}{:>12}{:>12}{:>10}",
             "transport", "threads", "insert", "read", "seconds"
-        );
+        ))?;
         for stand in &stands {
             for threads in self.threads() {
                 let done = round::run(stand, &self.plan(threads))?;
-                println!(
+                report(format_args!(
                     "{:<14}{threads:>8}{:>12.0}{:>12.0}{:>10.2}",
                     stand.name,
                     rate(self.rows, done.insert),
                     rate(self.rows, done.read),
                     (done.insert + done.read).as_secs_f64()
-                );
+                ))?;
                 all.add(done.tally);
             }
         }

@@ -33,7 +33,8 @@ pub enum ErrorKind {
     Timeout,
     /// Nobody takes connections at the address; nothing was done.
     Refused,
-    /// The other side went away; whether the operation took place is unknown.
+    /// The other side went away, or the disk failed at the commit: whether the
+    /// operation took place is unknown. Read before you retry.
     Lost,
     /// This engine or build cannot do it.
     Unsupported,
@@ -100,6 +101,9 @@ impl ErrorKind {
     }
 }
 
+/// Broken rules that an error names at most. Who reads more stops there.
+pub const VIOLATIONS_MAX: usize = 100;
+
 /// One field that broke one rule: the same in Rust and in a REST answer.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Violation {
@@ -151,14 +155,18 @@ impl Error {
         }))
     }
 
-    /// An [`ErrorKind::Invalid`] error that lists every broken rule.
+    /// An [`ErrorKind::Invalid`] error that lists the broken rules, [`VIOLATIONS_MAX`] at most.
     #[cold]
     #[must_use]
-    pub fn invalid(violations: Vec<Violation>) -> Self {
+    pub fn invalid(mut violations: Vec<Violation>) -> Self {
         let message = match violations.as_slice() {
             [one] => one.to_string(),
+            many if many.len() >= VIOLATIONS_MAX => {
+                format!("{VIOLATIONS_MAX} fields or more are not valid; the first ones are named")
+            }
             many => format!("{} fields are not valid", many.len()),
         };
+        violations.truncate(VIOLATIONS_MAX);
         Self(Box::new(Inner {
             kind: ErrorKind::Invalid,
             message,

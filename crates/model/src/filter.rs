@@ -10,9 +10,11 @@ use std::cmp::Ordering;
 use crate::json::JsonCondition;
 use crate::{Error, ErrorKind, FieldSet, Result, Search, Table, Value, ValueRef};
 
-/// A condition on a row. Fields are named by position.
+/// A condition on a row, as engines get it: fields are named by their position
+/// in the table of the operation. Programs use [`Filter`](crate::Filter), which
+/// knows its model or table.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Filter {
+pub enum FilterExpr {
     /// A field against a value, which is not NULL.
     Compare {
         /// The field.
@@ -59,11 +61,11 @@ pub enum Filter {
         search: Box<Search>,
     },
     /// The filter is false.
-    Not(Box<Filter>),
+    Not(Box<FilterExpr>),
     /// All are true. True if there are none.
-    And(Vec<Filter>),
+    And(Vec<FilterExpr>),
     /// At least one is true. False if there are none.
-    Or(Vec<Filter>),
+    Or(Vec<FilterExpr>),
 }
 
 /// How two values compare.
@@ -131,27 +133,40 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
     })
 }
 
-/// One field to sort by.
+/// A field to sort by, as engines get it. Programs use
+/// [`Order`](crate::Order), which knows its model or table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Order {
+pub struct SortKey {
     /// The field.
     pub field: usize,
     /// From the last to the first; NULL comes last then, and first otherwise.
     pub descending: bool,
 }
 
+impl SortKey {
+    /// Checks that the table has the field.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] naming the position.
+    pub fn check(self, table: &Table) -> Result<()> {
+        check_field(table, self.field)
+    }
+}
+
 /// The most that a filter may nest, so that no engine's stack is at risk.
 pub const FILTER_DEPTH_MAX: usize = 32;
-/// The most comparisons in one filter.
+/// The most comparisons in one filter; each value of a list counts as one.
 pub const FILTER_TERMS_MAX: usize = 500;
+/// The most bytes of texts and blobs in one filter: 64 KiB.
+pub const FILTER_BYTES_MAX: usize = 64 << 10;
 
 /// What a list or count selects.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Query {
     /// The condition; none for every row.
-    pub filter: Option<Filter>,
+    pub filter: Option<FilterExpr>,
     /// The fields to sort by. The key is always added as the last.
-    pub order: Vec<Order>,
+    pub order: Vec<SortKey>,
     /// The most rows to give.
     pub limit: Option<u64>,
     /// Begin behind the row with these values, one for each field of
@@ -161,7 +176,7 @@ pub struct Query {
     pub fields: Option<FieldSet>,
 }
 
-impl Filter {
+impl FilterExpr {
     /// Rows whose searchable fields, taken together, have what is looked for:
     /// `marmot -dog "alpine mead*"` ([`Search`]).
     #[must_use]
@@ -172,9 +187,9 @@ impl Filter {
     /// Both filters.
     ///
     /// ```
-    /// use marmota_model::Filter;
-    /// let old = Filter::IsNull { field: 4 };
-    /// assert_eq!(old.clone().and(old.clone()), Filter::And(vec![old.clone(), old]));
+    /// use marmota_model::FilterExpr;
+    /// let old = FilterExpr::IsNull { field: 4 };
+    /// assert_eq!(old.clone().and(old.clone()), FilterExpr::And(vec![old.clone(), old]));
     /// ```
     #[must_use]
     pub fn and(self, other: Self) -> Self {
@@ -196,6 +211,20 @@ impl Filter {
                 Self::Or(any)
             }
             one => Self::Or(vec![one, other]),
+        }
+    }
+
+    /// The first field that it names, for messages.
+    pub(crate) fn first_field(&self) -> Option<usize> {
+        match self {
+            Self::Compare { field, .. }
+            | Self::In { field, .. }
+            | Self::Match { field, .. }
+            | Self::IsNull { field }
+            | Self::Inside { field, .. } => Some(*field),
+            Self::Search { field, .. } => *field,
+            Self::Not(inner) => inner.first_field(),
+            Self::And(all) | Self::Or(all) => all.iter().find_map(Self::first_field),
         }
     }
 
@@ -225,25 +254,30 @@ impl Filter {
     /// # Errors
     /// [`ErrorKind::Invalid`] naming the field and value.
     pub fn check(&self, table: &Table) -> Result<()> {
-        let mut terms = 0;
-        self.check_node(table, 0, &mut terms)
+        self.check_node(table, 0, &mut Size::default())
     }
 
-    fn check_node(&self, table: &Table, depth: usize, terms: &mut usize) -> Result<()> {
-        *terms += match self {
-            Self::In { values, .. } => 1 + values.len(),
-            Self::Inside { condition, .. } => 1 + condition.values().len(),
-            Self::Search { search, .. } => 1 + search.terms().map_or(0, <[_]>::len),
-            _ => 1,
+    fn check_node(&self, table: &Table, depth: usize, size: &mut Size) -> Result<()> {
+        let of_all = |values: &[Value]| values.iter().map(bytes_of).sum();
+        let (terms, bytes) = match self {
+            Self::In { values, .. } => (1 + values.len(), of_all(values)),
+            Self::Inside { condition, .. } => {
+                (1 + condition.values().len(), of_all(condition.values()))
+            }
+            Self::Search { search, .. } => {
+                (1 + search.terms().map_or(0, <[_]>::len), search.text().len())
+            }
+            Self::Compare { value, .. } => (1, bytes_of(value)),
+            Self::Match { text, .. } => (1, text.len()),
+            _ => (1, 0),
         };
-        if depth > FILTER_DEPTH_MAX || *terms > FILTER_TERMS_MAX {
-            return Err(Error::new(
-                ErrorKind::Invalid,
-                format!(
-                    "the filter nests deeper than {FILTER_DEPTH_MAX} or has more than \
-                     {FILTER_TERMS_MAX} terms"
-                ),
-            ));
+        size.terms += terms;
+        size.bytes += bytes;
+        if depth > FILTER_DEPTH_MAX
+            || size.terms > FILTER_TERMS_MAX
+            || size.bytes > FILTER_BYTES_MAX
+        {
+            return Err(too_large(depth, size));
         }
         match self {
             Self::Compare { field, value, .. } => check_value(table, *field, value.as_ref()),
@@ -254,12 +288,45 @@ impl Filter {
             Self::IsNull { field } => check_field(table, *field),
             Self::Inside { field, condition } => check_inside(table, *field, condition),
             Self::Search { field, search } => check_search(table, *field, search),
-            Self::Not(inner) => inner.check_node(table, depth + 1, terms),
+            Self::Not(inner) => inner.check_node(table, depth + 1, size),
             Self::And(all) | Self::Or(all) => {
-                all.iter().try_for_each(|one| one.check_node(table, depth + 1, terms))
+                all.iter().try_for_each(|one| one.check_node(table, depth + 1, size))
             }
         }
     }
+}
+
+/// How large a filter is, as far as it was looked at.
+#[derive(Default)]
+struct Size {
+    terms: usize,
+    bytes: usize,
+}
+
+fn bytes_of(value: &Value) -> usize {
+    match value {
+        Value::Text(text) | Value::Json(text) => text.len(),
+        Value::Blob(bytes) => bytes.len(),
+        _ => 0,
+    }
+}
+
+#[cold]
+fn too_large(depth: usize, size: &Size) -> Error {
+    let message = if depth > FILTER_DEPTH_MAX {
+        format!("the filter nests deeper than {FILTER_DEPTH_MAX} levels: write it flatter")
+    } else if size.terms > FILTER_TERMS_MAX {
+        format!(
+            "the filter has more than {FILTER_TERMS_MAX} terms, values of lists included: split it \
+             into several reads"
+        )
+    } else {
+        format!(
+            "the filter has more than {FILTER_BYTES_MAX} bytes of texts: compare with shorter ones, \
+             or split it into several reads"
+        )
+    };
+    Error::new(ErrorKind::Invalid, message)
 }
 
 fn check_field(table: &Table, field: usize) -> Result<()> {
@@ -352,14 +419,14 @@ impl Query {
     /// The order with the key behind it, so that it is total and a page can
     /// begin behind any row.
     #[must_use]
-    pub fn order_with_key(&self, table: &Table) -> Vec<Order> {
+    pub fn order_with_key(&self, table: &Table) -> Vec<SortKey> {
         let mut order = self.order.clone();
         match order.iter().position(|by| by.field == table.key()) {
             // No two rows share a key: nothing behind it can matter.
             Some(last) => order.truncate(last + 1),
             None => {
                 let descending = order.last().is_some_and(|by| by.descending);
-                order.push(Order { field: table.key(), descending });
+                order.push(SortKey { field: table.key(), descending });
             }
         }
         order
@@ -367,7 +434,7 @@ impl Query {
 
     /// The condition with the page's start in it.
     #[must_use]
-    pub fn filter_with_after(&self, table: &Table) -> Option<Filter> {
+    pub fn filter_with_after(&self, table: &Table) -> Option<FilterExpr> {
         let after = self.after.as_ref().map(|after| behind(&self.order_with_key(table), after));
         match (self.filter.clone(), after) {
             (Some(filter), Some(after)) => Some(filter.and(after)),
@@ -383,9 +450,7 @@ impl Query {
         if let Some(filter) = &self.filter {
             filter.check(table)?;
         }
-        for by in &self.order {
-            check_field(table, by.field)?;
-        }
+        self.order.iter().try_for_each(|by| by.check(table))?;
         if let Some(after) = &self.after {
             let order = self.order_with_key(table);
             if after.len() != order.len() {
@@ -406,10 +471,10 @@ impl Query {
 }
 
 /// The rows behind the one with the values `after` in `order`.
-fn behind(order: &[Order], after: &[Value]) -> Filter {
+fn behind(order: &[SortKey], after: &[Value]) -> FilterExpr {
     let mut any = Vec::with_capacity(order.len());
     for (depth, (by, value)) in order.iter().zip(after).enumerate() {
-        let mut all: Vec<Filter> = order[..depth]
+        let mut all: Vec<FilterExpr> = order[..depth]
             .iter()
             .zip(after)
             .map(|(by, value)| equal_or_null(by.field, value))
@@ -418,30 +483,32 @@ fn behind(order: &[Order], after: &[Value]) -> Filter {
             Some(filter) => all.push(filter),
             None => continue,
         }
-        any.push(if all.len() == 1 { all.remove(0) } else { Filter::And(all) });
+        any.push(if all.len() == 1 { all.remove(0) } else { FilterExpr::And(all) });
     }
-    if any.len() == 1 { any.remove(0) } else { Filter::Or(any) }
+    if any.len() == 1 { any.remove(0) } else { FilterExpr::Or(any) }
 }
 
-fn equal_or_null(field: usize, value: &Value) -> Filter {
+fn equal_or_null(field: usize, value: &Value) -> FilterExpr {
     match value {
-        Value::Null => Filter::IsNull { field },
-        value => Filter::Compare { field, comparison: Comparison::Equal, value: value.clone() },
+        Value::Null => FilterExpr::IsNull { field },
+        value => FilterExpr::Compare { field, comparison: Comparison::Equal, value: value.clone() },
     }
 }
 
-fn strictly_behind(by: Order, value: &Value) -> Option<Filter> {
-    let Order { field, descending } = by;
-    let null = Filter::IsNull { field };
+fn strictly_behind(by: SortKey, value: &Value) -> Option<FilterExpr> {
+    let SortKey { field, descending } = by;
+    let null = FilterExpr::IsNull { field };
     match (value, descending) {
-        (Value::Null, false) => Some(Filter::Not(Box::new(null))),
+        (Value::Null, false) => Some(FilterExpr::Not(Box::new(null))),
         (Value::Null, true) => None,
-        (value, false) => {
-            Some(Filter::Compare { field, comparison: Comparison::Greater, value: value.clone() })
-        }
+        (value, false) => Some(FilterExpr::Compare {
+            field,
+            comparison: Comparison::Greater,
+            value: value.clone(),
+        }),
         (value, true) => {
             let less =
-                Filter::Compare { field, comparison: Comparison::Less, value: value.clone() };
+                FilterExpr::Compare { field, comparison: Comparison::Less, value: value.clone() };
             Some(less.or(null))
         }
     }

@@ -27,8 +27,8 @@
 use crate::json::{JsonCondition, JsonPath, JsonTest};
 use crate::rule::violation;
 use crate::{
-    Comparison, Error, ErrorKind, FILTER_DEPTH_MAX, Filter, Kind, Order, Place, Result, Scratch,
-    Search, Table, Value, ValueRef,
+    Comparison, Error, ErrorKind, FILTER_DEPTH_MAX, Filter, FilterExpr, Kind, Order, Place, Result,
+    Scratch, Search, SortKey, Table, Value, ValueRef,
 };
 
 /// Reads a filter on the rows of `table`.
@@ -38,18 +38,19 @@ use crate::{
 /// field and value that do not fit.
 ///
 /// ```
-/// # use marmota_model::{parse_filter, Field, Filter, Kind, Role, Schema, Table};
+/// # use marmota_model::{parse_filter, Field, FilterExpr, Kind, Role, Schema, Table};
 /// # let table = Table::new(Schema::new("person", vec![
 /// #     Field::new("id", Kind::I64).role(Role::Key),
 /// #     Field::new("last_name", Kind::TEXT),
 /// #     Field::new("died", Kind::I64).nullable(true)]))?;
 /// let filter = parse_filter(&table, "last_name ~ 'cur' and (died = null or died > 1930)")?;
-/// assert!(matches!(filter, Filter::And(_)));
+/// assert!(matches!(filter.into_expr_for(&table)?, FilterExpr::And(_)));
 /// assert!(parse_filter(&table, "lastname = 'x'").is_err());
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
 pub fn parse_filter(table: &Table, text: &str) -> Result<Filter> {
-    Parser { table, text, at: 0, caller: None }.whole()
+    let expr = Parser { table, text, at: 0, caller: None }.whole()?;
+    Ok(Filter::of_checked(table, expr))
 }
 
 /// Who calls, for the values of a rule.
@@ -87,7 +88,8 @@ pub fn asks_for_caller(table: &Table, text: &str) -> bool {
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
 pub fn parse_rule(table: &Table, text: &str, caller: &Caller) -> Result<Filter> {
-    Parser { table, text, at: 0, caller: Some(caller) }.whole()
+    let expr = Parser { table, text, at: 0, caller: Some(caller) }.whole()?;
+    Ok(Filter::of_checked(table, expr))
 }
 
 impl Caller {
@@ -103,7 +105,7 @@ impl Caller {
 /// # Errors
 /// [`ErrorKind::Invalid`] naming what is no field.
 pub fn parse_order(table: &Table, text: &str) -> Result<Vec<Order>> {
-    let mut order: Vec<Order> = Vec::new();
+    let mut order: Vec<SortKey> = Vec::new();
     for part in text.split(',') {
         let part = part.trim();
         let (name, descending) = match part.strip_prefix('-') {
@@ -124,9 +126,9 @@ pub fn parse_order(table: &Table, text: &str) -> Result<Vec<Order>> {
             let message = format!("`order` names `{name}` twice");
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        order.push(Order { field, descending });
+        order.push(SortKey { field, descending });
     }
-    Ok(order)
+    Ok(order.into_iter().map(|key| Order::of_checked(table, key)).collect())
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -135,6 +137,8 @@ enum Token<'a> {
     Word(&'a str),
     Number(&'a str),
     Text(String),
+    /// A value of the caller's.
+    OfCaller(String),
     Symbol(&'static str),
 }
 
@@ -151,7 +155,7 @@ struct Parser<'a, 't> {
 }
 
 impl<'a> Parser<'a, '_> {
-    fn whole(&mut self) -> Result<Filter> {
+    fn whole(&mut self) -> Result<FilterExpr> {
         let filter = self.either(0)?;
         match self.token()? {
             Token::End => {
@@ -162,7 +166,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    fn either(&mut self, depth: usize) -> Result<Filter> {
+    fn either(&mut self, depth: usize) -> Result<FilterExpr> {
         let mut filter = self.both(depth)?;
         while self.take_word("or") || self.take("||") {
             filter = filter.or(self.both(depth)?);
@@ -170,7 +174,7 @@ impl<'a> Parser<'a, '_> {
         Ok(filter)
     }
 
-    fn both(&mut self, depth: usize) -> Result<Filter> {
+    fn both(&mut self, depth: usize) -> Result<FilterExpr> {
         let mut filter = self.single(depth)?;
         while self.take_word("and") || self.take("&&") {
             filter = filter.and(self.single(depth)?);
@@ -178,12 +182,12 @@ impl<'a> Parser<'a, '_> {
         Ok(filter)
     }
 
-    fn single(&mut self, depth: usize) -> Result<Filter> {
+    fn single(&mut self, depth: usize) -> Result<FilterExpr> {
         if depth > FILTER_DEPTH_MAX {
             return Err(self.error("nests too deep"));
         }
         if self.take_word("not") || (!self.rest().starts_with("!=") && self.take("!")) {
-            return Ok(Filter::Not(Box::new(self.single(depth + 1)?)));
+            return Ok(FilterExpr::Not(Box::new(self.single(depth + 1)?)));
         }
         if self.take("(") {
             let filter = self.either(depth + 1)?;
@@ -204,7 +208,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    fn test(&mut self, field: usize) -> Result<Filter> {
+    fn test(&mut self, field: usize) -> Result<FilterExpr> {
         let token = self.token()?;
         let comparison = match &token {
             Token::Symbol("~") => return self.matches(field, Place::Anywhere),
@@ -212,48 +216,50 @@ impl<'a> Parser<'a, '_> {
             Token::Symbol("@") => return self.search(Some(field)),
             Token::Word(word) if word.eq_ignore_ascii_case("in") => return self.list(field),
             Token::Word(word) if word.eq_ignore_ascii_case("not") && self.take_word("in") => {
-                return Ok(Filter::Not(Box::new(self.list(field)?)));
+                return Ok(FilterExpr::Not(Box::new(self.list(field)?)));
             }
             token => comparison(token)
                 .ok_or_else(|| self.expected("one of = != < <= > >= ~ ^ @ in", token))?,
         };
         let value = self.value(field)?;
         match (comparison, value) {
-            (Comparison::Equal, Value::Null) => Ok(Filter::IsNull { field }),
+            (Comparison::Equal, Value::Null) => Ok(FilterExpr::IsNull { field }),
             (Comparison::NotEqual, Value::Null) => {
-                Ok(Filter::Not(Box::new(Filter::IsNull { field })))
+                Ok(FilterExpr::Not(Box::new(FilterExpr::IsNull { field })))
             }
             (_, Value::Null) => Err(self.error("null has no order; compare it by = or !=")),
-            (comparison, value) => Ok(Filter::Compare { field, comparison, value }),
+            (comparison, value) => Ok(FilterExpr::Compare { field, comparison, value }),
         }
     }
 
-    fn matches(&mut self, field: usize, place: Place) -> Result<Filter> {
+    fn matches(&mut self, field: usize, place: Place) -> Result<FilterExpr> {
         if !matches!(self.table.fields()[field].kind, Kind::Text { .. }) {
             return Err(self.error("~ and ^ are for text fields"));
         }
         match self.token()? {
-            Token::Text(text) => Ok(Filter::Match { field, place, text }),
+            Token::Text(text) => Ok(FilterExpr::Match { field, place, text }),
             other => Err(self.expected("a quoted text", &other)),
         }
     }
 
-    fn search(&mut self, field: Option<usize>) -> Result<Filter> {
+    fn search(&mut self, field: Option<usize>) -> Result<FilterExpr> {
         match self.token()? {
-            Token::Text(text) => Ok(Filter::Search { field, search: Box::new(Search::new(&text)) }),
+            Token::Text(text) => {
+                Ok(FilterExpr::Search { field, search: Box::new(Search::new(&text)) })
+            }
             other => Err(self.expected("a quoted text", &other)),
         }
     }
 
-    fn list(&mut self, field: usize) -> Result<Filter> {
+    fn list(&mut self, field: usize) -> Result<FilterExpr> {
         let values = match self.groups() {
             Some(groups) => {
-                let value = |group: &String| self.value_of(field, &Token::Text(group.clone()));
+                let value = |group: &String| self.value_of(field, &Token::OfCaller(group.clone()));
                 groups.iter().map(value).collect::<Result<_>>()?
             }
             None => self.values(|parser| parser.value(field))?,
         };
-        Ok(Filter::In { field, values })
+        Ok(FilterExpr::In { field, values })
     }
 
     /// The caller's groups, where they stand next.
@@ -267,7 +273,7 @@ impl<'a> Parser<'a, '_> {
         if let Some(caller) = self.caller {
             for (name, value) in [("@user.id", &caller.id), ("@user.name", &caller.name)] {
                 if self.take(name) {
-                    return Ok(Token::Text(value.clone()));
+                    return Ok(Token::OfCaller(value.clone()));
                 }
             }
         }
@@ -291,7 +297,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// A test of what lies at a path inside a JSON field.
-    fn inside(&mut self, field: usize, path: &str) -> Result<Filter> {
+    fn inside(&mut self, field: usize, path: &str) -> Result<FilterExpr> {
         let what = &self.table.fields()[field];
         if what.kind != Kind::Json {
             let kind = what.kind.name();
@@ -302,8 +308,9 @@ impl<'a> Parser<'a, '_> {
             .map_err(|why| self.error(&format!("has a path of `{}` that {why}", what.name)))?;
         self.at += taken;
         let (test, is_not) = self.inside_test()?;
-        let filter = Filter::Inside { field, condition: Box::new(JsonCondition { path, test }) };
-        Ok(if is_not { Filter::Not(Box::new(filter)) } else { filter })
+        let filter =
+            FilterExpr::Inside { field, condition: Box::new(JsonCondition { path, test }) };
+        Ok(if is_not { FilterExpr::Not(Box::new(filter)) } else { filter })
     }
 
     /// A test of a JSON value, and whether it is to be false.
@@ -352,7 +359,7 @@ impl<'a> Parser<'a, '_> {
             Token::Word("null") => Some(Value::Null),
             Token::Word("true") => Some(Value::Bool(true)),
             Token::Word("false") => Some(Value::Bool(false)),
-            Token::Text(text) => Some(Value::Text(text.clone())),
+            Token::Text(text) | Token::OfCaller(text) => Some(Value::Text(text.clone())),
             Token::Number(number) => match (number.parse(), number.parse::<f64>()) {
                 (Ok(whole), _) => Some(Value::Int(whole)),
                 (_, Ok(number)) if number.is_finite() => Some(Value::Float(number)),
@@ -374,17 +381,22 @@ impl<'a> Parser<'a, '_> {
             Token::Word("null") => return Ok(Value::Null),
             Token::Word(word @ ("true" | "false")) if field.kind == Kind::Bool => word,
             Token::Number(number) if !matches!(field.kind, Kind::Text { .. }) => number,
-            Token::Text(text) if field.kind == Kind::Json => {
+            Token::Text(text) | Token::OfCaller(text) if field.kind == Kind::Json => {
                 let mut json = Vec::new();
                 crate::json::write_string(&mut json, text);
                 return Ok(Value::Json(String::from_utf8_lossy(&json).into_owned()));
             }
-            Token::Text(text) => text.as_str(),
+            Token::Text(text) if is_bare_kind(&field.kind) => {
+                let message = format!("{} is written without quotes", field.kind.name());
+                let value = ValueRef::Text(text);
+                return Err(Error::invalid(vec![violation(field, value, "type", message)]));
+            }
+            Token::Text(text) | Token::OfCaller(text) => text.as_str(),
             Token::Word(word) | Token::Number(word) => word,
             Token::End | Token::Symbol(_) => return Err(self.expected("a value", token)),
         };
         // A bare word or number is no text: `name = 7` is more often a slip.
-        let bare = !matches!(token, Token::Text(_));
+        let bare = matches!(token, Token::Word(_) | Token::Number(_));
         let read = match field.kind {
             Kind::Text { .. } if bare => Err("a quoted text"),
             _ => crate::text::parse(&field.kind, text),
@@ -459,7 +471,7 @@ impl<'a> Parser<'a, '_> {
         let found = match found {
             Token::End => "the end".to_owned(),
             Token::Word(text) | Token::Number(text) => format!("`{text}`"),
-            Token::Text(text) => format!("{text:?}"),
+            Token::Text(text) | Token::OfCaller(text) => format!("{text:?}"),
             Token::Symbol(symbol) => format!("`{symbol}`"),
         };
         self.error(&format!("has {found} where {what} should be"))
@@ -476,7 +488,7 @@ impl<'a> Parser<'a, '_> {
 
 fn comparison(token: &Token<'_>) -> Option<Comparison> {
     Some(match token {
-        Token::Symbol("=" | "==") => Comparison::Equal,
+        Token::Symbol("=") => Comparison::Equal,
         Token::Symbol("!=") => Comparison::NotEqual,
         Token::Symbol("<") => Comparison::Less,
         Token::Symbol("<=") => Comparison::LessOrEqual,
@@ -484,6 +496,19 @@ fn comparison(token: &Token<'_>) -> Option<Comparison> {
         Token::Symbol(">=") => Comparison::GreaterOrEqual,
         _ => return None,
     })
+}
+
+/// True for values that are numbers or booleans in JSON.
+const fn is_bare_kind(kind: &Kind) -> bool {
+    use crate::KeyKind;
+    matches!(
+        kind,
+        Kind::Bool
+            | Kind::Int { .. }
+            | Kind::Float
+            | Kind::Currency
+            | Kind::Reference { key: KeyKind::Auto, .. }
+    )
 }
 
 fn is_word(c: char) -> bool {
@@ -507,17 +532,23 @@ mod tests {
         Table::new(Schema::new("person", fields)).unwrap()
     }
 
+    fn expr(text: &str) -> FilterExpr {
+        parse_filter(&table(), text).unwrap().into_expr_for(&table()).unwrap()
+    }
+
     #[test]
     fn and_binds_closer_than_or() {
-        let filter = parse_filter(&table(), "id=1 or id=2 and not died=null").unwrap();
-        let Filter::Or(parts) = filter else { panic!("{filter:?}") };
-        assert!(matches!(&parts[1], Filter::And(both) if matches!(both[1], Filter::Not(_))));
+        let filter = expr("id=1 or id=2 and not died=null");
+        let FilterExpr::Or(parts) = filter else { panic!("{filter:?}") };
+        assert!(
+            matches!(&parts[1], FilterExpr::And(both) if matches!(both[1], FilterExpr::Not(_)))
+        );
     }
 
     #[test]
     fn quotes_are_taken_literally() {
-        let filter = parse_filter(&table(), r#"name = 'O''Brien \\ "x"'"#).unwrap();
-        let Filter::Compare { value, .. } = filter else { panic!() };
+        let filter = expr(r#"name = 'O''Brien \\ "x"'"#);
+        let FilterExpr::Compare { value, .. } = filter else { panic!() };
         assert_eq!(value, Value::from(r#"O'Brien \ "x""#));
     }
 
@@ -544,15 +575,12 @@ mod tests {
             ("options.a exists", "a", JsonTest::Exists),
         ] {
             let condition = Box::new(JsonCondition { path: JsonPath::new(path), test });
-            assert_eq!(
-                parse_filter(&table(), text).unwrap(),
-                Filter::Inside { field: 4, condition }
-            );
+            assert_eq!(expr(text), FilterExpr::Inside { field: 4, condition });
         }
-        let filter = parse_filter(&table(), "options.a not in (1) and not options.b exists");
-        assert!(
-            matches!(filter, Ok(Filter::And(both)) if matches!(both[..], [Filter::Not(_), Filter::Not(_)]))
-        );
+        let FilterExpr::And(both) = expr("options.a not in (1) and not options.b exists") else {
+            panic!()
+        };
+        assert!(matches!(both[..], [FilterExpr::Not(_), FilterExpr::Not(_)]));
     }
 
     #[test]
@@ -562,6 +590,9 @@ mod tests {
             ("id", "one of ="),
             ("id =", "a value"),
             ("id = 1 id", "the end"),
+            ("id == 1", "has `==` where one of = != <"),
+            ("id > '18'", "without quotes"),
+            ("died in (1, '2')", "without quotes"),
             ("id = 'x'", "field `id`"),
             ("nme = 'x'", "field `nme`"),
             ("name = x", "quoted text"),
@@ -597,22 +628,24 @@ mod tests {
             name: "o' or 1=1 or name='".to_owned(),
             groups: vec!["a".to_owned(), "b".to_owned()],
         };
-        let equal = |field, value| Filter::Compare { field, comparison: Comparison::Equal, value };
+        let equal =
+            |field, value| FilterExpr::Compare { field, comparison: Comparison::Equal, value };
         for (rule, filter) in [
             ("id = @user.id", equal(0, Value::Int(7))),
             ("name = @user.id", equal(1, Value::from("7"))),
             ("name = @user.name", equal(1, Value::Text(caller.name.clone()))),
             (
                 "name in @user.groups",
-                Filter::In { field: 1, values: vec![Value::from("a"), Value::from("b")] },
+                FilterExpr::In { field: 1, values: vec![Value::from("a"), Value::from("b")] },
             ),
         ] {
-            assert_eq!(parse_rule(&table(), rule, &caller).unwrap(), filter);
+            let read = parse_rule(&table(), rule, &caller).unwrap();
+            assert_eq!(read.into_expr_for(&table()).unwrap(), filter);
             assert!(parse_filter(&table(), rule).is_err(), "{rule}");
             assert!(asks_for_caller(&table(), rule), "{rule}");
         }
         let inside = parse_rule(&table(), "options.team in @user.groups", &caller).unwrap();
-        assert!(matches!(inside, Filter::Inside { .. }));
+        assert!(matches!(inside.into_expr_for(&table()), Ok(FilterExpr::Inside { .. })));
         assert!(parse_rule(&table(), "id = @user.shoe", &caller).is_err());
         assert!(!asks_for_caller(&table(), "name @ 'user'"));
     }
@@ -627,8 +660,8 @@ mod tests {
         #[test]
         fn any_text_can_be_quoted(text: String) {
             let quoted = text.replace('\\', "\\\\").replace('\'', "''");
-            let filter = parse_filter(&table(), &format!("name = '{quoted}'")).unwrap();
-            let wanted = Filter::Compare {
+            let filter = expr(&format!("name = '{quoted}'"));
+            let wanted = FilterExpr::Compare {
                 field: 1, comparison: Comparison::Equal, value: Value::Text(text),
             };
             prop_assert_eq!(filter, wanted);

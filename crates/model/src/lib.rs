@@ -30,13 +30,17 @@ mod stored;
 mod table;
 pub mod text;
 mod time;
+mod typed_filter;
 mod value;
 
 pub use currency::{Currency, CurrencyError};
-pub use error::{Error, ErrorKind, Result, Violation};
+pub use error::{Error, ErrorKind, Result, VIOLATIONS_MAX, Violation};
 pub use field_set::FieldSet;
 pub use field_value::{Blob, Json, Ref};
-pub use filter::{Comparison, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, Filter, Order, Place, Query};
+pub use filter::{
+    Comparison, FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, FilterExpr, Place, Query,
+    SortKey,
+};
 pub use filter_column::Member;
 pub use filter_text::{Caller, asks_for_caller, parse_filter, parse_order, parse_rule};
 pub use form::Form;
@@ -50,5 +54,6 @@ pub use scratch::Scratch;
 pub use search::{SEARCH_BYTES_MAX, SEARCH_TERMS_MAX, Search, SearchTerm, Words};
 pub use table::Table;
 pub use time::{Date, Time, TimeError, Timestamp};
+pub use typed_filter::{Filter, Order};
 pub use uuid::Uuid;
 pub use value::{Value, ValueRef};

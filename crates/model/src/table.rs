@@ -3,8 +3,10 @@
 //! clients share it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::rule::CompiledRule;
+use crate::typed_filter::TableShape;
 use crate::{
     Error, ErrorKind, Field, FieldSet, KeyKind, Kind, Result, Role, Schema, Value, ValueRef,
 };
@@ -24,6 +26,7 @@ pub struct Table {
     created_at: Option<usize>,
     updated_at: Option<usize>,
     version: Option<usize>,
+    shape: Arc<TableShape>,
 }
 
 /// What stands before a field's value in a row's JSON: `,"name":`.
@@ -95,11 +98,18 @@ impl Table {
             created_at,
             updated_at,
             version,
+            shape: Arc::new(TableShape::of(&schema)),
             schema,
         };
         table.prepare_fields()?;
         table.check_indexes()?;
         Ok(table)
+    }
+
+    /// The names and kinds of its fields, which filters carry along.
+    #[inline]
+    pub(crate) const fn shape(&self) -> &Arc<TableShape> {
+        &self.shape
     }
 
     fn prepare_fields(&mut self) -> Result<()> {

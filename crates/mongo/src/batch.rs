@@ -7,9 +7,8 @@ use marmota_model::{Kind, NoRows, Result, Value};
 use marmota_store::Durability;
 use marmota_store::engine;
 use marmota_store::operation::{
-    BatchFailure, BatchMode, Link, OnConflict, Once, Operation, Outcome, Write, run_batch,
+    BatchMachine, BatchMode, BatchParts, Link, OnConflict, Operation, Outcome, Write,
 };
-use marmota_store::refusal::copy_of;
 
 use crate::engine::{Shared, wait_on};
 use crate::refusal::no_transactions;
@@ -91,13 +90,10 @@ pub(crate) fn steps(
     writes: &[Write],
     links: &[Link],
     mode: BatchMode,
-    once: Option<&mut Once<'_>>,
     results: &mut Vec<Result<Outcome>>,
 ) -> Result<()> {
-    let ended = run_batch(writes, links, mode, once, results, |step, sink| {
-        engine::run(session, step, sink)
-    });
-    told(ended, results)
+    let parts = BatchParts { writes, links, once: None, mode, results };
+    BatchMachine::run(parts, |step, sink| engine::run(session, step, sink))
 }
 
 /// [`steps`] of which all or nothing takes place, none linked to another:
@@ -116,7 +112,7 @@ pub(crate) fn steps_together(
             continue;
         }
         let mut done = Vec::with_capacity(part.len());
-        let ended = steps(session, part, &[], BatchMode::AllOrNothing, None, &mut done);
+        let ended = steps(session, part, &[], BatchMode::AllOrNothing, &mut done);
         results.append(&mut done);
         ended?;
     }
@@ -173,7 +169,8 @@ fn one_by_one(
     results: &mut Vec<Result<Outcome>>,
 ) -> Result<()> {
     let (shared, mut done) = (&writer.shared, Vec::new());
-    let ended = run_batch(writes, links, mode, None, &mut done, |step, _| {
+    let parts = BatchParts { writes, links, once: None, mode, results: &mut done };
+    let ended = BatchMachine::run(parts, |step, _| {
         let write = match step {
             // A write that failed has left nothing.
             Operation::Savepoint(_) | Operation::Release(_) | Operation::RollbackTo(_) => {
@@ -190,18 +187,6 @@ fn one_by_one(
         let work = Work::One(write);
         shared.handle.block_on(shared.carry_out(writer.number, durability, &work))
     });
-    let ended = told(ended, &done);
     results.append(&mut done);
     ended
-}
-
-/// How a batch ended, with the error of the write that failed.
-fn told(ended: Result<(), BatchFailure>, results: &[Result<Outcome>]) -> Result<()> {
-    ended.map_err(|failure| match failure {
-        BatchFailure::Engine(error) => error,
-        BatchFailure::Write => match results.last() {
-            Some(Err(error)) => copy_of(error),
-            _ => unexpected(),
-        },
-    })
 }

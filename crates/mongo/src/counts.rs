@@ -16,6 +16,7 @@ pub(crate) struct Counts {
     asked: AtomicU64,
     pub(crate) writes_waiting: AtomicU64,
     refused: AtomicU64,
+    read_yields: AtomicU64,
     pools: Mutex<HashMap<ServerAddress, Pool>>,
 }
 
@@ -74,6 +75,11 @@ impl Counts {
         };
     }
 
+    /// A read has left its thread to others.
+    pub(crate) fn read_yield(&self) {
+        self.read_yields.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A write took place.
     pub(crate) fn committed(&self) {
         self.commits.fetch_add(1, Ordering::Relaxed);
@@ -96,6 +102,7 @@ impl Counts {
         statistics.connections_in_use = all(|pool| pool.in_use.len());
         let without = read(&self.asked).saturating_sub(statistics.connections_in_use);
         statistics.connections_wanted = without;
+        statistics.read_yields = read(&self.read_yields);
         statistics
     }
 }

@@ -48,6 +48,9 @@ pub(crate) struct Database {
     transaction: Option<Arc<Transaction>>,
 }
 
+/// The most documents in a message of a read.
+const BATCH_DOCUMENTS: i32 = 2_000;
+
 /// What is sought in a collection.
 #[derive(Debug, Default)]
 pub(crate) struct Find {
@@ -150,6 +153,9 @@ impl Database {
         set("sort", find.sort.clone().map(Bson::from));
         set("projection", find.projection.clone().map(Bson::from));
         set("limit", find.limit.map(Bson::from));
+        // Without it a message has up to 16 MB of documents, which one turn of a
+        // server's thread would lend.
+        set("batchSize", (find.limit != Some(1)).then_some(Bson::from(BATCH_DOCUMENTS)));
         set("singleBatch", (find.limit == Some(1)).then_some(Bson::Boolean(true)));
         let command = raw(&command)?;
         self.find_raw(command).await

@@ -6,7 +6,7 @@
 //! engine does (a path in JSON, words, the order of bytes) selects too much:
 //! [`Match::exact`] is false then, and rows are asked again here.
 
-use marmota_model::{Comparison, Filter, Form, Order, Place, Query, Table, Value};
+use marmota_model::{Comparison, FilterExpr, Form, Place, Query, SortKey, Table, Value};
 use mongodb::bson::{Bson, Document, doc};
 
 use crate::shape::{Beside, Shape, bson_of};
@@ -19,7 +19,7 @@ pub(crate) struct Match {
 }
 
 /// The documents for which a filter is true.
-pub(crate) fn matching(shape: &Shape, filter: Option<&Filter>) -> Match {
+pub(crate) fn matching(shape: &Shape, filter: Option<&FilterExpr>) -> Match {
     let mut exact = true;
     let document = match filter {
         Some(filter) => translate(shape, filter, true, &mut exact),
@@ -49,22 +49,22 @@ fn joined(operator: &str, mut parts: Vec<Document>) -> Document {
 
 /// The documents for which a filter is `wanted`: neither of both for those of
 /// which it is unknown.
-fn translate(shape: &Shape, filter: &Filter, wanted: bool, exact: &mut bool) -> Document {
+fn translate(shape: &Shape, filter: &FilterExpr, wanted: bool, exact: &mut bool) -> Document {
     match filter {
-        Filter::Compare { field, comparison, value } => {
+        FilterExpr::Compare { field, comparison, value } => {
             let comparison = if wanted { *comparison } else { opposite(*comparison) };
             compare(shape, *field, comparison, value, exact)
         }
         // False, not unknown, where there is nothing to be in.
-        Filter::In { values, .. } if values.is_empty() => {
+        FilterExpr::In { values, .. } if values.is_empty() => {
             if wanted {
                 none()
             } else {
                 all()
             }
         }
-        Filter::In { field, values } => member_of(shape, *field, values, wanted, exact),
-        Filter::Match { field, place, text } => {
+        FilterExpr::In { field, values } => member_of(shape, *field, values, wanted, exact),
+        FilterExpr::Match { field, place, text } => {
             let column = &shape.columns[*field];
             if column.form != Form::Text {
                 *exact = false;
@@ -78,7 +78,7 @@ fn translate(shape: &Shape, filter: &Filter, wanted: bool, exact: &mut bool) -> 
             };
             doc! { column.name.as_str(): test }
         }
-        Filter::IsNull { field } => {
+        FilterExpr::IsNull { field } => {
             let name = shape.columns[*field].name.as_str();
             if wanted {
                 doc! { name: Bson::Null }
@@ -86,9 +86,9 @@ fn translate(shape: &Shape, filter: &Filter, wanted: bool, exact: &mut bool) -> 
                 there(shape, *field)
             }
         }
-        Filter::Not(inner) => translate(shape, inner, !wanted, exact),
-        Filter::And(filters) | Filter::Or(filters) => {
-            let is_and = matches!(filter, Filter::And(_)) == wanted;
+        FilterExpr::Not(inner) => translate(shape, inner, !wanted, exact),
+        FilterExpr::And(filters) | FilterExpr::Or(filters) => {
+            let is_and = matches!(filter, FilterExpr::And(_)) == wanted;
             let mut parts = Vec::with_capacity(filters.len());
             for filter in filters {
                 let part = translate(shape, filter, wanted, exact);
@@ -275,7 +275,7 @@ pub(crate) fn whole(text: &str) -> String {
 /// by what documents have not.
 pub(crate) fn sort(shape: &Shape, query: &Query) -> Option<Document> {
     let mut members = Document::new();
-    for Order { field, descending } in query.order_with_key(&shape.table) {
+    for SortKey { field, descending } in query.order_with_key(&shape.table) {
         let column = &shape.columns[field];
         if matches!(column.form, Form::Json | Form::Blob) {
             return None;
@@ -290,7 +290,7 @@ pub(crate) fn sort(shape: &Shape, query: &Query) -> Option<Document> {
 /// How two rows sort.
 pub(crate) fn order_rows(
     table: &Table,
-    order: &[Order],
+    order: &[SortKey],
     a: &[Value],
     b: &[Value],
 ) -> std::cmp::Ordering {

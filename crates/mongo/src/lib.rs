@@ -35,6 +35,7 @@ mod insert_each;
 mod json;
 mod listener;
 mod lookup;
+mod once_batch;
 mod options;
 mod prepare;
 mod reading;

@@ -4,16 +4,20 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
-use marmota_model::{FieldSet, Filter, Order, Result, RowSink, Table, Value, ValueRef};
+use marmota_model::{FieldSet, FilterExpr, Result, RowSink, SortKey, Table, Value, ValueRef};
 use marmota_store::memory::Condition;
 use mongodb::raw_batch_cursor::RawBatch;
 use tokio::sync::mpsc::Receiver;
 
+use crate::counts::Counts;
 use crate::database::each_document;
 use crate::filter::order_rows;
 use crate::shape::{Lender, Shape};
 
+/// How long one poll lends rows before others have their turn.
+const TURN: Duration = Duration::from_millis(2);
 /// The most bytes of rows that are sorted here.
 const SORT_BYTES_MAX: usize = 64 << 20;
 
@@ -33,11 +37,12 @@ pub(crate) struct Reading {
     sorting: Option<Sorting>,
     /// True if rows are counted, not lent.
     counts: bool,
+    engine: Arc<Counts>,
 }
 
 /// Rows that are sorted here, because the server cannot.
 struct Sorting {
-    order: Vec<Order>,
+    order: Vec<SortKey>,
     rows: Vec<Vec<Value>>,
     bytes: usize,
 }
@@ -46,9 +51,9 @@ struct Sorting {
 pub(crate) struct Wanted<'q> {
     pub(crate) fields: FieldSet,
     /// The whole filter, where the server's is not exact.
-    pub(crate) filter: Option<&'q Filter>,
+    pub(crate) filter: Option<&'q FilterExpr>,
     /// The order, where the server cannot sort.
-    pub(crate) order: Option<Vec<Order>>,
+    pub(crate) order: Option<Vec<SortKey>>,
     pub(crate) limit: Option<u64>,
     pub(crate) counts: bool,
 }
@@ -67,6 +72,7 @@ impl Reading {
         shape: &Arc<Shape>,
         wanted: Wanted<'_>,
         batches: Receiver<Result<RawBatch>>,
+        counts: &Arc<Counts>,
     ) -> Self {
         let read = wanted.read(&shape.table);
         Self {
@@ -79,6 +85,7 @@ impl Reading {
             rows: 0,
             sorting: wanted.order.map(|order| Sorting { order, rows: Vec::new(), bytes: 0 }),
             counts: wanted.counts,
+            engine: Arc::clone(counts),
             shape: Arc::clone(shape),
         }
     }
@@ -89,9 +96,15 @@ impl Reading {
         sink: &mut dyn RowSink,
         context: &mut Context<'_>,
     ) -> Poll<Result<u64>> {
+        let began = Instant::now();
         loop {
             if self.left == 0 {
                 return Poll::Ready(Ok(self.rows));
+            }
+            if began.elapsed() >= TURN {
+                self.engine.read_yield();
+                context.waker().wake_by_ref();
+                return Poll::Pending;
             }
             match ready!(self.batches.poll_recv(context)) {
                 Some(Ok(batch)) => match self.take(&batch, sink) {

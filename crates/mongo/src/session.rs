@@ -21,6 +21,7 @@ use crate::database::Database;
 use crate::engine::{Shared, UnderWay};
 use crate::fault;
 use crate::gather::Getting;
+use crate::once_batch::OnceBatch;
 use crate::reading::Reading;
 use crate::transaction::Transaction;
 use crate::work::Work;
@@ -48,6 +49,7 @@ enum Running {
     Aggregating(Box<Aggregating>, Fetching),
     Counting(JoinHandle<Result<u64>>, bool),
     Writing(u64, JoinHandle<Result<Done>>),
+    Once(Box<OnceBatch>),
 }
 
 /// What a write came to.
@@ -195,7 +197,7 @@ impl Session for MongoSession {
         durability: Option<Durability>,
         operation: &mut Operation<'_>,
         _sink: &mut dyn RowSink,
-        outcome: &mut Outcome,
+        _: &mut Outcome,
     ) -> Result<Submitted> {
         match operation {
             Operation::Get { table, key, fields } => {
@@ -225,9 +227,7 @@ impl Session for MongoSession {
                 let rows = rows_of(*rows, shape.columns.len())?;
                 self.write(durability, Work::UpdateMany(shape, rows))
             }
-            Operation::Batch { once: Some(_), .. } => {
-                self.batch_once(durability, operation, outcome)
-            }
+            Operation::Batch { once: Some(_), .. } => self.batch_once(durability),
             Operation::Batch { writes, links, mode, .. } => {
                 self.batch(durability, writes, links, *mode)
             }
@@ -273,6 +273,7 @@ impl Session for MongoSession {
             Running::Counting(task, _) => {
                 joined(task, context).map_ok(|rows| *outcome = Outcome::rows(rows))
             }
+            Running::Once(batch) => batch.poll(operation, outcome, context),
             Running::Writing(_, task) => joined(task, context).map(|done| match done? {
                 Done::One(done) => {
                     *outcome = done;
@@ -315,6 +316,7 @@ fn abandon(shared: &Arc<Shared>, running: Running) {
     match running {
         Running::Getting(getting) => drop(getting),
         Running::Reading(_, fetching) | Running::Aggregating(_, fetching) => fetching.end(),
+        Running::Once(batch) => drop(batch),
         Running::Counting(_, true) => {}
         Running::Counting(task, false) => task.abort(),
         Running::Writing(_, task) if task.is_finished() => {}
@@ -330,7 +332,11 @@ fn abandon(shared: &Arc<Shared>, running: Running) {
     }
 }
 
-fn joined<T>(task: &mut JoinHandle<Result<T>>, context: &mut Context<'_>) -> Poll<Result<T>> {
+/// Waits for a task of the engine's thread.
+pub(crate) fn joined<T>(
+    task: &mut JoinHandle<Result<T>>,
+    context: &mut Context<'_>,
+) -> Poll<Result<T>> {
     Pin::new(task).poll(context).map(|joined| match joined {
         Ok(done) => done,
         Err(error) if error.is_panic() => {

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use marmota_model::rule::violation;
-use marmota_model::{Currency, Error, ErrorKind, Filter, KeyKind, Result, Value, ValueRef};
+use marmota_model::{Currency, Error, ErrorKind, FilterExpr, KeyKind, Result, Value, ValueRef};
 use marmota_store::Durability;
 use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, Placed, Write};
 use marmota_store::refusal::{not_found, stale};
@@ -408,7 +408,11 @@ impl Writer {
         }
     }
 
-    async fn delete_where(&self, shape: &Arc<Shape>, filter: Option<&Filter>) -> Result<Outcome> {
+    async fn delete_where(
+        &self,
+        shape: &Arc<Shape>,
+        filter: Option<&FilterExpr>,
+    ) -> Result<Outcome> {
         let asked = matching(shape, filter);
         let is_referred = !self.shared.referrers(shape.name()).is_empty();
         let _turn = self.turn(is_referred || !asked.exact).await;
@@ -427,7 +431,7 @@ impl Writer {
     async fn keys_of(
         &self,
         shape: &Arc<Shape>,
-        filter: Option<&Filter>,
+        filter: Option<&FilterExpr>,
         document: Document,
         exact: bool,
     ) -> Result<Vec<Bson>> {

@@ -63,15 +63,40 @@ pub(crate) fn prepare(
     made
 }
 
+/// SQL that gives a table whose writes are not announced any more.
+pub(crate) fn find_silent(tables: &[Arc<Table>]) -> String {
+    let names: Vec<String> = tables.iter().map(|table| literal(table.name())).collect();
+    format!(
+        "SELECT n FROM unnest(ARRAY[{names}]::text[]) AS n \
+         JOIN pg_class c ON c.oid=to_regclass(quote_ident(n)) \
+         WHERE NOT EXISTS(SELECT FROM pg_trigger t WHERE t.tgrelid=c.oid AND t.tgname={own} \
+         AND t.tgenabled='A') LIMIT 1",
+        names = names.join(","),
+        own = literal(TRIGGER)
+    )
+}
+
+/// The error of a table whose writes are not announced any more.
+pub(crate) fn silent(table: &str) -> Error {
+    let message = format!(
+        "the trigger `{TRIGGER}` of table `{table}` was dropped or disabled, so that writes of other \
+         programs are not announced: open the store again to make it, or without a cache"
+    );
+    Error::new(ErrorKind::Unsupported, message)
+}
+
 fn make(connection: &mut Connection, tables: &[Arc<Table>], options: &Options) -> Result<()> {
     let mut run = |sql: &str| {
         let done = connection.query(sql, |_| {});
         done.map_err(|error| {
             let error = error.into_error(options);
+            let why = match error.kind() {
+                ErrorKind::Denied => "the database user has to own the tables",
+                _ => error.message(),
+            };
             let message = format!(
                 "a cache needs to hear what others write, by a trigger on each table, which could \
-                 not be made: {}",
-                error.message()
+                 not be made: {why}"
             );
             Error::new(error.kind(), message).with_source(error)
         })

@@ -5,7 +5,7 @@
 //! the text as it is.
 
 use marmota_model::{
-    self as model, Collation, Error, ErrorKind, Field, Kind, Result, Table, ValueRef,
+    self as model, Collation, Error, ErrorKind, Field, Kind, Result, Table, ValueRef, Violation,
 };
 pub(crate) use marmota_sql::quoted;
 
@@ -86,13 +86,27 @@ pub(crate) const fn sql_type(form: Form) -> &'static str {
     }
 }
 
-/// What a field is compared and sorted by, in SQL.
-pub(crate) fn compared(field: &Field) -> String {
+/// What a field is compared with other values by, in SQL; `is_collated` if the
+/// column sorts texts by the rules of a language.
+pub(crate) fn compared(field: &Field, is_collated: bool) -> String {
     let name = quoted(&field.name);
     match form(&field.kind) {
         Form::Json => format!("(({name})::text COLLATE \"C\")"),
+        Form::Text if is_folded(field) && is_collated => {
+            format!("lower({name} COLLATE \"C\")")
+        }
         Form::Text if is_folded(field) => format!("lower({name})"),
         _ => name,
+    }
+}
+
+/// What a field is sorted by, in SQL: texts byte by byte. Whether two texts are
+/// equal is the same by either rule, and the column's own has its indexes.
+pub(crate) fn sorted(field: &Field, is_collated: bool) -> String {
+    let compared = compared(field, is_collated);
+    match form(&field.kind) {
+        Form::Text if is_collated && !is_folded(field) => format!("({compared} COLLATE \"C\")"),
+        _ => compared,
     }
 }
 
@@ -121,25 +135,27 @@ pub(crate) fn sql_literal(value: ValueRef<'_>) -> String {
 /// Lends a row to `take`. `N` is at least the number of the table's fields.
 ///
 /// # Errors
-/// [`ErrorKind::Engine`] for a stored value that is none of its field.
+/// [`ErrorKind::Invalid`] for a stored value that its field does not have,
+/// naming the row, the field and the value.
 #[inline]
 pub(crate) fn lend<const N: usize, T>(
     table: &Table,
     columns: &[Column],
-    mut stored: Row<'_>,
+    stored: Row<'_>,
     take: impl FnOnce(&[ValueRef<'_>]) -> T,
 ) -> Result<T> {
     // Made anew for each row: what it borrows ends with the row.
     let mut row = [ValueRef::Absent; N];
+    let mut rest = stored;
     for column in columns {
-        let Ok(bytes) = stored.next_column() else { return Err(too_few(table)) };
+        let Ok(bytes) = rest.next_column() else { return Err(too_few(table)) };
         let read = match bytes {
             None => Some(ValueRef::Null),
             Some(bytes) => value::read(column.form, bytes),
         };
         match read {
             Some(value) => row[usize::from(column.position)] = value,
-            None => return Err(misfit(table, *column, bytes.unwrap_or_default())),
+            None => return Err(misfit(table, columns, stored, *column)),
         }
     }
     Ok(take(&row[..table.fields().len()]))
@@ -151,16 +167,32 @@ fn too_few(table: &Table) -> Error {
     Error::new(ErrorKind::Protocol, message)
 }
 
+/// The error of a value that Marmota has no type for: it names the row, the
+/// field and the value, so that one row does not hide behind a list.
 #[cold]
-fn misfit(table: &Table, column: Column, bytes: &[u8]) -> Error {
+fn misfit(table: &Table, columns: &[Column], mut stored: Row<'_>, column: Column) -> Error {
     let field = &table.fields()[usize::from(column.position)];
+    let (mut row, mut text) = (String::new(), String::new());
+    for of in columns {
+        let Ok(Some(bytes)) = stored.next_column() else { continue };
+        if of.position == column.position {
+            text = value::unreadable(column.form, bytes);
+        } else if usize::from(of.position) == table.key()
+            && let Some(key) = value::read(of.form, bytes)
+        {
+            row = format!(" of row {}", model::text::excerpt_of(key));
+        }
+    }
     let message = format!(
-        "field `{}` of `{}` holds a value of {} bytes that is no {} of Marmota's (an infinite or \
-         too early date, or more than four decimals): another program wrote it; correct it there",
-        field.name,
+        "the value{row} in `{}` is one of PostgreSQL's that a {} field does not have, written by \
+         another program: correct it there, or leave the field out of what is read",
         table.name(),
-        bytes.len(),
         field.kind.name()
     );
-    Error::new(ErrorKind::Engine, message)
+    Error::invalid(vec![Violation {
+        field: field.name.to_string(),
+        value: text,
+        rule: "type".to_owned(),
+        message,
+    }])
 }

@@ -8,6 +8,7 @@ use marmota_store::tables::{KnownTables, Tables};
 use parking_lot::RwLock;
 
 use crate::column::{form, quoted};
+use crate::column_limit::Limit;
 use crate::shape::{Sql, misfit};
 use crate::sql::Described;
 use crate::statement::{AllTexts, Text, Texts, Verb};
@@ -26,6 +27,15 @@ pub(crate) struct Facts {
     pub(crate) uniques: Vec<(String, Vec<usize>)>,
     /// Foreign keys by name, with the position of their field.
     pub(crate) references: Vec<(String, usize)>,
+    /// Fields whose columns hold less than the field.
+    pub(crate) limits: Vec<(usize, Limit)>,
+    /// Fields whose columns sort texts by the rules of a language.
+    pub(crate) collated: FieldSet,
+    /// True if a column has another type than its field asks for: values are
+    /// converted by the server, which a binary COPY does not do.
+    pub(crate) converts: bool,
+    /// True if automatic keys come from nowhere: each row has to bring its own.
+    pub(crate) lacks_keys: bool,
 }
 
 /// What is known of the tables: shared by all sessions of an engine.
@@ -39,9 +49,17 @@ pub(crate) struct Catalog {
     pub(crate) described: Described,
 }
 
+impl Catalog {
+    /// The fields of a table whose columns sort texts by the rules of a
+    /// language.
+    pub(crate) fn collated(&self, number: u32) -> FieldSet {
+        self.facts.read().get(number as usize).map_or(FieldSet::EMPTY, |facts| facts.collated)
+    }
+}
+
 /// One session's way from operations to calls.
 pub(crate) struct Composer {
-    catalog: Arc<Catalog>,
+    pub(crate) catalog: Arc<Catalog>,
     pub(crate) tables: KnownTables,
     pub(crate) texts: Texts,
     /// The shape of a filter that is being looked for.
@@ -97,7 +115,7 @@ impl Composer {
     ) -> Result<Arc<Text>> {
         let number = self.tables.number(table)?;
         Ok(self.texts.find(verb, number, fields, variant, &[], || {
-            let mut sql = Sql::default();
+            let mut sql = Sql::on(self.catalog.collated(number));
             make(&mut sql, table);
             Text::new(sql.text, sql.types, Box::default())
         }))

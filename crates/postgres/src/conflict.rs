@@ -9,7 +9,7 @@
 use marmota_model::{FieldSet, Result, RowSource, Table, Value, ValueRef};
 use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, Placed};
 
-use crate::column::{compared, form, is_folded, quoted};
+use crate::column::{form, is_folded, quoted};
 use crate::composer::{Composer, name, oid, put_present};
 use crate::reply::{Mark, Reply};
 use crate::script::{Part, Role, Script};
@@ -46,7 +46,8 @@ impl Composer {
         }
         let text = self.texts.find(Verb::InsertOver, number, fields, kind, &self.shape, || {
             let types = fields.iter().map(|field| oid(table, field)).collect();
-            let mut sql = Sql { text: String::new(), types };
+            let mut sql = Sql::on(self.catalog.collated(number));
+            sql.types = types;
             over_sql(&mut sql, table, fields, &ways, on_conflict, updated);
             Text::new(sql.text, sql.types, Box::default())
         });
@@ -96,7 +97,7 @@ fn parameter(fields: FieldSet, field: usize) -> usize {
 }
 
 /// The key of the row in this way, as SQL.
-fn key_in(table: &Table, fields: FieldSet, way: &[usize]) -> String {
+fn key_in(sql: &Sql, table: &Table, fields: FieldSet, way: &[usize]) -> String {
     let equal: Vec<String> = way
         .iter()
         .map(|&position| {
@@ -105,7 +106,7 @@ fn key_in(table: &Table, fields: FieldSet, way: &[usize]) -> String {
                 true => format!("lower(${number} COLLATE \"C\")"),
                 false => format!("${number}"),
             };
-            format!("{}={value}", compared(field))
+            format!("{}={value}", sql.compared(table, position))
         })
         .collect();
     let (key, from) = (name(table, table.key()), quoted(table.name()));
@@ -120,7 +121,7 @@ fn over_sql(
     on_conflict: OnConflict,
     updated: FieldSet,
 ) {
-    let keys: Vec<String> = ways.iter().map(|way| key_in(table, fields, way)).collect();
+    let keys: Vec<String> = ways.iter().map(|way| key_in(sql, table, fields, way)).collect();
     let (key, into) = (name(table, table.key()), quoted(table.name()));
     let version = table.version().map(|version| name(table, version));
     let returned = version.as_deref().unwrap_or("0::bigint");

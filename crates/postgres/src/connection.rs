@@ -28,11 +28,15 @@ pub(crate) use sending::Sending;
 
 use crate::own::{Counted, Own};
 use crate::socket::{Socket, Stream};
+use crate::statement::Text;
 use crate::wire::backend::Message;
 use crate::wire::frontend;
 
 /// A connection unused for this long is looked at before it is used.
 const IDLE: Duration = Duration::from_millis(500);
+
+/// How long one poll looks at what comes before others have their turn.
+const TURN: Duration = Duration::from_millis(2);
 
 /// The connection is gone, and why.
 #[derive(Clone, Debug)]
@@ -56,7 +60,7 @@ struct Exchange {
     groups_left: u32,
     groups: u32,
     /// Statements that are being prepared, and in which group.
-    parsing: VecDeque<(u64, u32)>,
+    parsing: VecDeque<(u128, u32)>,
     /// What has come and was not taken, but for what lies in the input.
     kept: Vec<u8>,
     /// Where in the input what came last lies.
@@ -87,7 +91,11 @@ pub(crate) struct Connection {
     first: u64,
     /// How many of them have come whole.
     ended: usize,
-    prepared: HashMap<u64, u64>,
+    /// Statements by their names, with when they were last used.
+    prepared: HashMap<u128, u64>,
+    /// Set at the beginning of each transaction, over a pooler; nothing else is
+    /// kept from one to the next there.
+    settings: Option<Arc<Text>>,
     uses: u64,
     state: State,
     loss: Option<Loss>,
@@ -95,6 +103,9 @@ pub(crate) struct Connection {
     watched: Option<Watched>,
     /// All that had come was read, and what comes next is told to the watch.
     is_dry: bool,
+    /// An answer was left so that others have their turn.
+    leaves_turn: bool,
+    /// When something came, or was sent while nothing was under way.
     used: Instant,
     /// Its writes are no news to the engine.
     counted: Option<Counted>,
@@ -148,12 +159,14 @@ impl Connection {
             first: 0,
             ended: 0,
             prepared: HashMap::new(),
+            settings: None,
             uses: 0,
             state: State::Idle,
             loss: None,
             watch: Arc::default(),
             watched: None,
             is_dry: false,
+            leaves_turn: false,
             used: Instant::now(),
             counted: Some(own.count(number)),
             hears: None,
@@ -161,6 +174,12 @@ impl Connection {
             in_order: Some(false),
             cancelled_before: 0,
         }
+    }
+
+    /// Server connections change from one transaction to the next: these
+    /// settings begin each.
+    pub(crate) fn is_pooled(&mut self, settings: Text) {
+        self.settings = Some(Arc::new(settings));
     }
 
     /// What ends a statement on it.
@@ -219,6 +238,17 @@ impl Connection {
         self.exchanges.len() - self.ended
     }
 
+    /// True if something is under way, and nothing has come for so long: the
+    /// server waits, as for the lock of a row.
+    pub(crate) fn stalls(&mut self, at_least: Duration) -> bool {
+        if self.under_way() == 0 || self.used.elapsed() < at_least {
+            return false;
+        }
+        // What has come may not have been read yet.
+        self.read_on();
+        self.under_way() > 0 && self.used.elapsed() >= at_least
+    }
+
     /// True if nothing is under way; else `waker` is woken when that may have changed.
     pub(crate) fn is_quiet(&mut self, waker: &Waker) -> bool {
         self.read_on();
@@ -240,13 +270,28 @@ impl Connection {
         self.exchanges.iter().filter(|exchange| exchange.is_wanted).count()
     }
 
-    /// Looks whether the server is still there, after a pause.
-    pub(crate) fn look(&mut self) {
-        if self.exchanges.is_empty() && self.used.elapsed() > IDLE {
-            self.used = Instant::now();
+    /// Checks that the server is still there: always if a write is to be sent, which would have an
+    /// unknown outcome, otherwise after a pause or when the watch has seen something. Reads until
+    /// nothing is left: a server that ends says so first, and closes the connection after that.
+    pub(crate) fn look(&mut self, is_for_reads: bool) {
+        if !self.exchanges.is_empty() || self.loss.is_some() {
+            return;
+        }
+        let has_news = self.watched.is_some() && self.watch.has_happened();
+        if !is_for_reads || has_news || self.used.elapsed() > IDLE {
+            self.look_now();
+        }
+    }
+
+    fn look_now(&mut self) {
+        self.used = Instant::now();
+        loop {
             self.is_dry = false;
-            self.pump();
+            let came = self.pump();
             while let Some(Ok(())) = self.step(None) {}
+            if !came || self.loss.is_some() {
+                return;
+            }
         }
     }
 
@@ -290,6 +335,12 @@ impl Connection {
         }
     }
 
+    /// True if the last answer was left before all that has come was looked at,
+    /// so that others have their turn; once.
+    pub(crate) const fn take_leave(&mut self) -> bool {
+        std::mem::replace(&mut self.leaves_turn, false)
+    }
+
     fn place(&self, number: u64) -> Option<usize> {
         let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
         (place < self.exchanges.len()).then_some(place)
@@ -305,12 +356,14 @@ impl Connection {
         number: u64,
         take: &mut dyn FnMut(Message<'_>),
     ) -> Poll<Result<(), Loss>> {
+        let mut began = None;
         loop {
             let Some(place) = self.place(number) else {
                 return Poll::Ready(Err(self.loss.clone().unwrap_or(Loss("no answer".into()))));
             };
-            if place <= self.ended {
-                self.take(place, take);
+            if place <= self.ended && !self.take(place, take) {
+                self.leaves_turn = true;
+                return Poll::Pending;
             }
             if place < self.ended {
                 self.exchanges[place].is_wanted = false;
@@ -323,7 +376,14 @@ impl Connection {
             }
             match self.route(number) {
                 Routed::Some => continue,
-                Routed::None if self.pump() => continue,
+                Routed::None if self.pump() => {
+                    // `used` is when it came: the clock is not read again.
+                    if self.used.duration_since(*began.get_or_insert(self.used)) >= TURN {
+                        self.leaves_turn = true;
+                        return Poll::Pending;
+                    }
+                    continue;
+                }
                 Routed::None => {}
                 Routed::Full => self.flush(),
             }

@@ -14,6 +14,7 @@ use crate::fault::Failure;
 use crate::options::{Options, Password};
 use crate::own;
 use crate::socket::Socket;
+use crate::statement::Text;
 use crate::wire::backend::{self, Message};
 use crate::wire::frontend;
 
@@ -24,6 +25,8 @@ pub(crate) struct NoConnection {
     message: String,
     /// True if it makes no sense to try again.
     pub(crate) is_final: bool,
+    /// True if a pooler refused the settings of a connection.
+    is_of_a_pooler: bool,
 }
 
 impl NoConnection {
@@ -57,24 +60,22 @@ pub(crate) fn connect(options: &Options, is_for_reads: bool) -> Result<Connectio
                 | io::ErrorKind::InvalidInput
                 | io::ErrorKind::InvalidData
         ),
+        is_of_a_pooler: false,
     };
     let mut socket = Socket::connect(options, until).map_err(unreached)?;
     let (number, mut out) = (Connection::next_number(), Vec::new());
-    let statement_timeout = options.statement_timeout_ms.to_string();
-    let waits = if options.durability == Durability::Full { "on" } else { "off" };
-    frontend::startup(
-        &mut out,
-        [
-            ("user", &*options.user),
-            ("database", &options.database),
-            ("application_name", &options.application_name),
-            ("client_encoding", "UTF8"),
-            ("statement_timeout", &statement_timeout),
-            ("synchronous_commit", waits),
-            ("default_transaction_read_only", if is_for_reads { "on" } else { "off" }),
-            (own::SETTING, &options.own.name(number)),
-        ],
-    );
+    let name = options.own.name(number);
+    let settings = Settings::new(options, &name, is_for_reads);
+    let who = [
+        ("user", &*options.user),
+        ("database", &options.database),
+        ("application_name", &options.application_name),
+        ("client_encoding", "UTF8"),
+    ];
+    match options.is_pooled {
+        true => frontend::startup(&mut out, who),
+        false => frontend::startup(&mut out, who.into_iter().chain(settings.of_session())),
+    }
     socket.write_all(&out).map_err(unreached)?;
     let mut greeting = Greeting { options, scram: None, key: None };
     let (mut bytes, mut chunk) = (Vec::new(), vec![0; 8_192]);
@@ -93,6 +94,9 @@ pub(crate) fn connect(options: &Options, is_for_reads: bool) -> Result<Connectio
                 socket.never_blocks().map_err(unreached)?;
                 let mut connection = Connection::new(number, socket, &options.own);
                 connection.has_key(greeting.key);
+                if options.is_pooled {
+                    connection.is_pooled(Text::plain(&settings.of_transaction()));
+                }
                 return Ok(connection);
             }
         }
@@ -110,6 +114,75 @@ pub(crate) fn connect(options: &Options, is_for_reads: bool) -> Result<Connectio
             read => bytes.extend_from_slice(&chunk[..read]),
         }
     }
+}
+
+/// What a connection is set to.
+struct Settings<'a> {
+    statement_timeout: String,
+    synchronous_commit: &'static str,
+    read_only: &'static str,
+    name: &'a str,
+}
+
+impl<'a> Settings<'a> {
+    fn new(options: &Options, name: &'a str, is_for_reads: bool) -> Self {
+        let on = |is_on| if is_on { "on" } else { "off" };
+        Self {
+            statement_timeout: options.statement_timeout_ms.to_string(),
+            synchronous_commit: on(options.durability == Durability::Full),
+            read_only: on(is_for_reads),
+            name,
+        }
+    }
+
+    /// For all transactions of a connection.
+    fn of_session(&self) -> [(&str, &str); 4] {
+        [
+            ("statement_timeout", &self.statement_timeout),
+            ("synchronous_commit", self.synchronous_commit),
+            ("default_transaction_read_only", self.read_only),
+            (own::SETTING, self.name),
+        ]
+    }
+
+    /// SQL that sets them for the transaction that it is run in.
+    fn of_transaction(&self) -> String {
+        let mut sql = String::from("SELECT 1 WHERE ");
+        for (setting, value) in self.of_session() {
+            // Made read-only: nothing takes that back before the transaction ends.
+            let setting = setting.trim_start_matches("default_");
+            if (setting, value) != ("transaction_read_only", "off") {
+                sql.push_str(&format!("set_config('{setting}','{value}',true)||"));
+            }
+        }
+        sql + "'' IS NULL"
+    }
+}
+
+/// Makes the first connection, and finds out whether the server is reached over
+/// a pooler: that refuses settings when a connection is made, or forgets them.
+pub(crate) fn connect_first(options: &mut Options) -> Result<Connection, NoConnection> {
+    match connect(options, false) {
+        Ok(mut connection) => {
+            let mut known = String::new();
+            let sql = format!("SELECT current_setting('{}',true)", own::SETTING);
+            let asked = connection.query(&sql, |row| known = row.text(0).to_owned());
+            let is_direct = known == options.own.name(connection.number());
+            if asked.is_err() || is_direct {
+                return Ok(connection);
+            }
+            connection.close();
+        }
+        Err(refused) if refused.is_of_a_pooler => {}
+        Err(refused) => return Err(refused),
+    }
+    options.is_pooled = true;
+    log::info!(
+        "PostgreSQL at {} is reached over a connection pooler: statements are not kept prepared, \
+         and each transaction begins with its settings",
+        options.place()
+    );
+    connect(options, false)
 }
 
 /// Asks the server, by a connection for nothing else, to end what it is at on
@@ -195,7 +268,7 @@ impl Greeting<'_> {
     /// It makes no sense to try again.
     fn refused(&self, why: &str) -> NoConnection {
         let message = format!("no connection to PostgreSQL at {}: {why}", self.options.place());
-        NoConnection { kind: ErrorKind::Denied, message, is_final: true }
+        NoConnection { kind: ErrorKind::Denied, message, is_final: true, is_of_a_pooler: false }
     }
 
     /// The server's own words: 28… is who, 3D000 the database, 57P03 that it
@@ -209,6 +282,8 @@ impl Greeting<'_> {
         };
         let place = self.options.place();
         let message = format!("PostgreSQL at {place} does not let {user} in: {words}");
-        NoConnection { kind, message, is_final }
+        // PgBouncer's words: a server names a setting that it does not know otherwise.
+        let is_of_a_pooler = words.contains("unsupported startup parameter");
+        NoConnection { kind, message, is_final, is_of_a_pooler }
     }
 }

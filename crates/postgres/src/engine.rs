@@ -1,13 +1,15 @@
 //! The engine: its connections, and closing it.
 
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Table};
-use marmota_store::News;
+use marmota_store::backup::Copied;
 use marmota_store::engine::{Capability, Engine, Session};
 use marmota_store::plan::{Losses, Plan};
+use marmota_store::{EngineStatistics, News};
 use parking_lot::Mutex;
 
 use crate::composer::Catalog;
@@ -48,6 +50,8 @@ pub(crate) struct Shared {
     /// Hears what others write, where somebody wants to know.
     listener: Mutex<Option<Listener>>,
     is_closed: AtomicBool,
+    /// How often a read has left its thread to others.
+    read_yields: AtomicU64,
 }
 
 impl Postgres {
@@ -61,14 +65,17 @@ impl Postgres {
     pub fn open(mut options: Options) -> Result<Self> {
         // Others may be opened with the same.
         options.own = Own::default();
-        let first = connector::connect(&options, false).map_err(|refused| refused.error())?;
+        let first = connector::connect_first(&mut options).map_err(|refused| refused.error())?;
+        if let Some(direct) = &mut options.direct {
+            direct.own = options.own.clone();
+        }
         let lanes = || (0..options.lanes_max()).map(|_| Arc::default()).collect();
         let readers = (0..options.lanes_max()).map(|_| Arc::new(Lane::for_reads())).collect();
         let mut writers: Vec<Arc<Lane>> = lanes();
         writers[0] = Arc::new(Lane::with(first));
         Ok(Self(Arc::new(Shared {
             options: Arc::new(options),
-            capability: Capability::new("postgres", true).with_sql(),
+            capability: Capability::new("postgres", true).with_sql().with_row_locks(),
             catalog: Arc::default(),
             pool: Pool::default(),
             readers,
@@ -76,6 +83,7 @@ impl Postgres {
             sessions: AtomicUsize::new(0),
             listener: Mutex::default(),
             is_closed: AtomicBool::new(false),
+            read_yields: AtomicU64::new(0),
         })))
     }
 
@@ -142,16 +150,40 @@ impl Engine for Postgres {
         Ok(true)
     }
 
+    fn existing_tables(&self) -> Result<Option<Vec<String>>> {
+        let mut names = Vec::new();
+        let sql = "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = current_schema() \
+                   AND tablename <> 'marmota_schema' ORDER BY tablename";
+        self.0.with_connection(|connection, options| {
+            let take = |row: &crate::query::Texts| names.push(row.text(0).to_owned());
+            connection.query(sql, take).map_err(|error| error.into_error(options))
+        })?;
+        Ok(Some(names))
+    }
+
     fn session(&self) -> Result<Box<dyn Session>> {
         self.0.check_open()?;
         Ok(Box::new(PostgresSession::new(Arc::clone(&self.0))))
     }
 
+    fn statistics(&self) -> EngineStatistics {
+        let mut statistics = EngineStatistics::default();
+        statistics.read_yields = self.0.read_yields.load(Ordering::Relaxed);
+        statistics
+    }
+
     fn hear(&self, tables: &[Arc<Table>], news: &Arc<News>) -> Result<()> {
         self.0.check_open()?;
-        let listener = Listener::start(&self.0.options, tables, news)?;
+        let options = self.0.options_for_listening()?;
+        let listener = Listener::start(&options, tables, news)?;
         *self.0.listener.lock() = Some(listener);
         Ok(())
+    }
+
+    fn copy_to(&self, _: &Path, _: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
+        let message = "backups of PostgreSQL are made by its own programs: `pg_dump` for a database, \
+                       `pg_basebackup` for a server";
+        Err(Error::new(ErrorKind::Unsupported, message))
     }
 
     fn close(&self) -> Result<()> {
@@ -169,6 +201,12 @@ impl Drop for Postgres {
 impl Shared {
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::SeqCst)
+    }
+
+    /// A read has left its thread to others.
+    #[cold]
+    pub(crate) fn note_yield(&self) {
+        self.read_yields.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
@@ -200,6 +238,46 @@ impl Shared {
         }
         let connection = inside.connection.as_mut().ok_or_else(closed)?;
         run(connection, &self.options)
+    }
+
+    /// How the connection is made that listens: not over a pooler.
+    fn options_for_listening(&self) -> Result<Arc<Options>> {
+        let Some(direct) = &self.options.direct else {
+            if self.options.is_pooled {
+                let message = format!(
+                    "PostgreSQL at {} is reached over a connection pooler, which passes on no \
+                     announcements of other programs' writes: name the server itself in the URL \
+                     (`direct_url`, with % before what has a meaning in a URL), or open the store \
+                     without a cache",
+                    self.options.place()
+                );
+                return Err(Error::new(ErrorKind::Unsupported, message));
+            }
+            return Ok(Arc::clone(&self.options));
+        };
+        // When the server was started, and which database: as good as its name.
+        let which = "SELECT pg_postmaster_start_time()::text||' '||d.oid FROM pg_database d \
+                     WHERE d.datname=current_database()";
+        let ask = |connection: &mut Connection, options: &Options| {
+            let mut answer = String::new();
+            let asked = connection.query(which, |row| answer = row.text(0).to_owned());
+            asked.map(|()| answer).map_err(|error| error.into_error(options))
+        };
+        let ours = self.with_connection(ask)?;
+        let mut connection =
+            connector::connect(direct, false).map_err(|refused| refused.error())?;
+        let theirs = ask(&mut connection, direct)?;
+        connection.close();
+        if ours != theirs {
+            let message = format!(
+                "`direct_url` names another server or database ({}) than the URL ({}): announcements \
+                 of writes would be missed",
+                direct.place(),
+                self.options.place()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        Ok(Arc::new((**direct).clone()))
     }
 
     fn close(&self) -> Result<()> {

@@ -27,6 +27,8 @@ pub(crate) struct Controls {
     /// Has statements of many rows find them one by one, in the order that they
     /// name them in: a join by hashes would lock them in another.
     pub(crate) in_order: Text,
+    /// The same, until the transaction ends.
+    pub(crate) in_order_here: Text,
     /// Leaves the way to the server again.
     pub(crate) in_any_order: [Text; 3],
 }
@@ -48,6 +50,11 @@ pub(crate) static CONTROLS: LazyLock<Controls> = LazyLock::new(|| Controls {
          ||set_config('enable_mergejoin','off',false)||set_config('enable_seqscan','off',false) \
          IS NULL",
     ),
+    in_order_here: Text::plain(
+        "SELECT 1 WHERE set_config('enable_hashjoin','off',true) \
+         ||set_config('enable_mergejoin','off',true)||set_config('enable_seqscan','off',true) \
+         IS NULL",
+    ),
     in_any_order: [
         Text::plain("RESET enable_hashjoin"),
         Text::plain("RESET enable_mergejoin"),
@@ -67,6 +74,19 @@ impl Exchange<'_, '_> {
         self.roles.push(Role::Beside);
     }
 
+    /// Begins a transaction of several statements.
+    pub(crate) fn begin(&mut self) {
+        self.control(&CONTROLS.begin_batch);
+        self.settings();
+    }
+
+    /// Begins a transaction on a connection that keeps no settings.
+    pub(crate) fn settings(&mut self) {
+        if let Some(settings) = self.sending.settings() {
+            self.control(&settings);
+        }
+    }
+
     /// Has what follows find rows in the order that it names them in, or as the
     /// server likes. It stays so, since most writes of many come behind others;
     /// where this group fails the server takes it back, see
@@ -77,6 +97,7 @@ impl Exchange<'_, '_> {
         }
         let controls = &*CONTROLS;
         match in_order {
+            true if self.sending.settings().is_some() => self.control(&controls.in_order_here),
             true => self.control(&controls.in_order),
             false => controls.in_any_order.iter().for_each(|text| self.control(text)),
         }
@@ -113,7 +134,7 @@ pub(crate) fn look(
     match (guarded && failed, before) {
         (true, _) => exchange.control(&controls.rollback_to),
         (false, 0) => {}
-        (false, _) => exchange.control(&controls.begin_batch),
+        (false, _) => exchange.begin(),
     }
     exchange.calls(script, 0..before, true);
     exchange.calls(script, at..at + 1, false);
@@ -143,8 +164,10 @@ pub(crate) fn link(
     let controls = &*CONTROLS;
     let all = 0..script.calls.len();
     if opens {
-        let open = if guarded { &controls.savepoint_batch } else { &controls.begin_batch };
-        exchange.control(open);
+        match guarded {
+            true => exchange.control(&controls.savepoint_batch),
+            false => exchange.begin(),
+        }
     }
     match linked {
         Linked::Write(..) => {
@@ -175,13 +198,15 @@ pub(crate) fn link(
 /// has to know the outcome of one before the next is sent.
 pub(crate) fn each(exchange: &mut Exchange<'_, '_>, script: &Script, guarded: bool) {
     let controls = &*CONTROLS;
-    let open = if guarded { &controls.savepoint_batch } else { &controls.begin_batch };
     // What fails skips the rest of its group, and what that would prepare.
     for text in [&controls.savepoint, &controls.release, &controls.rollback_to] {
         exchange.sending.prepare(text);
     }
     script.calls.iter().for_each(|call| exchange.sending.prepare(&call.text));
-    exchange.control(open);
+    match guarded {
+        true => exchange.control(&controls.savepoint_batch),
+        false => exchange.begin(),
+    }
     exchange.sync();
     let mut at = 0;
     while at < script.calls.len() {

@@ -27,6 +27,12 @@ pub(crate) mod code {
     pub(crate) const UNIQUE: &str = "23505";
     pub(crate) const REFERENCE: &str = "23503";
     pub(crate) const REQUIRED: &str = "23502";
+    /// A number that its column does not take.
+    pub(crate) const TOO_LARGE: &str = "22003";
+    /// A text that is longer than its column.
+    pub(crate) const TOO_LONG: &str = "22001";
+    /// A right that the user does not have.
+    pub(crate) const NO_RIGHT: &str = "42501";
     /// What a write of several raises if it has found no row.
     pub(crate) const NO_ROW: &str = "22012";
     pub(crate) const SERIALIZATION: &str = "40001";
@@ -37,6 +43,8 @@ pub(crate) mod code {
     pub(crate) const NO_NUMBER: &str = "22P02";
     /// A prepared statement that is not there any more.
     pub(crate) const NO_STATEMENT: &str = "26000";
+    /// A prepared statement that is there already.
+    pub(crate) const STATEMENT_EXISTS: &str = "42P05";
     /// Among others, that a table has changed under a prepared statement.
     pub(crate) const NOT_SUPPORTED: &str = "0A000";
 }
@@ -75,7 +83,7 @@ impl Failure {
 
     /// True if a statement has to be prepared again.
     pub(crate) fn is_of_preparing(&self) -> bool {
-        self.code == code::NO_STATEMENT
+        matches!(self.code(), code::NO_STATEMENT | code::STATEMENT_EXISTS)
             || self.code == code::NOT_SUPPORTED && self.message.contains("cached plan")
     }
 }
@@ -101,7 +109,19 @@ pub(crate) fn of(failure: &Failure) -> Error {
         }
         // What a trigger says in RAISE is meant for the caller.
         "P0001" => (ErrorKind::Conflict, words.clone()),
-        "42501" => (ErrorKind::Denied, format!("PostgreSQL forbids it: {words}")),
+        code::NO_RIGHT => (
+            ErrorKind::Denied,
+            "the database user of this store may not do this: an administrator of the database has \
+             to GRANT it SELECT, INSERT, UPDATE and DELETE on the table, and USAGE on the sequence \
+             of its key"
+                .to_owned(),
+        ),
+        "428C9" => (
+            ErrorKind::Invalid,
+            "PostgreSQL computes the values of a column that was written to (GENERATED ALWAYS): \
+             leave the field or key out"
+                .to_owned(),
+        ),
         "25006" => (ErrorKind::Io, format!("the server can only be read: {words}")),
         code if code.starts_with("23") || code.starts_with("22") => {
             (ErrorKind::Invalid, words.clone())

@@ -64,7 +64,7 @@ impl Inside {
     /// The connection, if there is one that works.
     pub(crate) fn working(&mut self) -> Option<&mut Connection> {
         if let Some(connection) = &mut self.connection {
-            connection.look();
+            connection.look(self.is_for_reads);
             if connection.loss().is_some() && connection.wanted() == 0 {
                 self.connection = None;
             }

@@ -16,6 +16,7 @@
 
 mod announcement;
 mod column;
+mod column_limit;
 mod composer;
 mod conflict;
 mod connection;
@@ -28,7 +29,6 @@ mod inside;
 mod lane;
 mod linked;
 mod listener;
-mod once;
 mod options;
 mod outcome;
 mod own;
@@ -45,6 +45,7 @@ mod shape;
 mod socket;
 mod sql;
 mod statement;
+mod steps;
 mod subject;
 #[cfg(feature = "temporary-server")]
 mod temporary;

@@ -18,7 +18,9 @@ use crate::announcement::{self, CHANNEL};
 use crate::connection::Connection;
 use crate::connector;
 use crate::options::Options;
+use crate::query::Texts;
 use crate::socket::Stream;
+use crate::wire::backend::Message;
 
 /// After so much silence the server is asked whether it is there.
 const PULSE: Duration = Duration::from_secs(1);
@@ -70,7 +72,7 @@ impl Listener {
             ends: Condvar::new(),
         });
         let unheard = news.unheard(tables);
-        let connection = inside.connect()?;
+        let connection = inside.connect(true)?;
         drop(unheard);
         let shared = Arc::clone(&inside);
         let thread = std::thread::Builder::new()
@@ -99,19 +101,29 @@ impl Drop for Listener {
 }
 
 impl Inside {
-    /// Connects and listens.
-    fn connect(&self) -> Result<Connection> {
+    /// Connects and listens; `makes` what announces writes, where that is
+    /// missing. Later it is not made again: it was dropped on purpose.
+    fn connect(&self, makes: bool) -> Result<Connection> {
         let options = &self.options;
         let made = connector::connect(options, false);
         let mut connection = made.map_err(|refused| refused.error())?;
         self.state.lock().stream = Some(connection.stream());
-        announcement::prepare(&mut connection, &self.tables, &options.own, options)?;
+        if makes {
+            announcement::prepare(&mut connection, &self.tables, &options.own, options)?;
+        }
         let (news, own) = (Arc::clone(&self.news), options.own.clone());
         connection.hear(Box::new(move |payload| match announcement::read(payload) {
             Some((writer, _)) if own.knows(writer) => {}
             Some((_, table)) => news.wrote(table),
             None => {}
         }));
+        let mut silent = None;
+        let find = announcement::find_silent(&self.tables);
+        let asked = connection.query(&find, |row| silent = Some(row.text(0).to_owned()));
+        asked.map_err(|error| error.into_error(options))?;
+        if let Some(table) = silent {
+            return Err(announcement::silent(&table));
+        }
         let listens = connection.query(&format!("LISTEN {CHANNEL}"), |_| {});
         listens.map_err(|error| error.into_error(options))?;
         Ok(connection)
@@ -119,13 +131,14 @@ impl Inside {
 
     fn run(&self, mut connection: Connection) {
         loop {
-            self.listen(&mut connection);
+            let silent = self.listen(&mut connection);
             let unheard = self.news.unheard(&self.tables);
+            let told = silent.and_then(|table| warn_of(&announcement::silent(&table), None));
             if let Some(loss) = connection.loss() {
                 log::debug!("no news from PostgreSQL at {}: {}", self.options.place(), loss.0);
             }
             drop(connection);
-            match self.connect_again() {
+            match self.connect_again(told) {
                 Some(again) => connection = again,
                 None => return,
             }
@@ -133,30 +146,41 @@ impl Inside {
         }
     }
 
-    /// Listens until the connection is lost, or silent for too long.
-    fn listen(&self, connection: &mut Connection) {
+    /// Listens until the connection is lost, or silent for too long, or the
+    /// writes to a table are not announced any more, whose name it gives.
+    fn listen(&self, connection: &mut Connection) -> Option<String> {
         let (mut asked, mut answered) = (None, Instant::now());
+        let (find, mut silent) = (announcement::find_silent(&self.tables), None);
         while connection.loss().is_none() && !self.state.lock().has_ended {
             match asked {
                 None if answered.elapsed() < PULSE => connection.read_on(),
                 None => {
-                    let number = connection.submit(|sending| sending.query(""));
+                    let number = connection.submit(|sending| sending.query(&find));
                     asked = Some((number, Instant::now() + PULSE_MAX));
                 }
-                Some((number, until)) => match connection.answer(number, &mut |_| {}) {
-                    Poll::Ready(_) => (asked, answered) = (None, Instant::now()),
-                    Poll::Pending if Instant::now() >= until => return,
-                    Poll::Pending => {}
-                },
+                Some((number, until)) => {
+                    let mut take = |message: Message<'_>| {
+                        if let Message::Row(row) = message {
+                            silent = Some(Texts::of(row).text(0).to_owned());
+                        }
+                    };
+                    match connection.answer(number, &mut take) {
+                        Poll::Ready(_) if silent.is_some() => return silent,
+                        Poll::Ready(_) => (asked, answered) = (None, Instant::now()),
+                        Poll::Pending if Instant::now() >= until => return None,
+                        Poll::Pending => {}
+                    }
+                }
             }
             if connection.loss().is_none() {
                 connection.sleep(PULSE);
             }
         }
+        None
     }
 
     /// Tries until it listens again; none if it is to end.
-    fn connect_again(&self) -> Option<Connection> {
+    fn connect_again(&self, mut told: Option<String>) -> Option<Connection> {
         let mut pause = PAUSE;
         loop {
             let mut state = self.state.lock();
@@ -167,15 +191,24 @@ impl Inside {
                 return None;
             }
             drop(state);
-            match self.connect() {
+            match self.connect(false) {
                 Ok(connection) if !self.state.lock().has_ended => return Some(connection),
                 Ok(_) => return None,
                 Err(error) if matches!(error.kind(), ErrorKind::Refused | ErrorKind::Lost) => {
                     log::debug!("{error}");
                 }
-                Err(error) => log::warn!("rows are not cached: {error}"),
+                Err(error) => told = warn_of(&error, told.as_deref()),
             }
             pause = (2 * pause).min(PAUSE_MAX);
         }
     }
+}
+
+/// Warns of what keeps rows from being cached, once; `told` is what was said last.
+fn warn_of(error: &Error, told: Option<&str>) -> Option<String> {
+    let words = error.to_string();
+    if told != Some(&*words) {
+        log::warn!("rows are not cached: {words}");
+    }
+    Some(words)
 }

@@ -105,22 +105,30 @@ pub struct Options {
     /// writes, shared by all threads, each operation behind the one before;
     /// the rest are for transactions, which have one to themselves.
     pub connections_max: u16,
+    /// The server itself, where these name a connection pooler: a pooler passes on
+    /// no announcements, which a cache needs ([`Options::parse`]: `direct_url`).
+    /// Default: none.
+    pub direct: Option<Box<Self>>,
     /// The connections that are made with these.
     pub(crate) own: Own,
+    /// Server connections change from one transaction to the next.
+    pub(crate) is_pooled: bool,
 }
 
 impl Options {
     /// What a URL says, and behind it libpq's environment variables (`PGHOST`,
     /// `PGPORT`, `PGUSER`, `PGPASSWORD`, `PGDATABASE`, `PGSSLMODE`,
     /// `PGSSLROOTCERT`, `PGCONNECT_TIMEOUT`, `PGAPPNAME`, `PGPASSFILE`) and
-    /// its password file `~/.pgpass`.
+    /// its password file `~/.pgpass`. Default user: the one that the process runs
+    /// as; default database: that of the user's name.
     ///
     /// `postgres://user:password@host:port/database?name=value&…`, or
     /// `postgresql:`; a folder as `?host=/run/postgresql` for a Unix socket.
     /// Further names: `port`, `user`, `password`, `dbname`, `sslmode`,
     /// `sslrootcert`, `application_name`, `connect_timeout` (seconds), and of
     /// Marmota's own `durability`, `acquire_timeout_ms`,
-    /// `statement_timeout_ms`, `connections_max`.
+    /// `statement_timeout_ms`, `connections_max`, and `direct_url`, the URL of the
+    /// server itself where this one names a connection pooler.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] naming the part that is wrong, never a password.
@@ -137,6 +145,7 @@ impl Options {
             None => Host::Tcp("localhost".to_owned()),
         };
         let user = part("user", "PGUSER")
+            .or_else(|| system_user().map(|user| user.name))
             .or_else(|| environment("USER"))
             .ok_or_else(|| invalid("user", "", "name one, as in postgres://user@host/database"))?;
         let database = part("dbname", "PGDATABASE").unwrap_or_else(|| user.clone());
@@ -169,7 +178,15 @@ impl Options {
                 30_000,
             )?,
             connections_max: number("connections_max", given.get("connections_max"), 40)?,
+            direct: match given.get("direct_url") {
+                Some(url) if url::Parts::parse(&url)?.get("direct_url").is_some() => {
+                    return Err(invalid("direct_url", "…", "it cannot have one of its own"));
+                }
+                Some(url) => Some(Box::new(Self::parse_in(&url, environment)?)),
+                None => None,
+            },
             own: Own::default(),
+            is_pooled: false,
         };
         if options.connections_max < CONNECTIONS_LEAST {
             let value = options.connections_max.to_string();
@@ -196,6 +213,12 @@ impl Options {
     pub(crate) fn lanes_max(&self) -> usize {
         usize::from(self.connections_max / 4)
     }
+}
+
+/// The user that this process runs as, by the system's list of users, as libpq
+/// asks for it; none for a number without a name, as containers may have.
+fn system_user() -> Option<nix::unistd::User> {
+    nix::unistd::User::from_uid(nix::unistd::Uid::effective()).ok().flatten()
 }
 
 /// One each for reads and for writes, and two for transactions.
@@ -269,6 +292,17 @@ mod tests {
         assert_eq!((&*options.user, &*options.database), ("env", "env"));
         assert_eq!(options.host, Host::Unix("/run/pg".into()));
         assert_eq!(options.tls_mode, TlsMode::Require);
+    }
+
+    #[test]
+    fn a_url_without_a_user_asks_the_system() {
+        let options = Options::parse_in("postgres://h/d", &|_| None).unwrap();
+        let id = std::process::Command::new("id").arg("-un").output().unwrap();
+        assert_eq!(options.user, String::from_utf8(id.stdout).unwrap().trim());
+        // As libpq: a variable that a shell sets does not count before it.
+        let with_shell = |name: &str| (name == "USER").then(|| "shell".to_owned());
+        let options = Options::parse_in("postgres://h/d", &with_shell).unwrap();
+        assert_ne!(options.user, "shell");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What an operation did, from what its statements returned.
 
-use marmota_model::{Currency, Kind, Table, Value, ValueRef};
+use marmota_model::{Kind, Table, Value, ValueRef};
 use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, Write};
 
 use crate::conflict;
@@ -89,7 +89,8 @@ impl Running {
             Kind::Currency => {
                 let bytes = self.reply.columns(mark).nth(1).flatten();
                 let sum = bytes.and_then(|bytes| value::read(value::Form::Numeric, bytes));
-                sum.unwrap_or(ValueRef::Currency(Currency::default())).to_value()
+                // It is written: what cannot be read of it is no failure.
+                sum.unwrap_or(ValueRef::Absent).to_value()
             }
             _ => self.reply.integer(mark, 1).map_or(Value::Absent, Value::Int),
         };

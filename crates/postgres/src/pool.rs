@@ -27,6 +27,17 @@ struct Inside {
     is_closed: bool,
 }
 
+impl Inside {
+    /// The place of a free lane that has nothing left to do: the last one undoes
+    /// what it had.
+    fn idle(&self) -> Option<usize> {
+        self.free.iter().rposition(|lane| {
+            let inside = lane.lock();
+            inside.connection.as_ref().is_none_or(|connection| connection.under_way() == 0)
+        })
+    }
+}
+
 impl Pool {
     /// Takes a lane; none if all are taken, then `waker` is woken when that
     /// changes.
@@ -44,11 +55,7 @@ impl Pool {
             return Err(closed());
         }
         let lanes_max = shared.transactions_max();
-        // One that has nothing left to do: the last one undoes what it had.
-        let idle = inside.free.iter().rposition(|lane| {
-            let inside = lane.lock();
-            inside.connection.as_ref().is_none_or(|connection| connection.under_way() == 0)
-        });
+        let idle = inside.idle();
         let total = inside.free.len() + inside.taken;
         let lane = match idle {
             Some(at) => inside.free.swap_remove(at),
@@ -74,6 +81,22 @@ impl Pool {
         };
         inside.taken += 1;
         Ok(Some(lane))
+    }
+
+    /// Takes a lane that nothing is under way on, or a new one; none if there is
+    /// no such lane.
+    pub(crate) fn take_free(&self, shared: &Shared) -> Option<Arc<Lane>> {
+        let mut inside = self.inside.lock();
+        if inside.is_closed {
+            return None;
+        }
+        let lane = match inside.idle() {
+            Some(at) => inside.free.swap_remove(at),
+            None if inside.free.len() + inside.taken < shared.transactions_max() => Arc::default(),
+            None => return None,
+        };
+        inside.taken += 1;
+        Some(lane)
     }
 
     pub(crate) fn give_back(&self, lane: Arc<Lane>) {

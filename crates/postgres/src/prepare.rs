@@ -10,10 +10,11 @@ mod layout;
 
 use std::sync::Arc;
 
-use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_model::{Error, ErrorKind, KeyKind, Result, Table};
 use marmota_store::plan::{Change, Losses, Plan, Step};
 
-use crate::column::{quoted, sql_literal};
+use crate::column::{form, quoted, sql_literal};
+use crate::column_limit::Limit;
 use crate::composer::Facts;
 use crate::connection::Connection;
 use crate::fault::{self, code};
@@ -189,9 +190,17 @@ impl Preparing<'_> {
         };
         let mut facts =
             Facts { oid: layout.oid, sequence: layout.sequence.clone(), ..Facts::default() };
-        for column in &layout.columns {
-            facts.columns.extend(table.find(&column.name).map(|field| (column.number, field)));
+        let columns: Vec<_> = table.fields().iter().map(|field| layout.column_of(field)).collect();
+        facts.collated = comparison::collated(&columns);
+        for (position, (field, column)) in table.fields().iter().zip(&columns).enumerate() {
+            let Some(column) = column else { continue };
+            facts.columns.push((column.number, position));
+            let limit = Limit::of(&column.declared);
+            let narrower = limit.filter(|limit| limit.is_narrower_than(&field.kind));
+            facts.limits.extend(narrower.map(|limit| (position, limit)));
+            facts.converts |= column.is_converted(form(&field.kind));
         }
+        facts.lacks_keys = table.key_kind() == KeyKind::Auto && !layout.makes_keys;
         let indexes = table.indexes();
         for index in layout.indexes.iter().filter(|index| index.unique) {
             let own = indexes.iter().find(|own| definition::index_name(table, own) == index.name);
@@ -221,6 +230,10 @@ fn refusal(step: &Step, error: QueryError, options: &Options) -> Error {
             "{} is to be unique, and more than one row has the same; change or delete all of them \
              but one",
             columns.join(", ")
+        ),
+        (_, code::NO_RIGHT) => format!(
+            "cannot {step}: the database user has to own the table for that, and the right to create \
+             in its schema; run `migrate` as its owner"
         ),
         (_, code::REFERENCE) => {
             format!("cannot {step}: rows refer to rows that are not there; correct those")

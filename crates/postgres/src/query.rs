@@ -78,7 +78,7 @@ impl Connection {
 pub(crate) struct Texts(Vec<Option<String>>);
 
 impl Texts {
-    fn of(mut row: Row<'_>) -> Self {
+    pub(crate) fn of(mut row: Row<'_>) -> Self {
         let mut texts = Vec::with_capacity(row.len());
         while let Ok(column) = row.next_column() {
             texts.push(column.map(|bytes| String::from_utf8_lossy(bytes).into_owned()));

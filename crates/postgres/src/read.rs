@@ -1,6 +1,6 @@
 //! Get, list and count as calls.
 
-use marmota_model::{FieldSet, Filter, Query, Result, Table, ValueRef};
+use marmota_model::{FieldSet, FilterExpr, Query, Result, Table, ValueRef};
 use marmota_sql::{shape_order, where_sql};
 
 use crate::column::{Column, quoted};
@@ -20,7 +20,7 @@ impl Composer {
     ) -> Result<()> {
         let number = self.tables.number(table)?;
         let text = self.texts.find(Verb::Get, number, fields, 0, &[], || {
-            let (mut sql, columns) = select(table, fields);
+            let (mut sql, columns) = select(table, fields, FieldSet::EMPTY);
             by_key(&mut sql, table);
             Text::new(sql.text, sql.types, columns)
         });
@@ -40,7 +40,7 @@ impl Composer {
         let fields = query.fields.unwrap_or_else(|| table.read_by_default());
         let limited = u32::from(query.limit.is_some());
         let text = self.texts.find(Verb::List, number, fields, limited, &self.shape, || {
-            let (mut sql, columns) = select(table, fields);
+            let (mut sql, columns) = select(table, fields, self.catalog.collated(number));
             where_sql(&mut sql, table, filter);
             order_sql(&mut sql, table, &order);
             if query.limit.is_some() {
@@ -64,7 +64,7 @@ impl Composer {
         &mut self,
         script: &mut Script,
         table: &Table,
-        filter: Option<&Filter>,
+        filter: Option<&FilterExpr>,
     ) -> Result<()> {
         self.filtered(script, Role::Main(0), Verb::Count, table, filter)
     }
@@ -74,7 +74,7 @@ impl Composer {
         script: &mut Script,
         role: Role,
         table: &Table,
-        filter: Option<&Filter>,
+        filter: Option<&FilterExpr>,
     ) -> Result<()> {
         self.filtered(script, role, Verb::DeleteWhere, table, filter)
     }
@@ -85,7 +85,7 @@ impl Composer {
         role: Role,
         verb: Verb,
         table: &Table,
-        filter: Option<&Filter>,
+        filter: Option<&FilterExpr>,
     ) -> Result<()> {
         let number = self.tables.number(table)?;
         self.shape.clear();
@@ -93,7 +93,7 @@ impl Composer {
             shape_filter(&mut self.shape, filter);
         }
         let text = self.texts.find(verb, number, FieldSet::EMPTY, 0, &self.shape, || {
-            let mut sql = Sql::default();
+            let mut sql = Sql::on(self.catalog.collated(number));
             sql.push(if verb == Verb::Count { "SELECT count(*) FROM " } else { "DELETE FROM " });
             sql.push(&quoted(table.name()));
             where_sql(&mut sql, table, filter);
@@ -103,8 +103,8 @@ impl Composer {
     }
 }
 
-fn select(table: &Table, fields: FieldSet) -> (Sql, Box<[Column]>) {
-    let mut sql = Sql::default();
+fn select(table: &Table, fields: FieldSet, collated: FieldSet) -> (Sql, Box<[Column]>) {
+    let mut sql = Sql::on(collated);
     let known = fields.iter().filter(|&position| position < table.fields().len());
     let columns: Box<[Column]> = known.map(|position| Column::new(table, position)).collect();
     let names: Vec<String> =

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::engine::Ticket;
 use marmota_store::operation::{BatchMode, OnConflict, Operation, Outcome, Write};
 use marmota_store::refusal;
 
@@ -24,6 +25,7 @@ use crate::reply::{Mark, Reply};
 use crate::script::{Role, Script};
 use crate::sql::SqlText;
 use crate::statement::Text;
+use crate::steps::Steps;
 use crate::subject::Subject;
 
 /// How often a write that lost against another is sent again.
@@ -101,6 +103,10 @@ pub(crate) struct Running {
     pub(crate) has_lane: bool,
     /// The end of another that was given up may have ended it.
     pub(crate) may_be_cancelled: bool,
+    /// A batch of several steps, which are operations of their own.
+    pub(crate) steps: Option<Box<Steps>>,
+    /// The batch that it is a step of.
+    pub(crate) of_batch: Option<Ticket>,
 }
 
 impl Running {
@@ -127,6 +133,8 @@ impl Running {
             is_held_to_reading: false,
             has_lane: false,
             may_be_cancelled: false,
+            steps: None,
+            of_batch: None,
         }
     }
 
@@ -177,6 +185,7 @@ impl Running {
                     }
                     // Transactions have connections of their own, and keep them as they are.
                     if !in_transaction {
+                        exchange.settings();
                         exchange.order(script.in_order);
                     }
                     exchange.calls(script, all, false);
@@ -224,7 +233,7 @@ impl Running {
                         exchange.control(&controls.rollback_batch);
                     } else {
                         exchange.control(&controls.rollback);
-                        exchange.control(&controls.begin_batch);
+                        exchange.begin();
                     }
                     exchange.calls(script, all, false);
                     let end = if guarded { &controls.release_batch } else { &controls.commit };
@@ -338,7 +347,8 @@ impl Running {
         let Role::Main(at) = role else { return self.give_up(fault::of(&failure)) };
         let is_many =
             matches!(operation, Operation::InsertMany { .. } | Operation::UpdateMany { .. });
-        let is_of_a_row = failure.code().starts_with("23") || failure.code() == code::NO_ROW;
+        let is_of_a_row = failure.code().starts_with("23")
+            || matches!(failure.code(), code::NO_ROW | code::TOO_LARGE | code::TOO_LONG);
         let is_single = self.script.is_single || self.script.rows.len() < 2;
         if is_many && !is_single && is_of_a_row {
             // Which row it is.

@@ -4,6 +4,17 @@
 //! writes, so that no read waits behind a write that waits for a lock. Both are
 //! shared; a transaction has a connection to itself.
 //!
+//! A write may wait for a row that another transaction has locked, and the
+//! server does what comes by one connection in order. So once the shared
+//! connection for writes has given no answer for [`STALL`], further writes of
+//! the thread go to connections of the pool, each with one to itself, until an
+//! answer has come; if the pool has none, they wait. What was sent before stays
+//! behind the write that waits. Nothing is promised about the order of writes
+//! that are under way at once, so that none is lost: a write that is to follow
+//! another is submitted when that was answered, and then sees it from any
+//! connection. A write that is given up makes its connection's writes news, so
+//! that a cache hears of what it may still do.
+//!
 //! What is submitted is written down; polled the first time it lets others in,
 //! the second time all of them are sent at once.
 
@@ -24,15 +35,19 @@ use crate::exchange::CONTROLS;
 use crate::fault;
 use crate::giving_up;
 use crate::lane::Lane;
-use crate::once;
 use crate::reply::{Lending, Reply, Rows};
 use crate::running::{Next, Running, Stage};
 use crate::script::{Role, Script};
 use crate::statement::{Text, Verb};
+use crate::steps::{Steps, takes_steps};
 use crate::tickets::Tickets;
 
 /// How often a read is begun again when its connection went away.
 const READ_TRIES_MAX: u32 = 3;
+
+/// A connection for writes that has given no answer for so long is left to those
+/// that wait on it. Longer than a commit waits for a disk, as a rule.
+const STALL: Duration = Duration::from_millis(5);
 
 /// A session on a PostgreSQL database.
 pub(crate) struct PostgresSession {
@@ -41,11 +56,17 @@ pub(crate) struct PostgresSession {
     reader: Arc<Lane>,
     writer: Arc<Lane>,
     transaction: Option<Open>,
+    /// Counts the transactions that were begun here.
+    begun: u64,
+    /// The batch whose step is being submitted or polled.
+    stepping: Option<Ticket>,
     tickets: Tickets,
 }
 
 /// A transaction that is open.
 struct Open {
+    /// Tells it from those before it.
+    number: u64,
     lane: Arc<Lane>,
     connection: u64,
     savepoints: Vec<u32>,
@@ -54,6 +75,8 @@ struct Open {
     /// The operation that is under way: one at a time, so that one that fails
     /// can be undone before the next.
     busy: Option<Ticket>,
+    /// The batch that is under way step by step: others wait until it is over.
+    batch: Option<Ticket>,
     waiting: Vec<Waker>,
 }
 
@@ -69,11 +92,17 @@ impl PostgresSession {
         let (reader, writer) = shared.lanes();
         let composer = Composer::new(&shared.catalog);
         let tickets = Tickets::default();
-        Self { shared, composer, reader, writer, transaction: None, tickets }
+        let (transaction, begun, stepping) = (None, 0, None);
+        Self { shared, composer, reader, writer, transaction, begun, stepping, tickets }
     }
 
-    pub(crate) const fn is_in_transaction(&self) -> bool {
-        self.transaction.is_some()
+    /// The number of the transaction that is open.
+    pub(crate) fn transaction_number(&self) -> Option<u64> {
+        self.transaction.as_ref().map(|open| open.number)
+    }
+
+    pub(crate) const fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     fn until(&self) -> Instant {
@@ -199,6 +228,7 @@ impl PostgresSession {
         let until = self.until();
         let mut running = self.tickets.spare().unwrap_or_else(|| Box::new(Running::new(&lane)));
         running.begin(&lane, stage, until, self.transaction.is_some());
+        running.of_batch = self.stepping;
         running
     }
 
@@ -215,10 +245,10 @@ impl PostgresSession {
             Some(_) => {}
             None => self.shared.check_open()?,
         }
-        if once::takes_steps(operation) {
-            let shared = Arc::clone(&self.shared);
-            once::run(self, || Self::new(Arc::clone(&shared)), operation)?;
-            return Ok(Submitted::Done);
+        if takes_steps(operation) {
+            let mut running = self.running(Stage::Control);
+            running.steps = Some(Box::new(Steps::begin(self)));
+            return Ok(Submitted::Waiting(self.tickets.add(running)));
         }
         let mut running = self.running(Running::first_stage(operation));
         running.writes = operation.is_write();
@@ -226,8 +256,16 @@ impl PostgresSession {
         running.is_each = links || matches!(running.stage, Stage::Each);
         // Nobody else's operation may come between its parts.
         running.wants_lane = running.is_each && self.transaction.is_none();
-        if !running.writes && self.transaction.is_none() {
-            running.lane = Arc::clone(&self.reader);
+        if self.transaction.is_none() {
+            if !running.writes {
+                running.lane = Arc::clone(&self.reader);
+            } else if !running.wants_lane && self.writer_stalls() {
+                // One of many rows has rows found in their order, which a connection of
+                // the pool would keep for the transactions after it.
+                if !matches!(operation, Operation::UpdateMany { .. }) {
+                    self.leave_writer(&mut running);
+                }
+            }
         }
         let composed = match operation {
             // The first: the others are written down when it is their turn.
@@ -271,11 +309,28 @@ impl PostgresSession {
         Ok(Submitted::Waiting(ticket))
     }
 
+    /// True if the server has been at a write of this thread's shared connection
+    /// for so long that others are not to wait for it.
+    fn writer_stalls(&self) -> bool {
+        let mut inside = self.writer.lock();
+        inside.connection.as_mut().is_some_and(|connection| connection.stalls(STALL))
+    }
+
+    /// Gives a write a connection of its own, if there is one.
+    #[cold]
+    fn leave_writer(&self, running: &mut Running) {
+        if let Some(lane) = self.shared.pool.take_free(&self.shared) {
+            (running.lane, running.has_lane, running.wants_lane) = (lane, true, true);
+        }
+    }
+
     /// Adds to a connection's buffer what is to be sent, if there is one and
     /// its turn has come.
     fn write_down(&mut self, ticket: Ticket, running: &mut Running) -> bool {
         if let Some(open) = &mut self.transaction {
-            if open.busy.is_some_and(|busy| busy != ticket) {
+            if open.busy.is_some_and(|busy| busy != ticket)
+                || open.batch.is_some() && open.batch != running.of_batch
+            {
                 return false;
             }
             let mut inside = open.lane.lock();
@@ -312,6 +367,9 @@ impl PostgresSession {
         if let Operation::Sql { statement, .. } = operation {
             running.tell_columns(statement);
         }
+        if let Some(steps) = &mut running.steps {
+            return self.drive_steps(ticket, steps, operation, waker);
+        }
         loop {
             let step = if running.is_begin {
                 self.begin_step(running, waker)
@@ -326,6 +384,34 @@ impl PostgresSession {
                 Step::Done(result) => return Poll::Ready(result),
             }
         }
+    }
+
+    /// Goes on with a batch of several steps. One in a transaction has it to itself.
+    fn drive_steps(
+        &mut self,
+        ticket: Ticket,
+        steps: &mut Steps,
+        operation: &mut Operation<'_>,
+        waker: &Waker,
+    ) -> Poll<Result<()>> {
+        if let Some(number) = steps.transaction() {
+            match &mut self.transaction {
+                Some(open) if open.number == number => {
+                    if open.batch.is_some_and(|other| other != ticket) {
+                        open.waiting.push(waker.clone());
+                        return Poll::Pending;
+                    }
+                    open.batch = Some(ticket);
+                }
+                // Rolled back meanwhile.
+                _ => return Poll::Ready(Err(no_transaction())),
+            }
+            let outer = self.stepping.replace(ticket);
+            let polled = steps.poll(self, operation, waker);
+            self.stepping = outer;
+            return polled;
+        }
+        steps.poll(self, operation, waker)
     }
 
     /// Looks for a connection that is free, and begins a transaction on it.
@@ -348,16 +434,22 @@ impl PostgresSession {
         // operation, and goes out with it.
         let number = connection.submit(|sending| {
             sending.call(&CONTROLS.begin, 0, &[]);
+            if let Some(settings) = sending.settings() {
+                sending.call(&settings, 0, &[]);
+            }
             sending.sync();
         });
         connection.abandon(number);
         running.has_lane = false;
+        self.begun += 1;
         self.transaction = Some(Open {
+            number: self.begun,
             connection: connection.number(),
             lane: Arc::clone(&lane),
             savepoints: Vec::new(),
             is_lost: false,
             busy: None,
+            batch: None,
             waiting: Vec::new(),
         });
         Step::Done(Ok(()))
@@ -463,6 +555,10 @@ impl PostgresSession {
                 let answered = take_answer(connection, number, running, operation, sink);
                 if answered.is_pending() {
                     connection.wait(number, waker);
+                    if connection.take_leave() {
+                        self.shared.note_yield();
+                        waker.wake_by_ref();
+                    }
                     return Step::Wait;
                 }
                 if let Some((_, failure)) = running.reply.failures.first()
@@ -514,6 +610,9 @@ impl PostgresSession {
             if open.busy == Some(ticket) {
                 open.busy = None;
             }
+            if open.batch == Some(ticket) {
+                open.batch = None;
+            }
             open.waiting.drain(..).for_each(Waker::wake);
             if result.as_ref().is_err_and(Error::is_repeatable) {
                 open.is_lost = true;
@@ -552,6 +651,18 @@ impl PostgresSession {
 
     fn forget(&mut self, ticket: Ticket) {
         let Some(mut running) = self.tickets.remove(ticket) else { return };
+        if let Some(mut steps) = running.steps.take() {
+            steps.cancel(self);
+            if let Some(open) = &mut self.transaction
+                && open.batch == Some(ticket)
+            {
+                open.batch = None;
+                // Its first steps are not undone.
+                open.is_lost = true;
+                open.waiting.drain(..).for_each(Waker::wake);
+            }
+            return self.tickets.give_back(running);
+        }
         let mut left_open = false;
         if let Some((of, number)) = running.exchange.take() {
             let mut inside = running.lane.lock();

@@ -8,10 +8,12 @@
 use std::convert::Infallible;
 use std::fmt::Write as _;
 
-use marmota_model::{Error, ErrorKind, Filter, Order, Place, Result, Table, ValueRef};
+use marmota_model::{
+    Comparison, Error, ErrorKind, FieldSet, FilterExpr, Place, Result, SortKey, Table, ValueRef,
+};
 use marmota_sql::{Writer, each_condition, filter_sql, quoted, sign};
 
-use crate::column::{compared, compared_form, is_folded};
+use crate::column::{compared, compared_form, is_folded, sorted};
 use crate::inside;
 use crate::search;
 use crate::wire::value::{self, Form};
@@ -21,9 +23,26 @@ use crate::wire::value::{self, Form};
 pub(crate) struct Sql {
     pub(crate) text: String,
     pub(crate) types: Vec<u32>,
+    /// The fields whose columns sort texts by the rules of a language.
+    collated: FieldSet,
 }
 
 impl Sql {
+    /// SQL on a table with these columns that sort by the rules of a language.
+    pub(crate) fn on(collated: FieldSet) -> Self {
+        Self { collated, ..Self::default() }
+    }
+
+    /// What a field is compared by.
+    pub(crate) fn compared(&self, table: &Table, position: usize) -> String {
+        compared(&table.fields()[position], self.collated.contains(position))
+    }
+
+    /// What a field is sorted by.
+    fn sorted(&self, table: &Table, position: usize) -> String {
+        sorted(&table.fields()[position], self.collated.contains(position))
+    }
+
     /// Adds text.
     pub(crate) fn push(&mut self, text: &str) -> &mut Self {
         self.text.push_str(text);
@@ -46,50 +65,57 @@ impl Writer for Sql {
         Self::push(self, text)
     }
 
-    fn condition(&mut self, table: &Table, filter: &Filter) {
+    fn condition(&mut self, table: &Table, filter: &FilterExpr) {
         let field = |position: usize| &table.fields()[position];
         match filter {
-            Filter::Compare { field: position, comparison, .. } => {
-                let field = field(*position);
-                let form = compared_form(&field.kind);
-                self.push(&compared(field)).push(sign(*comparison)).parameter(form.oid());
+            FilterExpr::Compare { field: position, comparison, .. } => {
+                let form = compared_form(&field(*position).kind);
+                let own = match comparison {
+                    Comparison::Equal | Comparison::NotEqual => self.compared(table, *position),
+                    _ => self.sorted(table, *position),
+                };
+                self.push(&own).push(sign(*comparison)).parameter(form.oid());
             }
-            Filter::In { field: position, .. } => {
-                let field = field(*position);
-                let form = compared_form(&field.kind);
-                self.push(&compared(field)).push("=ANY(").parameter(form.array_oid()).push(")");
+            FilterExpr::In { field: position, .. } => {
+                let form = compared_form(&field(*position).kind);
+                let own = self.compared(table, *position);
+                self.push(&own).push("=ANY(").parameter(form.array_oid()).push(")");
             }
-            Filter::Match { field: position, place, .. } => {
+            FilterExpr::Match { field: position, place, .. } => {
                 let (before, behind) = match place {
                     Place::Anywhere => ("strpos(lower(", ")>0"),
                     Place::Start => ("starts_with(lower(", ")"),
                 };
-                self.push(before).push(&quoted(&field(*position).name)).push("),");
+                let by_bytes =
+                    if self.collated.contains(*position) { " COLLATE \"C\"" } else { "" };
+                self.push(before).push(&quoted(&field(*position).name)).push(by_bytes).push("),");
                 self.parameter(Form::Text.oid()).push(behind);
             }
-            Filter::IsNull { field: position } => {
+            FilterExpr::IsNull { field: position } => {
                 self.push(&quoted(&field(*position).name)).push(" IS NULL");
             }
-            Filter::Inside { field, condition } => inside::sql(self, table, *field, condition),
-            Filter::Search { field, search } => search::sql(self, table, *field, search),
-            Filter::Not(_) | Filter::And(_) | Filter::Or(_) => filter_sql(self, table, filter),
+            FilterExpr::Inside { field, condition } => inside::sql(self, table, *field, condition),
+            FilterExpr::Search { field, search } => search::sql(self, table, *field, search),
+            FilterExpr::Not(_) | FilterExpr::And(_) | FilterExpr::Or(_) => {
+                filter_sql(self, table, filter);
+            }
         }
     }
 }
 
 /// Adds a filter to a shape.
-pub(crate) fn shape_filter(shape: &mut Vec<u8>, filter: &Filter) {
-    let mut condition = |shape: &mut Vec<u8>, filter: &Filter| -> Result<(), Infallible> {
+pub(crate) fn shape_filter(shape: &mut Vec<u8>, filter: &FilterExpr) {
+    let mut condition = |shape: &mut Vec<u8>, filter: &FilterExpr| -> Result<(), Infallible> {
         match filter {
-            Filter::Compare { field, comparison, .. } => {
+            FilterExpr::Compare { field, comparison, .. } => {
                 shape.extend([1, *field as u8, *comparison as u8]);
             }
-            Filter::In { field, .. } => shape.extend([2, *field as u8]),
-            Filter::Match { field, place, .. } => shape.extend([3, *field as u8, *place as u8]),
-            Filter::IsNull { field } => shape.extend([4, *field as u8]),
-            Filter::Inside { field, condition } => inside::shape(shape, *field, condition),
-            Filter::Search { field, search } => search::shape(shape, *field, search),
-            Filter::Not(_) | Filter::And(_) | Filter::Or(_) => {}
+            FilterExpr::In { field, .. } => shape.extend([2, *field as u8]),
+            FilterExpr::Match { field, place, .. } => shape.extend([3, *field as u8, *place as u8]),
+            FilterExpr::IsNull { field } => shape.extend([4, *field as u8]),
+            FilterExpr::Inside { field, condition } => inside::shape(shape, *field, condition),
+            FilterExpr::Search { field, search } => search::shape(shape, *field, search),
+            FilterExpr::Not(_) | FilterExpr::And(_) | FilterExpr::Or(_) => {}
         }
         Ok(())
     };
@@ -98,10 +124,11 @@ pub(crate) fn shape_filter(shape: &mut Vec<u8>, filter: &Filter) {
 
 /// Writes an order as SQL. NULL is the least: where it cannot be, nothing is
 /// said of it, so that any index serves.
-pub(crate) fn order_sql(out: &mut Sql, table: &Table, order: &[Order]) {
+pub(crate) fn order_sql(out: &mut Sql, table: &Table, order: &[SortKey]) {
     for (position, by) in order.iter().enumerate() {
         let field = &table.fields()[by.field];
-        out.push(if position == 0 { " ORDER BY " } else { "," }).push(&compared(field));
+        let own = out.sorted(table, by.field);
+        out.push(if position == 0 { " ORDER BY " } else { "," }).push(&own);
         out.push(match (by.descending, field.nullable) {
             (false, false) => "",
             (false, true) => " NULLS FIRST",
@@ -112,7 +139,7 @@ pub(crate) fn order_sql(out: &mut Sql, table: &Table, order: &[Order]) {
 }
 
 /// Appends a filter's values to parameters; gives how many.
-pub(crate) fn put_filter(out: &mut Vec<u8>, table: &Table, filter: &Filter) -> Result<u16> {
+pub(crate) fn put_filter(out: &mut Vec<u8>, table: &Table, filter: &FilterExpr) -> Result<u16> {
     let mut count = 0;
     each_condition(filter, &mut |condition| -> Result<()> {
         count += put_condition(out, table, condition)?;
@@ -121,22 +148,24 @@ pub(crate) fn put_filter(out: &mut Vec<u8>, table: &Table, filter: &Filter) -> R
     Ok(count)
 }
 
-fn put_condition(out: &mut Vec<u8>, table: &Table, filter: &Filter) -> Result<u16> {
+fn put_condition(out: &mut Vec<u8>, table: &Table, filter: &FilterExpr) -> Result<u16> {
     match filter {
-        Filter::Compare { field, value, .. } => {
+        FilterExpr::Compare { field, value, .. } => {
             put_compared(out, table, *field, value.as_ref())?;
         }
-        Filter::In { field, values } => {
+        FilterExpr::In { field, values } => {
             let form = compared_form(&table.fields()[*field].kind);
             value::put_array(out, form, values.len(), |out| {
                 values.iter().try_for_each(|value| put_compared(out, table, *field, value.as_ref()))
             })?;
         }
-        Filter::Match { text, .. } => value::put_folded(out, text),
-        Filter::IsNull { .. } => return Ok(0),
-        Filter::Inside { condition, .. } => return inside::put(out, condition),
-        Filter::Search { field, search } => return Ok(search::put(out, table, *field, search)),
-        Filter::Not(_) | Filter::And(_) | Filter::Or(_) => return put_filter(out, table, filter),
+        FilterExpr::Match { text, .. } => value::put_folded(out, text),
+        FilterExpr::IsNull { .. } => return Ok(0),
+        FilterExpr::Inside { condition, .. } => return inside::put(out, condition),
+        FilterExpr::Search { field, search } => return Ok(search::put(out, table, *field, search)),
+        FilterExpr::Not(_) | FilterExpr::And(_) | FilterExpr::Or(_) => {
+            return put_filter(out, table, filter);
+        }
     }
     Ok(1)
 }
@@ -172,7 +201,7 @@ pub(crate) fn misfit(table: &Table, position: usize) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use marmota_model::{Collation, Comparison, Field, Kind, Role, Schema, Value};
+    use marmota_model::{Collation, Field, Kind, Role, Schema, Value};
 
     fn table() -> Table {
         let folded = Kind::Text { chars_max: 0, collation: Collation::NoCase };
@@ -184,7 +213,7 @@ mod tests {
         Table::new(Schema::new("t", fields)).unwrap()
     }
 
-    fn sql(filter: &Filter) -> String {
+    fn sql(filter: &FilterExpr) -> String {
         let mut out = Sql::default();
         filter_sql(&mut out, &table(), filter);
         out.text
@@ -192,38 +221,53 @@ mod tests {
 
     #[test]
     fn values_are_no_part_of_a_shape() {
-        let shape = |filter: &Filter| {
+        let shape = |filter: &FilterExpr| {
             let mut shape = Vec::new();
             shape_filter(&mut shape, filter);
             shape
         };
-        let is = |values: &[i64]| Filter::In {
+        let is = |values: &[i64]| FilterExpr::In {
             field: 0,
             values: values.iter().map(|value| Value::Int(*value)).collect(),
         };
         assert_eq!(shape(&is(&[1])), shape(&is(&[2, 3])));
-        let both = Filter::And(vec![is(&[1]), is(&[2])]);
-        assert_ne!(shape(&both), shape(&Filter::Or(vec![is(&[1]), is(&[2])])));
+        let both = FilterExpr::And(vec![is(&[1]), is(&[2])]);
+        assert_ne!(shape(&both), shape(&FilterExpr::Or(vec![is(&[1]), is(&[2])])));
     }
 
     #[test]
     fn filters_are_sql() {
-        let is = Filter::Compare { field: 1, comparison: Comparison::Less, value: "x".into() };
-        let within = Filter::Match { field: 1, place: Place::Anywhere, text: "é".to_owned() };
-        let filter = Filter::And(vec![is, Filter::Not(Box::new(within))]);
+        let is = FilterExpr::Compare { field: 1, comparison: Comparison::Less, value: "x".into() };
+        let within = FilterExpr::Match { field: 1, place: Place::Anywhere, text: "é".to_owned() };
+        let filter = FilterExpr::And(vec![is, FilterExpr::Not(Box::new(within))]);
         assert_eq!(sql(&filter), r#"(lower("name")<$1 AND NOT (strpos(lower("name"),$2)>0))"#);
-        assert_eq!(sql(&Filter::And(vec![])), "true");
-        assert_eq!(sql(&Filter::Or(vec![])), "false");
+        assert_eq!(sql(&FilterExpr::And(vec![])), "true");
+        assert_eq!(sql(&FilterExpr::Or(vec![])), "false");
         let mut out = Vec::new();
         assert_eq!(put_filter(&mut out, &table(), &filter).unwrap(), 2);
         assert_eq!(out, b"\0\0\0\x01x\0\0\0\x02\xc3\xa9");
     }
 
     #[test]
+    fn a_column_of_a_language_is_sorted_by_bytes() {
+        let fields =
+            vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("word", Kind::TEXT)];
+        let table = Table::new(Schema::new("t", fields)).unwrap();
+        let is = |comparison| FilterExpr::Compare { field: 1, comparison, value: "x".into() };
+        let starts = FilterExpr::Match { field: 1, place: Place::Start, text: "x".to_owned() };
+        let filter = FilterExpr::And(vec![is(Comparison::Equal), is(Comparison::Less), starts]);
+        let mut out = Sql::on(FieldSet::EMPTY.with(1));
+        filter_sql(&mut out, &table, &filter);
+        order_sql(&mut out, &table, &[SortKey { field: 1, descending: false }]);
+        let wanted = r#"("word"=$1 AND ("word" COLLATE "C")<$2 AND starts_with(lower("word" COLLATE "C"),$3)) ORDER BY ("word" COLLATE "C")"#;
+        assert_eq!(out.text, wanted);
+    }
+
+    #[test]
     fn null_is_the_least() {
         let mut out = Sql::default();
         let order = [(1, true), (0, false)];
-        let order = order.map(|(field, descending)| Order { field, descending });
+        let order = order.map(|(field, descending)| SortKey { field, descending });
         order_sql(&mut out, &table(), &order);
         assert_eq!(out.text, r#" ORDER BY lower("name") DESC NULLS LAST,"id""#);
     }

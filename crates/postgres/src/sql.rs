@@ -250,10 +250,10 @@ impl SqlText {
     fn unread(&self, at: usize, bytes: usize) -> Error {
         let name = self.columns.list().get(at).map_or("?", |column| &column.name);
         let message = format!(
-            "column `{name}` holds a value of {bytes} bytes that Marmota has not (an infinite date, \
-             or a number out of its range): cast it to text in the statement"
+            "column `{name}` holds a value of {bytes} bytes that no type of Marmota has (an infinite \
+             date, or a number out of its range): cast it to text in the statement"
         );
-        Error::new(ErrorKind::Engine, message)
+        Error::new(ErrorKind::Invalid, message)
     }
 }
 
@@ -275,7 +275,7 @@ pub(crate) fn refused(failure: &Failure, call: &SqlCall<'_>) -> Error {
             "there is more than one statement in the text: run them one by one, in a transaction if \
              they belong together",
         ),
-        code if code.starts_with("42") && code != "42501" => {
+        code if code.starts_with("42") && code != fault::code::NO_RIGHT => {
             let place = match failure.position {
                 Some(at) => {
                     let sql = placeholder::numbered(call.text);

@@ -5,8 +5,8 @@
 //! which all sessions share, so that a connection prepares it once. What is
 //! prepared where is the connection's affair.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use marmota_model::FieldSet;
@@ -57,8 +57,7 @@ pub(crate) struct Head {
 /// A statement.
 #[derive(Debug)]
 pub(crate) struct Text {
-    /// A number that no other has.
-    pub(crate) number: u64,
+    pub(crate) name: StatementName,
     pub(crate) sql: String,
     /// The types of its parameters.
     pub(crate) types: Vec<u32>,
@@ -66,6 +65,46 @@ pub(crate) struct Text {
     pub(crate) columns: Box<[Column]>,
     /// What is binary of its parameters and rows; none if all of them are.
     pub(crate) formats: Option<Formats>,
+}
+
+/// What the server knows a prepared statement by: a hash of its SQL and of the
+/// types of its parameters. Whoever shares a server connection over a pooler may
+/// have prepared a statement of the same name: it is the same statement then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StatementName([u8; 16]);
+
+impl StatementName {
+    fn of(sql: &str, types: &[u32]) -> Self {
+        const LETTERS: &[u8; 64] =
+            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_$";
+        let hash = |half: u8| {
+            let mut hasher = DefaultHasher::new();
+            (half, sql, types).hash(&mut hasher);
+            hasher.finish()
+        };
+        let mut rest = u128::from(hash(0)) << 64 | u128::from(hash(1));
+        let mut name = [0; 16];
+        for letter in &mut name {
+            *letter = LETTERS[(rest & 63) as usize];
+            rest >>= 6;
+        }
+        Self(name)
+    }
+
+    pub(crate) const fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The name as a number, for maps.
+    pub(crate) const fn key(self) -> u128 {
+        u128::from_ne_bytes(self.0)
+    }
+}
+
+impl From<u128> for StatementName {
+    fn from(key: u128) -> Self {
+        Self(key.to_ne_bytes())
+    }
 }
 
 /// 1 for each parameter and column that is binary, 0 for text.
@@ -77,16 +116,15 @@ pub(crate) struct Formats {
 
 impl Text {
     pub(crate) fn new(sql: String, types: Vec<u32>, columns: Box<[Column]>) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { number, sql, types, columns, formats: None }
+        let name = StatementName::of(&sql, &types);
+        Self { name, sql, types, columns, formats: None }
     }
 
     /// The same statement, with formats.
     pub(crate) fn with_formats(&self, formats: Formats) -> Self {
-        let Self { number, sql, types, columns, .. } = self;
+        let Self { name, sql, types, columns, .. } = self;
         let (sql, types, columns) = (sql.clone(), types.clone(), columns.clone());
-        Self { number: *number, sql, types, columns, formats: Some(formats) }
+        Self { name: *name, sql, types, columns, formats: Some(formats) }
     }
 
     /// A statement whose parameters have the types that the server finds.
@@ -160,5 +198,23 @@ impl AllTexts {
         let text = Arc::new(make());
         all.insert(head.clone(), Arc::clone(&text));
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_are_named_by_what_they_say() {
+        let text = |sql: &str, types: &[u32]| {
+            Text::new(sql.to_owned(), types.to_vec(), Box::default()).name
+        };
+        assert_eq!(text("SELECT $1", &[20]), text("SELECT $1", &[20]));
+        assert_ne!(text("SELECT $1", &[20]), text("SELECT $1", &[23]));
+        assert_ne!(text("SELECT 1", &[]), text("SELECT 2", &[]));
+        let name = text("SELECT 1", &[]);
+        assert_eq!(StatementName::from(name.key()), name);
+        assert!(name.bytes().iter().all(|byte| byte.is_ascii_graphic()));
     }
 }

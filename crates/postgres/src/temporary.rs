@@ -104,10 +104,21 @@ impl TemporaryServer {
         self.folder.join("data")
     }
 
-    /// Ends the server at once; connections are cut.
+    /// Ends the server in its fast mode: open transactions are rolled back, and
+    /// connections are cut.
     pub fn pause(&self) {
+        self.end(Signal::INT);
+    }
+
+    /// Ends the server in its immediate mode, as a crash would: the next start
+    /// recovers from the log.
+    pub fn crash(&self) {
+        self.end(Signal::QUIT);
+    }
+
+    fn end(&self, signal: Signal) {
         if let Some((process, ended)) = self.process.lock().take() {
-            let _ = kill_process(process, Signal::INT);
+            let _ = kill_process(process, signal);
             if ended.recv_timeout(START_TIMEOUT).is_err() {
                 let _ = kill_process(process, Signal::KILL);
             }

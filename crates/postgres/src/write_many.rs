@@ -65,7 +65,7 @@ impl Composer {
         script.calls.clear();
         for part in script.parts.clone() {
             let has_key = part.fields.contains(table.key());
-            if has_key && part.rows.len() >= COPY_ROWS_MIN {
+            if has_key && part.rows.len() >= COPY_ROWS_MIN && !self.converts(table)? {
                 self.copy_rows(script, table, &part)?;
                 continue;
             }
@@ -136,6 +136,12 @@ impl Composer {
         let (role, count) = (Role::Main(rows.start as u32), fields.len() as u16);
         script.calls.push(Call { text, role, count, parameters, copies: None });
         Ok(())
+    }
+
+    /// True if the server converts values of the table's rows.
+    fn converts(&mut self, table: &Table) -> Result<bool> {
+        let number = self.tables.number(table)?;
+        Ok(self.facts(number).converts)
     }
 
     fn copy_rows(&mut self, script: &mut Script, table: &Table, part: &Part) -> Result<()> {

@@ -6,8 +6,11 @@ mod ready_batch;
 #[cfg(feature = "http")]
 mod route;
 mod submission;
+mod transactions;
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Result};
@@ -16,9 +19,20 @@ use marmota_store::Store;
 pub(crate) use ready_batch::read_results;
 #[cfg(feature = "http")]
 pub use route::carried;
+use transactions::{OpenTransactions, TransactionLimits};
 
 /// Finds the store that a client may use by what it shows.
-type Admit = dyn Fn(&Store, &[u8]) -> Result<Store> + Send + Sync;
+type Admit = dyn Fn(&Store, &[u8]) -> StoreFor + Send + Sync;
+
+/// A store that is being found out.
+pub(crate) type Finding = Pin<Box<dyn Future<Output = Result<Store>> + Send>>;
+
+/// The store for a client.
+pub(crate) enum StoreFor {
+    Now(Result<Store>),
+    /// The client has to be looked up, and the thread serves others meanwhile.
+    Later(Finding),
+}
 
 /// A store that clients reach from elsewhere.
 ///
@@ -49,7 +63,8 @@ pub(crate) struct Settings {
     pub(crate) packet_bytes_max: usize,
     pub(crate) answer_bytes_max: usize,
     pub(crate) operations_max: usize,
-    pub(crate) lease: Duration,
+    limits: TransactionLimits,
+    transactions: Arc<OpenTransactions>,
 }
 
 impl std::fmt::Debug for Service {
@@ -68,7 +83,8 @@ impl Service {
             packet_bytes_max: 16 << 20,
             answer_bytes_max: 64 << 20,
             operations_max: 256,
-            lease: Duration::from_secs(30),
+            limits: TransactionLimits::DEFAULT,
+            transactions: Arc::default(),
         }))
     }
 
@@ -101,6 +117,41 @@ impl Service {
         self,
         admit: impl Fn(&Store, &[u8]) -> Result<Store> + Send + Sync + 'static,
     ) -> Self {
+        self.admitting(move |store, credential| StoreFor::Now(admit(store, credential)))
+    }
+
+    /// Does what [`Service::admit`] does with a future, for clients that have to be looked up: the
+    /// server's thread, on which `admit` would block, serves others until it is ready.
+    ///
+    /// ```
+    /// # use marmota_remote::Service;
+    /// # async fn look_up(_: Vec<u8>) -> marmota_model::Result<String> { Ok("emmy".to_owned()) }
+    /// # fn serve(store: &marmota_store::Store) -> Service {
+    /// Service::new(store).authenticate(|store, credential| {
+    ///     let (store, credential) = (store.clone(), credential.to_vec());
+    ///     Box::pin(async move { Ok(store.acting_as(look_up(credential).await?)) })
+    /// })
+    /// # }
+    /// ```
+    pub fn authenticate<F>(
+        self,
+        authenticate: impl Fn(&Store, &[u8]) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<Store>> + Unpin + Send + 'static,
+    {
+        self.admitting(move |store, credential| {
+            let mut finding = authenticate(store, credential);
+            let mut context = Context::from_waker(Waker::noop());
+            match Pin::new(&mut finding).poll(&mut context) {
+                Poll::Ready(store) => StoreFor::Now(store),
+                // It is polled again at once, with a waker.
+                Poll::Pending => StoreFor::Later(Box::pin(finding)),
+            }
+        })
+    }
+
+    fn admitting(self, admit: impl Fn(&Store, &[u8]) -> StoreFor + Send + Sync + 'static) -> Self {
         self.with(|settings| {
             settings.admit = Some(Arc::new(admit));
             settings.takes_actors = false;
@@ -124,10 +175,29 @@ impl Service {
         self.with(|settings| settings.operations_max = operations.max(1))
     }
 
-    /// How long a transaction of a client may stand idle before it is undone,
-    /// 30 s by default.
+    /// How long a client's transaction may be without an operation before the server rolls it
+    /// back. Default: 10 s.
     pub fn lease(self, lease: Duration) -> Self {
-        self.with(|settings| settings.lease = lease)
+        self.with(|settings| settings.limits.idle = lease)
+    }
+
+    /// How long a client's transaction may be open, whatever is done in it, before the server rolls
+    /// it back: while it is open other writers may have to wait. The client's next operation fails
+    /// with [`ErrorKind::Timeout`]. Default: 30 s.
+    pub fn transaction_timeout(self, timeout: Duration) -> Self {
+        self.with(|settings| settings.limits.total = timeout)
+    }
+
+    /// Transactions of clients that may be open at once. One more is refused as
+    /// [`ErrorKind::Busy`]. Default: 256.
+    pub fn transactions_max(self, transactions: usize) -> Self {
+        self.with(|settings| settings.limits.of_server = transactions)
+    }
+
+    /// The same for one caller: the user of [`Service::admit`]'s store, or who shows one credential.
+    /// Without [`Service::admit`] callers are not told apart. Default: 16.
+    pub fn transactions_per_caller_max(self, transactions: usize) -> Self {
+        self.with(|settings| settings.limits.of_caller = transactions)
     }
 }
 
@@ -146,9 +216,9 @@ impl Service {
 
 impl Settings {
     /// The store for who shows this.
-    pub(crate) fn store_for(&self, credential: &[u8]) -> Result<Store> {
+    pub(crate) fn store_for(&self, credential: &[u8]) -> StoreFor {
         match &self.admit {
-            None => Ok(self.store.clone()),
+            None => StoreFor::Now(Ok(self.store.clone())),
             Some(admit) => admit(&self.store, credential),
         }
     }

@@ -34,17 +34,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut stream = TcpStream::connect(server.local_addr())?;
     let body = r#"{"first_name":"Marie","last_name":"Curie","year_of_birth":1867}"#;
     let post = format!(
-        "POST /api/person HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}",
+        "POST /api/person HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
     for _ in 0..100 {
         ask(&mut stream, &post, 1)?;
     }
     let request = match &*what {
-        "get" => "GET /api/person/7 HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
-        "list" => "GET /api/person?limit=20&order=id HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+        "get" => "GET /api/person/7 HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(),
+        "list" => {
+            "GET /api/person?limit=20&order=id HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned()
+        }
         "post" => post,
-        "unrouted" => "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+        "unrouted" => "GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(),
         _ => return Err("get, list, post or unrouted".into()),
     };
     let many = request.repeat(PIPELINED);

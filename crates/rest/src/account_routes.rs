@@ -128,6 +128,7 @@ fn endpoint(door: &Arc<Door>, route: Route) -> Endpoint {
 }
 
 async fn answer(door: &Door, request: &Request, route: Route) -> Result<Response, ApiError> {
+    request.check_site()?;
     if !request.body().is_empty() || request.header("origin").is_some() {
         let reads = matches!(request.method(), Method::Get | Method::Head | Method::Delete);
         if !reads && !request.body().is_empty() {
@@ -136,12 +137,12 @@ async fn answer(door: &Door, request: &Request, route: Route) -> Result<Response
     }
     let asked = Asked {
         auth: door.auth.clone(),
-        known: door.known(request)?,
+        known: door.known(request).await?,
         body: request.body().to_vec(),
         named: request.param("named").unwrap_or_default().into_owned(),
-        address: request.peer().ip(),
+        address: request.client_ip(),
     };
-    let reply = door.workers.run(move || route(&asked)).map_err(limited)?.await?;
+    let reply = door.workers.run(move || route(&asked))?.await?;
     let Reply { status, json, cookie } = reply.map_err(limited)?;
     let mut response = match json {
         Some(json) => Response::with_body(JSON, json.to_string().into_bytes()).with_status(status),
@@ -270,7 +271,7 @@ fn users(asked: &Asked) -> ModelResult<Reply> {
             "groups": user.groups.0,
             "is_admin": user.is_admin,
             "is_disabled": user.is_disabled,
-            "has_password": user.password.is_some(),
+            "has_password": user.has_password(),
             "created_at": user.created_at,
         })
     };

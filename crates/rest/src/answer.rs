@@ -81,7 +81,7 @@ pub(crate) enum Answer<'o, 'w> {
 }
 
 impl<'o, 'w> Answer<'o, 'w> {
-    pub(crate) const fn direct(out: &'o mut ResponseWriter<'w>, private: bool) -> Self {
+    const fn direct(out: &'o mut ResponseWriter<'w>, private: bool) -> Self {
         Self::Direct { out, head: None, private }
     }
 
@@ -162,6 +162,14 @@ impl<'o, 'w> Answer<'o, 'w> {
         }
     }
 
+    /// The answer as a value, unless it is in the connection's buffer.
+    pub(crate) fn into_kept(self) -> Option<Response> {
+        match self {
+            Self::Direct { .. } => None,
+            later @ Self::Later { .. } => Some(later.into_response()),
+        }
+    }
+
     /// The answer as a value.
     pub(crate) fn into_response(self) -> Response {
         match self {
@@ -197,7 +205,41 @@ fn response(head: &Head, body: Vec<u8>) -> Response {
     response
 }
 
+/// Where a handler leaves its answer.
+pub(crate) enum Out<'o, 'w> {
+    /// In the connection's buffer.
+    Direct(&'o mut ResponseWriter<'w>),
+    /// Here, for a request whose caller had to be found first.
+    #[cfg_attr(not(feature = "auth"), allow(dead_code, reason = "no caller is looked up"))]
+    Kept(&'o mut Option<Response>),
+}
+
+impl<'w> Out<'_, 'w> {
+    /// Begins an answer, to be given to [`Out::end`].
+    pub(crate) const fn begin(&mut self, private: bool) -> Answer<'_, 'w> {
+        match self {
+            Self::Direct(out) => Answer::direct(out, private),
+            Self::Kept(_) => Answer::Later { head: None, body: Vec::new(), private },
+        }
+    }
+
+    /// Keeps what [`Answer::into_kept`] gave.
+    pub(crate) fn end(&mut self, kept: Option<Response>) {
+        if let (Self::Kept(slot), Some(response)) = (self, kept) {
+            **slot = Some(response);
+        }
+    }
+
+    /// Gives a whole answer.
+    pub(crate) fn respond(&mut self, response: Response) {
+        match self {
+            Self::Direct(out) => out.respond(response),
+            Self::Kept(slot) => **slot = Some(response),
+        }
+    }
+}
+
 /// An error outside any call, as an answer.
-pub(crate) fn refuse(error: ApiError, out: &mut ResponseWriter<'_>) {
+pub(crate) fn refuse(error: ApiError, out: &mut Out<'_, '_>) {
     out.respond(error.into_response());
 }

@@ -5,11 +5,13 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use marmota_http::{Endpoint, Flow, Method, Request, ResponseWriter, Router, Status};
+#[cfg(feature = "auth")]
+use marmota_http::{IntoResponse, Response};
 use marmota_model::{Error, ErrorKind, Table};
 use marmota_store::registry::Registry;
 use marmota_store::{Store, Tenants};
 
-use crate::answer::refuse;
+use crate::answer::{Out, refuse};
 use crate::batch::BatchCall;
 use crate::batch_lines;
 use crate::blob::{BlobGet, BlobPut};
@@ -100,6 +102,7 @@ pub(crate) struct Settings {
     pub(crate) batch_operations_max: usize,
     pub(crate) line_bytes_max: usize,
     actor: Option<ActorOf>,
+    allow_anonymous: bool,
     #[cfg(feature = "auth")]
     door: Option<Arc<crate::door::Door>>,
 }
@@ -145,16 +148,37 @@ impl Shared {
     ///
     /// # Errors
     /// 401 where that has to be known.
-    fn store_for(&self, request: &Request) -> Result<Cow<'_, Store>> {
+    fn store_for(&self, request: &Request) -> Result<Found<'_>> {
+        request.check_site()?;
         #[cfg(feature = "auth")]
         if let Some(door) = &self.door {
-            return door.store_for(request);
+            let mut finding = door.store_for(request);
+            return match finding.ready() {
+                Some(store) => Ok(Found::Now(Cow::Owned(store?))),
+                None => Ok(Found::Later(finding)),
+            };
         }
-        Ok(match self.actor.as_ref().and_then(|actor| actor.0(request)) {
+        Ok(Found::Now(match self.actor.as_ref().and_then(|actor| actor.0(request)) {
             Some(actor) => Cow::Owned(self.store.acting_as(actor)),
             None => Cow::Borrowed(&self.store),
-        })
+        }))
     }
+}
+
+#[cfg(feature = "auth")]
+impl Settings {
+    /// The caller of a request that lasts; none where callers are not authenticated.
+    pub(crate) fn again(&self, request: &Request) -> Option<crate::door::Again> {
+        crate::door::Again::of(self.door.as_deref()?, request)
+    }
+}
+
+/// The store for who makes a request.
+enum Found<'a> {
+    Now(Cow<'a, Store>),
+    /// The caller has to be read from the store.
+    #[cfg(feature = "auth")]
+    Later(crate::door::StoreFor),
 }
 
 impl Api {
@@ -188,6 +212,7 @@ impl Api {
                 batch_operations_max: 1_000,
                 line_bytes_max: 1 << 20,
                 actor: None,
+                allow_anonymous: false,
                 #[cfg(feature = "auth")]
                 door: None,
             },
@@ -274,9 +299,35 @@ impl Api {
         self
     }
 
-    /// The routes.
+    /// Serves a store that keeps accounts without authenticating its callers: everyone reads and
+    /// writes the tables of the program's models. The tables of accounts stay unreachable. Without
+    /// this call and without `Api::auth`, the start of a server with such a store fails.
+    pub const fn allow_anonymous(mut self) -> Self {
+        self.settings.allow_anonymous = true;
+        self
+    }
+
+    /// Checks that callers are authenticated where the store keeps accounts.
+    fn check_accounts(&self) -> std::result::Result<(), Error> {
+        let Stores::One(store) = &self.stores else { return Ok(()) };
+        #[cfg(feature = "auth")]
+        if self.settings.door.is_some() {
+            return Ok(());
+        }
+        match self.settings.allow_anonymous {
+            true => Ok(()),
+            false => store.registry().check_anonymous(),
+        }
+    }
+
+    /// The routes. A server with those of a store that keeps accounts does not start, unless
+    /// callers are authenticated (`Api::auth`) or [`Api::allow_anonymous`] was called.
     #[must_use]
     pub fn router(self) -> Router {
+        if let Err(error) = self.check_accounts() {
+            let path = if self.prefix.is_empty() { "/" } else { &self.prefix };
+            return Router::new().refuse(path, error.message());
+        }
         let Self { prefix, body_bytes_max, lines_bytes_max, stores, beside, mut settings } = self;
         settings.page_rows_default = settings.page_rows_default.min(settings.page_rows_max);
         #[cfg(feature = "auth")]
@@ -347,6 +398,9 @@ impl OfTenant {
         }
         let tenant = request.param("tenant").unwrap_or_default();
         let store = self.tenants.get_known(&tenant).map_err(ApiError::of_url)?;
+        if !self.settings.allow_anonymous {
+            store.registry().check_anonymous()?;
+        }
         let (pages, settings) = (Arc::clone(&self.pages), self.settings.clone());
         Ok(Arc::new(Shared { store, pages, settings }))
     }
@@ -362,25 +416,28 @@ struct Routes {
 impl Routes {
     fn endpoint(
         &self,
-        handler: impl Fn(Call<'_>, &mut ResponseWriter<'_>) -> Flow + Send + Sync + 'static,
+        handler: impl Fn(Call<'_>, &mut Out<'_, '_>) -> Flow + Send + Sync + 'static,
     ) -> Endpoint {
-        let answer =
-            move |api: &Arc<Shared>, request: &Request, out: &mut ResponseWriter<'_>| match api
-                .store_for(request)
-            {
-                Ok(store) => handler(Call { api, store: &store, request }, out),
-                Err(error) => refused(error, out),
-            };
+        let handler = Arc::new(handler);
+        let answer = move |api: &Arc<Shared>, request: &Request, out: &mut Out<'_, '_>| match api
+            .store_for(request)
+        {
+            Ok(Found::Now(store)) => handler(Call { api, store: &store, request }, out),
+            #[cfg(feature = "auth")]
+            Ok(Found::Later(finding)) => later(&handler, api, request, finding),
+            Err(error) => refused(error, out),
+        };
         let endpoint = match &self.source {
             Source::One(api) => {
                 let api = Arc::clone(api);
                 Endpoint::direct(move |request: &Request, out: &mut ResponseWriter<'_>| {
-                    answer(&api, request, out)
+                    answer(&api, request, &mut Out::Direct(out))
                 })
             }
             Source::Tenants(of) => {
                 let of = of.clone();
                 Endpoint::direct(move |request: &Request, out: &mut ResponseWriter<'_>| {
+                    let out = &mut Out::Direct(out);
                     match of.shared(request) {
                         Ok(api) => answer(&api, request, out),
                         Err(error) => refused(error, out),
@@ -505,7 +562,7 @@ impl Routes {
                 let _ = out.header("Allow", allow);
                 return Flow::Done;
             }
-            refused(ApiError::not_allowed(allow), out)
+            refused(ApiError::not_allowed(allow), &mut Out::Direct(out))
         })
     }
 
@@ -516,13 +573,42 @@ impl Routes {
                 "{path} is no resource; there are a table, a table's row by its key, and a row's \
                  blob by its field, without a slash at the end"
             );
-            refused(Error::new(ErrorKind::NotFound, message).into(), out)
+            refused(Error::new(ErrorKind::NotFound, message).into(), &mut Out::Direct(out))
         })
     }
 }
 
+/// Answers a request whose caller has to be read from the store first.
+#[cfg(feature = "auth")]
+#[cold]
+fn later<H>(
+    handler: &Arc<H>,
+    api: &Arc<Shared>,
+    request: &Request,
+    finding: crate::door::StoreFor,
+) -> Flow
+where
+    H: Fn(Call<'_>, &mut Out<'_, '_>) -> Flow + Send + Sync + 'static,
+{
+    let (handler, api, request) = (Arc::clone(handler), Arc::clone(api), request.clone());
+    Flow::Later(Box::pin(async move {
+        let store = match finding.await {
+            Ok(store) => store,
+            Err(error) => return error.into_response(),
+        };
+        let mut kept = None;
+        let call = Call { api: &api, store: &store, request: &request };
+        match handler(call, &mut Out::Kept(&mut kept)) {
+            Flow::Later(answer) => answer.await,
+            Flow::Done => {
+                kept.unwrap_or_else(|| Response::from_status(Status::INTERNAL_SERVER_ERROR))
+            }
+        }
+    }))
+}
+
 /// Inserts what is inserted only once.
-fn insert_once(on: On<'_>, shape: Shape, out: &mut ResponseWriter<'_>) -> Flow {
+fn insert_once(on: On<'_>, shape: Shape, out: &mut Out<'_, '_>) -> Flow {
     let call = Once::of(on.request, shape)
         .and_then(|once| once.map(|once| BatchCall::of_rows(on, once)).transpose());
     let on = On { subject: on.store.registry(), api: on.api, store: on.store, request: on.request };
@@ -533,18 +619,18 @@ fn insert_once(on: On<'_>, shape: Shape, out: &mut ResponseWriter<'_>) -> Flow {
     }
 }
 
-fn refused(error: ApiError, out: &mut ResponseWriter<'_>) -> Flow {
+fn refused(error: ApiError, out: &mut Out<'_, '_>) -> Flow {
     refuse(error, out);
     Flow::Done
 }
 
 fn with_table(
     call: Call<'_>,
-    out: &mut ResponseWriter<'_>,
-    go_on: impl FnOnce(On<'_>, &mut ResponseWriter<'_>) -> Flow,
+    out: &mut Out<'_, '_>,
+    go_on: impl FnOnce(On<'_>, &mut Out<'_, '_>) -> Flow,
 ) -> Flow {
     let name = call.request.param("table").unwrap_or_default();
-    match call.store.registry().table(&name) {
+    match call.store.exposed_table(&name) {
         Ok(table) => go_on(call.on(table), out),
         Err(error) => refused(error.into(), out),
     }

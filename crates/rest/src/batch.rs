@@ -2,7 +2,7 @@
 //! with a result for each.
 
 use marmota_http::Status;
-use marmota_model::NoRows;
+use marmota_model::{NoRows, VIOLATIONS_MAX};
 use marmota_store::operation::{BatchMode, OnConflict, Operation, Outcome, Write};
 use marmota_store::registry::Registry;
 use serde::Deserialize;
@@ -75,12 +75,16 @@ impl BatchCall {
             results: Vec::new(),
             once: Once::of(on.request, Shape::Results)?,
         };
+        // One answer names so many broken rules, and of further operations the first one.
+        let mut named = 0;
         for (index, operation) in body.operations.iter().enumerate() {
-            match write_of(on.subject, operation.get().as_bytes(), &batch.linked) {
+            match write_of(on.store, operation.get().as_bytes(), &batch.linked) {
                 Ok(write) => batch.linked.add(Some(write)),
                 Err(error) if batch.mode == Mode::All => return Err(error.at(index)),
                 Err(error) => {
                     batch.linked.add(None);
+                    named += error.error().violations().len();
+                    let error = if named > VIOLATIONS_MAX { error.brief() } else { error };
                     batch.refused.push((index, error));
                 }
             }

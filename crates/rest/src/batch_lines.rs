@@ -37,7 +37,7 @@ pub(crate) fn begin(on: On<'_, Registry>) -> Result<Flow> {
     // What is sent again has to have the same chunks.
     let cut = if once.is_some() { Cut::Full } else { Cut::Idle };
     let lines = BatchLines {
-        submission: Submission::new(on.store.clone(), body::durability(on.request)?, None),
+        submission: Submission::of_long(on, body::durability(on.request)?),
         chunks: LineChunks::new(on.request, on.api.line_bytes_max, cut),
         api: Arc::clone(on.api),
         linked: Linked::default(),
@@ -142,7 +142,7 @@ impl BatchLines {
         linked.forget_chunk();
         let mut refused = Vec::new();
         for (index, text) in texts.iter().enumerate() {
-            match write_of(api.store.registry(), text, linked) {
+            match write_of(submission.store(), text, linked) {
                 Ok(write) => linked.add(Some(write)),
                 Err(error) => {
                     linked.add(None);

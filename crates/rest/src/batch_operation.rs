@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use marmota_http::Status;
 use marmota_model::{Error, FieldSet, Scratch, Table, Value, ValueRef, Violation, json};
+use marmota_store::Scope;
 use marmota_store::operation::{Effect, Link, LinkAt, OnConflict, Outcome, Write, key_made};
 use marmota_store::prepare::{self, Origin, Stamp};
-use marmota_store::registry::Registry;
 use marmota_store::write::check_version;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -46,11 +46,7 @@ struct Member<'a> {
 }
 
 /// Checks an operation and makes it one of the store's, linked to those before.
-pub(crate) fn write_of(
-    registry: &Registry,
-    json: &[u8],
-    linked: &Linked,
-) -> Result<(Write, Vec<Link>)> {
+pub(crate) fn write_of(store: &Scope, json: &[u8], linked: &Linked) -> Result<(Write, Vec<Link>)> {
     let none = |why: &dyn std::fmt::Display| {
         ApiError::bad_request(format!("the operation is none of a batch: {why}"))
     };
@@ -58,28 +54,28 @@ pub(crate) fn write_of(
     if json.trim_ascii_start().first() != Some(&b'{') {
         return Err(none(&"it must be an object"));
     }
-    let member: Member<'_> = serde_json::from_slice(json).map_err(|error| none(&error))?;
+    let member: Member<'_> = serde_json::from_slice(json).map_err(|error| misread(&error))?;
     let Member { insert, update, patch, increment, delete, .. } = &member;
     match (insert, update, patch, increment, delete) {
         (Some(table), None, None, None, None) => {
             only(&member, ["row", "on_conflict"])?;
-            of_insert(registry.table(table)?, &member, linked)
+            of_insert(store.exposed_table(table)?, &member, linked)
         }
         (None, Some(table), None, None, None) => {
             only(&member, ["key", "row", "version"])?;
-            of_update(registry.table(table)?, &member, linked, true)
+            of_update(store.exposed_table(table)?, &member, linked, true)
         }
         (None, None, Some(table), None, None) => {
             only(&member, ["key", "row", "version"])?;
-            of_update(registry.table(table)?, &member, linked, false)
+            of_update(store.exposed_table(table)?, &member, linked, false)
         }
         (None, None, None, Some(table), None) => {
             only(&member, ["key", "field", "by"])?;
-            of_increment(registry.table(table)?, &member, linked)
+            of_increment(store.exposed_table(table)?, &member, linked)
         }
         (None, None, None, None, Some(table)) => {
             only(&member, ["key", "version"])?;
-            let table = registry.table(table)?;
+            let table = store.exposed_table(table)?;
             let (key, links) = key_of(table, &member, linked)?;
             let version = member.version;
             check_version(table, version)?;
@@ -90,6 +86,21 @@ pub(crate) fn write_of(
              the table's name",
         )),
     }
+}
+
+/// The error of an object that is no operation. serde lists all members as if each were an
+/// operation.
+#[cold]
+fn misread(error: &serde_json::Error) -> ApiError {
+    let text = error.to_string();
+    let unknown = text.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
+    ApiError::bad_request(match unknown {
+        Some((name, _)) => format!(
+            "`{name}` is neither an operation (insert, update, patch, increment, delete) nor a \
+             member of one (key, row, version, field, by, on_conflict)"
+        ),
+        None => format!("the operation cannot be read: {error}"),
+    })
 }
 
 /// Refuses members that another verb takes.

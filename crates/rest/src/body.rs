@@ -1,6 +1,6 @@
 //! Request bodies: whether they are JSON, and what they say of a row.
 
-use marmota_http::{Method, Request, Status};
+use marmota_http::{Method, Request};
 use marmota_model::rule::violation;
 use marmota_model::{
     Error, ErrorKind, Kind, Result as ModelResult, Scratch, Table, ValueRef, Violation, json,
@@ -19,31 +19,10 @@ pub(crate) fn empty_row<'a>(table: &Table) -> Row<'a> {
 
 /// Refuses a body that says it is something else than JSON.
 ///
-/// A body without a type, or with the one that curl gives to any, is read as
-/// JSON all the same; not from a browser's page of another origin, which can
-/// send those (and only those) without asking first.
-///
 /// # Errors
-/// 415.
+/// 415, as [`Request::check_json`] has it.
 pub(crate) fn check_json(request: &Request) -> Result<()> {
-    let kind = request.header("content-type").unwrap_or_default();
-    let kind = kind.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
-    let is = |name: &[u8]| kind.eq_ignore_ascii_case(name);
-    let suffix = kind.len().saturating_sub(b"+json".len());
-    if is(b"application/json") || is(b"text/json") || kind[suffix..].eq_ignore_ascii_case(b"+json")
-    {
-        return Ok(());
-    }
-    let untyped = kind.is_empty() || is(b"application/x-www-form-urlencoded");
-    if untyped && request.header("origin").is_none() {
-        return Ok(());
-    }
-    let message = format!(
-        "the body must be JSON with `Content-Type: application/json`, not `{}`",
-        marmota_model::text::excerpt(&String::from_utf8_lossy(kind))
-    );
-    Err(ApiError::from(Error::new(ErrorKind::Unsupported, message))
-        .with_status(Status::UNSUPPORTED_MEDIA_TYPE))
+    Ok(request.check_json()?)
 }
 
 /// True for `Prefer: return=minimal`.
@@ -155,6 +134,10 @@ pub(crate) fn blob_field(request: &Request, table: &Table) -> Result<usize> {
             "field `{name}` of `{}` is {}, no blob; it is read and written with its row",
             table.name(),
             table.fields()[field].kind.name()
+        ))),
+        None if name == "history" => Err(no_resource(format!(
+            "`{}` keeps no history: audit its model (`#[model(audit)]`) for one",
+            table.name()
         ))),
         None => Err(no_resource(format!(
             "`{}` has no field `{}`",

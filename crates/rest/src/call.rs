@@ -13,12 +13,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use marmota_http::{Flow, Request, Response, ResponseWriter};
+use marmota_http::{Flow, Request, Response};
 use marmota_model::{Error, RowSink, Table};
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::{Progress, Store};
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Out};
 use crate::api::Shared;
 use crate::body;
 use crate::problem::ApiError;
@@ -99,13 +99,15 @@ pub(crate) trait Verb: Unpin + 'static {
 pub(crate) fn carry_out<V: Verb>(
     mut verb: V,
     on: On<'_, V::Subject>,
-    out: &mut ResponseWriter<'_>,
+    out: &mut Out<'_, '_>,
 ) -> Flow {
-    let mut answer = Answer::direct(out, on.store.rights().is_some());
+    let mut answer = out.begin(on.store.rights().is_some());
     let durability = match body::durability(on.request) {
         Ok(durability) => durability,
         Err(error) => {
             answer.fail(&error);
+            let kept = answer.into_kept();
+            out.end(kept);
             return Flow::Done;
         }
     };
@@ -123,10 +125,16 @@ pub(crate) fn carry_out<V: Verb>(
     loop {
         match verb.step(on, &mut answer, &mut submit) {
             Ok(Next::Step) => {}
-            Ok(Next::Answered) => return Flow::Done,
+            Ok(Next::Answered) => {
+                let kept = answer.into_kept();
+                out.end(kept);
+                return Flow::Done;
+            }
             Err(Halt::Pending) => break,
             Err(Halt::Failed(error)) => {
                 answer.fail(&error);
+                let kept = answer.into_kept();
+                out.end(kept);
                 return Flow::Done;
             }
         }

@@ -1,19 +1,24 @@
 //! Where a page ends and the next begins: the values of the last row in the
-//! fields of the order, as a JSON array in base64url.
+//! fields of the order, as a JSON array in base64url, with a checksum.
 //!
 //! A cursor comes back from outside: it is read as the values it claims to be
-//! and refused if it is anything else. It gives no rights: what it can select,
-//! a filter can.
+//! and refused if it is anything else. The checksum finds one that was damaged,
+//! or is of another table or order. It is not a signature: a client may as well
+//! make a cursor, as it may make a filter. It gives no
+//! rights: what it can select, a filter can.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use marmota_model::{Order, Query, Scratch, Table, Value, ValueRef, json};
+use marmota_model::{Query, Scratch, SortKey, Table, Value, ValueRef, json};
 use serde_json::value::RawValue;
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::problem::{ApiError, Result};
 
+const CHECKSUM_BYTES: usize = 8;
+
 /// The cursor of a row.
-pub(crate) fn write(table: &Table, order: &[Order], row: &[ValueRef<'_>]) -> String {
+pub(crate) fn write(table: &Table, order: &[SortKey], row: &[ValueRef<'_>]) -> String {
     let mut values = vec![b'['];
     for (at, by) in order.iter().enumerate() {
         if at > 0 {
@@ -22,7 +27,20 @@ pub(crate) fn write(table: &Table, order: &[Order], row: &[ValueRef<'_>]) -> Str
         json::write_value_as(&mut values, &table.fields()[by.field].kind, row[by.field]);
     }
     values.push(b']');
+    let check = checksum(table, order, &values);
+    values.extend_from_slice(&check);
     URL_SAFE_NO_PAD.encode(values)
+}
+
+fn checksum(table: &Table, order: &[SortKey], values: &[u8]) -> [u8; CHECKSUM_BYTES] {
+    let mut hash = Xxh3::new();
+    hash.update(values);
+    hash.update(table.name().as_bytes());
+    for by in order {
+        hash.update(table.fields()[by.field].name.as_bytes());
+        hash.update(&[0, u8::from(by.descending)]);
+    }
+    hash.digest().to_le_bytes()
 }
 
 /// The values in a cursor, for [`Query::after`].
@@ -37,9 +55,13 @@ pub(crate) fn read(table: &Table, query: &Query, text: &str) -> Result<Vec<Value
     })
 }
 
-fn values(table: &Table, order: &[Order], text: &str) -> Option<Vec<Value>> {
+fn values(table: &Table, order: &[SortKey], text: &str) -> Option<Vec<Value>> {
     let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-    let members: Vec<&RawValue> = serde_json::from_slice(&bytes).ok()?;
+    let (json, check) = bytes.split_last_chunk::<CHECKSUM_BYTES>()?;
+    if *check != checksum(table, order, json) {
+        return None;
+    }
+    let members: Vec<&RawValue> = serde_json::from_slice(json).ok()?;
     if members.len() != order.len() {
         return None;
     }
@@ -83,7 +105,7 @@ mod tests {
 
     fn query() -> Query {
         let order = [(1, true), (2, false), (3, false), (4, false)];
-        let order = order.map(|(field, descending)| Order { field, descending });
+        let order = order.map(|(field, descending)| SortKey { field, descending });
         Query { order: order.to_vec(), ..Query::new() }
     }
 
@@ -111,6 +133,22 @@ mod tests {
             let after = read(&table, &query, &text).unwrap();
             let wanted = [1, 2, 3, 4, 0].map(|at| row[at].to_value());
             prop_assert_eq!(after, wanted);
+        }
+
+        #[test]
+        fn a_flipped_bit_is_found(id: i64, name: String, bit in 0usize..10_000) {
+            let (table, query) = (table(), query());
+            let (price, size) = (ValueRef::Null, ValueRef::Float(1.5));
+            let row = [ValueRef::Int(id), ValueRef::Text(&name), price, ValueRef::Int(2), size];
+            let text = write(&table, &query.order_with_key(&table), &row);
+            let mut bytes = URL_SAFE_NO_PAD.decode(&text).unwrap();
+            let bit = bit % (bytes.len() * 8);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let flipped = URL_SAFE_NO_PAD.encode(&bytes);
+            prop_assert!(read(&table, &query, &flipped).is_err());
+            let mut other = query;
+            other.order[0].descending = !other.order[0].descending;
+            prop_assert!(read(&table, &other, &text).is_err());
         }
 
         #[test]

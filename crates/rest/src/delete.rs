@@ -1,7 +1,7 @@
 //! `DELETE /api/{table}/{id}` and `DELETE /api/{table}?filter=…`.
 
 use marmota_http::Status;
-use marmota_model::{Filter, NoRows, Table, Value};
+use marmota_model::{FilterExpr, NoRows, Table, Value};
 use marmota_store::operation::Operation;
 
 use crate::answer::{Answer, Head, JSON};
@@ -41,7 +41,7 @@ impl Verb for Delete {
 }
 
 pub(crate) struct DeleteWhere {
-    filter: Filter,
+    filter: FilterExpr,
 }
 
 impl DeleteWhere {

@@ -27,7 +27,7 @@ pub(crate) fn is_asked_for(on: On<'_>) -> bool {
 pub(crate) fn list(on: On<'_>) -> Result<(List, &Arc<Table>)> {
     let key = key::of_path(on.request, on.table())?;
     let table = on.api.store.registry().table(HISTORY_TABLE)?;
-    let only = of_row(on.table().schema(), key.as_ref());
+    let only = of_row(on.table().schema(), key.as_ref()).into_expr();
     let on = On { subject: table, ..on };
     Ok((List::among(on, Some(only))?, table))
 }

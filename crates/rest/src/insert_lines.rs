@@ -42,7 +42,7 @@ pub(crate) fn begin(on: On<'_>) -> Result<Flow> {
         return Err(params::no_key_beside_parameters());
     }
     let insert = InsertLines {
-        submission: Submission::new(on.store.clone(), body::durability(on.request)?, None),
+        submission: Submission::of_long(on, body::durability(on.request)?),
         table: Arc::clone(on.subject),
         on_conflict,
         once,

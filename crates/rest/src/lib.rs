@@ -62,7 +62,7 @@ mod workers;
 
 pub use api::{Api, api, tenants};
 #[cfg(feature = "auth")]
-pub use door::known;
+pub use door::{Knowing, known};
 pub use open_api::OpenApi;
 pub use problem::{ApiError, Result, problem, public_message};
 pub use reactor::watch_engines;

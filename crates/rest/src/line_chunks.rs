@@ -15,6 +15,8 @@ pub(crate) const CHUNK_LINES: usize = 1_000;
 const CHUNK_BYTES: usize = 256 * 1024;
 /// Bytes of empty lines behind those of a chunk that are kept while more may come.
 const EMPTY_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of empty lines that may follow one another where no line is waited for.
+const BLANK_BYTES_MAX: usize = 1024 * 1024;
 
 /// What ends a chunk beside its lines and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub(crate) struct LineChunks {
     chunk: Vec<Line>,
     cut: Cut,
     ended: bool,
+    /// Bytes of empty lines since the last one with something in it.
+    blank: usize,
 }
 
 impl LineChunks {
@@ -46,6 +50,7 @@ impl LineChunks {
             chunk: Vec::new(),
             cut,
             ended: false,
+            blank: 0,
         }
     }
 
@@ -55,6 +60,7 @@ impl LineChunks {
     /// A body that breaks off, or a line that is too long, once all lines before it were given.
     pub(crate) async fn next(&mut self) -> Result<bool> {
         self.chunk.clear();
+        self.blank = 0;
         self.lines.cut(&mut self.bytes);
         loop {
             loop {
@@ -71,7 +77,11 @@ impl LineChunks {
                 }
             }
             if self.chunk.is_empty() {
+                self.blank += self.lines.taken();
                 self.lines.cut(&mut self.bytes);
+                if self.blank > BLANK_BYTES_MAX {
+                    return Err(too_blank());
+                }
             }
             if self.ended {
                 return Ok(!self.chunk.is_empty());
@@ -130,4 +140,10 @@ impl LineChunks {
         ApiError::from(Error::new(ErrorKind::Invalid, message))
             .with_status(Status::CONTENT_TOO_LARGE)
     }
+}
+
+#[cold]
+fn too_blank() -> ApiError {
+    let message = format!("more than {BLANK_BYTES_MAX} bytes of empty lines follow one another");
+    ApiError::from(Error::new(ErrorKind::Invalid, message)).with_status(Status::CONTENT_TOO_LARGE)
 }

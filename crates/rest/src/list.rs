@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use marmota_http::{QueryParams, Request, Status};
-use marmota_model::{Filter, NoRows, Order, Query, Table, ValueRef, json};
+use marmota_model::{FilterExpr, NoRows, Query, SortKey, Table, ValueRef, json};
 use marmota_store::operation::Operation;
 
 use crate::answer::{Answer, Head, JSON};
@@ -32,7 +32,7 @@ pub(crate) struct Reading {
     /// What to keep it by, where it can be.
     name: Option<PageName>,
     params: ListParams,
-    order: Vec<Order>,
+    order: Vec<SortKey>,
     /// How many rows there are in all, once they are counted.
     count: Option<u64>,
     writer: json::RowWriter,
@@ -49,7 +49,7 @@ impl List {
     }
 
     /// A list of the rows that `only` selects.
-    pub(crate) fn among(on: On<'_>, only: Option<Filter>) -> Result<Self> {
+    pub(crate) fn among(on: On<'_>, only: Option<FilterExpr>) -> Result<Self> {
         let pages = &on.api.pages;
         let name = pages.name(on.store, on.table(), on.request);
         if let Some(name) = name {
@@ -65,7 +65,7 @@ impl List {
 }
 
 impl Reading {
-    fn new(on: On<'_>, name: Option<PageName>, only: Option<Filter>) -> Result<Self> {
+    fn new(on: On<'_>, name: Option<PageName>, only: Option<FilterExpr>) -> Result<Self> {
         let mut params = params::list(on.request, on.table(), on.api)?;
         if let Some(only) = only {
             params.query.filter = Some(match params.query.filter.take() {

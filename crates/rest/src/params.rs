@@ -2,7 +2,9 @@
 //! once, every field exists, every number is in its range.
 
 use marmota_http::Request;
-use marmota_model::{Comparison, FieldSet, Filter, Kind, Query, Table, parse_filter, parse_order};
+use marmota_model::{
+    Comparison, FieldSet, FilterExpr, Kind, Query, SortKey, Table, parse_filter, parse_order,
+};
 use marmota_store::operation::OnConflict;
 
 use crate::api::Shared;
@@ -95,7 +97,7 @@ pub(crate) fn fields(request: &Request, table: &Table) -> Result<FieldSet> {
 ///
 /// # Errors
 /// 400 saying where it breaks, or that it is missing.
-pub(crate) fn required_filter(request: &Request, table: &Table) -> Result<Filter> {
+pub(crate) fn required_filter(request: &Request, table: &Table) -> Result<FilterExpr> {
     let mut filter = None;
     for (name, value) in request.query_params() {
         if name != "filter" {
@@ -153,7 +155,7 @@ fn of_list(
         match &*name {
             "filter" => once(&mut filter, &name, &value, of_filter(table, &value)?)?,
             "order" => {
-                let parsed = parse_order(table, &value).map_err(ApiError::of_url)?;
+                let parsed = of_order(table, &value).map_err(ApiError::of_url)?;
                 once(&mut order, &name, &value, parsed)?;
             }
             "limit" => once(&mut limit, &name, &value, of_limit(&value, rows_max)?)?,
@@ -175,7 +177,7 @@ fn of_list(
     equal.extend(filter);
     query.filter = match equal.len() {
         0 | 1 => equal.pop(),
-        _ => Some(Filter::And(equal)),
+        _ => Some(FilterExpr::And(equal)),
     };
     query.order = order.unwrap_or_default();
     if let Some(after) = after {
@@ -219,8 +221,14 @@ fn unknown_of_list(table: &Table, name: &str, value: &str) -> ApiError {
     ApiError::of_param(name, value, "unknown", message)
 }
 
-fn of_filter(table: &Table, text: &str) -> Result<Filter> {
-    parse_filter(table, text).map_err(ApiError::of_url)
+fn of_filter(table: &Table, text: &str) -> Result<FilterExpr> {
+    parse_filter(table, text)
+        .and_then(|filter| filter.into_expr_for(table))
+        .map_err(ApiError::of_url)
+}
+
+fn of_order(table: &Table, text: &str) -> marmota_model::Result<Vec<SortKey>> {
+    parse_order(table, text)?.into_iter().map(|order| order.into_key_for(table)).collect()
 }
 
 fn of_limit(text: &str, rows_max: u64) -> Result<u64> {
@@ -244,17 +252,17 @@ fn of_count(text: &str) -> Result<bool> {
 }
 
 /// `?field=value`: equal to it or, in a field that is no text, `null`.
-fn of_field(table: &Table, position: usize, text: &str) -> Result<Filter> {
+fn of_field(table: &Table, position: usize, text: &str) -> Result<FilterExpr> {
     let field = &table.fields()[position];
     let is_text = matches!(
         field.kind,
         Kind::Text { .. } | Kind::Reference { key: marmota_model::KeyKind::Text, .. }
     );
     if text == "null" && field.nullable && !is_text {
-        return Ok(Filter::IsNull { field: position });
+        return Ok(FilterExpr::IsNull { field: position });
     }
     match marmota_model::text::parse(&field.kind, text) {
-        Ok(value) => Ok(Filter::Compare {
+        Ok(value) => Ok(FilterExpr::Compare {
             field: position,
             comparison: Comparison::Equal,
             value: value.to_value(),

@@ -4,7 +4,7 @@
 //! What the client sees is not what the log sees: errors that concern the
 //! inside of the service keep their words for the log.
 
-use marmota_http::{BodyError, IntoResponse, Response, Status};
+use marmota_http::{BodyError, CrossSite, IntoResponse, Response, Status};
 use marmota_model::{Error, ErrorKind, Violation, json};
 
 use crate::effects::Effects;
@@ -97,6 +97,16 @@ impl ApiError {
         }]))
     }
 
+    /// The same, with the first of its broken rules alone.
+    pub(crate) fn brief(mut self) -> Self {
+        let mut brief = Error::new(self.error.kind(), self.error.message());
+        if let Some(first) = self.error.violations().first() {
+            brief = brief.with_violation(first.clone());
+        }
+        self.error = brief;
+        self
+    }
+
     /// Says which operation or row of several is at fault.
     pub(crate) fn at(mut self, index: usize) -> Self {
         self.index = Some(index);
@@ -138,7 +148,8 @@ impl ApiError {
 
     /// Writes what the client may not see to the log.
     pub(crate) fn log(&self) {
-        if self.status.code() >= 500 {
+        // What the service does not do (501) is the client's mistake.
+        if self.status.code() >= 500 && self.status != Status::NOT_IMPLEMENTED {
             let subject = self.subject.as_deref().unwrap_or("a request");
             log::error!("answered {} to {subject}: {:?}", self.status.code(), self.error);
         }
@@ -184,10 +195,22 @@ impl From<Error> for ApiError {
     }
 }
 
+impl From<CrossSite> for ApiError {
+    #[cold]
+    fn from(refused: CrossSite) -> Self {
+        let kind = match refused {
+            CrossSite::ContentType(_) => ErrorKind::Unsupported,
+            _ => ErrorKind::Denied,
+        };
+        Self::from(Error::new(kind, refused.to_string())).with_status(refused.status())
+    }
+}
+
 impl From<BodyError> for ApiError {
     fn from(error: BodyError) -> Self {
         let kind = match error {
             BodyError::TimedOut => ErrorKind::Timeout,
+            BodyError::NoRoom => ErrorKind::Busy,
             _ => ErrorKind::Invalid,
         };
         Self::from(Error::new(kind, error.to_string())).with_status(error.status())
@@ -265,7 +288,7 @@ const fn title(kind: ErrorKind) -> &'static str {
         ErrorKind::Unauthenticated => "Who calls has to be known",
         ErrorKind::Busy => "Too much is waiting",
         ErrorKind::Timeout => "It took too long",
-        ErrorKind::Lost => "The database went away",
+        ErrorKind::Lost => "The outcome is unknown",
         ErrorKind::Refused => "The database cannot be reached",
         ErrorKind::Unsupported => "The service does not do this",
         ErrorKind::Io => "The storage does not take writes or cannot be read",
@@ -279,9 +302,10 @@ const fn title(kind: ErrorKind) -> &'static str {
 const fn concealed(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::Io => Some("the disk is full, read-only or failing; nothing was written"),
-        ErrorKind::Lost => {
-            Some("whether the write took place is unknown; read before trying again")
-        }
+        ErrorKind::Lost => Some(
+            "the database went away or its disk failed: whether a write took place is unknown; \
+             read before you retry, or send writes with an Idempotency-Key",
+        ),
         ErrorKind::Refused => Some("the database cannot be reached; nothing was done"),
         ErrorKind::Engine | ErrorKind::Protocol | ErrorKind::Bug => {
             Some("an internal error; the service's log says more")

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use marmota_http::{BodyStream, BoxError, Flow, IntoResponse, Producer, Response};
-use marmota_model::{FieldSet, Order, Query, Result as ModelResult, Table, Value, ValueRef, json};
+use marmota_model::{
+    FieldSet, Query, Result as ModelResult, SortKey, Table, Value, ValueRef, json,
+};
 use marmota_store::operation::Operation;
 
 use crate::answer::PRIVATE;
@@ -37,7 +39,7 @@ pub(crate) struct RowLines {
     submission: Submission,
     table: Arc<Table>,
     query: Query,
-    order: Vec<Order>,
+    order: Vec<SortKey>,
     shown: FieldSet,
     limits: SliceLimits,
     /// Rows that the request still asks for.
@@ -62,7 +64,7 @@ impl RowLines {
         let order = params.query.order_with_key(on.table());
         let limits = if order.len() == 1 { BY_KEY } else { SORTED };
         Ok(Self {
-            submission: Submission::new(on.store.clone(), None, None),
+            submission: Submission::of_long(on, None),
             table: Arc::clone(on.subject),
             query: params.query,
             order,

@@ -1,12 +1,12 @@
 //! `GET /api`: the tables and their fields, for people; `GET /api/openapi.json`, for tools.
 
-use marmota_http::{Request, ResponseWriter};
+use marmota_http::Request;
 use marmota_model::{Collation, Field, KeyKind, Kind, Role, Rule, Table, json};
 use marmota_store::Store;
 use marmota_store::rights::Right;
 use serde_json::{Map, Value, json};
 
-use crate::answer::{Answer, Head, JSON, refuse};
+use crate::answer::{Head, JSON, Out, refuse};
 use crate::etag::{self, Etag};
 use crate::open_api::{self, OpenApi};
 use crate::params;
@@ -15,44 +15,36 @@ use crate::params;
 pub(crate) const OPEN_API: &str = "/openapi.json";
 
 /// Answers with the document.
-pub(crate) fn answer(store: &Store, request: &Request, out: &mut ResponseWriter<'_>) {
+pub(crate) fn answer(store: &Store, request: &Request, out: &mut Out<'_, '_>) {
     if let Err(error) = params::none(request) {
         return refuse(error, out);
     }
     let base = request.path().trim_end_matches('/');
     let mut document = json!({ "tables": [] });
     let mut tables = Vec::new();
-    for table in store.registry().tables() {
+    for table in store.exposed_tables() {
         let Some(rights) = store.rights() else {
             tables.push(of_table(table, base));
             continue;
         };
         let allowed = Right::ALL.into_iter().filter(|right| rights.allow(table, *right));
         let allowed: Vec<&str> = allowed.map(Right::name).collect();
-        // What is only referred to is no resource.
-        if allowed.iter().any(|right| *right != Right::Refer.name()) {
-            let mut shown = of_table(table, base);
-            shown["rights"] = json!(allowed);
-            tables.push(shown);
-        }
+        let mut shown = of_table(table, base);
+        shown["rights"] = json!(allowed);
+        tables.push(shown);
     }
     document["tables"] = Value::Array(tables);
     if store.rights().is_some() {
         document["security"] = json!([
             { "type": "http", "scheme": "bearer", "login": format!("{base}/auth/login") },
-            { "type": "cookie", "name": "marmota_session", "login": format!("{base}/auth/login") },
+            { "type": "cookie", "name": "__Host-marmota_session", "login": format!("{base}/auth/login") },
         ]);
     }
     give(&document, store, request, out);
 }
 
 /// Answers with the same as a document of OpenAPI's, and what stands beside the tables.
-pub(crate) fn open_api(
-    store: &Store,
-    beside: &OpenApi,
-    request: &Request,
-    out: &mut ResponseWriter<'_>,
-) {
+pub(crate) fn open_api(store: &Store, beside: &OpenApi, request: &Request, out: &mut Out<'_, '_>) {
     if let Err(error) = params::none(request) {
         return refuse(error, out);
     }
@@ -60,15 +52,17 @@ pub(crate) fn open_api(
     give(&open_api::of_store(store, base, beside).document(), store, request, out);
 }
 
-fn give(document: &Value, store: &Store, request: &Request, out: &mut ResponseWriter<'_>) {
+fn give(document: &Value, store: &Store, request: &Request, out: &mut Out<'_, '_>) {
     let mut body = document.to_string().into_bytes();
     let etag = Some(Etag::of_bytes(&body));
+    let mut answer = out.begin(store.rights().is_some());
     if etag.is_some_and(|etag| etag::none_match(request, etag)) {
-        let head = Head::new(marmota_http::Status::NOT_MODIFIED, "").etag(etag);
-        return Answer::direct(out, store.rights().is_some()).empty(head);
+        answer.empty(Head::new(marmota_http::Status::NOT_MODIFIED, "").etag(etag));
+    } else {
+        answer.whole(Head::new(marmota_http::Status::OK, JSON).etag(etag), &mut body);
     }
-    Answer::direct(out, store.rights().is_some())
-        .whole(Head::new(marmota_http::Status::OK, JSON).etag(etag), &mut body);
+    let kept = answer.into_kept();
+    out.end(kept);
 }
 
 fn of_table(table: &Table, base: &str) -> Value {

@@ -205,28 +205,25 @@ impl fmt::Debug for State {
 
 impl Shared {
     /// Refuses who may not ask.
-    fn check(&self, request: &Request) -> Result<()> {
+    fn check(&self, request: &Request) -> Result<Checked> {
+        request.check_site()?;
         let lets = |allow: &Option<Allow>| allow.as_ref().is_some_and(|allow| allow(request));
         let reads = matches!(request.method(), Method::Get | Method::Head);
         if lets(&self.allow) || reads && lets(&self.allow_reading) {
-            return Ok(());
+            return Ok(Checked::Now);
         }
         if let Some(token) = &self.token {
             let sent = request.header("authorization").and_then(credential::of_header);
             if sent.is_some_and(|sent| credential::is_same(sent, token)) {
-                return Ok(());
+                return Ok(Checked::Now);
             }
         }
         #[cfg(feature = "auth")]
         if let Some(auth) = &self.auth {
-            let known = crate::door::known(auth, request)?;
-            return match known {
-                Some(known) if known.is_admin() => Ok(()),
-                Some(_) => Err(self.refusal(ErrorKind::Denied, "only administrators may ask this")),
-                None => {
-                    let message = "log in as an administrator, or send a token";
-                    Err(self.refusal(ErrorKind::Unauthenticated, message))
-                }
+            let mut knowing = crate::door::known(auth, request);
+            return match knowing.ready() {
+                Some(known) => self.check_known(known?.as_deref()).map(|()| Checked::Now),
+                None => Ok(Checked::Later(knowing)),
             };
         }
         Err(match &self.token {
@@ -237,6 +234,18 @@ impl Shared {
             }
             None => self.refusal(ErrorKind::Denied, "this is not for you to ask"),
         })
+    }
+
+    #[cfg(feature = "auth")]
+    fn check_known(&self, known: Option<&marmota_auth::Known>) -> Result<()> {
+        match known {
+            Some(known) if known.is_admin() => Ok(()),
+            Some(_) => Err(self.refusal(ErrorKind::Denied, "only administrators may ask this")),
+            None => {
+                let message = "log in as an administrator, or send a token";
+                Err(self.refusal(ErrorKind::Unauthenticated, message))
+            }
+        }
     }
 
     fn refusal(&self, kind: ErrorKind, message: &str) -> ApiError {
@@ -295,20 +304,40 @@ fn endpoint(
     shared: &Arc<Shared>,
     answer: impl Fn(&Shared, &Request) -> Result<Response> + Send + Sync + 'static,
 ) -> Endpoint {
-    let shared = Arc::clone(shared);
+    let (shared, answer) = (Arc::clone(shared), Arc::new(answer));
     let endpoint = Endpoint::direct(move |request: &Request, out: &mut ResponseWriter<'_>| {
-        let answered = shared.check(request).and_then(|()| answer(&shared, request));
-        respond(answered, out);
+        match shared.check(request) {
+            Err(error) => out.respond(respond(Err(error))),
+            Ok(Checked::Now) => out.respond(respond(answer(&shared, request))),
+            #[cfg(feature = "auth")]
+            Ok(Checked::Later(knowing)) => {
+                let (shared, answer) = (Arc::clone(&shared), Arc::clone(&answer));
+                let request = request.clone();
+                return Flow::Later(Box::pin(async move {
+                    let checked =
+                        knowing.await.and_then(|known| shared.check_known(known.as_deref()));
+                    respond(checked.and_then(|()| answer(&shared, &request)))
+                }));
+            }
+        }
         Flow::Done
     });
     endpoint.body_bytes_max(BODY_BYTES_MAX)
 }
 
-fn respond(answered: Result<Response>, out: &mut ResponseWriter<'_>) {
+fn respond(answered: Result<Response>) -> Response {
     let response = answered.unwrap_or_else(IntoResponse::into_response);
     // It is of this moment, and for nobody else.
-    match response.with_header("Cache-Control", "no-store") {
-        Ok(response) => out.respond(response),
-        Err(error) => log::error!("{error:?}"),
-    }
+    response.with_header("Cache-Control", "no-store").unwrap_or_else(|error| {
+        log::error!("{error:?}");
+        Response::from_status(marmota_http::Status::INTERNAL_SERVER_ERROR)
+    })
+}
+
+/// Whether a caller may ask.
+enum Checked {
+    Now,
+    /// They have to be found first.
+    #[cfg(feature = "auth")]
+    Later(crate::door::Knowing),
 }

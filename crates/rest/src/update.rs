@@ -168,9 +168,13 @@ impl Update {
         };
         let (key, fields) = (self.key.as_ref(), table.read_by_default());
         let fields = table.version().map_or(fields, |version| fields.with(version));
-        run(&mut Operation::Get { table, key, fields }, &mut sink)?;
+        match run(&mut Operation::Get { table, key, fields }, &mut sink) {
+            // It is written: a value of the row that cannot be read is no failure of that.
+            Err(Halt::Failed(_)) if !self.found => {}
+            ran => drop(ran?),
+        }
         if !self.found {
-            // Written, and deleted by somebody else since.
+            // Written, and deleted by somebody else since, or not to be read.
             let head = Head::new(Status::OK, JSON).etag(written.map(Etag::Version));
             write_minimal(on.request, head, answer);
         }

@@ -106,3 +106,40 @@ impl<T> Future for Done<T> {
         Poll::Pending
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Condvar;
+
+    use super::*;
+    use crate::problem::ApiError;
+
+    #[test]
+    fn what_is_one_too_many_is_refused_with_when_to_come_back() {
+        let workers = Workers::default();
+        let open = Arc::new((Mutex::new(false), Condvar::new()));
+        let waiting = || {
+            let open = Arc::clone(&open);
+            workers.run(move || {
+                let (is_open, opened) = &*open;
+                let is_open = is_open.lock().unwrap();
+                drop(opened.wait_while(is_open, |is_open| !*is_open).unwrap());
+            })
+        };
+        let mut done = Vec::new();
+        let refused = loop {
+            match waiting() {
+                Ok(one) => done.push(one),
+                Err(error) => break ApiError::from(error),
+            }
+        };
+        assert!(done.len() <= THREADS + WAITING_MAX, "{}", done.len());
+        assert_eq!(refused.status().code(), 503);
+        assert_eq!(refused.header(), Some(("Retry-After", "1")));
+        *open.0.lock().unwrap() = true;
+        open.1.notify_all();
+        for one in done {
+            marmota_store::action::block_on(one).unwrap();
+        }
+    }
+}

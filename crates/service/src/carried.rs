@@ -15,10 +15,12 @@ use marmota_http::{
 use marmota_model::Result;
 use marmota_remote::packet;
 
+use crate::call::Origin;
 use crate::carrier::Carrier;
 use crate::client::Client;
 use crate::frame;
 use crate::link::Link;
+use crate::route::OriginOf;
 use crate::services::Settings;
 use crate::subscriber::Subscriber;
 
@@ -30,17 +32,26 @@ pub(crate) const PATH: &str = "/-/services";
 pub(crate) fn endpoint(settings: &Arc<Settings>) -> Endpoint {
     let settings = Arc::clone(settings);
     let answer = move |request: &Request, out: &mut ResponseWriter<'_>| {
-        out.respond(accept(&settings, request));
+        let accepted = match settings.origin_of(request) {
+            Ok(OriginOf::Now(origin)) => accept(&settings, request, origin),
+            Ok(OriginOf::Later(knowing)) => {
+                let (settings, request) = (Arc::clone(&settings), request.clone());
+                return Flow::Later(Box::pin(async move {
+                    match settings.origin_later(knowing).await {
+                        Ok(origin) => accept(&settings, &request, origin),
+                        Err(error) => error.into_response(),
+                    }
+                }));
+            }
+            Err(error) => error.into_response(),
+        };
+        out.respond(accepted);
         Flow::Done
     };
     Endpoint::direct(answer).with_runtime()
 }
 
-fn accept(settings: &Arc<Settings>, request: &Request) -> Response {
-    let mut origin = match settings.origin_of(request) {
-        Ok(origin) => origin,
-        Err(error) => return error.into_response(),
-    };
+fn accept(settings: &Arc<Settings>, request: &Request, mut origin: Origin) -> Response {
     // A login's session is its own wherever it connects; else it is the connection.
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

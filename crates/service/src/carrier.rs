@@ -1,10 +1,12 @@
 //! What carries a link on one connection: the calls of the other side that are
 //! under way here, and the messages both ways. It owns no socket.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use marmota_auth::Authenticating;
 use marmota_model::{Error, ErrorKind, Result};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -62,13 +64,18 @@ pub(crate) struct Carrier {
     /// What comes of calls piece by piece.
     pumps: Vec<Pump>,
     has_left: bool,
+    /// The caller, while they are looked up again.
+    finding: Option<Authenticating>,
+    /// Messages that have come meanwhile, from the call on that asked for it.
+    held: VecDeque<Vec<u8>>,
 }
 
 impl Carrier {
     pub(crate) fn new(link: Link, settings: Arc<Settings>, mut origin: Origin) -> Self {
         origin.link = Some(link.clone());
         let (running, pumps) = (Vec::new(), Vec::new());
-        Self { link, settings, origin, running, pumps, has_left: false }
+        let (finding, held) = (None, VecDeque::new());
+        Self { link, settings, origin, running, pumps, has_left: false, finding, held }
     }
 
     /// Bytes of a message at most.
@@ -80,12 +87,12 @@ impl Carrier {
     /// True if it takes another message.
     pub(crate) fn is_hungry(&self) -> bool {
         // Calls may wait for what comes by streams.
-        self.running.len() < RUNNING_MAX || self.link.has_streams()
+        self.finding.is_none() && (self.running.len() < RUNNING_MAX || self.link.has_streams())
     }
 
     /// True if nothing of the other side's is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.running.is_empty() && self.pumps.is_empty()
+        self.running.is_empty() && self.pumps.is_empty() && self.finding.is_none()
     }
 
     /// True once the other side has said that it goes.
@@ -98,6 +105,11 @@ impl Carrier {
     /// # Errors
     /// [`marmota_model::ErrorKind::Protocol`] for what no link says.
     pub(crate) fn take(&mut self, message: &[u8]) -> Result<()> {
+        // What comes behind a call may concern it.
+        if self.finding.is_some() {
+            self.held.push_back(message.to_vec());
+            return Ok(());
+        }
         if frame::is_frame(message) {
             return self.link.take_frame(message);
         }
@@ -130,10 +142,44 @@ impl Carrier {
             self.refuse(message);
             return Ok(());
         }
-        Settings::look_again(&mut self.origin);
+        if let Some((auth, known)) = &self.origin.known {
+            let mut finding = auth.still(known);
+            match finding.ready() {
+                Some(found) => Settings::look_again(&mut self.origin, found),
+                None => {
+                    self.finding = Some(finding);
+                    self.held.push_back(message.to_vec());
+                    return Ok(());
+                }
+            }
+        }
+        self.begin(message);
+        Ok(())
+    }
+
+    fn begin(&mut self, message: &[u8]) {
         let exchange = Exchange::begin(&self.settings, &self.origin, message);
         self.running.push(Box::pin(exchange.answer()));
-        Ok(())
+    }
+
+    /// Goes on with the messages that wait for who the caller is.
+    fn take_held(&mut self, context: &mut Context<'_>) {
+        while let Some(finding) = &mut self.finding {
+            let Poll::Ready(found) = Pin::new(finding).poll(context) else { return };
+            self.finding = None;
+            Settings::look_again(&mut self.origin, found);
+            let mut held = std::mem::take(&mut self.held).into_iter();
+            if let Some(message) = held.next() {
+                self.begin(&message);
+            }
+            for message in held {
+                if let Err(error) = self.take(&message) {
+                    log::info!("a client of services is cut off: {error}");
+                    self.has_left = true;
+                    return;
+                }
+            }
+        }
     }
 
     /// Answers a call that is one too many.
@@ -206,6 +252,7 @@ impl Carrier {
     /// sent.
     pub(crate) fn go_on(&mut self, context: &mut Context<'_>) -> Vec<Message> {
         let mut done = Vec::new();
+        self.take_held(context);
         self.running.retain_mut(|one| match one.as_mut().poll(context) {
             Poll::Ready(answer) => {
                 done.extend(answer.map(Arc::new));

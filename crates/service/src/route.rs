@@ -5,7 +5,7 @@ use std::sync::Arc;
 use marmota_http::{
     Endpoint, Flow, IntoResponse, Method, Request, Response, ResponseWriter, Router, Status,
 };
-use marmota_rest::ApiError;
+use marmota_rest::{ApiError, Knowing};
 
 use crate::arguments::{Arguments, Streams};
 use crate::body::{self, Upload};
@@ -17,11 +17,30 @@ use crate::form::{Form, Reply};
 use crate::json_rpc::Exchange;
 use crate::services::{Services, Settings, Target};
 
+/// Where a call comes from.
+pub(crate) enum OriginOf {
+    Now(Origin),
+    /// The caller has to be read from the store ([`Settings::origin_later`]).
+    Later(Knowing),
+}
+
 impl Settings {
     /// Who makes a request.
-    pub(crate) fn origin_of(&self, request: &Request) -> Result<Origin, ApiError> {
+    pub(crate) fn origin_of(&self, request: &Request) -> Result<OriginOf, ApiError> {
+        // Also a GET: it is a call.
+        request.check_site_strictly()?;
+        let Some(auth) = &self.auth else { return Ok(OriginOf::Now(self.origin())) };
+        let mut knowing = marmota_rest::known(auth, request);
+        match knowing.ready() {
+            Some(known) => Ok(OriginOf::Now(self.origin_by(auth, known?)?)),
+            None => Ok(OriginOf::Later(knowing)),
+        }
+    }
+
+    /// The same, once that is known.
+    pub(crate) async fn origin_later(&self, knowing: Knowing) -> Result<Origin, ApiError> {
         let Some(auth) = &self.auth else { return Ok(self.origin()) };
-        Ok(self.origin_by(auth, marmota_rest::known(auth, request)?)?)
+        Ok(self.origin_by(auth, knowing.await?)?)
     }
 }
 
@@ -74,18 +93,33 @@ impl Services {
     fn json_rpc(&self) -> Endpoint {
         let settings = Arc::clone(&self.0);
         let endpoint = Endpoint::direct(move |request: &Request, out| {
-            let origin = match settings.origin_of(request) {
+            let origin = settings.origin_of(request);
+            let origin = match origin.and_then(|origin| {
+                request.check_json()?;
+                Ok(origin)
+            }) {
                 Ok(origin) => origin,
                 Err(error) => {
                     out.respond(error.into_response());
                     return Flow::Done;
                 }
             };
-            let exchange = Exchange::begin(&settings, &origin, request.body());
-            Flow::Later(Box::pin(async move {
-                let answer = exchange.answer().await;
-                answer.map_or(Response::new(Status::NO_CONTENT), Response::json_bytes)
-            }))
+            let exchange = match origin {
+                OriginOf::Now(origin) => Exchange::begin(&settings, &origin, request.body()),
+                OriginOf::Later(knowing) => {
+                    let (settings, request) = (Arc::clone(&settings), request.clone());
+                    return Flow::Later(Box::pin(async move {
+                        match settings.origin_later(knowing).await {
+                            Ok(origin) => {
+                                let begun = Exchange::begin(&settings, &origin, request.body());
+                                exchanged(begun).await
+                            }
+                            Err(error) => error.into_response(),
+                        }
+                    }));
+                }
+            };
+            Flow::Later(Box::pin(exchanged(exchange)))
         });
         endpoint.with_runtime().body_bytes_max(self.0.body_bytes_max)
     }
@@ -96,8 +130,30 @@ impl Services {
         let body = target.described().and_then(body::of_method);
         let form = target.described().map_or(Form::Value, |method| method.result_form);
         let endpoint = Endpoint::direct(move |request: &Request, out| {
-            let begun = begin(&settings, &target, request, body);
-            answer(begun, (&name, form), out)
+            let origin = match settings.origin_of(request) {
+                Ok(OriginOf::Now(origin)) => Ok(origin),
+                Ok(OriginOf::Later(knowing)) => {
+                    let (settings, target) = (Arc::clone(&settings), target.clone());
+                    let (request, name) = (request.clone(), Arc::clone(&name));
+                    return Flow::Later(Box::pin(async move {
+                        let origin = settings.origin_later(knowing).await;
+                        let begun = origin
+                            .and_then(|origin| begin(&settings, &target, &request, body, origin));
+                        match begun {
+                            Ok(begun) => answered(begun, name, form).await,
+                            Err(error) => refusal(error, &name),
+                        }
+                    }));
+                }
+                Err(error) => Err(error),
+            };
+            match origin.and_then(|origin| begin(&settings, &target, request, body, origin)) {
+                Ok(begun) => Flow::Later(Box::pin(answered(begun, Arc::clone(&name), form))),
+                Err(error) => {
+                    out.respond(refusal(error, &name));
+                    Flow::Done
+                }
+            }
         });
         let endpoint = endpoint.with_runtime().body_bytes_max(self.0.body_bytes_max);
         match body {
@@ -110,7 +166,11 @@ impl Services {
 
 /// The contract, which anybody may read.
 fn document(contract: &'static Contract) -> Endpoint {
-    Endpoint::direct(move |_: &Request, out: &mut ResponseWriter<'_>| {
+    Endpoint::direct(move |request: &Request, out: &mut ResponseWriter<'_>| {
+        if let Err(refused) = request.check_site() {
+            out.respond(refused.into_response());
+            return Flow::Done;
+        }
         // Texts alone: they can be written.
         let json = serde_json::to_vec(contract).unwrap_or_default();
         out.respond(Response::json_bytes(json));
@@ -123,8 +183,8 @@ fn begin(
     target: &Target,
     request: &Request,
     body: Option<Form>,
+    origin: Origin,
 ) -> Result<(Answer, Option<Upload>), ApiError> {
-    let origin = settings.origin_of(request)?;
     let (contract, method) = (target.hosted.contract, target.method);
     let of_query = || Arguments::of_query(contract, method, request.query_params());
     let (arguments, streams, upload) = match request.method() {
@@ -133,42 +193,37 @@ fn begin(
             let (upload, pieces) = Upload::new(request.reader());
             (of_query(), Streams::Body(Some(pieces)), Some(upload))
         }
-        _ => (Arguments::of_json(contract, method, request.body())?, Streams::None, None),
+        _ => {
+            request.check_json()?;
+            (Arguments::of_json(contract, method, request.body())?, Streams::None, None)
+        }
     };
     let arguments = arguments.with_streams(streams, settings.limits);
     Ok((target.call(origin, arguments)?, upload))
 }
 
-fn answer(
-    begun: Result<(Answer, Option<Upload>), ApiError>,
-    (name, form): (&Arc<str>, Form),
-    out: &mut ResponseWriter<'_>,
-) -> Flow {
-    match begun {
-        Ok((mut answer, mut upload)) => {
-            let name = Arc::clone(name);
-            Flow::Later(Box::pin(async move {
-                let answered = std::future::poll_fn(|context| {
-                    if let Some(upload) = &mut upload {
-                        upload.go_on(context);
-                    }
-                    answer.as_mut().poll(context)
-                });
-                let answered = match answered.await {
-                    Ok(Reply::Value(result)) => Ok(wrapped(&result)),
-                    Ok(Reply::Stream(pieces)) => {
-                        body::answer(pieces, form, upload, Arc::clone(&name)).await
-                    }
-                    Err(error) => Err(error),
-                };
-                answered.unwrap_or_else(|error| refusal(error.into(), &name))
-            }))
+async fn exchanged(exchange: Exchange) -> Response {
+    let answer = exchange.answer().await;
+    answer.map_or(Response::new(Status::NO_CONTENT), Response::json_bytes)
+}
+
+async fn answered(
+    (mut answer, mut upload): (Answer, Option<Upload>),
+    name: Arc<str>,
+    form: Form,
+) -> Response {
+    let answered = std::future::poll_fn(|context| {
+        if let Some(upload) = &mut upload {
+            upload.go_on(context);
         }
-        Err(error) => {
-            out.respond(refusal(error, name));
-            Flow::Done
-        }
-    }
+        answer.as_mut().poll(context)
+    });
+    let answered = match answered.await {
+        Ok(Reply::Value(result)) => Ok(wrapped(&result)),
+        Ok(Reply::Stream(pieces)) => body::answer(pieces, form, upload, Arc::clone(&name)).await,
+        Err(error) => Err(error),
+    };
+    answered.unwrap_or_else(|error| refusal(error.into(), &name))
 }
 
 fn wrapped(result: &[u8]) -> Response {

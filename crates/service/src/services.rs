@@ -168,11 +168,11 @@ impl Settings {
         }
     }
 
-    /// Looks whether who calls by a connection that is kept is still let in, and as whom: a
-    /// logout or a right taken away holds from the next call on.
-    pub(crate) fn look_again(origin: &mut Origin) {
-        let Some((auth, known)) = &mut origin.known else { return };
-        match auth.still(known) {
+    /// Takes who calls by a connection that is kept as they are known now: a logout or a right
+    /// taken away holds from the next call on.
+    pub(crate) fn look_again(origin: &mut Origin, found: Result<Arc<Known>>) {
+        let Some((_, known)) = &mut origin.known else { return };
+        match found {
             Ok(now) => {
                 origin.store = Some(now.store().clone());
                 (*known, origin.refusal) = (now, None);

@@ -100,15 +100,6 @@ struct Listed<C> {
     known: Option<(Auth, Arc<Known>)>,
 }
 
-impl<C> Listed<C> {
-    /// True unless it was let in by what has ended; a store that does not answer has not said so.
-    fn is_still_known(&self) -> bool {
-        let is_over = |error: Error| error.kind() == ErrorKind::Unauthenticated;
-        let known = self.known.as_ref();
-        !known.is_some_and(|(auth, known)| auth.still(known).is_err_and(is_over))
-    }
-}
-
 impl<C: Stubbed> Default for Subscribers<C> {
     fn default() -> Self {
         Self::new()
@@ -192,11 +183,31 @@ impl<C: Stubbed> Subscribers<C> {
     }
 
     /// Those who can be called now. Who has logged out, or whose login has ended, is forgotten.
-    #[must_use]
-    pub fn present(&self) -> Vec<C> {
-        let mut listed = self.listed.lock();
-        self.forget(&mut listed);
-        listed.retain(|_, one| one.is_still_known());
+    pub async fn present(&self) -> Vec<C> {
+        let there: Vec<_> = {
+            let mut listed = self.listed.lock();
+            self.forget(&mut listed);
+            let of = |(key, one): (&Key, &Listed<C>)| (key.clone(), one.known.clone());
+            listed.iter().map(of).collect()
+        };
+        for (key, known) in there {
+            let Some((auth, known)) = known else { continue };
+            // A store that does not answer has not said that it is over.
+            let is_over = auth
+                .still(&known)
+                .await
+                .is_err_and(|error| error.kind() == ErrorKind::Unauthenticated);
+            if is_over {
+                let mut listed = self.listed.lock();
+                let same = |one: &Listed<C>| {
+                    one.known.as_ref().is_some_and(|(_, now)| Arc::ptr_eq(now, &known))
+                };
+                if listed.get(&key).is_some_and(same) {
+                    listed.remove(&key);
+                }
+            }
+        }
+        let listed = self.listed.lock();
         let present = listed.values().filter(|one| one.subscriber.gone().is_none());
         present.map(|one| one.stub.clone()).collect()
     }
@@ -215,9 +226,9 @@ impl<C: Stubbed> Subscribers<C> {
         &self,
         say: impl Fn(C) -> F + Send,
     ) -> usize {
+        let present = self.present().await;
         let executor = Executor::new();
-        let said: Vec<_> =
-            self.present().into_iter().map(|stub| executor.spawn(say(stub))).collect();
+        let said: Vec<_> = present.into_iter().map(|stub| executor.spawn(say(stub))).collect();
         let all = async {
             let mut heard = 0;
             for one in said {

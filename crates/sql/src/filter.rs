@@ -2,7 +2,7 @@
 //! for another with other values, and its text. The conditions themselves are
 //! the engine's.
 
-use marmota_model::{Comparison, Filter, Order, Table};
+use marmota_model::{Comparison, FilterExpr, SortKey, Table};
 
 const NOT: u8 = 5;
 const AND: u8 = 6;
@@ -30,16 +30,16 @@ impl Shape for Vec<u8> {
 /// What `condition` gives.
 pub fn shape_filter<S: Shape, E>(
     shape: &mut S,
-    filter: &Filter,
-    condition: &mut impl FnMut(&mut S, &Filter) -> Result<(), E>,
+    filter: &FilterExpr,
+    condition: &mut impl FnMut(&mut S, &FilterExpr) -> Result<(), E>,
 ) -> Result<(), E> {
     let (tag, filters) = match filter {
-        Filter::Not(inner) => {
+        FilterExpr::Not(inner) => {
             shape.bytes().push(NOT);
             return shape_filter(shape, inner, condition);
         }
-        Filter::And(all) => (AND, all),
-        Filter::Or(any) => (OR, any),
+        FilterExpr::And(all) => (AND, all),
+        FilterExpr::Or(any) => (OR, any),
         filter => return condition(shape, filter),
     };
     shape.bytes().push(tag);
@@ -48,7 +48,7 @@ pub fn shape_filter<S: Shape, E>(
 }
 
 /// Adds an order to a shape.
-pub fn shape_order(shape: &mut impl Shape, order: impl IntoIterator<Item = Order>) {
+pub fn shape_order(shape: &mut impl Shape, order: impl IntoIterator<Item = SortKey>) {
     shape.bytes().push(ORDER);
     for by in order {
         shape.bytes().extend([by.field as u8, u8::from(by.descending)]);
@@ -60,12 +60,12 @@ pub fn shape_order(shape: &mut impl Shape, order: impl IntoIterator<Item = Order
 /// # Errors
 /// What `take` gives.
 pub fn each_condition<'f, E>(
-    filter: &'f Filter,
-    take: &mut impl FnMut(&'f Filter) -> Result<(), E>,
+    filter: &'f FilterExpr,
+    take: &mut impl FnMut(&'f FilterExpr) -> Result<(), E>,
 ) -> Result<(), E> {
     match filter {
-        Filter::Not(inner) => each_condition(inner, take),
-        Filter::And(filters) | Filter::Or(filters) => {
+        FilterExpr::Not(inner) => each_condition(inner, take),
+        FilterExpr::And(filters) | FilterExpr::Or(filters) => {
             filters.iter().try_for_each(|filter| each_condition(filter, take))
         }
         filter => take(filter),
@@ -83,20 +83,20 @@ pub trait Writer {
     fn push(&mut self, text: &str) -> &mut Self;
 
     /// Adds a condition: any filter but NOT, AND and OR.
-    fn condition(&mut self, table: &Table, filter: &Filter);
+    fn condition(&mut self, table: &Table, filter: &FilterExpr);
 }
 
 /// Writes a filter as SQL.
-pub fn filter_sql<W: Writer>(out: &mut W, table: &Table, filter: &Filter) {
+pub fn filter_sql<W: Writer>(out: &mut W, table: &Table, filter: &FilterExpr) {
     let (filters, between, empty) = match filter {
-        Filter::Not(inner) => {
+        FilterExpr::Not(inner) => {
             out.push("NOT (");
             filter_sql(out, table, inner);
             out.push(")");
             return;
         }
-        Filter::And(all) => (all, " AND ", W::TRUE),
-        Filter::Or(any) => (any, " OR ", W::FALSE),
+        FilterExpr::And(all) => (all, " AND ", W::TRUE),
+        FilterExpr::Or(any) => (any, " OR ", W::FALSE),
         condition => return out.condition(table, condition),
     };
     if filters.is_empty() {
@@ -111,7 +111,7 @@ pub fn filter_sql<W: Writer>(out: &mut W, table: &Table, filter: &Filter) {
 }
 
 /// Writes ` WHERE` with a filter, if there is one.
-pub fn where_sql(out: &mut impl Writer, table: &Table, filter: Option<&Filter>) {
+pub fn where_sql(out: &mut impl Writer, table: &Table, filter: Option<&FilterExpr>) {
     if let Some(filter) = filter {
         out.push(" WHERE ");
         filter_sql(out, table, filter);
@@ -150,8 +150,8 @@ mod tests {
             self
         }
 
-        fn condition(&mut self, table: &Table, filter: &Filter) {
-            if let Filter::IsNull { field } = filter {
+        fn condition(&mut self, table: &Table, filter: &FilterExpr) {
+            if let FilterExpr::IsNull { field } = filter {
                 self.push(&table.fields()[*field].name).push(" IS NULL");
             }
         }
@@ -165,45 +165,45 @@ mod tests {
         Table::new(Schema::new("t", fields)).unwrap()
     }
 
-    fn sql(filter: &Filter) -> String {
+    fn sql(filter: &FilterExpr) -> String {
         let mut out = Text(String::new());
         where_sql(&mut out, &table(), Some(filter));
         out.0
     }
 
-    const A: Filter = Filter::IsNull { field: 1 };
+    const A: FilterExpr = FilterExpr::IsNull { field: 1 };
 
     #[test]
     fn trees_are_written_with_parentheses() {
         assert_eq!(sql(&A), " WHERE a IS NULL");
-        let not = Filter::Not(Box::new(Filter::Or(vec![A, A])));
+        let not = FilterExpr::Not(Box::new(FilterExpr::Or(vec![A, A])));
         assert_eq!(
-            sql(&Filter::And(vec![A, not])),
+            sql(&FilterExpr::And(vec![A, not])),
             " WHERE (a IS NULL AND NOT ((a IS NULL OR a IS NULL)))"
         );
-        assert_eq!(sql(&Filter::And(vec![])), " WHERE 1");
-        assert_eq!(sql(&Filter::Or(vec![])), " WHERE 0");
+        assert_eq!(sql(&FilterExpr::And(vec![])), " WHERE 1");
+        assert_eq!(sql(&FilterExpr::Or(vec![])), " WHERE 0");
     }
 
     #[test]
     fn trees_that_differ_have_shapes_that_differ() {
-        let shape = |filter: &Filter| {
+        let shape = |filter: &FilterExpr| {
             let mut shape = Vec::new();
-            let mut condition = |shape: &mut Vec<u8>, _: &Filter| -> Result<(), Infallible> {
+            let mut condition = |shape: &mut Vec<u8>, _: &FilterExpr| -> Result<(), Infallible> {
                 shape.push(1);
                 Ok(())
             };
             let Ok(()) = shape_filter(&mut shape, filter, &mut condition);
             shape
         };
-        let both = || Filter::And(vec![A, A]);
+        let both = || FilterExpr::And(vec![A, A]);
         let trees = [
             both(),
-            Filter::Or(vec![A, A]),
-            Filter::And(vec![both(), A]),
-            Filter::And(vec![A, both()]),
-            Filter::Not(Box::new(A)),
-            Filter::And(vec![]),
+            FilterExpr::Or(vec![A, A]),
+            FilterExpr::And(vec![both(), A]),
+            FilterExpr::And(vec![A, both()]),
+            FilterExpr::Not(Box::new(A)),
+            FilterExpr::And(vec![]),
         ];
         let shapes: Vec<Vec<u8>> = trees.iter().map(shape).collect();
         for (at, one) in shapes.iter().enumerate() {
@@ -211,7 +211,7 @@ mod tests {
         }
         for tree in &trees {
             let mut count = 0;
-            let mut take = |_: &Filter| -> Result<(), Infallible> {
+            let mut take = |_: &FilterExpr| -> Result<(), Infallible> {
                 count += 1;
                 Ok(())
             };

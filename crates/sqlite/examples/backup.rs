@@ -13,6 +13,7 @@ const ROUNDS: usize = 5;
 fn main() {
     let rows: u64 = std::env::args().nth(1).map_or(300_000, |rows| rows.parse().unwrap());
     let folder = std::env::temp_dir().join(format!("marmota-backup-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
     let engine = Sqlite::open(Location::File(folder.join("a.db")), Options::default()).unwrap();
     engine
         .execute(&format!(

@@ -12,6 +12,7 @@ use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::backup::Copied;
+use marmota_store::private_file::{self, have_folder};
 
 use crate::alone::{Beside, Content, check, content, have_alone, sync_folder_of, with_suffix};
 use crate::engine::{Shared, Sqlite, place_of, text_of};
@@ -157,11 +158,9 @@ impl Sqlite {
                 format!("{}: it was not restored ({error}): check the disk", place_of(path));
             Error::new(ErrorKind::Io, message).with_source(error)
         };
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(disk)?;
-        }
+        have_folder(path, options.create_folders)?;
         let new = Beside::of(path, NEW).map_err(disk)?;
-        std::fs::copy(from, &new.0).and_then(|_| File::open(&new.0)?.sync_all()).map_err(disk)?;
+        copy_file(from, &new.0).map_err(disk)?;
         let mut connection = vault.open(&new.0)?;
         // The first that reads it: here a wrong key is seen.
         text_of(&mut connection, "PRAGMA encoding")
@@ -176,6 +175,13 @@ impl Sqlite {
         drop(held);
         Ok(())
     }
+}
+
+/// Copies a file for its owner alone, whatever mode it has.
+fn copy_file(from: &Path, to: &Path) -> std::io::Result<()> {
+    let (mut from, mut to) = (File::open(from)?, private_file::create(to)?);
+    std::io::copy(&mut from, &mut to)?;
+    to.sync_all()
 }
 
 /// Keeps others out of the database that is to be replaced. One that is

@@ -53,6 +53,10 @@ impl Clerk {
 
     /// Something was written that nobody waits for.
     pub(crate) fn fall_behind(self: &Arc<Self>) {
+        #[cfg(feature = "simulated-disk")]
+        if self.stands_back.load(Ordering::Relaxed) {
+            return;
+        }
         if !self.is_behind.swap(true, Ordering::SeqCst) {
             self.want(|wanted| wanted.sync_at = Some(Instant::now() + BEHIND_MAX));
         }
@@ -133,7 +137,7 @@ impl Clerk {
                 Some(at) if at <= Instant::now() => {
                     wanted.sync_at = None;
                     drop(wanted);
-                    self.sync();
+                    self.sync(TURN_TIMEOUT);
                     wanted = self.wanted.lock();
                 }
                 Some(at) => drop(self.bell.wait_until(&mut wanted, at)),
@@ -167,17 +171,20 @@ impl Clerk {
         }
     }
 
-    /// Takes to the disk what was left behind.
-    fn sync(&self) {
+    /// Takes to the disk what was left behind, if its turn comes in that time.
+    pub(crate) fn sync(&self, timeout: Duration) {
         let Some(writer) = self.writer.get().and_then(Weak::upgrade) else { return };
         // Cleared first: what falls behind from here on is another time's.
         self.is_behind.store(false, Ordering::SeqCst);
-        let done = match writer.turn_within(TURN_TIMEOUT) {
-            Some(mut turn) => turn.lane().is_none_or(|lane| lane.sync_log().is_ok()),
+        let done = match writer.turn_within(timeout) {
+            // One that failed has stopped the engine, and is never tried again.
+            Some(mut turn) => {
+                turn.lane().is_none_or(|lane| lane.sync_log().is_ok() || lane.is_stopped())
+            }
             None => false,
         };
         if !done && !self.is_behind.swap(true, Ordering::SeqCst) {
-            // Soon again: a transaction is open, or the disk failed for once.
+            // Soon again: a transaction is open.
             self.wanted.lock().sync_at = Some(Instant::now() + BEHIND_MAX / 2);
         }
     }

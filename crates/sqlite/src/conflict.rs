@@ -8,7 +8,7 @@
 
 use std::ops::ControlFlow;
 
-use marmota_model::{Comparison, FieldSet, Filter, Query, Result, Table, Value, ValueRef};
+use marmota_model::{Comparison, FieldSet, FilterExpr, Query, Result, Table, Value, ValueRef};
 use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, Placed};
 
 use crate::column::bind_present;
@@ -131,13 +131,13 @@ impl Lane {
             if fields.iter().any(|&field| row[field].is_null() || row[field].is_absent()) {
                 continue;
             }
-            let equal = |&field: &usize| Filter::Compare {
+            let equal = |&field: &usize| FilterExpr::Compare {
                 field,
                 comparison: Comparison::Equal,
                 value: row[field].to_value(),
             };
             let query = Query {
-                filter: Some(Filter::And(fields.iter().map(equal).collect())),
+                filter: Some(FilterExpr::And(fields.iter().map(equal).collect())),
                 fields: Some(FieldSet::EMPTY.with(table.key())),
                 limit: Some(1),
                 ..Query::new()

@@ -15,6 +15,10 @@ pub(crate) struct Counts {
     syncs: AtomicU64,
     checkpoints: AtomicU64,
     writes_refused: AtomicU64,
+    read_handovers: AtomicU64,
+    read_yields: AtomicU64,
+    read_timeouts: AtomicU64,
+    reads_cancelled: AtomicU64,
 }
 
 impl Counts {
@@ -48,6 +52,30 @@ impl Counts {
         self.writes_refused.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A read continues on a helper thread.
+    #[cold]
+    pub(crate) fn read_handover(&self) {
+        self.read_handovers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A read has left the thread to others for a moment.
+    #[cold]
+    pub(crate) fn read_yield(&self) {
+        self.read_yields.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A read was ended by its deadline.
+    #[cold]
+    pub(crate) fn read_timeout(&self) {
+        self.read_timeouts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A read was given up before its end.
+    #[cold]
+    pub(crate) fn read_cancelled(&self) {
+        self.reads_cancelled.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn statistics(&self, writes_waiting: usize) -> EngineStatistics {
         let mut statistics = EngineStatistics::default();
         statistics.commits = self.commits.load(Ordering::Relaxed);
@@ -58,6 +86,10 @@ impl Counts {
         statistics.checkpoints = self.checkpoints.load(Ordering::Relaxed);
         statistics.writes_waiting = writes_waiting as u64;
         statistics.writes_refused = self.writes_refused.load(Ordering::Relaxed);
+        statistics.read_handovers = self.read_handovers.load(Ordering::Relaxed);
+        statistics.read_yields = self.read_yields.load(Ordering::Relaxed);
+        statistics.read_timeouts = self.read_timeouts.load(Ordering::Relaxed);
+        statistics.reads_cancelled = self.reads_cancelled.load(Ordering::Relaxed);
         statistics
     }
 }

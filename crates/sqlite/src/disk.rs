@@ -32,8 +32,19 @@ struct Inner {
     syncs: AtomicU64,
     /// How many syncs still succeed; below zero there is no end.
     syncs_left: AtomicI64,
+    /// True if the syncs of the folder fail.
+    folder_fails: AtomicBool,
     is_recording: AtomicBool,
     record: Mutex<Vec<Event>>,
+}
+
+/// A fault that a test puts into an engine ([`crate::Sqlite::plant`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A wait for the disk that failed is tried again, and trusted.
+    RetriesSync,
+    /// A commit that failed is reported as not written, though its outcome is unknown.
+    DeniesWrite,
 }
 
 /// Something done to a file, by its name in the folder.
@@ -44,6 +55,8 @@ pub enum Event {
     Truncate { file: String, bytes: u64 },
     Sync { file: String },
     Synced { file: String },
+    SyncFailed { file: String },
+    FolderSynced { file: String },
     Delete { file: String },
 }
 
@@ -55,6 +68,8 @@ impl Event {
         | Self::Truncate { file, .. }
         | Self::Sync { file }
         | Self::Synced { file }
+        | Self::SyncFailed { file }
+        | Self::FolderSynced { file }
         | Self::Delete { file }) = self;
         file
     }
@@ -72,6 +87,7 @@ impl Disk {
             sync_micros: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             syncs_left: AtomicI64::new(-1),
+            folder_fails: AtomicBool::new(false),
             is_recording: AtomicBool::new(false),
             record: Mutex::default(),
         });
@@ -90,6 +106,11 @@ impl Disk {
     /// Has every sync fail but the next so many; `None` for no failure.
     pub fn fail_after(&self, syncs: Option<u32>) {
         self.0.syncs_left.store(syncs.map_or(-1, i64::from), Ordering::Relaxed);
+    }
+
+    /// Has the syncs of the folder fail, which follow the first one of a new log.
+    pub fn fail_folder(&self, fails: bool) {
+        self.0.folder_fails.store(fails, Ordering::Relaxed);
     }
 
     /// How many syncs there were.
@@ -116,7 +137,7 @@ impl Disk {
     }
 }
 
-fn tell(path: &Path, act: &Act<'_>) -> bool {
+pub(crate) fn tell(path: &Path, act: &Act<'_>) -> bool {
     let disks = DISKS.read();
     let disk =
         disks.iter().find_map(|disk| disk.upgrade().filter(|disk| path.starts_with(&disk.folder)));
@@ -126,12 +147,19 @@ fn tell(path: &Path, act: &Act<'_>) -> bool {
 
 impl Inner {
     fn told(&self, path: &Path, act: &Act<'_>) -> bool {
+        let fails = match act {
+            Act::Sync => !self.syncs(),
+            Act::SyncFolder => self.folder_fails.load(Ordering::Relaxed),
+            _ => false,
+        };
         if self.is_recording.load(Ordering::SeqCst) {
-            self.keep(path, act);
+            self.keep(path, act, fails);
         }
-        if !matches!(act, Act::Sync) {
-            return true;
-        }
+        !fails
+    }
+
+    /// Waits as long as a sync takes; false if it fails.
+    fn syncs(&self) -> bool {
         self.syncs.fetch_add(1, Ordering::Relaxed);
         let micros = self.sync_micros.load(Ordering::Relaxed);
         if micros > 0 {
@@ -146,9 +174,12 @@ impl Inner {
         }
     }
 
-    fn keep(&self, path: &Path, act: &Act<'_>) {
+    fn keep(&self, path: &Path, act: &Act<'_>, fails: bool) {
         let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         self.record.lock().push(match act {
+            Act::SyncFolder if fails => return,
+            Act::SyncFolder => Event::FolderSynced { file },
+            Act::Sync if fails => Event::SyncFailed { file },
             Act::Write { offset, bytes } => {
                 Event::Write { file, offset: *offset, bytes: bytes.to_vec() }
             }

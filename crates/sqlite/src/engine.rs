@@ -2,17 +2,19 @@
 
 use std::any::Any;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::backup::Copied;
-use marmota_store::engine::{Capability, Engine, Neighbour, Session, Shown};
+use marmota_store::engine::{Capability, Engine, Neighbour, ReadsMeanwhile, Session, Shown};
 use marmota_store::plan::{Losses, Plan};
+use marmota_store::private_file::have_folder;
 use marmota_store::{Durability, EngineStatistics};
 use parking_lot::Mutex;
 
+use crate::budget::FIRST_BUDGET;
 use crate::clerk::Clerk;
 use crate::counts::Counts;
 use crate::fault;
@@ -21,7 +23,10 @@ use crate::holder;
 use crate::lane::Lane;
 use crate::neighbours::Neighbours;
 use crate::options::{Location, Options, parse};
+use crate::scan::{Place, Scan};
 use crate::session::{SqliteSession, busy, closed};
+use crate::stopped::write_log_anew;
+use crate::thread_pool::ThreadPool;
 use crate::vault::{Vault, at_place};
 use crate::writer::Writer;
 use marmota_store::tables::{KnownTables, Tables};
@@ -33,6 +38,8 @@ pub(crate) type Reader = Mutex<Option<Lane>>;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How soon a file is opened again that was locked.
 const OPEN_AGAIN: Duration = Duration::from_millis(5);
+/// The most connections that are kept for reads without a session.
+const SPARE_READERS_MAX: usize = 8;
 /// The log is cut to this size once its pages are in the file.
 const LOG_BYTES_MAX: u64 = 64 << 20;
 
@@ -64,6 +71,11 @@ pub(crate) struct Shared {
     /// True if writes join groups.
     groups: AtomicBool,
     readers: Mutex<Vec<Weak<Reader>>>,
+    /// Connections that read and that no session has.
+    spare_readers: Mutex<Vec<Arc<Reader>>>,
+    pub(crate) helpers: Arc<ThreadPool>,
+    /// How many reads are on helper threads, or wait for one.
+    scans: AtomicUsize,
     tables: Arc<Tables>,
     /// The other databases of the store, which SQL sees.
     neighbours: Mutex<Vec<Neighbour>>,
@@ -72,10 +84,13 @@ pub(crate) struct Shared {
 }
 
 impl Sqlite {
-    /// Opens a database; a file that is missing is made, and its folder.
+    /// Opens a database. A file that is missing is created, for its owner alone
+    /// (mode 0600), and that is logged; its folder must exist, unless
+    /// [`Options::create_folders`] is set.
     ///
     /// # Errors
-    /// - [`ErrorKind::Io`] for a place that cannot be read or written.
+    /// - [`ErrorKind::Io`] for a place that cannot be read or written, or a
+    ///   folder that does not exist.
     /// - [`ErrorKind::Engine`] for a file that is no SQLite database.
     /// - [`ErrorKind::Busy`] for one that another program has to itself.
     /// - With the feature `encryption`, [`ErrorKind::Denied`] for a key that is
@@ -88,6 +103,8 @@ impl Sqlite {
         let vault = Vault::new(&options);
         let connection = connect(&location, &options, &vault)?;
         let mut lane = Lane::new(connection, KnownTables::new(Arc::clone(&tables)))?;
+        lane.connection.watch(FIRST_BUDGET);
+        lane.read_deadline_ms = options.read_deadline_ms;
         let (clerk, counts) = (Arc::new(Clerk::default()), Arc::new(Counts::default()));
         lane.counts = Arc::clone(&counts);
         lane.file = file_of(&location, &options);
@@ -100,13 +117,21 @@ impl Sqlite {
             location,
             options,
             vault,
-            capability: Capability::new("sqlite", durable).with_sql(),
+            capability: Capability::new("sqlite", durable).with_sql().with_reads_meanwhile(
+                match one_connection {
+                    true => ReadsMeanwhile::Wait,
+                    false => ReadsMeanwhile::Before,
+                },
+            ),
             one_connection,
             writer,
             clerk,
             counts,
             groups: AtomicBool::new(false),
             readers: Mutex::default(),
+            spare_readers: Mutex::default(),
+            helpers: Arc::default(),
+            scans: AtomicUsize::new(0),
             tables,
             neighbours: Mutex::default(),
             closed: AtomicBool::new(false),
@@ -143,6 +168,7 @@ impl Sqlite {
     pub fn execute(&self, sql: &str) -> Result<()> {
         let mut turn = self.0.writer.turn_within(self.0.busy_timeout()).ok_or_else(busy)?;
         let lane = turn.lane().ok_or_else(closed)?;
+        lane.check_stopped()?;
         let done = lane.counted(|lane| lane.connection.execute(sql));
         let done = done.map_err(|failure| fault::of(&failure));
         lane.roll_back();
@@ -151,11 +177,25 @@ impl Sqlite {
     }
 
     /// Has no thread of the engine's own carry out groups, however slow the disk
-    /// is: what follows what is then decided by the callers alone, for runs that
-    /// are to be repeated.
+    /// is, nor take relaxed writes to the disk: what follows what is then decided
+    /// by the callers alone, for runs that are to be repeated. The function that
+    /// is returned takes relaxed writes to the disk, unless a transaction is open.
     #[cfg(feature = "simulated-disk")]
-    pub fn leave_groups_to_callers(&self) {
+    pub fn leave_groups_to_callers(&self) -> impl Fn() + Send + Sync + use<> {
         self.0.clerk.stand_back();
+        let clerk = Arc::clone(&self.0.clerk);
+        move || clerk.sync(Duration::ZERO)
+    }
+
+    /// Puts a fault into the engine, which a test or `marmota prove` has to find.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] while a transaction is open.
+    #[cfg(feature = "simulated-disk")]
+    pub fn plant(&self, fault: crate::disk::Fault) -> Result<()> {
+        let mut turn = self.0.writer.turn_within(self.0.busy_timeout()).ok_or_else(busy)?;
+        turn.lane().ok_or_else(closed)?.planted = Some(fault);
+        Ok(())
     }
 
     /// The version of SQLite that is compiled in.
@@ -200,6 +240,20 @@ impl Engine for Sqlite {
 
     fn copy_to(&self, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
         self.0.copy_to(path, progress)
+    }
+
+    fn existing_tables(&self) -> Result<Option<Vec<String>>> {
+        let mut names = Vec::new();
+        // Without what belongs to an index of words.
+        let sql = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' \
+                   AND name NOT LIKE 'sqlite#_%' ESCAPE '#' ORDER BY name";
+        let asked = self.0.with_writer(|connection| {
+            connection.query(sql, |row| {
+                names.push(String::from_utf8_lossy(row.at(0).bytes()).into_owned());
+            })
+        })?;
+        asked.map_err(|failure| fault::of(&failure))?;
+        Ok(Some(names))
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {
@@ -322,6 +376,7 @@ impl Shared {
         }
         let mut connection = self.vault.open(path)?;
         connection.busy_timeout_ms(self.options.busy_timeout_ms);
+        connection.keep_log_at_close();
         connection
             .execute("PRAGMA query_only=ON; PRAGMA trusted_schema=OFF")
             .map_err(|failure| self.vault.at(&failure, path))?;
@@ -345,6 +400,8 @@ impl Shared {
         let Location::File(path) = &self.location else { return Err(closed()) };
         let mut connection = self.vault.open(path)?;
         connection.busy_timeout_ms(self.options.busy_timeout_ms);
+        // The log is the writer's to end, which knows whether the disk failed.
+        connection.keep_log_at_close();
         let mut neighbours = Neighbours::default();
         for neighbour in &*self.neighbours.lock() {
             neighbours.add(&mut connection, neighbour, true)?;
@@ -354,6 +411,8 @@ impl Shared {
             .and_then(|()| connection.execute("PRAGMA query_only=ON; PRAGMA trusted_schema=OFF"))
             .map_err(|failure| self.vault.at(&failure, path))?;
         let mut lane = Lane::new(connection, KnownTables::new(Arc::clone(&self.tables)))?;
+        lane.connection.watch(FIRST_BUDGET);
+        lane.read_deadline_ms = self.options.read_deadline_ms;
         lane.file = file_of(&self.location, &self.options);
         lane.neighbours = neighbours;
         let reader = Arc::new(Mutex::new(Some(lane)));
@@ -369,6 +428,49 @@ impl Shared {
         Ok(reader)
     }
 
+    /// A connection that reads, for one session or scan.
+    pub(crate) fn take_reader(&self) -> Result<Arc<Reader>> {
+        let spare = self.spare_readers.lock().pop();
+        spare.map_or_else(|| self.open_reader(), Ok)
+    }
+
+    /// Keeps a connection that reads for the next that needs one.
+    pub(crate) fn give_reader_back(&self, reader: Arc<Reader>) {
+        let mut spare = self.spare_readers.lock();
+        if spare.len() < SPARE_READERS_MAX && !self.is_closed() {
+            spare.push(reader);
+        }
+    }
+
+    /// Counts one more read that continues on a helper thread.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if too many do.
+    #[cold]
+    pub(crate) fn reserve_scan(&self) -> Result<()> {
+        let scans_max = self.options.scans_max;
+        if self.scans.fetch_add(1, Ordering::Relaxed) < scans_max {
+            return Ok(());
+        }
+        self.scan_ended();
+        let message = format!(
+            "{scans_max} long reads are under way already (`scans_max`); try again later, or \
+             select fewer rows"
+        );
+        Err(Error::new(ErrorKind::Busy, message))
+    }
+
+    /// Has a read that was counted continue on a helper thread.
+    pub(crate) fn start_scan(self: &Arc<Self>, scan: &Arc<Scan>, place: Place) {
+        self.counts.read_handover();
+        let (shared, scan) = (Arc::clone(self), Arc::clone(scan));
+        self.helpers.run(move || scan.carry_out(&shared, place));
+    }
+
+    pub(crate) fn scan_ended(&self) {
+        self.scans.fetch_sub(1, Ordering::Relaxed);
+    }
+
     fn close(&self) -> Result<()> {
         // A transaction that is open goes on to its end; if that takes too
         // long, the engine stays open and can be closed later.
@@ -377,6 +479,8 @@ impl Shared {
             return Ok(());
         }
         self.clerk.dismiss();
+        self.helpers.dismiss();
+        self.spare_readers.lock().clear();
         let readers = std::mem::take(&mut *self.readers.lock());
         for reader in readers.iter().filter_map(Weak::upgrade) {
             // A read that takes longer closes its connection at its end.
@@ -392,12 +496,14 @@ impl Shared {
         if self.location == Location::Memory {
             return Ok(());
         }
+        lane.check_stopped()?;
         // With less durability, this is where the disk is waited for. That
         // another program reads keeps the log in place, not what it holds.
         let sql = "PRAGMA synchronous=FULL; PRAGMA wal_checkpoint(TRUNCATE)";
         let done = lane.counted(|lane| lane.connection.execute(sql));
         match done {
             Err(failure) if failure.code() & 0xff != code::BUSY => {
+                lane.connection.keep_log_at_close();
                 Err(at_place(&failure, &place_name(&self.location)))
             }
             _ => Ok(()),
@@ -410,11 +516,16 @@ fn connect(location: &Location, options: &Options, vault: &Vault) -> Result<Conn
     match location {
         Location::Memory => connect_to_memory(options),
         Location::File(path) => {
-            make_folder(path)?;
-            match connect_in_time(path, options, vault) {
+            have_folder(path, options.create_folders)?;
+            let is_new = !path.exists();
+            let connected = match connect_in_time(path, options, vault) {
                 Err(error) if vault.lost_race(&error) => connect_in_time(path, options, vault),
                 done => done,
+            };
+            if is_new && connected.is_ok() {
+                log::info!("created {}", place_of(path));
             }
+            connected
         }
     }
 }
@@ -489,6 +600,7 @@ fn connect_to_file(path: &Path, options: &Options, vault: &Vault) -> Result<Conn
         );
         return Err(Error::new(ErrorKind::Unsupported, message));
     }
+    write_log_anew(&mut connection, path, options.busy_timeout_ms)?;
     let synchronous = match options.durability {
         Durability::Full => "FULL",
         Durability::Relaxed => "NORMAL",
@@ -515,19 +627,6 @@ pub(crate) fn text_of(connection: &mut Connection, sql: &str) -> Result<String, 
         text = String::from_utf8_lossy(row.at(0).bytes()).into_owned();
     })?;
     Ok(text)
-}
-
-fn make_folder(path: &Path) -> Result<()> {
-    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
-        return Ok(());
-    };
-    std::fs::create_dir_all(folder).map_err(|error| {
-        let message = format!(
-            "the folder {} for the database cannot be made ({error}): make it, or name another",
-            folder.display()
-        );
-        Error::new(ErrorKind::Io, message).with_source(error)
-    })
 }
 
 fn place_name(location: &Location) -> String {

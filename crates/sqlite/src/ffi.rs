@@ -20,6 +20,7 @@ mod json;
 pub(crate) mod lent;
 mod raw;
 mod value;
+mod watch;
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::marker::PhantomData;
@@ -76,6 +77,9 @@ pub(crate) mod code {
     pub(crate) const ROW: c_int = 100;
     pub(crate) const DONE: c_int = 101;
 
+    pub(crate) const IOERR_READ: c_int = IOERR | 1 << 8;
+    pub(crate) const IOERR_SHORT_READ: c_int = IOERR | 2 << 8;
+    pub(crate) const IOERR_WRITE: c_int = IOERR | 3 << 8;
     pub(crate) const CONSTRAINT_FOREIGNKEY: c_int = CONSTRAINT | 3 << 8;
     pub(crate) const CONSTRAINT_NOTNULL: c_int = CONSTRAINT | 5 << 8;
     pub(crate) const CONSTRAINT_PRIMARYKEY: c_int = CONSTRAINT | 6 << 8;
@@ -92,11 +96,40 @@ pub(crate) fn version() -> &'static str {
 }
 
 /// How many system calls of this thread, in this library, have waited for the
-/// disk.
-#[inline]
-pub(crate) fn thread_syncs() -> u64 {
+/// disk, and how many of those failed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Syncs(u64);
+
+impl Syncs {
+    /// Those until now.
+    #[inline]
+    pub(crate) fn of_thread() -> Self {
+        // SAFETY: reads a number of this thread's.
+        Self(unsafe { raw::marmota_syncs() })
+    }
+
+    /// Those since an earlier time.
+    #[inline]
+    pub(crate) fn since(earlier: Self) -> Self {
+        Self(Self::of_thread().0.wrapping_sub(earlier.0))
+    }
+
+    /// How many there were.
+    pub(crate) const fn count(self) -> u64 {
+        self.0 & (u64::MAX >> 16)
+    }
+
+    /// True if any of them failed.
+    pub(crate) const fn failed(self) -> bool {
+        self.0 >> 48 != 0
+    }
+}
+
+/// The system's error of the last of this thread's waits for the disk that failed.
+#[cold]
+pub(crate) fn thread_sync_errno() -> c_int {
     // SAFETY: reads a number of this thread's.
-    unsafe { raw::marmota_syncs() }
+    unsafe { raw::marmota_sync_errno() }
 }
 
 /// Starts SQLite once in a process (it is built without doing that itself).
@@ -120,6 +153,8 @@ pub(crate) struct Connection {
     /// What it shows of other databases. Kept until the connection is closed,
     /// which knows where it lies.
     stage: Option<Arc<lent::Stage>>,
+    /// What its progress handler looks at. Kept until the connection is closed.
+    watch: Option<Arc<watch::Watch>>,
 }
 
 /// A place of [`Connection::statements`].
@@ -176,6 +211,7 @@ impl Connection {
             free: Vec::new(),
             cells: Box::new([Cell::NULL; CELLS]),
             stage: None,
+            watch: None,
         };
         if code != code::OK {
             return Err(connection.failure(code));
@@ -371,6 +407,28 @@ impl Connection {
             code::OK => Ok(()),
             code => Err(Failure::new(code, "the log cannot be taken to the disk")),
         }
+    }
+
+    /// The extended code of the last call that failed.
+    #[cold]
+    pub(crate) fn last_code(&self) -> c_int {
+        // SAFETY: the connection is open.
+        unsafe { raw::marmota_sqlite3_extended_errcode(self.db.as_ptr()) }
+    }
+
+    /// Leaves the log as it is when this connection, the last one, is closed.
+    pub(crate) fn keep_log_at_close(&mut self) {
+        let on: c_int = 1;
+        // SAFETY: the connection is open, and this option takes an int and a
+        // pointer to an int, which may be null.
+        unsafe {
+            raw::marmota_sqlite3_db_config(
+                self.db.as_ptr(),
+                raw::DBCONFIG_NO_CKPT_ON_CLOSE,
+                on,
+                ptr::null_mut::<c_int>(),
+            )
+        };
     }
 
     /// How many pages the write-ahead log has.

@@ -8,7 +8,7 @@ use std::path::Path;
 use marmota_model::Result;
 
 use crate::fault;
-use crate::ffi::{Bound, Cells, Connection, QUERY_COLUMNS, Row, StatementId, thread_syncs};
+use crate::ffi::{Bound, Cells, Connection, QUERY_COLUMNS, Row, StatementId, Syncs};
 
 /// A connection with statements that were written by hand.
 #[derive(Debug)]
@@ -121,6 +121,6 @@ impl ByHand {
     /// How many system calls of this thread have waited for the disk.
     #[must_use]
     pub fn thread_syncs() -> u64 {
-        thread_syncs()
+        Syncs::of_thread().count()
     }
 }

@@ -9,25 +9,26 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSink, Table, ValueRef};
+use marmota_model::{Error, ErrorKind, FieldSet, NoRows, Result, RowSink, Table, ValueRef};
 use marmota_store::Durability;
-use marmota_store::operation::{BatchFailure, OnConflict, Operation, Outcome, Write, run_batch};
+use marmota_store::operation::{BatchMachine, BatchParts, OnConflict, Operation, Outcome, Write};
 
 use crate::clerk::Clerk;
 use crate::column::Column;
 use crate::counts::Counts;
 use crate::fault;
-use crate::ffi::{Connection, StatementId, thread_syncs};
+use crate::ffi::{Connection, Failure, StatementId, Syncs};
 use crate::group::Work;
 use crate::holder;
 use crate::neighbours::Neighbours;
 use crate::shape::Shape;
 use crate::sql::Texts;
 use crate::statement::{Head, Statements, Verb};
+use crate::stopped::{Stopped, leaves_unknown, unknown};
 use marmota_store::tables::KnownTables;
 
 /// The number of the savepoint around a write of many rows in a transaction;
-/// `run_batch` takes the one above it.
+/// [`BatchMachine`] takes the one above it.
 const SAVEPOINT_OF_MANY: u32 = u32::MAX - 1;
 
 /// A log of so many pages is taken to the file, by whoever has committed.
@@ -62,6 +63,15 @@ pub(crate) struct Lane {
     pub(crate) counts: Arc<Counts>,
     /// The file, and how long others' locks on it are waited for.
     pub(crate) file: Option<(PathBuf, Duration)>,
+    /// Set by the first wait for the disk that fails: no more writes.
+    stopped: Option<Stopped>,
+    /// A fault that a test has put in.
+    #[cfg(feature = "simulated-disk")]
+    pub(crate) planted: Option<crate::disk::Fault>,
+    /// How many rows the last list or SQL has lent.
+    pub(crate) lent: u64,
+    /// How long a read may take, in milliseconds; 0 for any time.
+    pub(crate) read_deadline_ms: u32,
 }
 
 impl Lane {
@@ -86,6 +96,11 @@ impl Lane {
             clerk: None,
             counts: Arc::default(),
             file: None,
+            stopped: None,
+            #[cfg(feature = "simulated-disk")]
+            planted: None,
+            lent: 0,
+            read_deadline_ms: 0,
         })
     }
 
@@ -136,23 +151,23 @@ impl Lane {
             Operation::Sql { statement, lender } => {
                 self.sql(statement, lender.as_deref_mut(), sink).map(|rows| outcome.rows = rows)
             }
-            Operation::Batch { writes, links, mode, once, results } => {
-                let done = self.atomically(|lane| {
-                    let run = |step: &mut Operation<'_>, sink: &mut dyn RowSink| {
-                        let mut outcome = Outcome::default();
-                        lane.run(step, sink, &mut outcome).map(|()| outcome)
-                    };
-                    let done = run_batch(writes, links, *mode, once.as_mut(), results, run);
-                    done.map_err(|failure| match failure {
-                        BatchFailure::Write => failed_write(results),
-                        BatchFailure::Engine(error) => error,
-                    })
-                });
-                outcome.rows = results.iter().filter(|done| done.is_ok()).count() as u64;
-                done
-            }
+            Operation::Batch { .. } => self.batch(operation, outcome),
             write => self.write(write, outcome),
         }
+    }
+
+    fn batch(&mut self, batch: &mut Operation<'_>, outcome: &mut Outcome) -> Result<()> {
+        let Some(parts) = BatchParts::of(batch) else { return Ok(()) };
+        let done = self.atomically(|lane| {
+            BatchMachine::run(parts, |step, sink| {
+                let mut outcome = Outcome::default();
+                lane.run(step, sink, &mut outcome).map(|()| outcome)
+            })
+        });
+        if let Operation::Batch { results, .. } = batch {
+            outcome.rows = results.iter().filter(|done| done.is_ok()).count() as u64;
+        }
+        done
     }
 
     fn write(&mut self, operation: &mut Operation<'_>, outcome: &mut Outcome) -> Result<()> {
@@ -243,16 +258,82 @@ impl Lane {
     }
 
     pub(crate) fn begin(&mut self) -> Result<()> {
+        self.check_stopped()?;
         self.control(self.begin)
     }
 
-    /// Commits, or undoes all if that fails.
+    /// # Errors
+    /// [`ErrorKind::Io`] once a wait for the disk has failed.
+    #[inline]
+    pub(crate) fn check_stopped(&self) -> Result<()> {
+        match &self.stopped {
+            None => Ok(()),
+            Some(stopped) => Err(stopped.error()),
+        }
+    }
+
+    pub(crate) const fn is_stopped(&self) -> bool {
+        self.stopped.is_some()
+    }
+
+    /// Takes no more writes: this thread's last wait for the disk failed.
+    #[cold]
+    fn stop(&mut self) {
+        #[cfg(feature = "simulated-disk")]
+        if self.planted == Some(crate::disk::Fault::RetriesSync) {
+            return;
+        }
+        let path = self.file.as_ref().map(|(path, _)| &**path);
+        self.stopped.get_or_insert_with(|| Stopped::by_failed_sync(path));
+        self.connection.keep_log_at_close();
+    }
+
+    /// Commits, or undoes all if that fails. After [`ErrorKind::Lost`] it may
+    /// be there all the same when the file is opened again.
     pub(crate) fn commit(&mut self) -> Result<()> {
-        let committed = self.control(self.commit);
-        if committed.is_err() {
+        let before = Syncs::of_thread();
+        let mut run = self.connection.start(self.commit);
+        let done = run.step().map(|_| ());
+        drop(run);
+        match done {
+            Ok(()) if !Syncs::since(before).failed() => Ok(()),
+            done => Err(self.commit_failed(done.err().as_ref(), Syncs::since(before))),
+        }
+    }
+
+    #[cold]
+    fn commit_failed(&mut self, failure: Option<&Failure>, syncs: Syncs) -> Error {
+        if failure.is_some() {
             self.roll_back();
         }
-        committed
+        if syncs.failed() {
+            self.stop();
+        }
+        #[cfg(feature = "simulated-disk")]
+        if let (Some(crate::disk::Fault::DeniesWrite), Some(failure)) = (self.planted, failure) {
+            return fault::of(failure);
+        }
+        match failure {
+            Some(failure) if syncs.failed() || leaves_unknown(failure.code()) => {
+                unknown(failure.message())
+            }
+            Some(failure) => self.with_holder(fault::of(failure)),
+            None => unknown("the folder or the file could not be synced"),
+        }
+    }
+
+    /// The error of a statement that commits by itself: what is unknown is said.
+    #[cold]
+    fn alone_failed(&mut self, error: Error, syncs: Syncs) -> Error {
+        let is_unknown = match error.kind() {
+            ErrorKind::Io | ErrorKind::Engine => leaves_unknown(self.connection.last_code()),
+            _ => false,
+        };
+        match error.kind() {
+            ErrorKind::Lost => error,
+            _ if is_unknown || syncs.failed() => unknown(error.message()).with_source(error),
+            _ => error,
+        }
     }
 
     /// Says what commits wait for from here on.
@@ -285,21 +366,30 @@ impl Lane {
         if self.set == Durability::Relaxed {
             clerk.fall_behind();
         }
-        if self.connection.log_pages() >= LOG_PAGES_MAX && self.connection.checkpoint() {
+        if self.connection.log_pages() >= LOG_PAGES_MAX
+            && !self.is_stopped()
+            && self.connection.checkpoint()
+        {
             self.counts.checkpoint();
         }
     }
 
     /// Counts how often `work` waits for the disk.
     pub(crate) fn counted<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
-        let before = thread_syncs();
+        let before = Syncs::of_thread();
         let done = work(self);
-        self.counts.syncs(thread_syncs() - before);
+        let syncs = Syncs::since(before);
+        self.counts.syncs(syncs.count());
+        if syncs.failed() {
+            self.stop();
+        }
         done
     }
 
-    /// Waits until what was committed is on the disk.
+    /// Waits until what was committed is on the disk. If that fails, no more is
+    /// written: a second try would succeed although the pages were dropped.
     pub(crate) fn sync_log(&mut self) -> Result<()> {
+        self.check_stopped()?;
         self.counted(|lane| lane.connection.sync_log()).map_err(|failure| fault::of(&failure))
     }
 
@@ -315,9 +405,17 @@ impl Lane {
         if !operation.is_write() {
             return self.run(operation, sink, outcome);
         }
+        self.check_stopped()?;
         self.wait_for(durability.unwrap_or(self.durability));
         self.counted(|lane| {
-            lane.run(operation, sink, outcome)?;
+            let before = Syncs::of_thread();
+            let done = lane.run(operation, sink, outcome);
+            let syncs = Syncs::since(before);
+            match done {
+                Ok(()) if !syncs.failed() => {}
+                Ok(()) => return Err(unknown("the folder or the file could not be synced")),
+                Err(error) => return Err(lane.alone_failed(error, syncs)),
+            }
             lane.note_commit();
             Ok(())
         })
@@ -371,6 +469,8 @@ impl Lane {
         if nested {
             undo.lane.savepoint(Verb::Release, SAVEPOINT_OF_MANY)?;
         } else {
+            // From here on the disk decides, not the budget.
+            undo.lane.connection.end_budget();
             undo.lane.commit()?;
         }
         Ok(done)
@@ -389,9 +489,9 @@ impl Work for Lane {
     }
 
     fn run(&mut self, job: &Write) -> Result<Outcome> {
-        job.with_operation(|operation, sink| {
+        job.with_operation(|operation| {
             let mut outcome = Outcome::default();
-            Self::run(self, operation, sink, &mut outcome).map(|()| outcome)
+            Self::run(self, operation, &mut NoRows, &mut outcome).map(|()| outcome)
         })
     }
 
@@ -434,17 +534,5 @@ impl Drop for Undo<'_> {
         } else {
             self.lane.roll_back();
         }
-    }
-}
-
-/// The error of a batch is that of the write that failed.
-#[cold]
-fn failed_write(results: &[Result<Outcome>]) -> Error {
-    match results.last() {
-        Some(Err(error)) => {
-            let same = Error::new(error.kind(), error.message());
-            error.violations().iter().cloned().fold(same, Error::with_violation)
-        }
-        _ => Error::new(ErrorKind::Bug, "a batch failed without a write that did"),
     }
 }

@@ -9,6 +9,7 @@
 //! ```
 //! use marmota_sqlite::{Durability, Location, Options, Sqlite};
 //! let folder = std::env::temp_dir().join(format!("marmota-doc-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
 //! let options = Options { durability: Durability::Relaxed, ..Options::default() };
 //! let engine = Sqlite::open(Location::File(folder.join("app.db")), options)?;
 //! # drop(engine);
@@ -18,6 +19,7 @@
 
 mod alone;
 mod backup;
+mod budget;
 mod clerk;
 #[cfg(feature = "bench")]
 #[doc(hidden)]
@@ -44,13 +46,16 @@ mod prepare;
 mod read;
 #[cfg(feature = "encryption")]
 mod rekey;
+mod scan;
 mod search_index;
 mod session;
 mod shape;
 mod sql;
 mod statement;
+mod stopped;
 mod straight;
 mod sync;
+mod thread_pool;
 mod vault;
 mod waiting;
 mod write;

@@ -11,7 +11,7 @@ use marmota_store::key::{KeySource, refuse_secrets};
 /// Where a database lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// In a file, made if it is missing, with a log and its index beside it.
+    /// In a file, made if it is missing, with a log and its index next to it.
     File(PathBuf),
     /// In memory, for as long as the engine lives.
     Memory,
@@ -37,9 +37,18 @@ pub struct Options {
     /// How long an operation waits for its turn to write before it fails with
     /// [`ErrorKind::Busy`], in milliseconds.
     pub busy_timeout_ms: u32,
+    /// True if the folder of the file is made where it is missing (for its
+    /// owner alone). Default: false, which is an error that names the folder.
+    pub create_folders: bool,
     /// How many writes may wait, for their turn or for the disk; one more fails
     /// with [`ErrorKind::Busy`].
     pub writes_waiting_max: usize,
+    /// How long a list, count or SQL that reads may take before it fails with
+    /// [`ErrorKind::Timeout`], in milliseconds; 0 for any time. Default: 30,000.
+    pub read_deadline_ms: u32,
+    /// How many reads may continue on helper threads, or wait for one; one more
+    /// fails with [`ErrorKind::Busy`]. Default: 256.
+    pub scans_max: usize,
     /// Where the key of an encrypted file comes from; [`Options::key`] sets
     /// it. Without one the file is not encrypted.
     #[cfg(feature = "encryption")]
@@ -53,7 +62,10 @@ impl Default for Options {
             exclusive: false,
             cache_bytes_max: 64 << 20,
             busy_timeout_ms: 5_000,
+            create_folders: false,
             writes_waiting_max: 16_384,
+            read_deadline_ms: 30_000,
+            scans_max: 256,
             #[cfg(feature = "encryption")]
             key: None,
         }
@@ -70,6 +82,7 @@ impl Options {
     /// ```
     /// use marmota_sqlite::{Key, Location, Options, Sqlite};
     /// # let folder = std::env::temp_dir().join(format!("marmota-key-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&folder)?;
     /// let options = Options::default().key(|| Key::passphrase("correct horse".to_owned()));
     /// let engine = Sqlite::open(Location::File(folder.join("app.db")), options)?;
     /// # drop(engine);
@@ -186,6 +199,13 @@ fn set(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
                 _ => return Err(not("true or false")),
             }
         }
+        "create_folders" => {
+            options.create_folders = match value {
+                "true" => true,
+                "false" => false,
+                _ => return Err(not("true or false")),
+            }
+        }
         "cache_bytes_max" => {
             options.cache_bytes_max = value.parse().map_err(|_| not("a number of bytes"))?;
         }
@@ -195,10 +215,18 @@ fn set(options: &mut Options, name: &str, value: &str) -> Result<(), String> {
         "busy_timeout_ms" => {
             options.busy_timeout_ms = value.parse().map_err(|_| not("a number of milliseconds"))?;
         }
+        "read_deadline_ms" => {
+            options.read_deadline_ms =
+                value.parse().map_err(|_| not("a number of milliseconds"))?;
+        }
+        "scans_max" => {
+            options.scans_max = value.parse().map_err(|_| not("a number of reads"))?;
+        }
         _ => {
             return Err(format!(
-                "there is no option `{name}`; there are durability, exclusive, \
-                 cache_bytes_max, busy_timeout_ms, writes_waiting_max and key_env"
+                "there is no option `{name}`; there are durability, exclusive, create_folders, \
+                 cache_bytes_max, busy_timeout_ms, writes_waiting_max, read_deadline_ms, \
+                 scans_max and key_env"
             ));
         }
     }

@@ -1,8 +1,9 @@
 //! Get, list and count; each gives how many rows there were.
 
 use std::fmt::Write as _;
+use std::ops::ControlFlow;
 
-use marmota_model::{FieldSet, Filter, Query, Result, RowSink, Table, ValueRef};
+use marmota_model::{FieldSet, FilterExpr, Query, Result, RowSink, Table, ValueRef};
 use marmota_sql::{Writer as _, where_sql};
 
 use crate::column::{Column, bound, lend};
@@ -11,6 +12,9 @@ use crate::ffi::{Bound, Cells, Run};
 use crate::lane::Lane;
 use crate::shape::{Sql, bind_filter, order_sql, quoted, with_after};
 use crate::statement::{Head, Verb};
+
+/// How many rows a statement has lent, and how it ended.
+pub(crate) type Lent = (u64, Result<()>);
 
 /// Calls a function that is generic over the width of its row buffer with the
 /// smallest that the table needs: a buffer is cleared for each row.
@@ -86,10 +90,13 @@ impl Lane {
         if let Some(limit) = query.limit {
             run.bind(Bound::int(i64::try_from(limit).unwrap_or(i64::MAX)));
         }
-        by_width!(table, lend_all(table, &statement.columns, &mut run, sink))
+        let (rows, ended) = by_width!(table, lend_all(table, &statement.columns, &mut run, sink));
+        drop(run);
+        self.lent = rows;
+        ended.map(|()| rows)
     }
 
-    pub(crate) fn count(&mut self, table: &Table, filter: Option<&Filter>) -> Result<u64> {
+    pub(crate) fn count(&mut self, table: &Table, filter: Option<&FilterExpr>) -> Result<u64> {
         let number = self.number(table)?;
         if let Some(filter) = filter {
             self.shape.filter(table, filter)?;
@@ -124,15 +131,21 @@ fn lend_all<const N: usize>(
     plan: &[Column],
     run: &mut Run<'_, '_>,
     sink: &mut dyn RowSink,
-) -> Result<u64> {
+) -> Lent {
     let (mut rows, mut cells) = (0, Cells::new());
-    while run.step().map_err(|failure| fault::of(&failure))? {
+    loop {
+        match run.step() {
+            Ok(true) => {}
+            Ok(false) => return (rows, Ok(())),
+            Err(failure) => return (rows, Err(fault::of(&failure))),
+        }
         rows += 1;
-        if lend::<N, _>(table, plan, run.row(&mut cells), |row| sink.row(row))?.is_break() {
-            break;
+        match lend::<N, _>(table, plan, run.row(&mut cells), |row| sink.row(row)) {
+            Ok(ControlFlow::Continue(())) => {}
+            Ok(ControlFlow::Break(())) => return (rows, Ok(())),
+            Err(error) => return (rows, Err(error)),
         }
     }
-    Ok(rows)
 }
 
 /// The columns of a statement that reads these fields.

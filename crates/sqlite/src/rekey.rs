@@ -43,6 +43,7 @@ impl Sqlite {
     /// ```
     /// use marmota_sqlite::{Key, Sqlite};
     /// # let folder = std::env::temp_dir().join(format!("marmota-rekey-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&folder)?;
     /// let path = folder.join("app.db");
     /// Sqlite::from_url(&format!("sqlite:{}", path.display()))?;
     /// let key = Key::passphrase("correct horse battery staple".to_owned())?;

@@ -8,19 +8,24 @@
 //! free, and waits for its commit with a ticket: polled the first time it lets
 //! others in, the second time it leads.
 //! Where there are no groups a write is carried out alone when its turn comes.
+//! What takes longer than its budget is in `session/long.rs`.
+
+mod long;
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, RowSink, Value, ValueRef};
 use marmota_store::Durability;
 use marmota_store::engine::{Session, Submitted, Ticket};
 use marmota_store::operation::{Operation, Outcome, Write};
 
+use crate::budget::Ended;
 use crate::engine::{Reader, Shared};
 use crate::group;
 use crate::lane::Lane;
+use crate::scan::{Place, Scan};
 use crate::waiting::{Wait, Waiting};
 use crate::writer::LongTurn;
 use marmota_store::tables::KnownTables;
@@ -36,6 +41,8 @@ pub(crate) struct SqliteSession {
     /// Its own connection, once it has read.
     reader: Option<Arc<Reader>>,
     transaction: Option<LongTurn<Lane>>,
+    /// The scan that has the transaction's connection.
+    away: Option<Arc<Scan>>,
     waiting: Waiting,
     tables: KnownTables,
 }
@@ -47,12 +54,23 @@ enum Attempt {
     Member(Member),
     /// It has to wait for its turn.
     Wait,
+    /// It continues on a helper thread.
+    Scan(Arc<Scan>),
+    /// It has to wait for the transaction's connection.
+    Away,
 }
 
 impl SqliteSession {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let tables = shared.known_tables();
-        Self { shared, reader: None, transaction: None, waiting: Waiting::default(), tables }
+        Self {
+            shared,
+            reader: None,
+            transaction: None,
+            away: None,
+            waiting: Waiting::default(),
+            tables,
+        }
     }
 
     /// Carries out an operation if its turn has come.
@@ -67,11 +85,23 @@ impl SqliteSession {
         if self.shared.is_closed() {
             return Attempt::Done(Err(closed()));
         }
-        if self.transaction.is_some() {
-            return Attempt::Done(self.in_transaction(durability, operation, sink, outcome));
+        if self.away.is_some() && !self.is_back() {
+            if matches!(operation, Operation::Rollback) {
+                self.end();
+                return Attempt::Done(Ok(()));
+            }
+            return Attempt::Away;
         }
-        if !operation.is_write() && !self.shared.one_connection {
-            return Attempt::Done(self.read(operation, sink, outcome));
+        if self.transaction.is_some() {
+            return self.in_transaction(durability, operation, sink, outcome);
+        }
+        if !operation.is_write() {
+            if !self.shared.one_connection {
+                return self.read(operation, sink, outcome);
+            }
+            if !matches!(operation, Operation::Get { .. }) {
+                return self.read_on_writer(operation, sink, outcome);
+            }
         }
         match operation {
             Operation::Begin => match self.shared.writer.try_long_turn() {
@@ -83,6 +113,9 @@ impl SqliteSession {
             | Operation::Savepoint(_)
             | Operation::Release(_)
             | Operation::RollbackTo(_) => Attempt::Done(Err(no_transaction())),
+            Operation::DeleteWhere { .. } | Operation::Sql { .. } => {
+                self.write_in_budget(durability, operation, sink, outcome)
+            }
             operation if self.shared.groups() => self.join(durability, operation, sink, outcome),
             operation => {
                 let Some(mut turn) = self.shared.writer.try_turn() else { return Attempt::Wait };
@@ -125,14 +158,6 @@ impl SqliteSession {
                 None => Err(closed()),
             });
         }
-        if matches!(operation, Operation::Sql { .. }) {
-            // It may undo more than itself (`OR ROLLBACK`).
-            turn.settle();
-            return Attempt::Done(match turn.lane() {
-                Some(lane) => lane.run_alone(Some(durability), operation, sink, outcome),
-                None => Err(closed()),
-            });
-        }
         let joined = turn.join(durability, |lane| {
             let mut outcome = Outcome::default();
             lane.run(operation, sink, &mut outcome).map(|()| outcome)
@@ -148,20 +173,29 @@ impl SqliteSession {
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
-    ) -> Result<()> {
+    ) -> Attempt {
         let reader = match &self.reader {
             Some(reader) => reader,
-            None => self.reader.insert(self.shared.open_reader()?),
+            None => match self.shared.take_reader() {
+                Ok(reader) => self.reader.insert(reader),
+                Err(error) => return Attempt::Done(Err(error)),
+            },
         };
-        let result = match &mut *reader.lock() {
-            Some(lane) => lane.run(operation, sink, outcome),
-            None => Err(closed()),
+        let ended = match &mut *reader.lock() {
+            Some(lane) if matches!(operation, Operation::Get { .. }) => {
+                Ended::Done(lane.run(operation, sink, outcome))
+            }
+            Some(lane) => lane.run_in_budget(operation, sink, outcome),
+            None => Ended::Done(Err(closed())),
         };
         // Closed in the meantime, while this connection was in use.
         if self.shared.is_closed() {
             reader.lock().take();
         }
-        result
+        match ended {
+            Ended::Done(result) => Attempt::Done(result),
+            Ended::Over(lent) => self.continue_read(operation, lent),
+        }
     }
 
     fn begin(&mut self, mut turn: LongTurn<Lane>) -> Result<()> {
@@ -176,20 +210,37 @@ impl SqliteSession {
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
-    ) -> Result<()> {
+    ) -> Attempt {
         match operation {
             Operation::Begin => {
-                return Err(Error::new(
+                return Attempt::Done(Err(Error::new(
                     ErrorKind::Invalid,
                     "a transaction is open already; set a savepoint in it",
-                ));
+                )));
             }
             Operation::Rollback => {
                 self.end();
-                return Ok(());
+                return Attempt::Done(Ok(()));
             }
             _ => {}
         }
+        match self.step_in_transaction(durability, operation, sink, outcome) {
+            Ok(Ended::Done(result)) => Attempt::Done(result),
+            Ok(Ended::Over(lent)) => match self.transaction.take() {
+                Some(turn) => self.start_scan(operation, lent, Place::Transaction(turn)),
+                None => Attempt::Done(Err(closed())),
+            },
+            Err(error) => Attempt::Done(Err(error)),
+        }
+    }
+
+    fn step_in_transaction(
+        &mut self,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Ended> {
         let lane = self.lane()?;
         if !lane.connection.in_transaction() {
             if matches!(operation, Operation::Commit) {
@@ -204,9 +255,12 @@ impl SqliteSession {
         if matches!(operation, Operation::Commit) {
             let committed = lane.commit_alone(durability);
             self.end();
-            return committed;
+            return Ok(Ended::Done(committed));
         }
-        lane.run(operation, sink, outcome)
+        if operation.is_write() || matches!(operation, Operation::Get { .. }) {
+            return Ok(Ended::Done(lane.run(operation, sink, outcome)));
+        }
+        Ok(lane.run_in_budget(operation, sink, outcome))
     }
 
     fn lane(&mut self) -> Result<&mut Lane> {
@@ -215,7 +269,8 @@ impl SqliteSession {
 
     /// Ends the transaction: what was not committed is undone.
     fn end(&mut self) {
-        let Some(mut turn) = self.transaction.take() else { return };
+        let left = self.away.take().and_then(|scan| scan.leave());
+        let Some(mut turn) = self.transaction.take().or(left) else { return };
         if let Some(lane) = turn.lane() {
             lane.roll_back();
         }
@@ -263,6 +318,17 @@ impl SqliteSession {
                 Poll::Ready(Err(busy()))
             }
             Attempt::Wait => Poll::Pending,
+            Attempt::Scan(scan) => {
+                self.shared.writer.forget(known);
+                self.waiting.change(ticket, Wait::Scan(scan, 0));
+                self.poll_scan(ticket, operation, sink, outcome, waker)
+            }
+            // A transaction was begun on this session meanwhile.
+            Attempt::Away => {
+                self.shared.writer.forget(known);
+                self.waiting.change(ticket, Wait::Away { durability });
+                self.poll_away(ticket, operation, sink, outcome, waker)
+            }
         }
     }
 
@@ -315,6 +381,7 @@ impl SqliteSession {
         match self.waiting.remove(ticket) {
             Some(Wait::Turn { waker: Some(waker), .. }) => self.shared.writer.forget(waker),
             Some(Wait::Member { member, .. }) => self.abandon(&member),
+            Some(Wait::Scan(scan, _)) => scan.cancel(),
             _ => {}
         }
     }
@@ -330,8 +397,13 @@ impl SqliteSession {
             return;
         }
         // Carried out, and perhaps nobody is left to commit it. The lock is held
-        // by another write at most: a transaction begins behind the group.
-        let _ = self.shared.writer.lead_within(self.shared.busy_timeout());
+        // by another write at most, which may be a long one: a transaction begins
+        // behind the group.
+        if self.shared.writer.lead_within(Duration::ZERO).is_none()
+            && !self.shared.clerk.ask_to_lead()
+        {
+            let _ = self.shared.writer.lead_within(self.shared.busy_timeout());
+        }
     }
 }
 
@@ -346,6 +418,8 @@ impl Session for SqliteSession {
         let wait = match self.attempt(durability, operation, sink, outcome) {
             Attempt::Done(result) => return result.map(|()| Submitted::Done),
             Attempt::Member(member) => self.member(member),
+            Attempt::Scan(scan) => Wait::Scan(scan, 0),
+            Attempt::Away => Wait::Away { durability },
             Attempt::Wait => {
                 let room = self.shared.writer.check_room();
                 room.inspect_err(|_| self.shared.counts.refuse())?;
@@ -368,11 +442,20 @@ impl Session for SqliteSession {
                 self.poll_turn(ticket, operation, sink, outcome, context.waker())
             }
             Some(Wait::Member { .. }) => self.poll_member(ticket, outcome, context.waker()),
+            Some(Wait::Scan(..)) => {
+                self.poll_scan(ticket, operation, sink, outcome, context.waker())
+            }
+            Some(Wait::Away { .. }) => {
+                self.poll_away(ticket, operation, sink, outcome, context.waker())
+            }
             None => Poll::Ready(Err(unknown_ticket())),
         }
     }
 
     fn cancel(&mut self, ticket: Ticket) {
+        if matches!(self.waiting.find(ticket), Some(Wait::Scan(..))) {
+            self.shared.counts.read_cancelled();
+        }
         self.forget(ticket);
     }
 }

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::fmt::Write as _;
 
 use marmota_model::{
-    Comparison, Error, ErrorKind, Filter, KeyKind, Order, Place, Query, Result, Table,
+    Comparison, Error, ErrorKind, FilterExpr, KeyKind, Place, Query, Result, SortKey, Table,
 };
 pub(crate) use marmota_sql::quoted;
 use marmota_sql::{Writer, each_condition, shape_filter, shape_order, sign};
@@ -36,36 +36,36 @@ impl Shape {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a text to match that is too long.
-    pub(crate) fn filter(&mut self, table: &Table, filter: &Filter) -> Result<()> {
+    pub(crate) fn filter(&mut self, table: &Table, filter: &FilterExpr) -> Result<()> {
         shape_filter(self, filter, &mut |shape, condition| shape.condition(table, condition))
     }
 
-    fn condition(&mut self, table: &Table, filter: &Filter) -> Result<()> {
+    fn condition(&mut self, table: &Table, filter: &FilterExpr) -> Result<()> {
         match filter {
-            Filter::Compare { field, comparison, .. } => {
+            FilterExpr::Compare { field, comparison, .. } => {
                 self.bytes.extend([1, *field as u8, *comparison as u8]);
             }
-            Filter::In { field, values } => {
+            FilterExpr::In { field, values } => {
                 self.bytes.extend([2, *field as u8]);
                 self.bytes.extend((values.len() as u32).to_le_bytes());
             }
-            Filter::Match { field, place, text } => {
+            FilterExpr::Match { field, place, text } => {
                 self.bytes.extend([3, *field as u8]);
                 self.patterns.push(pattern(*place, text)?);
             }
-            Filter::IsNull { field } => self.bytes.extend([4, *field as u8]),
-            Filter::Inside { field, .. } => self.bytes.extend([9, *field as u8]),
-            Filter::Search { field, search } => {
+            FilterExpr::IsNull { field } => self.bytes.extend([4, *field as u8]),
+            FilterExpr::Inside { field, .. } => self.bytes.extend([9, *field as u8]),
+            FilterExpr::Search { field, search } => {
                 self.bytes.extend([10, field.map_or(u8::MAX, |field| field as u8)]);
                 self.patterns.push(match_text(table, *field, search)?);
             }
-            Filter::Not(_) | Filter::And(_) | Filter::Or(_) => {}
+            FilterExpr::Not(_) | FilterExpr::And(_) | FilterExpr::Or(_) => {}
         }
         Ok(())
     }
 
     /// Adds an order.
-    pub(crate) fn order(&mut self, table: &Table, order: &[Order]) {
+    pub(crate) fn order(&mut self, table: &Table, order: &[SortKey]) {
         shape_order(self, with_key(table, order));
     }
 }
@@ -78,11 +78,11 @@ impl marmota_sql::Shape for Shape {
 
 /// The order with the key behind it: [`Query::order_with_key`] without a
 /// vector.
-pub(crate) fn with_key(table: &Table, order: &[Order]) -> impl Iterator<Item = Order> {
+pub(crate) fn with_key(table: &Table, order: &[SortKey]) -> impl Iterator<Item = SortKey> {
     let key = table.key();
     let given = order.iter().position(|by| by.field == key);
     let descending = order.last().is_some_and(|by| by.descending);
-    let added = given.is_none().then_some(Order { field: key, descending });
+    let added = given.is_none().then_some(SortKey { field: key, descending });
     order[..given.map_or(order.len(), |last| last + 1)].iter().copied().chain(added)
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn with_key(table: &Table, order: &[Order]) -> impl Iterator<Item = O
 /// To [`Query::filter_with_after`] it adds a bound on the first field of the
 /// order, which says nothing new but lets SQLite begin in the middle of an
 /// index.
-pub(crate) fn with_after(table: &Table, query: &Query) -> Option<Filter> {
+pub(crate) fn with_after(table: &Table, query: &Query) -> Option<FilterExpr> {
     let filter = query.filter_with_after(table);
     let first = query.after.as_ref().and_then(|after| after.first());
     let (Some(filter), Some(value), Some(by)) = (filter.clone(), first, query.order.first()) else {
@@ -103,7 +103,7 @@ pub(crate) fn with_after(table: &Table, query: &Query) -> Option<Filter> {
     }
     let comparison =
         if by.descending { Comparison::LessOrEqual } else { Comparison::GreaterOrEqual };
-    Some(filter.and(Filter::Compare { field: by.field, comparison, value: value.clone() }))
+    Some(filter.and(FilterExpr::Compare { field: by.field, comparison, value: value.clone() }))
 }
 
 /// The LIKE pattern for a text in some place, with `\` as the escape.
@@ -143,22 +143,22 @@ impl Writer for Sql {
         self
     }
 
-    fn condition(&mut self, table: &Table, filter: &Filter) {
+    fn condition(&mut self, table: &Table, filter: &FilterExpr) {
         let name = |field: &usize| quoted(&table.fields()[*field].name);
         let out = &mut self.0;
         let _ = match filter {
-            Filter::Compare { field, comparison, .. } => {
+            FilterExpr::Compare { field, comparison, .. } => {
                 write!(out, "{}{}?", name(field), sign(*comparison))
             }
             // No value is in an empty list, and NULL is not in it either.
-            Filter::In { values, .. } if values.is_empty() => write!(out, "0"),
-            Filter::In { field, values } => {
+            FilterExpr::In { values, .. } if values.is_empty() => write!(out, "0"),
+            FilterExpr::In { field, values } => {
                 write!(out, "{} IN (?{})", name(field), ",?".repeat(values.len() - 1))
             }
-            Filter::Match { field, .. } => write!(out, "{} LIKE ? ESCAPE '\\'", name(field)),
-            Filter::IsNull { field } => write!(out, "{} IS NULL", name(field)),
-            Filter::Inside { field, .. } => write!(out, "marmota_json({},?)", name(field)),
-            Filter::Search { .. } => {
+            FilterExpr::Match { field, .. } => write!(out, "{} LIKE ? ESCAPE '\\'", name(field)),
+            FilterExpr::IsNull { field } => write!(out, "{} IS NULL", name(field)),
+            FilterExpr::Inside { field, .. } => write!(out, "marmota_json({},?)", name(field)),
+            FilterExpr::Search { .. } => {
                 let (key, index) = (name(&table.key()), quoted(&index_name(table)));
                 match table.key_kind() {
                     KeyKind::Auto => {
@@ -172,13 +172,13 @@ impl Writer for Sql {
                     ),
                 }
             }
-            Filter::Not(_) | Filter::And(_) | Filter::Or(_) => Ok(()),
+            FilterExpr::Not(_) | FilterExpr::And(_) | FilterExpr::Or(_) => Ok(()),
         };
     }
 }
 
 /// Writes an order as SQL.
-pub(crate) fn order_sql(out: &mut Sql, table: &Table, order: &[Order]) {
+pub(crate) fn order_sql(out: &mut Sql, table: &Table, order: &[SortKey]) {
     for (position, by) in with_key(table, order).enumerate() {
         let before = if position == 0 { " ORDER BY " } else { "," };
         let behind = if by.descending { " DESC" } else { "" };
@@ -189,21 +189,24 @@ pub(crate) fn order_sql(out: &mut Sql, table: &Table, order: &[Order]) {
 /// Binds a filter's values.
 pub(crate) fn bind_filter<'v>(
     run: &mut Run<'_, 'v>,
-    filter: &'v Filter,
+    filter: &'v FilterExpr,
     patterns: &mut std::slice::Iter<'v, String>,
 ) {
     let Ok(()) = each_condition(filter, &mut |condition| -> Result<(), Infallible> {
         match condition {
-            Filter::Compare { value, .. } => run.bind(bound_value(value)),
-            Filter::In { values, .. } => {
+            FilterExpr::Compare { value, .. } => run.bind(bound_value(value)),
+            FilterExpr::In { values, .. } => {
                 values.iter().for_each(|value| run.bind(bound_value(value)));
             }
-            Filter::Match { .. } | Filter::Search { .. } => match patterns.next() {
+            FilterExpr::Match { .. } | FilterExpr::Search { .. } => match patterns.next() {
                 Some(pattern) => run.bind(Bound::text(pattern)),
                 None => run.bind(Bound::NULL),
             },
-            Filter::Inside { condition, .. } => run.bind(Bound::condition(condition)),
-            Filter::IsNull { .. } | Filter::Not(_) | Filter::And(_) | Filter::Or(_) => {}
+            FilterExpr::Inside { condition, .. } => run.bind(Bound::condition(condition)),
+            FilterExpr::IsNull { .. }
+            | FilterExpr::Not(_)
+            | FilterExpr::And(_)
+            | FilterExpr::Or(_) => {}
         }
         Ok(())
     });
@@ -231,23 +234,23 @@ mod tests {
 
     #[test]
     fn values_are_no_part_of_a_shape() {
-        let shape = |filter: &Filter| {
+        let shape = |filter: &FilterExpr| {
             let mut shape = Shape::default();
             shape.filter(&table(), filter).unwrap();
             shape.bytes
         };
-        let is = |field, value: i64| Filter::Compare {
+        let is = |field, value: i64| FilterExpr::Compare {
             field,
             comparison: Comparison::Equal,
             value: Value::Int(value),
         };
         assert_eq!(shape(&is(0, 1)), shape(&is(0, 2)));
         assert_ne!(shape(&is(0, 1)), shape(&is(1, 1)));
-        let both = Filter::And(vec![is(0, 1), is(0, 2)]);
-        assert_ne!(shape(&both), shape(&Filter::Or(vec![is(0, 1), is(0, 2)])));
+        let both = FilterExpr::And(vec![is(0, 1), is(0, 2)]);
+        assert_ne!(shape(&both), shape(&FilterExpr::Or(vec![is(0, 1), is(0, 2)])));
         assert_ne!(
-            shape(&Filter::And(vec![both.clone(), is(0, 1)])),
-            shape(&Filter::And(vec![is(0, 1), both]))
+            shape(&FilterExpr::And(vec![both.clone(), is(0, 1)])),
+            shape(&FilterExpr::And(vec![is(0, 1), both]))
         );
     }
 
@@ -256,8 +259,8 @@ mod tests {
         let table = table();
         for order in [
             vec![],
-            vec![Order { field: 1, descending: true }],
-            vec![Order { field: 0, descending: true }, Order { field: 1, descending: false }],
+            vec![SortKey { field: 1, descending: true }],
+            vec![SortKey { field: 0, descending: true }, SortKey { field: 1, descending: false }],
         ] {
             let query = Query { order: order.clone(), ..Query::new() };
             assert!(with_key(&table, &order).eq(query.order_with_key(&table)));
@@ -267,7 +270,7 @@ mod tests {
     #[test]
     fn an_empty_list_has_a_meaning() {
         let mut out = Sql::default();
-        marmota_sql::filter_sql(&mut out, &table(), &Filter::In { field: 1, values: vec![] });
+        marmota_sql::filter_sql(&mut out, &table(), &FilterExpr::In { field: 1, values: vec![] });
         assert_eq!(out.0, "0");
     }
 }

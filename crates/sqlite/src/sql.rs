@@ -7,14 +7,18 @@
 //! UPDATE, DELETE or WITH. So none opens or ends a transaction, attaches a
 //! file or changes how the connection works.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Form, Kind, Result, RowSink, ValueRef};
 use marmota_store::memory::LentTables;
+use marmota_store::row_buffer::RowBuffer;
 use marmota_store::sql::text::{at_text, begins_with, first_word};
 use marmota_store::sql::{Lender, SqlCall, SqlColumn, SqlColumns, Wanted};
 
+use crate::budget::late;
 use crate::column::{bound_value, read, sql_literal};
 use crate::fault;
 use crate::ffi::{
@@ -56,6 +60,8 @@ struct Text {
     forms: Box<[Option<Form>]>,
     /// How its rows are lent without SQLite, if they can be.
     straight: Option<Straight>,
+    /// True if it gives the same rows when it is run again on the same snapshot.
+    repeats: bool,
     used: u64,
 }
 
@@ -133,12 +139,43 @@ impl Lane {
                 _ => straight.run::<COLUMNS_MAX>(table, call.values, sink),
             });
         }
+        let is_lent = !lent.is_empty();
+        let repeats = text.repeats;
         let _loan = self.connection.lend(text.lent.iter().copied().zip(lent));
-        match count {
-            0..=8 => self.run_text::<8>(place, call, sink),
-            9..=32 => self.run_text::<32>(place, call, sink),
-            _ => self.run_text::<COLUMNS_MAX>(place, call, sink),
+        let run = |lane: &mut Self, sink: &mut dyn RowSink| match count {
+            0..=8 => lane.run_text::<8>(place, call, sink),
+            9..=32 => lane.run_text::<32>(place, call, sink),
+            _ => lane.run_text::<COLUMNS_MAX>(place, call, sink),
+        };
+        if !self.connection.has_budget() || repeats && !is_lent && !call.writes {
+            return run(self, sink);
         }
+        if is_lent {
+            // The tables stay locked, so it does not move to another thread.
+            return self.sql_to_deadline(|lane| run(lane, sink));
+        }
+        // Run again it gives other rows, or the same ones twice: none is lent
+        // before all are there.
+        let mut rows = RowBuffer::default();
+        let done = run(self, &mut |row: &[ValueRef<'_>]| {
+            rows.push(row);
+            ControlFlow::Continue(())
+        });
+        self.lent = 0;
+        let count = done?;
+        // Once rows are lent it does not run again.
+        self.connection.end_budget();
+        let lent = rows.lend(sink).0;
+        Ok(if call.writes { count } else { lent })
+    }
+
+    #[cold]
+    fn sql_to_deadline(&mut self, run: impl FnOnce(&mut Self) -> Result<u64>) -> Result<u64> {
+        let limit_ms = self.read_deadline_ms;
+        let limit = Duration::from_millis(limit_ms.into());
+        self.connection.limit((limit_ms > 0).then(|| Instant::now() + limit), None);
+        let done = run(self);
+        if self.connection.take_interrupted() { Err(late(limit_ms)) } else { done }
     }
 
     fn run_text<const N: usize>(
@@ -152,20 +189,29 @@ impl Lane {
         run.bind_all(call.values.iter().map(bound_value));
         let (mut rows, mut cells) = (0, Cells::new());
         let failed = |failure| at_text(&fault::of(&failure), call.text);
-        while run.step().map_err(failed)? {
+        let ended = loop {
+            match run.step() {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(failure) => break Err(failed(failure)),
+            }
             // A statement that was prepared anew, since another program has
             // changed the tables, may have other columns.
             if rows == 0 && run.column_count() != forms.len() {
                 let message = "the tables have changed under the statement; close the store and \
                                open it again";
-                return Err(Error::new(ErrorKind::Engine, message));
+                break Err(Error::new(ErrorKind::Engine, message));
             }
             rows += 1;
-            if lend::<N>(&run, &mut cells, forms, sink)?.is_break() {
-                break;
+            match lend::<N>(&run, &mut cells, forms, sink) {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => break Ok(()),
+                Err(error) => break Err(error),
             }
-        }
+        };
         drop(run);
+        self.lent = rows;
+        ended?;
         Ok(if call.writes { self.connection.changes() } else { rows })
     }
 
@@ -210,9 +256,8 @@ impl Lane {
             false => None,
         };
         let columns = Arc::new(SqlColumns::new(columns));
-        let text = text.into();
         let kept = Text {
-            text,
+            text: text.into(),
             id,
             writes,
             written,
@@ -223,6 +268,7 @@ impl Lane {
             columns,
             forms,
             straight,
+            repeats: repeats(text),
             used: 0,
         };
         let (place, dropped) = self.texts.add(kept);
@@ -280,7 +326,7 @@ fn lend<const N: usize>(
     cells: &mut Cells<N>,
     forms: &[Option<Form>],
     sink: &mut dyn RowSink,
-) -> Result<std::ops::ControlFlow<()>> {
+) -> Result<ControlFlow<()>> {
     let mut row = [ValueRef::Absent; N];
     for ((form, cell), value) in forms.iter().zip(run.row(cells).cells()).zip(&mut row) {
         let is_read = form.is_some_and(|form| read(form, cell, value));
@@ -291,6 +337,15 @@ fn lend<const N: usize>(
         }
     }
     Ok(sink.row(&row[..forms.len()]))
+}
+
+/// False for a text that may name what differs from one run to the next: chance
+/// and the time.
+fn repeats(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    let mut changing =
+        ["random", "now", "current_", "date(", "time(", "julianday(", "unixepoch("].iter();
+    !changing.any(|name| text.contains(name))
 }
 
 fn as_stored(stored: Stored<'_>) -> Result<ValueRef<'_>> {
@@ -429,6 +484,7 @@ mod tests {
                 columns,
                 forms,
                 straight: None,
+                repeats: true,
                 used,
             };
             texts.add(text).1

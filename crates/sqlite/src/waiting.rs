@@ -1,11 +1,13 @@
 //! The operations of a session that wait, found by their tickets in one step:
 //! a thread of a server may have thousands.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use marmota_store::Durability;
 use marmota_store::engine::Ticket;
 
+use crate::scan::Scan;
 use crate::session::Member;
 
 /// What an operation waits for.
@@ -25,6 +27,10 @@ pub(crate) enum Wait {
         until: Option<Instant>,
         has_yielded: bool,
     },
+    /// Rows from a helper thread; so many were lent.
+    Scan(Arc<Scan>, u64),
+    /// The end of a scan that has the transaction's connection.
+    Away { durability: Option<Durability> },
 }
 
 /// See the module. A ticket is a place, and how often that was used before.

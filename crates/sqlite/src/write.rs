@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use marmota_model::rule::violation;
 use marmota_model::{
-    Currency, Error, ErrorKind, FieldSet, Filter, Kind, Result, Table, Value, ValueRef,
+    Currency, Error, ErrorKind, FieldSet, FilterExpr, Kind, Result, Table, Value, ValueRef,
 };
 use marmota_sql::where_sql;
 use marmota_store::operation::{Keys, Outcome};
@@ -252,7 +252,7 @@ impl Lane {
     pub(crate) fn delete_where(
         &mut self,
         table: &Table,
-        filter: Option<&Filter>,
+        filter: Option<&FilterExpr>,
     ) -> Result<Outcome> {
         let number = self.number(table)?;
         if let Some(filter) = filter {
@@ -425,7 +425,7 @@ impl Lane {
             let refers = match key {
                 None => true,
                 Some(key) => {
-                    let filter = Filter::Compare {
+                    let filter = FilterExpr::Compare {
                         field: position,
                         comparison: marmota_model::Comparison::Equal,
                         value: key.to_value(),

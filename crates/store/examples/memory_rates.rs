@@ -169,7 +169,7 @@ fn round(texts: &[(String, String)], best: &mut [f64; 8]) -> Result<()> {
         run(&mut *session, &mut Operation::List { table: &table, query: &query }).map(drop)
     })?;
     let mut page = Query::new();
-    page.order = vec![marmota_model::Order { field: 2, descending: false }];
+    page.order = vec![marmota_model::SortKey { field: 2, descending: false }];
     page.limit = Some(20);
     rate(&mut best[4], rows, || {
         run(&mut *session, &mut Operation::List { table: &table, query: &page }).map(drop)

@@ -18,6 +18,7 @@ use crate::operation::{Operation, Outcome};
 use crate::scope::{Pending, Progress, Scope};
 
 pub use self::all::{All, all};
+pub use crate::park::block_on;
 
 /// What a verb does: makes its operation and sink, and its result from the
 /// outcome. This crate's verbs are made of it, and those of one's own, which
@@ -94,7 +95,7 @@ impl Scope {
     /// ```
     /// use std::ops::ControlFlow;
     /// use std::sync::Arc;
-    /// use marmota_model::{Field, Filter, Kind, Query, Result, Role, RowSink, Schema, Table, ValueRef};
+    /// use marmota_model::{Field, Kind, Query, Result, Role, RowSink, Schema, Table, ValueRef};
     /// use marmota_store::action::Verb;
     /// use marmota_store::memory::Memory;
     /// use marmota_store::operation::{Operation, Outcome};

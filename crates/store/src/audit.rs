@@ -2,23 +2,19 @@
 //! tells of it (`history.rs`), in one transaction. The same for all engines,
 //! which see a batch.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use marmota_model::{
-    Comparison, FieldSet, Filter, Index, NoRows, Query, Result, RowSink, Table, Timestamp, Value,
-    ValueRef, json,
-};
+use marmota_model::{Comparison, FilterExpr, Index, Table, Timestamp, Value, ValueRef, json};
 
 use crate::history::{History, HistoryAction, key_text};
-use crate::operation::{Effect, Keys, OnConflict, Operation, Outcome, Write};
+use crate::operation::{Effect, Keys, OnConflict, Outcome, Write};
 
 /// Entries that are too old are looked for at every so manieth write.
 const WRITES_BETWEEN_CUTS: u32 = 256;
 
-/// Carries out one operation inside the transaction.
-pub(crate) type Run<'r> = dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome> + 'r;
+/// So many entries are written by one operation at most.
+const ENTRIES_MAX: usize = 256;
 
 /// Where entries go, and how long they stay.
 #[derive(Debug)]
@@ -55,114 +51,117 @@ impl Audit {
         &self.ledger.table
     }
 
-    /// Carries out a write and enters it. One that changes no row leaves no
-    /// entry.
-    pub(crate) fn carry_out(&self, write: &Write, run: &mut Run<'_>) -> Result<Outcome> {
-        let gone = match write {
-            Write::DeleteWhere { table, filter } => keys_of(table, filter.as_ref(), run)?,
-            Write::Insert { table, row, on_conflict: OnConflict::Replace } => {
-                keys_of(table, Some(&in_the_way(table, row)), run)?
-            }
-            _ => Vec::new(),
-        };
-        let outcome = write.with_operation(&mut *run)?;
-        if outcome.rows == 0 {
-            return Ok(outcome);
-        }
-        let table = write.table();
+    /// The rows that a write may remove, which are looked up before it; none for
+    /// a write whose entry needs no look.
+    #[expect(clippy::option_option, reason = "no filter selects all rows")]
+    pub(crate) fn going(&self, write: &Write) -> Option<Option<FilterExpr>> {
         match write {
+            Write::DeleteWhere { filter, .. } => Some(filter.clone()),
+            Write::Insert { table, row, on_conflict: OnConflict::Replace } => {
+                Some(Some(in_the_way(table, row)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Adds entries of a write that changed rows, the next ones after `from` of
+    /// them; gives how many that makes. None is added once all are entered.
+    /// `gone` are the keys that the look before it found.
+    pub(crate) fn entries(
+        &self,
+        write: &Write,
+        gone: &[Value],
+        outcome: &Outcome,
+        from: usize,
+        entries: &mut Vec<Vec<Value>>,
+    ) -> usize {
+        let table = &**write.table();
+        let key = match (&outcome.keys, write) {
+            (Keys::One(key), _) => key.as_ref(),
+            (_, Write::Insert { row, .. }) => row[table.key()].as_ref(),
+            _ => ValueRef::Absent,
+        };
+        let until = gone.len().min(from.saturating_add(ENTRIES_MAX));
+        // A row that was replaced by one with the same key is not deleted.
+        let deleted = gone.get(from..until).unwrap_or_default().iter().map(Value::as_ref);
+        entries.extend(deleted.filter(|gone| *gone != key).map(|gone| self.delete(table, gone)));
+        if from > gone.len() || until < gone.len() {
+            return until.max(from);
+        }
+        entries.extend(match write {
             Write::Insert { row, on_conflict, .. } => {
-                let key = match &outcome.keys {
-                    Keys::One(key) => key.as_ref(),
-                    _ => row[table.key()].as_ref(),
-                };
-                for gone in gone.iter().filter(|gone| gone.as_ref() != key) {
-                    self.enter_delete(table, gone.as_ref(), run)?;
-                }
                 let (action, fields) = match (outcome.effect, on_conflict) {
                     (Effect::Updated, OnConflict::Update { fields }) => {
                         (HistoryAction::Update, *fields)
                     }
                     _ => (HistoryAction::Insert, table.all()),
                 };
-                let present = row.iter().map(Value::as_ref).enumerate();
-                let written = present.filter(|(field, _)| fields.contains(*field));
-                self.enter(table, key, action, written, &outcome, run)?;
+                let written = present(row).filter(|(field, _)| fields.contains(*field));
+                Some(self.entry(table, key, action, written, outcome))
             }
             Write::Update { key, row, .. } => {
-                let present = row.iter().map(Value::as_ref).enumerate();
-                self.enter(table, key.as_ref(), HistoryAction::Update, present, &outcome, run)?;
+                let action = HistoryAction::Update;
+                Some(self.entry(table, key.as_ref(), action, present(row), outcome))
             }
             Write::Increment { key, field, stamp, .. } => {
                 let stamped = table.updated_at().map(|field| (field, stamp.as_ref()));
                 let written = [(*field, outcome.value.as_ref())].into_iter().chain(stamped);
-                self.enter(table, key.as_ref(), HistoryAction::Increment, written, &outcome, run)?;
+                let action = HistoryAction::Increment;
+                Some(self.entry(table, key.as_ref(), action, written, outcome))
             }
-            Write::Delete { key, .. } => self.enter_delete(table, key.as_ref(), run)?,
-            Write::DeleteWhere { .. } => {
-                gone.iter().try_for_each(|key| self.enter_delete(table, key.as_ref(), run))?;
-            }
-            // It has its own.
-            Write::Audited { .. } | Write::Guarded { .. } => {}
-        }
-        self.cut(run)?;
-        Ok(outcome)
+            Write::Delete { key, .. } => Some(self.delete(table, key.as_ref())),
+            Write::DeleteWhere { .. } | Write::Audited { .. } | Write::Guarded { .. } => None,
+        });
+        gone.len() + 1
     }
 
-    fn enter_delete(&self, table: &Table, key: ValueRef<'_>, run: &mut Run<'_>) -> Result<()> {
+    fn delete(&self, table: &Table, key: ValueRef<'_>) -> Vec<Value> {
         let nothing = std::iter::empty();
-        self.enter(table, key, HistoryAction::Delete, nothing, &Outcome::default(), run)
+        self.entry(table, key, HistoryAction::Delete, nothing, &Outcome::default())
     }
 
-    fn enter<'v>(
+    fn entry<'v>(
         &self,
         table: &Table,
         key: ValueRef<'_>,
         action: HistoryAction,
         written: impl Iterator<Item = (usize, ValueRef<'v>)>,
         outcome: &Outcome,
-        run: &mut Run<'_>,
-    ) -> Result<()> {
-        let key = key_text(key);
-        let fields = fields_json(table, written);
-        let of_fields = match action {
-            HistoryAction::Delete => ValueRef::Null,
-            _ => ValueRef::Json(&fields),
+    ) -> Vec<Value> {
+        let fields = match action {
+            HistoryAction::Delete => Value::Null,
+            _ => Value::Json(fields_json(table, written)),
         };
-        let row = [
-            ValueRef::Absent,
-            ValueRef::Text(table.name()),
-            ValueRef::Text(&key),
-            ValueRef::Text(action.name()),
-            of_fields,
-            ValueRef::Timestamp(self.at),
-            outcome.version.map_or(ValueRef::Null, ValueRef::Int),
-            self.actor.as_deref().map_or(ValueRef::Null, ValueRef::Text),
-        ];
-        run(&mut Operation::insert(self.table(), &row), &mut NoRows).map(|_| ())
+        vec![
+            Value::Absent,
+            Value::Text(table.name().to_owned()),
+            Value::Text(key_text(key)),
+            Value::Text(action.name().to_owned()),
+            fields,
+            Value::Timestamp(self.at),
+            outcome.version.map_or(Value::Null, Value::Int),
+            self.actor.as_deref().map_or(Value::Null, |actor| Value::Text(actor.to_owned())),
+        ]
     }
 
-    /// Lets go of entries that are too old, now and then.
-    fn cut(&self, run: &mut Run<'_>) -> Result<()> {
-        let Some(age_max_us) = self.ledger.age_max_us else { return Ok(()) };
+    /// The write that deletes entries that are too old, now and then.
+    pub(crate) fn trim(&self) -> Option<Write> {
+        let age_max_us = self.ledger.age_max_us?;
         let write = self.ledger.writes.fetch_add(1, Ordering::Relaxed);
-        let Ok(oldest) = Timestamp::from_micros(self.at.micros().saturating_sub(age_max_us)) else {
-            return Ok(());
-        };
+        let oldest = Timestamp::from_micros(self.at.micros().saturating_sub(age_max_us)).ok()?;
         if !write.is_multiple_of(WRITES_BETWEEN_CUTS) {
-            return Ok(());
+            return None;
         }
-        let filter = History::AT.lt(oldest);
-        let mut cut = Operation::DeleteWhere { table: self.table(), filter: Some(&filter) };
-        run(&mut cut, &mut NoRows).map(|_| ())
+        let filter = Some(History::AT.lt(oldest).into_expr());
+        Some(Write::DeleteWhere { table: Arc::clone(self.table()), filter })
     }
 }
 
 /// The rows with the key of a new one, or with its values in a unique index.
-pub(crate) fn in_the_way(table: &Table, row: &[Value]) -> Filter {
+pub(crate) fn in_the_way(table: &Table, row: &[Value]) -> FilterExpr {
     let key = Index { fields: vec![table.key()].into(), unique: true };
     let there = |field: &usize| !matches!(row[*field], Value::Absent | Value::Null);
-    let equal = |&field: &usize| Filter::Compare {
+    let equal = |&field: &usize| FilterExpr::Compare {
         field,
         comparison: Comparison::Equal,
         value: row[field].clone(),
@@ -170,21 +169,12 @@ pub(crate) fn in_the_way(table: &Table, row: &[Value]) -> Filter {
     let indexes = table.indexes().into_iter().chain([key]);
     let same = indexes
         .filter(|index| index.unique && index.fields.iter().all(there))
-        .map(|index| Filter::And(index.fields.iter().map(equal).collect()));
-    Filter::Or(same.collect())
+        .map(|index| FilterExpr::And(index.fields.iter().map(equal).collect()));
+    FilterExpr::Or(same.collect())
 }
 
-/// The keys of the rows that a filter selects.
-fn keys_of(table: &Table, filter: Option<&Filter>, run: &mut Run<'_>) -> Result<Vec<Value>> {
-    let fields = Some(FieldSet::EMPTY.with(table.key()));
-    let query = Query { filter: filter.cloned(), fields, ..Query::new() };
-    let mut keys = Vec::new();
-    let mut sink = |row: &[ValueRef<'_>]| {
-        keys.push(row[table.key()].to_value());
-        ControlFlow::Continue(())
-    };
-    run(&mut Operation::List { table, query: &query }, &mut sink)?;
-    Ok(keys)
+fn present(row: &[Value]) -> impl Iterator<Item = (usize, ValueRef<'_>)> {
+    row.iter().map(Value::as_ref).enumerate()
 }
 
 /// The fields that are there as a JSON object.

@@ -113,6 +113,7 @@ impl Store {
     /// use marmota_model::{Field, Kind, Role, Schema};
     /// use marmota_store::{Store, backup::Manifest, memory::Memory};
     /// # let folder = std::env::temp_dir().join(format!("marmota-backup-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&folder)?;
     /// let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
     /// let store = Store::builder(Memory::new()).schema(city).open()?;
     /// let file = folder.join("monday.backup");
@@ -180,7 +181,7 @@ fn make(engine: &dyn Engine, path: &Path, progress: &mut dyn FnMut(u64, u64)) ->
             return Err(Error::new(ErrorKind::Conflict, message));
         }
     }
-    std::fs::create_dir_all(folder_of(path)).map_err(|error| failed(path, error))?;
+    crate::private_file::have_folder(path, false)?;
     let mut copies = Copies::default();
     let copy = copies.add(first, path, progress)?;
     let mut manifest = Manifest {
@@ -332,7 +333,7 @@ impl Manifest {
 
     fn write(&self, path: &Path) -> io::Result<()> {
         let beside = Beside::of(path)?;
-        let mut file = File::create(&beside.0)?;
+        let mut file = crate::private_file::create(&beside.0)?;
         serde_json::to_writer_pretty(&mut file, self)?;
         file.write_all(b"\n")?;
         file.sync_all()?;

@@ -19,8 +19,9 @@
 //!
 //! A transaction announces its tables when it commits: nobody sees its rows
 //! before. A write that is given up while it waits may still take place, but
-//! before any later write is acknowledged ([`crate::engine::Session::cancel`]):
-//! it ends with the next one.
+//! before any later write to its database is acknowledged
+//! ([`crate::engine::Session::cancel`]): it ends with the next one to that
+//! database that succeeds.
 //!
 //! What other processes write is known where the engine hears of it ([`News`]):
 //! it counts as a write that ends when it is heard, and while nobody listens
@@ -77,7 +78,8 @@ pub(crate) struct Cache {
     tables: Box<[Watched]>,
     numbers: HashMap<usize, u32>,
     rows: Kept<Key, Arc<Row>, ByBytes>,
-    /// Tables of writes that were given up while they waited.
+    /// Tables of writes that were given up while they waited; they are still
+    /// announced.
     abandoned: Mutex<Vec<u32>>,
     any_abandoned: AtomicBool,
     counts: Box<[Counts]>,
@@ -86,6 +88,8 @@ pub(crate) struct Cache {
 /// A table and its word.
 struct Watched {
     table: Arc<Table>,
+    /// The place of its database.
+    database: usize,
     word: AtomicU64,
 }
 
@@ -241,9 +245,13 @@ pub(crate) struct Fetch {
 }
 
 /// Tables that are being written to. Announced, they have to be ended by
-/// [`Cache::wrote`] or [`Cache::abandon`]: else they stay without a cache.
+/// [`Cache::ended`] or [`Cache::abandon`]: else they stay without a cache.
 #[derive(Debug, Default)]
-pub(crate) struct Writing(SmallVec<[u32; 4]>);
+pub(crate) struct Writing {
+    tables: SmallVec<[u32; 4]>,
+    /// Those of writes that were given up before, which end with this one.
+    taken_over: Option<Box<[u32]>>,
+}
 
 impl Lookup<'_> {
     /// The same, for when its row comes later.
@@ -262,7 +270,11 @@ impl Cache {
         let tables: Box<[Watched]> = registry
             .tables()
             .iter()
-            .map(|table| Watched { table: Arc::clone(table), word: AtomicU64::new(0) })
+            .map(|table| Watched {
+                table: Arc::clone(table),
+                database: registry.database_of(table),
+                word: AtomicU64::new(0),
+            })
             .collect();
         let address = |watched: &Watched| Arc::as_ptr(&watched.table) as usize;
         let numbers = tables.iter().map(address).zip(0..).collect();
@@ -366,14 +378,18 @@ impl Cache {
     pub(crate) fn announce_all(&self, tables: &[Arc<Table>]) -> Writing {
         let mut writing = Writing::default();
         tables.iter().for_each(|table| self.add(&mut writing, table));
-        for &number in &writing.0 {
-            self.tables[number as usize].word.fetch_add(UNDER_WAY, Ordering::AcqRel);
-        }
+        self.begin(&writing.tables);
         writing
     }
 
+    fn begin(&self, tables: &[u32]) {
+        for &number in tables {
+            self.tables[number as usize].word.fetch_add(UNDER_WAY, Ordering::AcqRel);
+        }
+    }
+
     /// Announces a write to the operation's tables. Ended with
-    /// [`Cache::wrote`].
+    /// [`Cache::ended`].
     pub(crate) fn write(&self, operation: &Operation<'_>) -> Writing {
         let mut writing = Writing::default();
         self.note(&mut writing, operation);
@@ -386,7 +402,7 @@ impl Cache {
         match operation {
             // Nobody knows which: a statement has triggers and cascades behind it.
             Operation::Sql { statement, .. } if statement.writes => {
-                writing.0 = (0..self.tables.len() as u32).collect();
+                writing.tables = (0..self.tables.len() as u32).collect();
             }
             _ => operation.each_table_written(|table| self.add(writing, table)),
         }
@@ -394,30 +410,33 @@ impl Cache {
 
     fn add(&self, writing: &mut Writing, table: &Table) {
         if let Some(number) = self.number(table)
-            && !writing.0.contains(&number)
+            && !writing.tables.contains(&number)
         {
-            writing.0.push(number);
+            writing.tables.push(number);
         }
     }
 
     /// Announces the writes to tables that were noted.
     pub(crate) fn announce(&self, writing: &mut Writing) {
-        let abandoned = match self.any_abandoned.load(Ordering::Acquire) {
-            false => Vec::new(),
-            true => self.take_over(writing),
-        };
-        for &number in &writing.0 {
-            self.tables[number as usize].word.fetch_add(UNDER_WAY, Ordering::AcqRel);
-        }
-        // Only now, so that they are under way at every moment.
-        for number in abandoned {
-            self.tables[number as usize].word.fetch_sub(UNDER_WAY, Ordering::AcqRel);
+        self.begin(&writing.tables);
+        if self.any_abandoned.load(Ordering::Acquire) {
+            self.take_over(writing);
         }
     }
 
-    /// Announced writes have ended, or taken place.
-    pub(crate) fn wrote(&self, writing: Writing) {
-        for number in writing.0 {
+    /// Announced writes have ended, or taken place. One that failed tells
+    /// nothing of those that were given up before it.
+    pub(crate) fn ended(&self, writing: Writing, succeeded: bool) {
+        self.finish(&writing.tables);
+        match writing.taken_over {
+            Some(tables) if succeeded => self.finish(&tables),
+            Some(tables) => self.leave(&tables),
+            None => {}
+        }
+    }
+
+    fn finish(&self, tables: &[u32]) {
+        for &number in tables {
             // The version first seen by who sees no write under way.
             self.tables[number as usize].word.fetch_add(VERSION - UNDER_WAY, Ordering::AcqRel);
         }
@@ -425,23 +444,37 @@ impl Cache {
 
     /// Announced writes may take place until the next one has.
     pub(crate) fn abandon(&self, writing: Writing) {
-        let mut abandoned = self.abandoned.lock();
-        abandoned.extend(writing.0);
-        self.any_abandoned.store(true, Ordering::Release);
+        self.leave(&writing.tables);
+        if let Some(tables) = writing.taken_over {
+            self.leave(&tables);
+        }
     }
 
-    /// Makes the writes that were given up end with this one; gives their
-    /// tables.
-    #[cold]
-    fn take_over(&self, writing: &mut Writing) -> Vec<u32> {
-        let mut abandoned = self.abandoned.lock();
-        self.any_abandoned.store(false, Ordering::Release);
-        for &number in &*abandoned {
-            if !writing.0.contains(&number) {
-                writing.0.push(number);
-            }
+    fn leave(&self, tables: &[u32]) {
+        if !tables.is_empty() {
+            self.abandoned.lock().extend(tables);
+            self.any_abandoned.store(true, Ordering::Release);
         }
-        std::mem::take(&mut abandoned)
+    }
+
+    /// Makes the writes to the same database that were given up end with this
+    /// one; until then they stay announced.
+    #[cold]
+    fn take_over(&self, writing: &mut Writing) {
+        let database = |number: &u32| self.tables[*number as usize].database;
+        let Some(own) = writing.tables.first().map(database) else { return };
+        // SQL may write to any table, but writes to one database: nobody says which.
+        if writing.tables.iter().any(|number| database(number) != own) {
+            return;
+        }
+        let mut abandoned = self.abandoned.lock();
+        let (taken, others) = abandoned.drain(..).partition(|number| database(number) == own);
+        *abandoned = others;
+        self.any_abandoned.store(!abandoned.is_empty(), Ordering::Release);
+        let taken: Vec<u32> = taken;
+        if !taken.is_empty() {
+            writing.taken_over = Some(taken.into());
+        }
     }
 
     pub(crate) fn stats(&self) -> CacheStats {

@@ -92,6 +92,8 @@ impl Databases {
         let capability = if aggregates { capability.with_aggregation() } else { capability };
         let has_all = engines.iter().all(|(_, engine)| engine.capability().transactions);
         let capability = if has_all { capability } else { capability.without_transactions() };
+        let reads = engines.iter().map(|(_, engine)| engine.capability().reads_meanwhile).max();
+        let capability = capability.with_reads_meanwhile(reads.unwrap_or_default());
         let databases = engines.into_iter().map(|(name, engine)| Database { name, engine });
         let homes = Arc::new(Homes { by_name: homes, by_address: OnceLock::new() });
         Ok(Self { capability, homes, shared: databases.collect() })
@@ -247,6 +249,16 @@ impl Engine for Databases {
 
     fn databases(&self) -> Vec<(&str, &dyn Engine)> {
         self.shared.iter().map(|database| (&*database.name, &*database.engine)).collect()
+    }
+
+    fn existing_tables(&self) -> Result<Option<Vec<String>>> {
+        let mut all = Vec::new();
+        for database in &*self.shared {
+            let existing = database.engine.existing_tables();
+            let existing = existing.map_err(|error| in_database(&database.name, &error))?;
+            all.extend(existing.unwrap_or_default());
+        }
+        Ok(Some(all))
     }
 
     fn hear(&self, tables: &[Arc<Table>], news: &Arc<News>) -> Result<()> {

@@ -95,6 +95,15 @@ pub trait Engine: Send + Sync {
         Vec::new()
     }
 
+    /// The names of the tables that the database has, with those that no model
+    /// names, without the engine's own; `None` for an engine that cannot tell.
+    ///
+    /// # Errors
+    /// What keeps it from reading them.
+    fn existing_tables(&self) -> Result<Option<Vec<String>>> {
+        Ok(None)
+    }
+
     /// What it has done since it was opened; what an engine does not count is 0.
     fn statistics(&self) -> EngineStatistics {
         EngineStatistics::default()
@@ -138,49 +147,19 @@ pub trait Engine: Send + Sync {
     fn close(&self) -> Result<()>;
 }
 
-impl Engine for Box<dyn Engine> {
-    fn capability(&self) -> &Capability {
-        (**self).capability()
-    }
-
-    fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
-        (**self).plan(tables, version)
-    }
-
-    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
-        (**self).migrate(tables, version, losses)
-    }
-
-    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
-        (**self).admit(table)
-    }
-
-    fn session(&self) -> Result<Box<dyn Session>> {
-        (**self).session()
-    }
-
-    fn statistics(&self) -> EngineStatistics {
-        (**self).statistics()
-    }
-
-    fn copy_to(&self, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
-        (**self).copy_to(path, progress)
-    }
-
-    fn shown(&self) -> Shown {
-        (**self).shown()
-    }
-
-    fn see(&self, neighbour: Neighbour) -> Result<()> {
-        (**self).see(neighbour)
-    }
-
-    fn hear(&self, tables: &[Arc<Table>], news: &Arc<News>) -> Result<()> {
-        (**self).hear(tables, news)
-    }
-
-    fn close(&self) -> Result<()> {
-        (**self).close()
+/// Boxes an engine for [`crate::Store::builder`], which takes a boxed one as it
+/// is. A box is not an engine itself: an implementation that passes calls on
+/// would forget each method that is added with a default.
+///
+/// ```compile_fail
+/// use marmota_store::engine::Engine;
+///
+/// fn takes_an_engine<E: Engine>() {}
+/// takes_an_engine::<Box<dyn Engine>>();
+/// ```
+impl<E: Engine + 'static> From<E> for Box<dyn Engine> {
+    fn from(engine: E) -> Self {
+        Box::new(engine)
     }
 }
 
@@ -245,13 +224,39 @@ pub struct Capability {
     /// take place once, migrations, the history of audited models). Without,
     /// they are refused as [`ErrorKind::Unsupported`].
     pub transactions: bool,
+    /// True if a write waits for an open transaction of another session only
+    /// where that has written to the same row. Default: false, writes to other
+    /// rows may wait as well.
+    pub row_locks: bool,
+    /// What a read of one session comes to while another has a transaction open.
+    pub reads_meanwhile: ReadsMeanwhile,
+}
+
+/// What a read comes to while another session has a transaction open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReadsMeanwhile {
+    /// It reads what was committed before.
+    #[default]
+    Before,
+    /// It waits for the end of a transaction that has written to its table.
+    WaitForTables,
+    /// It waits for the end of the transaction.
+    Wait,
 }
 
 impl Capability {
     /// An engine of this name.
     #[must_use]
     pub const fn new(name: &'static str, durable: bool) -> Self {
-        Self { name, durable, sql: false, aggregation: false, transactions: true }
+        Self {
+            name,
+            durable,
+            sql: false,
+            aggregation: false,
+            transactions: true,
+            row_locks: false,
+            reads_meanwhile: ReadsMeanwhile::Before,
+        }
     }
 
     /// The same engine, with SQL.
@@ -265,6 +270,20 @@ impl Capability {
     #[must_use]
     pub const fn with_aggregation(mut self) -> Self {
         self.aggregation = true;
+        self
+    }
+
+    /// The same engine, whose reads do this while a transaction is open.
+    #[must_use]
+    pub const fn with_reads_meanwhile(mut self, reads: ReadsMeanwhile) -> Self {
+        self.reads_meanwhile = reads;
+        self
+    }
+
+    /// The same engine, whose transactions lock rows.
+    #[must_use]
+    pub const fn with_row_locks(mut self) -> Self {
+        self.row_locks = true;
         self
     }
 

@@ -182,8 +182,7 @@ pub(crate) fn key_text(key: ValueRef<'_>) -> String {
 
 /// The entries of one row, as a filter on the history's table: those from
 /// before the table was renamed too.
-#[must_use]
-pub fn of_row(schema: &Schema, key: ValueRef<'_>) -> Filter {
+pub fn of_row(schema: &Schema, key: ValueRef<'_>) -> Filter<History> {
     let of_table = match &schema.was {
         Some(was) => History::OF_TABLE.is_in([&*schema.name, was]),
         None => History::OF_TABLE.eq(&*schema.name),

@@ -35,10 +35,12 @@ pub mod plan;
 #[cfg(target_os = "linux")]
 mod poller;
 pub mod prepare;
+pub mod private_file;
 pub mod read;
 pub mod refusal;
 pub mod registry;
 pub mod rights;
+pub mod row_buffer;
 mod scope;
 pub mod sql;
 mod statistics;

@@ -44,6 +44,7 @@ mod layout;
 mod lent;
 mod locked;
 mod log;
+mod long_scan;
 mod ordered;
 mod page;
 mod plan;
@@ -70,7 +71,7 @@ use parking_lot::Mutex;
 
 use crate::backup::Copied;
 use crate::durability::Durability;
-use crate::engine::{Capability, Engine, Session, Shown};
+use crate::engine::{Capability, Engine, ReadsMeanwhile, Session, Shown};
 #[cfg(feature = "encryption")]
 use crate::key::Key;
 use crate::key::{KeySource, refuse_secrets};
@@ -106,12 +107,20 @@ struct Shared {
     file: Option<(PathBuf, Format)>,
     /// Of a file that has a log.
     durability: Option<Durability>,
+    /// True if the file's folder is made where it is missing.
+    creates_folders: bool,
     /// What its files are encrypted with.
     vault: Arc<Vault>,
     /// The log, once the file was read.
     journal: OnceLock<Arc<Journal>>,
     /// What a file had, once one was read; tables leave it as models ask for them.
     loaded: Mutex<Option<Loaded>>,
+    /// How often a long read has left its thread to others.
+    read_yields: AtomicU64,
+    /// Long reads that were ended by their deadline.
+    read_timeouts: AtomicU64,
+    /// Long reads that were given up.
+    reads_cancelled: AtomicU64,
 }
 
 impl Shared {
@@ -146,12 +155,12 @@ impl Memory {
     /// An empty engine.
     #[must_use]
     pub fn new() -> Self {
-        Self::with(None, None, None, Vault::none())
+        Self::with(None, (None, false), None, Vault::none())
     }
 
     fn with(
         file: Option<(PathBuf, Format)>,
-        durability: Option<Durability>,
+        (durability, creates_folders): (Option<Durability>, bool),
         loaded: Option<Loaded>,
         vault: Vault,
     ) -> Self {
@@ -162,11 +171,16 @@ impl Memory {
             sessions: AtomicU64::new(0),
             file,
             durability,
+            creates_folders,
             vault: Arc::new(vault),
             journal: OnceLock::new(),
             loaded: Mutex::new(loaded),
+            read_yields: AtomicU64::new(0),
+            read_timeouts: AtomicU64::new(0),
+            reads_cancelled: AtomicU64::new(0),
         };
-        let capability = Capability::new("memory", durability.is_some());
+        let capability = Capability::new("memory", durability.is_some())
+            .with_reads_meanwhile(ReadsMeanwhile::WaitForTables);
         Self { shared: Arc::new(shared), capability }
     }
 
@@ -180,6 +194,9 @@ impl Memory {
     /// [`Durability`] says, and one process at a time has the file. The file
     /// itself is written anew when the log has become longer than 64 MiB and
     /// twice the file, and at the close.
+    ///
+    /// The file's folder must exist; `?create_folders=true` makes it. What is made
+    /// is its owner's alone (modes 0600 and 0700).
     ///
     /// With the feature `encryption` the (binary) file and its log are encrypted
     /// if the environment has `MARMOTA_KEY`, or the variable that
@@ -200,13 +217,15 @@ impl Memory {
         let refuse = |why: &str| {
             let message = format!(
                 "{url:?} is no URL of the memory engine: {why}; use memory: or \
-                 memory:FILE?format=json or binary&durability=full, relaxed or none&key_env=NAME"
+                 memory:FILE?format=json or binary&durability=full, relaxed or none&\
+                 create_folders=true&key_env=NAME"
             );
             Error::new(ErrorKind::Invalid, message)
         };
         let rest = url.strip_prefix("memory:").ok_or_else(|| refuse("it begins otherwise"))?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (mut format, mut durability, mut source) = (None, None, None);
+        let mut creates_folders = false;
         for option in query.split('&').filter(|option| !option.is_empty()) {
             match option.split_once('=') {
                 Some(("format", "json")) => format = Some(Format::Json),
@@ -214,6 +233,8 @@ impl Memory {
                 Some(("durability", "full")) => durability = Some(Durability::Full),
                 Some(("durability", "relaxed")) => durability = Some(Durability::Relaxed),
                 Some(("durability", "none")) => durability = Some(Durability::None),
+                Some(("create_folders", "true")) => creates_folders = true,
+                Some(("create_folders", "false")) => creates_folders = false,
                 Some(("key_env", name)) => source = Some(KeySource::named(name)?),
                 _ => return Err(refuse(&format!("there is no option `{option}`"))),
             }
@@ -230,7 +251,8 @@ impl Memory {
             return Err(refuse("a JSON file has no log"));
         }
         let vault = Vault::from(source.or_else(KeySource::usual))?;
-        Ok(Self::with(Some((path.into(), format)), durability, None, vault))
+        let kept = (durability, creates_folders);
+        Ok(Self::with(Some((path.into(), format)), kept, None, vault))
     }
 
     /// Encrypts the engine's files with the key that `ask` gives: at each file
@@ -271,7 +293,7 @@ impl Memory {
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let vault = Vault::none();
         let loaded = file::load(path.as_ref(), &vault)?;
-        Ok(Self::with(None, None, Some(loaded), vault))
+        Ok(Self::with(None, (None, false), Some(loaded), vault))
     }
 
     /// Saves everything that is committed, encrypted if the engine has a key. A
@@ -340,6 +362,10 @@ impl Shared {
         }
         if let Some((path, Format::Json)) = &self.file {
             self.vault.check_json(path)?;
+        }
+        if let Some((path, _)) = &self.file {
+            // Now, not when it is saved: that may be at the close.
+            crate::private_file::have_folder(path, self.creates_folders)?;
         }
         *loaded = Some(match (&self.file, self.durability) {
             (Some((path, _)), Some(durability)) => {
@@ -483,13 +509,28 @@ impl Engine for Memory {
         self.shared.copy_to(path, progress)
     }
 
+    fn existing_tables(&self) -> Result<Option<Vec<String>>> {
+        self.shared.load()?;
+        let loaded = self.shared.loaded.lock();
+        let mut names: Vec<String> =
+            loaded.iter().flat_map(|loaded| loaded.tables.keys().cloned()).collect();
+        let catalog = self.shared.catalog.load();
+        names.extend(catalog.slots.iter().map(|slot| slot.rows.read().table.name().to_owned()));
+        Ok(Some(names))
+    }
+
     fn session(&self) -> Result<Box<dyn Session>> {
         self.shared.check_open()?;
         Ok(Box::new(MemorySession::new(Arc::clone(&self.shared))))
     }
 
     fn statistics(&self) -> EngineStatistics {
-        self.shared.journal.get().map(|journal| journal.statistics()).unwrap_or_default()
+        let journal = self.shared.journal.get();
+        let mut statistics = journal.map(|journal| journal.statistics()).unwrap_or_default();
+        statistics.read_yields = self.shared.read_yields.load(Ordering::Relaxed);
+        statistics.read_timeouts = self.shared.read_timeouts.load(Ordering::Relaxed);
+        statistics.reads_cancelled = self.shared.reads_cancelled.load(Ordering::Relaxed);
+        statistics
     }
 
     fn shown(&self) -> Shown {

@@ -40,7 +40,7 @@ impl News {
 
 impl Drop for Unheard {
     fn drop(&mut self) {
-        self.cache.wrote(std::mem::take(&mut self.writing));
+        self.cache.ended(std::mem::take(&mut self.writing), true);
     }
 }
 

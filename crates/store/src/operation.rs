@@ -6,7 +6,9 @@
 //! query. The engine's part is to carry it out, atomically.
 
 mod conflict;
+mod driver;
 mod link;
+mod machine;
 mod once;
 
 use std::sync::Arc;
@@ -14,12 +16,14 @@ use std::sync::Arc;
 use crate::audit::Audit;
 use crate::rights::Rights;
 use marmota_model::{
-    Error, FieldSet, Filter, NoRows, Query, Result, RowSink, RowSource, Table, Value, ValueRef,
+    Error, ErrorKind, FieldSet, FilterExpr, Query, Result, RowSource, Table, Value, ValueRef,
 };
 
 use crate::sql::{Lender, SqlCall};
 pub use conflict::{Effect, OnConflict, Placed};
+pub use driver::BatchDriver;
 pub use link::{Link, LinkAt, key_made, resolve_links};
+pub use machine::{BatchMachine, BatchParts, BatchStep};
 pub(crate) use once::schema as answers_schema;
 pub use once::{ANSWERS, Answered, Fingerprint, Idempotency, KEY_BYTES_MAX, Once, OnceKey};
 
@@ -48,7 +52,7 @@ pub enum Operation<'a> {
         /// The table.
         table: &'a Table,
         /// Which rows; none for all.
-        filter: Option<&'a Filter>,
+        filter: Option<&'a FilterExpr>,
     },
     /// Inserts a row. An absent automatic key is given by the engine.
     Insert {
@@ -117,7 +121,7 @@ pub enum Operation<'a> {
         /// The table.
         table: &'a Table,
         /// Which rows; none for all.
-        filter: Option<&'a Filter>,
+        filter: Option<&'a FilterExpr>,
     },
     /// Several writes in one transaction.
     Batch {
@@ -284,7 +288,7 @@ pub enum Write {
         /// The table.
         table: Arc<Table>,
         /// Which rows; none for all.
-        filter: Option<Filter>,
+        filter: Option<FilterExpr>,
     },
     /// A write to an audited table, with the entry that tells of it; made by
     /// the store.
@@ -310,41 +314,39 @@ impl Write {
         Self::Insert { table, row, on_conflict: OnConflict::Refuse }
     }
 
-    /// Calls `run` with the write as an operation of its own; more than once
-    /// for one that is audited or guarded.
+    /// Calls `run` with the write as an operation of its own.
     ///
     /// # Errors
-    /// Whatever `run` returns.
-    pub fn with_operation(
+    /// Those of `run`; [`ErrorKind::Bug`] for a write that is audited or guarded,
+    /// which is several operations ([`BatchMachine`]).
+    pub fn with_operation<T>(
         &self,
-        mut run: impl FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome>,
-    ) -> Result<Outcome> {
-        let mut operation = match self {
+        run: impl FnOnce(&mut Operation<'_>) -> Result<T>,
+    ) -> Result<T> {
+        match self {
             Self::Insert { table, row, on_conflict } => {
                 let (row, on_conflict) = (&borrow_row(row)[..], *on_conflict);
-                return run(&mut Operation::Insert { table, row, on_conflict }, &mut NoRows);
+                run(&mut Operation::Insert { table, row, on_conflict })
             }
             Self::Update { table, key, row, version } => {
                 let (key, row, version) = (key.as_ref(), &borrow_row(row)[..], *version);
-                return run(&mut Operation::Update { table, key, row, version }, &mut NoRows);
+                run(&mut Operation::Update { table, key, row, version })
             }
-            Self::Increment { table, key, field, by, stamp } => Operation::Increment {
+            Self::Increment { table, key, field, by, stamp } => run(&mut Operation::Increment {
                 table,
                 key: key.as_ref(),
                 field: *field,
                 by: by.as_ref(),
                 stamp: stamp.as_ref(),
-            },
+            }),
             Self::Delete { table, key, version } => {
-                Operation::Delete { table, key: key.as_ref(), version: *version }
+                run(&mut Operation::Delete { table, key: key.as_ref(), version: *version })
             }
             Self::DeleteWhere { table, filter } => {
-                Operation::DeleteWhere { table, filter: filter.as_ref() }
+                run(&mut Operation::DeleteWhere { table, filter: filter.as_ref() })
             }
-            Self::Audited { write, audit } => return audit.carry_out(write, &mut run),
-            Self::Guarded { write, rights } => return rights.carry_out(write, &mut run),
-        };
-        run(&mut operation, &mut NoRows)
+            Self::Audited { .. } | Self::Guarded { .. } => Err(of_steps()),
+        }
     }
 
     /// The table written.
@@ -396,13 +398,33 @@ impl Write {
         std::iter::once(self.table()).chain(self.audit().map(Audit::table))
     }
 
-    fn audit(&self) -> Option<&Audit> {
+    /// True for a write that is more than one operation.
+    #[must_use]
+    pub const fn is_of_steps(&self) -> bool {
+        matches!(self, Self::Audited { .. } | Self::Guarded { .. })
+    }
+
+    /// What its caller may do, where that is looked at.
+    pub(crate) fn rights(&self) -> Option<&Arc<Rights>> {
+        match self {
+            Self::Guarded { rights, .. } => Some(rights),
+            Self::Audited { write, .. } => write.rights(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn audit(&self) -> Option<&Audit> {
         match self {
             Self::Audited { audit, .. } => Some(audit),
             Self::Guarded { write, .. } => write.audit(),
             _ => None,
         }
     }
+}
+
+#[cold]
+fn of_steps() -> Error {
+    Error::new(ErrorKind::Bug, "a write of several steps was taken for one operation")
 }
 
 fn borrow_row(row: &[Value]) -> Vec<ValueRef<'_>> {
@@ -461,70 +483,4 @@ pub enum Keys {
     /// of an [`Operation::InsertMany`] that was told what to do where a row is
     /// there already.
     Placed(Vec<Placed<Value>>),
-}
-
-/// Runs a batch over anything that can run one operation at a time inside a
-/// transaction: the shared part of engines that are called directly.
-///
-/// `run` carries out a write or a read, or [`Operation::Savepoint`] and its kin;
-/// the transaction itself is the caller's.
-///
-/// # Errors
-/// The first failed write's, in [`BatchMode::AllOrNothing`]: the caller rolls
-/// back then. Otherwise whatever a savepoint fails with.
-pub fn run_batch(
-    writes: &[Write],
-    mut links: &[Link],
-    mode: BatchMode,
-    mut once: Option<&mut Once<'_>>,
-    results: &mut Vec<Result<Outcome>>,
-    mut run: impl FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome>,
-) -> Result<(), BatchFailure> {
-    let step = |run: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome>,
-                mut step: Operation<'_>| {
-        run(&mut step, &mut NoRows).map(|_| ()).map_err(BatchFailure::Engine)
-    };
-    results.clear();
-    if let Some(once) = &mut once
-        && once.recall(&mut run).map_err(BatchFailure::Engine)?
-    {
-        return Ok(());
-    }
-    for (place, write) in writes.iter().enumerate() {
-        if mode == BatchMode::Each {
-            step(&mut run, Operation::Savepoint(u32::MAX))?;
-        }
-        let (taken, rest) = links.split_at(links.partition_point(|link| link.write <= place));
-        links = rest;
-        let result = match taken {
-            [] => write.with_operation(&mut run),
-            taken => link::resolve_links(write, taken, writes, results)
-                .and_then(|write| write.with_operation(&mut run)),
-        };
-        let failed = result.is_err();
-        results.push(result);
-        match (mode, failed) {
-            (BatchMode::AllOrNothing, true) => return Err(BatchFailure::Write),
-            (BatchMode::AllOrNothing, false) => {}
-            (BatchMode::Each, failed) => {
-                if failed {
-                    step(&mut run, Operation::RollbackTo(u32::MAX))?;
-                }
-                step(&mut run, Operation::Release(u32::MAX))?;
-            }
-        }
-    }
-    if let Some(once) = once {
-        once.keep(results, &mut run).map_err(BatchFailure::Engine)?;
-    }
-    Ok(())
-}
-
-/// Why [`run_batch`] stopped; the caller undoes the transaction.
-#[derive(Debug)]
-pub enum BatchFailure {
-    /// A write failed: the last result says why.
-    Write,
-    /// The engine failed between writes.
-    Engine(Error),
 }

@@ -48,6 +48,13 @@ pub fn sleep_on(sleep: Sleep) -> bool {
     })
 }
 
+/// Runs a future on this thread, which sleeps while it has to wait: for futures that are made of
+/// actions. Not on a thread that serves others.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    park_until(|context| future.as_mut().poll(context))
+}
+
 /// Polls until it is ready, with the thread asleep in between.
 pub(crate) fn park_until<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
     #[cfg(target_os = "linux")]

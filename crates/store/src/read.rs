@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use marmota_model::{
-    Column, Error, ErrorKind, FieldSet, FieldValue, Filter, Key, Model, NoRows, Order, Query,
-    Record, Records, Result, RowSink, Table, Value, ValueRef, read_field,
+    Column, Error, ErrorKind, FieldSet, FieldValue, Filter, FilterExpr, Key, Model, NoRows, Order,
+    Query, Record, Records, Result, RowSink, Table, Value, ValueRef, read_field,
 };
 
 use crate::action::{Action, Verb};
@@ -172,20 +172,34 @@ impl<M: Model> Verb for List<M> {
     }
 }
 
+/// Adds a condition to those set before.
+fn narrow(filter: &mut Option<FilterExpr>, with: FilterExpr) {
+    *filter = Some(match filter.take() {
+        Some(before) => before.and(with),
+        None => with,
+    });
+}
+
+/// Begins after a row, whose values by position are given.
+fn continue_after(query: &mut Query, key: usize, value: impl Fn(usize) -> Value) {
+    let mut after: Vec<Value> = query.order.iter().map(|by| value(by.field)).collect();
+    match query.order.iter().position(|by| by.field == key) {
+        Some(last) => after.truncate(last + 1),
+        None => after.push(value(key)),
+    }
+    query.after = Some(after);
+}
+
 impl<M: Model> Action<'_, List<M>> {
     /// Only rows that the filter selects (and those set before).
-    pub fn filter(mut self, filter: Filter) -> Self {
-        let query = &mut self.verb.query;
-        query.filter = Some(match query.filter.take() {
-            Some(before) => before.and(filter),
-            None => filter,
-        });
+    pub fn filter(mut self, filter: Filter<M>) -> Self {
+        narrow(&mut self.verb.query.filter, filter.into_expr());
         self
     }
 
     /// Sorted by this, behind the orders set before.
-    pub fn order(mut self, order: Order) -> Self {
-        self.verb.query.order.push(order);
+    pub fn order(mut self, order: Order<M>) -> Self {
+        self.verb.query.order.push(order.into_key());
         self
     }
 
@@ -202,13 +216,7 @@ impl<M: Model> Action<'_, List<M>> {
         let scratch = marmota_model::Scratch::new();
         let mut row = vec![ValueRef::Absent; schema.fields.len()];
         last.write(&mut row, &scratch);
-        let query = &mut self.verb.query;
-        let mut after: Vec<Value> = query.order.iter().map(|by| row[by.field].to_value()).collect();
-        match query.order.iter().position(|by| by.field == schema.key) {
-            Some(last) => after.truncate(last + 1),
-            None => after.push(row[schema.key].to_value()),
-        }
-        query.after = Some(after);
+        continue_after(&mut self.verb.query, schema.key, |field| row[field].to_value());
         self
     }
 
@@ -273,7 +281,7 @@ impl<M: Model, T: FieldValue> Verb for Pluck<M, T> {
 
 /// The verb of [`Scope::count`].
 pub struct Count<M> {
-    filter: Option<Filter>,
+    filter: Option<FilterExpr>,
     model: PhantomData<fn() -> M>,
 }
 
@@ -299,11 +307,8 @@ impl<M: Model> Verb for Count<M> {
 
 impl<M: Model> Action<'_, Count<M>> {
     /// Only rows that the filter selects (and those set before).
-    pub fn filter(mut self, filter: Filter) -> Self {
-        self.verb.filter = Some(match self.verb.filter.take() {
-            Some(before) => before.and(filter),
-            None => filter,
-        });
+    pub fn filter(mut self, filter: Filter<M>) -> Self {
+        narrow(&mut self.verb.filter, filter.into_expr());
         self
     }
 }
@@ -338,6 +343,8 @@ impl Verb for GetRecord {
 pub struct ListRecords {
     table: Arc<Table>,
     query: Query,
+    /// The first filter or order that was made with another table.
+    refused: Option<Error>,
     records: Records,
 }
 
@@ -349,13 +356,91 @@ impl Verb for ListRecords {
         _: &Scope,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
-        self.query.check(&self.table)?;
-        let Self { table, query, records } = self;
+        let Self { table, query, refused, records } = self;
+        if let Some(error) = refused.take() {
+            return Err(error);
+        }
+        query.check(table)?;
         call(&mut Operation::List { table, query }, records)
     }
 
     fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<Vec<Record>> {
         Ok(std::mem::take(&mut self.records.rows))
+    }
+}
+
+impl Action<'_, ListRecords> {
+    /// Selects rows that match the filter, and those set before.
+    ///
+    /// The list fails with [`ErrorKind::Invalid`] if the filter was made with
+    /// another table.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, parse_filter, parse_order};
+    /// # use marmota_store::{Store, memory::Memory};
+    /// # let fields = || vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("n", Kind::I64)];
+    /// # let store = Store::builder(Memory::new())
+    /// #     .schema(Schema::new("note", fields())).schema(Schema::new("page", fields())).open()?;
+    /// let (note, page) = (store.table("note")?, store.table("page")?);
+    /// let filter = parse_filter(&note, "n > 3")?;
+    /// store.list_records(&note).filter(filter.clone()).limit(10).run()?;
+    /// assert!(store.list_records(&page).filter(filter).run().is_err());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    pub fn filter(mut self, filter: Filter) -> Self {
+        match filter.into_expr_for(&self.verb.table) {
+            Ok(expr) => narrow(&mut self.verb.query.filter, expr),
+            Err(error) => self.refuse(error),
+        }
+        self
+    }
+
+    /// Sorts by this, after the orders set before. Rows that are equal in all
+    /// of them come in the order of keys, in the direction of the last order.
+    ///
+    /// The list fails with [`ErrorKind::Invalid`] if the order was made with
+    /// another table.
+    pub fn order(mut self, order: Order) -> Self {
+        match order.into_key_for(&self.verb.table) {
+            Ok(key) => self.verb.query.order.push(key),
+            Err(error) => self.refuse(error),
+        }
+        self
+    }
+
+    /// Reads at most so many rows. Default: no limit.
+    pub fn limit(mut self, rows: u64) -> Self {
+        self.verb.query.limit = Some(rows);
+        self
+    }
+
+    /// Continues after `last` in the list's order: the next page. Set the
+    /// order first.
+    pub fn after(mut self, last: &Record) -> Self {
+        let key = self.verb.table.key();
+        let values = last.values();
+        if values.len() == self.verb.table.fields().len() {
+            continue_after(&mut self.verb.query, key, |field| values[field].clone());
+        } else {
+            let message = format!(
+                "a list of `{}` cannot continue after a row of `{}`",
+                self.verb.table.name(),
+                last.table().name()
+            );
+            self.refuse(Error::new(ErrorKind::Invalid, message));
+        }
+        self
+    }
+
+    /// Replaces the filter, order, limit, page and fields set before by a query
+    /// that names fields by their positions in this table.
+    pub fn query(mut self, query: Query) -> Self {
+        self.verb.query = query;
+        self
+    }
+
+    fn refuse(&mut self, error: Error) {
+        self.verb.refused.get_or_insert(error);
     }
 }
 
@@ -385,9 +470,11 @@ impl Scope {
         Action::new(self, GetRecord { table: Arc::clone(table), key: key.into(), records })
     }
 
-    /// Rows of a run-time table.
-    pub fn list_records(&self, table: &Arc<Table>, query: Query) -> Action<'_, ListRecords> {
+    /// Rows of a run-time table, in the order of keys unless
+    /// [`Action::order`] gives another.
+    pub fn list_records(&self, table: &Arc<Table>) -> Action<'_, ListRecords> {
         let records = Records::new(Arc::clone(table));
-        Action::new(self, ListRecords { table: Arc::clone(table), query, records })
+        let (table, query) = (Arc::clone(table), Query::new());
+        Action::new(self, ListRecords { table, query, refused: None, records })
     }
 }

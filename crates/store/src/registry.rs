@@ -14,6 +14,8 @@ pub struct Registry {
     tables: Vec<Arc<Table>>,
     by_name: HashMap<String, Arc<Table>>,
     by_type: HashMap<TypeId, Arc<Table>, BuildHasherDefault<TypeIdHasher>>,
+    /// The database of each table, in a store of several.
+    databases: HashMap<String, usize>,
 }
 
 /// A `TypeId` is a hash already; hashing it again would only cost time on
@@ -59,6 +61,11 @@ impl Registry {
         })
     }
 
+    /// The table called `name`, if it is registered.
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<Table>> {
+        self.by_name.get(name)
+    }
+
     /// The table of the model `M`.
     ///
     /// # Errors
@@ -72,6 +79,16 @@ impl Registry {
             );
             Error::new(ErrorKind::NotFound, message)
         })
+    }
+
+    /// Notes in which of several databases each table is.
+    pub(crate) fn set_databases(&mut self, databases: impl Iterator<Item = (String, usize)>) {
+        self.databases = databases.collect();
+    }
+
+    /// The place of the database that a table is in.
+    pub(crate) fn database_of(&self, table: &Table) -> usize {
+        self.databases.get(table.name()).copied().unwrap_or(0)
     }
 
     /// True if writes to one of the tables are entered in the history.

@@ -18,6 +18,7 @@
 //! SQL of one's own is refused: no rule holds there.
 
 mod access;
+mod exposure;
 mod guard;
 mod narrow;
 
@@ -26,7 +27,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use marmota_model::{
-    Caller, Error, ErrorKind, Filter, Result, Table, asks_for_caller, parse_filter, parse_rule,
+    Caller, Error, ErrorKind, Filter, FilterExpr, Result, Table, asks_for_caller, parse_filter,
+    parse_rule,
 };
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +36,8 @@ use crate::history::{HISTORY_TABLE, History};
 use crate::registry::Registry;
 use access::Access;
 pub(crate) use access::TableRights;
+pub use exposure::is_internal;
+pub(crate) use guard::Checks;
 pub(crate) use narrow::HistoryOf;
 
 /// Tables with this prefix are the framework's own: they are granted by name
@@ -151,14 +155,15 @@ impl Grant {
 
     /// The filter of its rows, none for all; the outer none where it asks for
     /// a caller, and nobody calls.
-    fn filter(&self, table: &Table, caller: Option<&Caller>) -> Result<Option<Option<Filter>>> {
+    fn filter(&self, table: &Table, caller: Option<&Caller>) -> Result<Option<Option<FilterExpr>>> {
         let Some(rule) = &self.rule else { return Ok(Some(None)) };
+        let made = |filter: Result<Filter>| Ok(Some(Some(filter?.into_expr_for(table)?)));
         match caller {
-            Some(caller) => parse_rule(table, rule, caller).map(|filter| Some(Some(filter))),
+            Some(caller) => made(parse_rule(table, rule, caller)),
             // In no place of a rule may a caller that is none be a value: `not
             // owner = …` would let them see everything.
             None if asks_for_caller(table, rule) => Ok(None),
-            None => parse_filter(table, rule).map(|filter| Some(Some(filter))),
+            None => made(parse_filter(table, rule)),
         }
     }
 }
@@ -204,7 +209,7 @@ impl Rights {
     /// let own = Grant::new("note", &Right::ALL).rule("owner = @user.id");
     /// let rights = Rights::new(store.registry(), Some(ann), &[own])?;
     /// let hers = store.acting_under(rights);
-    /// assert_eq!(hers.list_records(&note, Default::default()).run()?.len(), 1);
+    /// assert_eq!(hers.list_records(&note).run()?.len(), 1);
     /// assert!(hers.get_record(&note, 2).run().is_err());
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
@@ -331,7 +336,7 @@ fn settle_history(tables: &mut [TableRights]) {
         && any
         && matches!(history.read, Access::Denied)
     {
-        history.read = Access::of(&history.table, vec![History::OF_TABLE.is_in(names)]);
+        history.read = Access::of(&history.table, vec![History::OF_TABLE.is_in(names).into_expr()]);
     }
 }
 

@@ -10,6 +10,7 @@ mod cached;
 mod guarded;
 mod job;
 mod metered;
+mod own_transaction;
 mod traced;
 
 use std::borrow::Cow;
@@ -22,6 +23,7 @@ use marmota_model::{Error, ErrorKind, Result, RowSink, Table, Timestamp};
 use parking_lot::Mutex;
 
 use self::job::Job;
+use self::own_transaction::thread_mark;
 use crate::audit::Ledger;
 use crate::cache::{Cache, Copying, Fetch, Writing};
 use crate::durability::Durability;
@@ -58,6 +60,8 @@ pub(crate) struct Shared {
     closed: AtomicBool,
     /// What is to be carried out before the store is closed.
     background: Mutex<Vec<Weak<dyn Background>>>,
+    /// Which thread last used each transaction that is open, for a hint.
+    transactions: Mutex<Vec<Weak<AtomicUsize>>>,
 }
 
 /// Something that carries out writes that were accepted before.
@@ -98,6 +102,7 @@ impl Shared {
             slots: (0..SLOTS).map(|_| Mutex::new(None)).collect(),
             closed: AtomicBool::new(false),
             background: Mutex::default(),
+            transactions: Mutex::default(),
         }
     }
 
@@ -248,6 +253,8 @@ enum Place {
         time: OnceLock<Timestamp>,
         /// The tables it has written to, where there is a cache to be told.
         written: Mutex<Writing>,
+        /// The thread that used it last, while it is open; else 0.
+        user: Arc<AtomicUsize>,
     },
 }
 
@@ -328,6 +335,7 @@ impl Scope {
             ended: AtomicBool::new(false),
             time: OnceLock::new(),
             written: Mutex::default(),
+            user: self.shared.add_transaction(),
         };
         let (actor, rights) = (self.actor.clone(), self.rights.clone());
         Self::new(place, Arc::clone(&self.shared), actor, rights, self.session.clone())
@@ -379,8 +387,9 @@ impl Scope {
         answered: &'a mut Option<Answered>,
     ) -> Result<Once<'a>> {
         let Some((table, limits)) = &self.shared.answers else {
-            let message = "the store keeps no answers, so that nothing can be sent once and again; \
-                           open it with `StoreBuilder::idempotency`";
+            let message = "the store keeps no answers to requests with an idempotency key; start \
+                           the program with `serve --idempotency`, or open the store with \
+                           `StoreBuilder::idempotency`";
             return Err(Error::new(ErrorKind::Unsupported, message));
         };
         let key = Cow::Borrowed(key);
@@ -436,11 +445,15 @@ impl Scope {
 
     /// A commit that fails has undone the transaction: it has ended as well.
     #[inline]
-    fn note_end(&self, operation: &Operation<'_>) {
-        if let (Place::Held { ended, .. }, Operation::Commit | Operation::Rollback) =
-            (&self.place, operation)
-        {
-            ended.store(true, Ordering::Relaxed);
+    fn note_end(&self, operation: &Operation<'_>, succeeded: bool) {
+        let Place::Held { ended, user, .. } = &self.place else { return };
+        match operation {
+            Operation::Commit | Operation::Rollback => {
+                ended.store(true, Ordering::Relaxed);
+                user.store(0, Ordering::Relaxed);
+            }
+            _ if succeeded => user.store(thread_mark(), Ordering::Relaxed),
+            _ => {}
         }
     }
 
@@ -509,7 +522,7 @@ impl Scope {
         self.with_session(slot_number(), true, |session| {
             let submitted = session.submit(durability, operation, sink, outcome);
             if !matches!(submitted, Ok(Submitted::Waiting(_))) {
-                self.note_end(operation);
+                self.note_end(operation, submitted.is_ok());
             }
             submitted
         })
@@ -576,14 +589,17 @@ impl Scope {
         let polled = self.with_session(pending.slot, false, |session| {
             let sink = if keeps { &mut copying as &mut dyn RowSink } else { &mut *copying.sink };
             let polled = session.poll(pending.ticket, operation, sink, outcome, context);
-            if polled.is_ready() {
-                self.note_end(operation);
+            if let Poll::Ready(done) = &polled {
+                self.note_end(operation, done.is_ok());
             }
             Ok(polled)
         });
-        let polled = polled.unwrap_or_else(|error| Poll::Ready(Err(error)));
-        if let (Some(cache), Poll::Ready(_)) = (self.shared.cache(), &polled) {
-            cache.wrote(std::mem::take(&mut pending.writing));
+        let polled = match polled {
+            Ok(Poll::Ready(Err(error))) | Err(error) => Poll::Ready(Err(self.explained(error))),
+            Ok(polled) => polled,
+        };
+        if let (Some(cache), Poll::Ready(done)) = (self.shared.cache(), &polled) {
+            cache.ended(std::mem::take(&mut pending.writing), done.is_ok());
             if let (Some(fetch), Some(copy)) = (pending.fetch.take(), copying.copy) {
                 cache.keep_fetched(*fetch, copy);
             }

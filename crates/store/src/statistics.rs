@@ -50,6 +50,14 @@ pub struct EngineStatistics {
     pub connections_in_use: u64,
     /// Operations that wait for one, or for their turn to use it.
     pub connections_wanted: u64,
+    /// Reads that used up their first budget and continued on a helper thread.
+    pub read_handovers: u64,
+    /// How often a read has left its thread to others before its end.
+    pub read_yields: u64,
+    /// Reads that were ended by their deadline.
+    pub read_timeouts: u64,
+    /// Reads that were given up before their end.
+    pub reads_cancelled: u64,
 }
 
 impl EngineStatistics {
@@ -67,6 +75,10 @@ impl EngineStatistics {
             connections: self.connections + other.connections,
             connections_in_use: self.connections_in_use + other.connections_in_use,
             connections_wanted: self.connections_wanted + other.connections_wanted,
+            read_handovers: self.read_handovers + other.read_handovers,
+            read_yields: self.read_yields + other.read_yields,
+            read_timeouts: self.read_timeouts + other.read_timeouts,
+            reads_cancelled: self.reads_cancelled + other.reads_cancelled,
         }
     }
 

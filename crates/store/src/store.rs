@@ -38,8 +38,8 @@ impl Deref for Store {
 impl Store {
     /// Begins to open a store on an engine.
     #[must_use]
-    pub fn builder(engine: impl Engine + 'static) -> StoreBuilder {
-        let engine = Box::new(engine);
+    pub fn builder(engine: impl Into<Box<dyn Engine>>) -> StoreBuilder {
+        let engine = engine.into();
         StoreBuilder {
             engine,
             tables: Vec::new(),
@@ -52,6 +52,7 @@ impl Store {
             losses: Losses::default(),
             history_age_max: None,
             migrations: Vec::new(),
+            left: Vec::new(),
         }
     }
 
@@ -192,6 +193,8 @@ pub struct StoreBuilder {
     losses: Losses,
     history_age_max: Option<Duration>,
     migrations: Vec<Migration>,
+    /// Tables that a transfer leaves where they are.
+    pub(crate) left: Vec<String>,
 }
 
 impl StoreBuilder {
@@ -232,10 +235,10 @@ impl StoreBuilder {
     pub fn database(
         mut self,
         name: impl Into<String>,
-        engine: impl Engine + 'static,
+        engine: impl Into<Box<dyn Engine>>,
         models: impl FnOnce(Models) -> Models,
     ) -> Self {
-        self.databases.push((name.into(), Box::new(engine), models(Models::default())));
+        self.databases.push((name.into(), engine.into(), models(Models::default())));
         self
     }
 
@@ -387,6 +390,17 @@ impl StoreBuilder {
         self.open_at(Some(number))?.close()
     }
 
+    /// The first database.
+    pub(crate) fn engine(&self) -> &dyn Engine {
+        &*self.engine
+    }
+
+    /// True if a model of any of its databases has the table.
+    pub(crate) fn names_table(&self, table: &str) -> bool {
+        let of_others = self.databases.iter().flat_map(|(_, _, Models(tables))| tables);
+        self.tables.iter().chain(of_others).any(|(schema, _)| schema.name == table)
+    }
+
     /// The engine, made of several where there are more databases than one,
     /// and all their tables.
     pub(crate) fn assemble(self) -> Result<Assembled> {
@@ -429,7 +443,10 @@ impl StoreBuilder {
         tables.extend(migrations.table().cloned());
         let engine: Box<dyn Engine> = match engines.len() {
             1 => engines.remove(0).1,
-            _ => Box::new(Databases::new(engines, homes)?),
+            _ => {
+                registry.set_databases(homes.iter().map(|(name, &home)| (name.clone(), home)));
+                Box::new(Databases::new(engines, homes)?)
+            }
         };
         Ok(Assembled { engine, registry, tables, answers, migrations })
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 use marmota_model::{
-    Error, ErrorKind, Filter, Kind, NoRows, Query, Result, RowSource, Table, Value, ValueRef,
+    Error, ErrorKind, FilterExpr, Kind, NoRows, Query, Result, RowSource, Table, Value, ValueRef,
 };
 
 use crate::engine::{self, Engine, Session};
@@ -52,6 +52,29 @@ pub struct TransferProgress<'t> {
 }
 
 impl StoreBuilder {
+    /// Leaves these tables, which no model names, where they are when all rows
+    /// are moved ([`StoreBuilder::transfer_to`]); without that they are an error.
+    #[must_use]
+    pub fn leave(mut self, tables: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.left.extend(tables.into_iter().map(Into::into));
+        self
+    }
+
+    /// The names of the tables that the database has, also those that no model
+    /// names; `None` for an engine that cannot tell. Nothing is changed.
+    ///
+    /// # Errors
+    /// What keeps the engine from reading them.
+    pub fn existing_tables(&self) -> Result<Option<Vec<String>>> {
+        self.engine().existing_tables()
+    }
+
+    /// True if a model of this store has the table.
+    #[must_use]
+    pub fn has_model(&self, table: &str) -> bool {
+        self.names_table(table)
+    }
+
     /// Copies all rows of this database to another one with the same models,
     /// and compares them; both engines are closed at the end. The other database
     /// is made to fit the models; its migrations are those that this one has
@@ -78,8 +101,9 @@ impl StoreBuilder {
     /// ```
     ///
     /// # Errors
-    /// - [`ErrorKind::Invalid`] if this database does not fit its models, or the
-    ///   other one cannot be made to.
+    /// - [`ErrorKind::Invalid`] if this database does not fit its models, has a
+    ///   table that no model names and that [`StoreBuilder::leave`] does not
+    ///   name, or the other one cannot be made to fit.
     /// - [`ErrorKind::Conflict`] if the other database has other rows, or this
     ///   one was written to meanwhile.
     pub fn transfer_to(
@@ -88,14 +112,39 @@ impl StoreBuilder {
         progress: &mut dyn FnMut(TransferProgress<'_>),
     ) -> Result<Vec<Transferred>> {
         let (from_version, to_version) = (self.version, to.version);
+        let left = self.left.clone();
         let (from, to) = (self.assemble()?, to.assemble()?);
         let done = check_source(&from, from_version)
+            .and_then(|()| check_all_are_moved(&from, &left))
             .and_then(|()| to.engine.migrate(&to.tables, to_version, &Losses::default()))
             .and_then(|_| run(&from, &to, progress));
         let closed = from.engine.close().and(to.engine.close());
         let done = done?;
         closed.map(|()| done)
     }
+}
+
+/// Refuses to leave a table behind that nobody has named.
+fn check_all_are_moved(from: &Assembled, left: &[String]) -> Result<()> {
+    let Some(mut others) = from.engine.existing_tables()? else { return Ok(()) };
+    let is_moved = |name: &String| {
+        let is = |other: &str| other.eq_ignore_ascii_case(name);
+        from.tables.iter().any(|table| is(table.name())) || left.iter().any(|table| is(table))
+    };
+    others.retain(|name| !is_moved(name));
+    if others.is_empty() {
+        return Ok(());
+    }
+    others.sort_unstable();
+    others.dedup();
+    let message = format!(
+        "the database to move has tables that no model names: {}; nothing was moved: add their \
+         models, drop the tables, or leave them where they are (`--leave {}`, \
+         `StoreBuilder::leave`)",
+        others.join(", "),
+        others.join(" --leave ")
+    );
+    Err(Error::new(ErrorKind::Invalid, message))
 }
 
 /// Has the engine use a database that fits already; changes nothing.
@@ -228,7 +277,7 @@ impl Ends {
         let mut known = HashSet::new();
         for values in values.chunks(PIECE_ROWS) {
             let key = table.key();
-            let filter = Some(Filter::In { field: key, values: values.to_vec() });
+            let filter = Some(FilterExpr::In { field: key, values: values.to_vec() });
             let fields = Some(marmota_model::FieldSet::EMPTY.with(key));
             let query = Query { filter, fields, ..Query::new() };
             let mut keep = |row: &[ValueRef<'_>]| {

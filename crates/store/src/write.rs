@@ -10,8 +10,8 @@ use crate::prepare::{self, Origin, Stamp};
 use crate::read::check_key;
 use crate::scope::Scope;
 use marmota_model::{
-    Column, Comparable, Error, ErrorKind, FieldSet, FieldValue, Filter, Key, KeyKind, Model,
-    NoRows, Record, Result, RowSink, RowSource, Scratch, Table, Value, ValueRef,
+    Column, Comparable, Error, ErrorKind, FieldSet, FieldValue, Filter, FilterExpr, Key, KeyKind,
+    Model, NoRows, Record, Result, RowSink, RowSource, Scratch, Table, Value, ValueRef,
 };
 
 mod upsert;
@@ -415,7 +415,7 @@ impl<M: Model> Action<'_, Delete<M>> {
 
 /// The verb of [`Scope::delete_where`].
 pub struct DeleteWhere<M> {
-    filter: Filter,
+    filter: FilterExpr,
     model: PhantomData<fn() -> M>,
 }
 
@@ -596,8 +596,8 @@ impl Scope {
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] if a row refers to one of them; none is deleted then.
-    pub fn delete_where<M: Model>(&self, filter: Filter) -> Action<'_, DeleteWhere<M>> {
-        Action::new(self, DeleteWhere { filter, model: PhantomData })
+    pub fn delete_where<M: Model>(&self, filter: Filter<M>) -> Action<'_, DeleteWhere<M>> {
+        Action::new(self, DeleteWhere { filter: filter.into_expr(), model: PhantomData })
     }
 
     /// Inserts a row of a run-time table and gives its key.

@@ -155,10 +155,10 @@ fn a_database_that_stops_is_503_and_then_served_again() {
 fn asks_for(id: usize, port: u16, rude: bool) -> TcpStream {
     let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
     if rude {
-        client.write_all(b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        client.write_all(b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         assert_eq!(client.peek(&mut [0]).unwrap(), 1);
     }
-    write!(client, "GET /mongo/{id} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    write!(client, "GET /mongo/{id} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     client
 }
 

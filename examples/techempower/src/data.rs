@@ -63,7 +63,7 @@ fn open(db: &str) -> Result<Store> {
     // last moments, as with the public benchmark's own databases, unless the URL says otherwise.
     let relaxed;
     let url = match db {
-        "sqlite" => "sqlite:data/techempower.db?durability=relaxed",
+        "sqlite" => "sqlite:data/techempower.db?durability=relaxed&create_folders=true",
         url if url.starts_with("postgres") && !url.contains("durability=") => {
             let mark = if url.contains('?') { '&' } else { '?' };
             relaxed = format!("{url}{mark}durability=relaxed");
@@ -82,16 +82,12 @@ fn fill(store: &Store) -> Result<()> {
         .map(|(id, message)| Fortune { id, message: message.to_owned() })
         .collect();
     store.transaction(|transaction| {
-        transaction.delete_where::<World>(everything()).run()?;
-        transaction.delete_where::<Fortune>(everything()).run()?;
+        transaction.delete_where::<World>(Filter::all([])).run()?;
+        transaction.delete_where::<Fortune>(Filter::all([])).run()?;
         transaction.insert_many(&worlds).run()?;
         transaction.insert_many(&fortunes).run()?;
         Ok(())
     })
-}
-
-fn everything() -> Filter {
-    Filter::And(Vec::new())
 }
 
 /// The twelve messages that the benchmark's verification expects.

@@ -1,15 +1,17 @@
 //! Users, sessions and keys, over engines as they are.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
+mod limits;
 mod sessions;
 mod storm;
 mod users;
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use marmota_auth::{Auth, Event, Settings};
-use marmota_model::{Error, ErrorKind, Field, Kind, Role, Schema};
+use marmota_model::{Error, ErrorKind, Field, Kind, Role, Schema, Timestamp};
 use marmota_sqlite::Sqlite;
 use marmota_store::memory::Memory;
 use marmota_store::rights::{Grant, Right};
@@ -72,6 +74,29 @@ fn listening(settings: Settings) -> (Settings, Arc<Mutex<Vec<Event>>>) {
     (settings.listener(listener), heard)
 }
 
+fn hours(hours: u64) -> Duration {
+    Duration::from_secs(hours * 3600)
+}
+
 fn ms(time: u64) -> Duration {
     Duration::from_millis(time)
+}
+
+/// A clock that stands until it is moved.
+#[derive(Clone)]
+struct Clock(Arc<AtomicI64>);
+
+impl Clock {
+    fn new() -> Self {
+        Self(Arc::new(AtomicI64::new(Timestamp::now().micros())))
+    }
+
+    fn advance(&self, time: Duration) {
+        self.0.fetch_add(i64::try_from(time.as_micros()).unwrap(), Ordering::SeqCst);
+    }
+
+    fn of(&self, settings: Settings) -> Settings {
+        let now = Arc::clone(&self.0);
+        settings.clock(move || Timestamp::from_micros(now.load(Ordering::SeqCst)).unwrap())
+    }
 }

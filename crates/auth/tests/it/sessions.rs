@@ -1,9 +1,13 @@
 //! Tokens: which are good, and for how long.
 
+use std::time::Instant;
+
 use marmota_auth::{Auth, Event, Proof};
 use marmota_model::ErrorKind;
 
-use crate::{PASSWORD, listening, memory, ms, refused, settings, sqlite, unknown, user};
+use crate::{
+    Clock, PASSWORD, hours, listening, memory, ms, refused, settings, sqlite, unknown, user,
+};
 
 #[test]
 fn a_token_is_good_until_logout() {
@@ -15,23 +19,30 @@ fn a_token_is_good_until_logout() {
         let login = auth.login("ann", PASSWORD, None).unwrap();
         let other = auth.login("ann", PASSWORD, None).unwrap();
         assert_ne!(login.token, other.token);
-        let known = auth.authenticate(&login.token).unwrap();
+        let known = auth.authenticate(&login.token).run().unwrap();
         assert_eq!((known.user(), &*known.caller().name), (ann, "ann"));
-        assert_eq!(auth.still(&known).unwrap().user(), ann);
+        assert_eq!(auth.still(&known).run().unwrap().user(), ann);
         auth.logout(&known).unwrap();
-        unknown(auth.still(&known));
-        unknown(auth.authenticate(&login.token));
+        unknown(auth.still(&known).run());
+        unknown(auth.authenticate(&login.token).run());
         // Shown again later.
-        unknown(auth.authenticate(&login.token));
-        let known = auth.authenticate(&other.token).unwrap();
+        unknown(auth.authenticate(&login.token).run());
+        let known = auth.authenticate(&other.token).run().unwrap();
         auth.logout_everywhere(ann).unwrap();
-        unknown(auth.still(&known));
-        unknown(auth.authenticate(&other.token));
+        unknown(auth.still(&known).run());
+        unknown(auth.authenticate(&other.token).run());
         // What is kept is no token.
         let kept = auth.login("ann", PASSWORD, None).unwrap();
-        let rows = store.list::<marmota_auth::Session>().run().unwrap();
-        assert!(rows.iter().all(|row| !kept.token.contains(&row.token)));
-        unknown(auth.authenticate(&rows[0].token));
+        let sessions = store.table("marmota_session").unwrap();
+        let rows = store.list_records(&sessions).run().unwrap();
+        assert!(!rows.is_empty());
+        for row in rows {
+            let hash = row.value("token").unwrap().as_ref().as_text().unwrap().to_owned();
+            assert!(!kept.token.contains(&hash));
+            unknown(auth.authenticate(&hash).run());
+        }
+        let shown = format!("{:?}", store.list::<marmota_auth::User>().run().unwrap());
+        assert!(shown.contains("ann") && !shown.contains("argon2"), "{shown}");
     }
 }
 
@@ -44,54 +55,82 @@ fn what_is_no_token_is_refused() {
     let last = tampered.pop().unwrap();
     tampered.push(if last == 'A' { 'B' } else { 'A' });
     for token in ["", "ms_", "mk_", ".", "..", "a.b.c", "ms_é", &"x".repeat(5000), &tampered] {
-        unknown(auth.authenticate(token));
+        unknown(auth.authenticate(token).run());
     }
-    unknown(auth.authenticate(&login.token.replace("ms_", "mk_")));
-    auth.authenticate(&login.token).unwrap();
+    unknown(auth.authenticate(&login.token.replace("ms_", "mk_")).run());
+    auth.authenticate(&login.token).run().unwrap();
 }
 
 #[test]
 fn a_session_ends_unless_it_is_used() {
-    let (settings, heard) = listening(settings());
-    let settings = settings.session_idle(ms(2_000)).believed_for(ms(20));
-    let auth = Auth::new(&sqlite(), settings).unwrap();
+    let (clock, (settings, heard)) = (Clock::new(), listening(settings()));
+    let store = sqlite();
+    let auth = Auth::new(&store, clock.of(settings)).unwrap();
     let ann = user(&auth, "ann");
     let login = auth.login("ann", PASSWORD, None).unwrap();
     for _ in 0..10 {
-        std::thread::sleep(ms(250));
-        auth.authenticate(&login.token).unwrap();
+        clock.advance(hours(7));
+        auth.authenticate(&login.token).run().unwrap();
     }
-    std::thread::sleep(ms(2_500));
-    unknown(auth.authenticate(&login.token));
+    // Its end is kept in the background.
+    let begin = Instant::now();
+    while auth.sessions(ann).unwrap().is_empty() {
+        assert!(begin.elapsed() < ms(60_000), "its end is not kept");
+        std::thread::yield_now();
+    }
+    clock.advance(hours(8));
+    unknown(auth.authenticate(&login.token).run());
     assert!(heard.lock().unwrap().contains(&Event::SessionEnded { user: ann }));
     assert!(auth.sessions(ann).unwrap().is_empty());
+    // It is deleted, though no request waits for that.
+    let begin = Instant::now();
+    while store.count::<marmota_auth::Session>().run().unwrap() > 0 {
+        assert!(begin.elapsed() < ms(60_000), "an ended session stays");
+        std::thread::yield_now();
+    }
 }
 
 #[test]
 fn a_session_ends_however_it_is_used() {
-    let settings = settings().session_idle(ms(1_500)).session_age_max(ms(2_000));
-    let auth = Auth::new(&memory(), settings).unwrap();
+    let clock = Clock::new();
+    let auth = Auth::new(&memory(), clock.of(settings())).unwrap();
     user(&auth, "ann");
     let login = auth.login("ann", PASSWORD, None).unwrap();
-    let begin = std::time::Instant::now();
-    while auth.authenticate(&login.token).is_ok() {
-        assert!(begin.elapsed() < ms(60_000), "it never ends");
-        std::thread::sleep(ms(20));
+    for _ in 0..(30 * 24 / 6 - 1) {
+        clock.advance(hours(6));
+        auth.authenticate(&login.token).run().unwrap();
     }
-    assert!(begin.elapsed() >= ms(1_000));
+    // The session was entered a little after the clock was made.
+    clock.advance(hours(6) + ms(60_000));
+    unknown(auth.authenticate(&login.token).run());
 }
 
 #[test]
 fn another_process_hears_of_a_logout() {
-    let store = memory();
-    let here = Auth::new(&store, settings().believed_for(ms(50))).unwrap();
-    let there = Auth::new(&store, settings().believed_for(ms(50))).unwrap();
+    let (store, clock) = (memory(), Clock::new());
+    let here = Auth::new(&store, clock.of(settings())).unwrap();
+    let there = Auth::new(&store, clock.of(settings())).unwrap();
     user(&here, "ann");
     let login = here.login("ann", PASSWORD, None).unwrap();
-    there.authenticate(&login.token).unwrap();
-    here.logout(&here.authenticate(&login.token).unwrap()).unwrap();
-    std::thread::sleep(ms(60));
-    unknown(there.authenticate(&login.token));
+    there.authenticate(&login.token).run().unwrap();
+    here.logout(&here.authenticate(&login.token).run().unwrap()).unwrap();
+    clock.advance(ms(10_000));
+    unknown(there.authenticate(&login.token).run());
+}
+
+/// Authentication never waits on the thread that asks: what is in memory is ready, and what is not
+/// is a future.
+#[test]
+fn a_token_in_memory_is_ready_at_once() {
+    let auth = Auth::new(&sqlite(), settings()).unwrap();
+    user(&auth, "ann");
+    let login = auth.login("ann", PASSWORD, None).unwrap();
+    let mut first = auth.authenticate(&login.token);
+    assert!(first.ready().is_none());
+    first.run().unwrap();
+    let mut again = auth.authenticate(&login.token);
+    assert_eq!(again.ready().unwrap().unwrap().caller().name, "ann");
+    unknown(auth.authenticate(&"x".repeat(5000)).ready().unwrap());
 }
 
 #[test]
@@ -99,16 +138,16 @@ fn one_session_a_user_if_asked_for() {
     let auth = Auth::new(&memory(), settings().one_session(true)).unwrap();
     user(&auth, "ann");
     let first = auth.login("ann", PASSWORD, None).unwrap();
-    auth.authenticate(&first.token).unwrap();
+    auth.authenticate(&first.token).run().unwrap();
     let second = auth.login("ann", PASSWORD, None).unwrap();
-    unknown(auth.authenticate(&first.token));
-    auth.authenticate(&second.token).unwrap();
+    unknown(auth.authenticate(&first.token).run());
+    auth.authenticate(&second.token).run().unwrap();
     let few = Auth::new(&memory(), settings().sessions_max(2)).unwrap();
     let ann = user(&few, "ann");
     let logins: Vec<_> = (0..4).map(|_| few.login("ann", PASSWORD, None).unwrap()).collect();
     assert_eq!(few.sessions(ann).unwrap().len(), 2);
-    unknown(few.authenticate(&logins[1].token));
-    few.authenticate(&logins[2].token).unwrap();
+    unknown(few.authenticate(&logins[1].token).run());
+    few.authenticate(&logins[2].token).run().unwrap();
 }
 
 #[test]
@@ -116,14 +155,14 @@ fn a_jwt_is_good_as_long_as_its_session() {
     let auth = Auth::new(&memory(), settings()).unwrap();
     user(&auth, "ann");
     let login = auth.login("ann", PASSWORD, None).unwrap();
-    let known = auth.authenticate(&login.token).unwrap();
+    let known = auth.authenticate(&login.token).run().unwrap();
     let (jwt, _) = auth.jwt(&known).unwrap();
-    let by_jwt = auth.authenticate(&jwt).unwrap();
+    let by_jwt = auth.authenticate(&jwt).run().unwrap();
     assert_eq!((by_jwt.user(), by_jwt.proof()), (known.user(), known.proof()));
     let other = Auth::new(&memory(), settings()).unwrap();
-    unknown(other.authenticate(&jwt));
+    unknown(other.authenticate(&jwt).run());
     auth.logout(&known).unwrap();
-    unknown(auth.authenticate(&jwt));
+    unknown(auth.authenticate(&jwt).run());
 }
 
 #[test]
@@ -131,9 +170,9 @@ fn a_key_is_shown_once_and_can_be_revoked() {
     let auth = Auth::new(&sqlite(), settings()).unwrap();
     let (ann, bob) = (user(&auth, "ann"), user(&auth, "bob"));
     let login = auth.login("ann", PASSWORD, None).unwrap();
-    let known = auth.authenticate(&login.token).unwrap();
+    let known = auth.authenticate(&login.token).run().unwrap();
     let (id, key) = auth.make_key(&known, "nightly", None).unwrap();
-    let by_key = auth.authenticate(&key).unwrap();
+    let by_key = auth.authenticate(&key).run().unwrap();
     assert_eq!((by_key.user(), by_key.proof()), (ann, Proof::Key(id)));
     refused(auth.make_key(&by_key, "more", None), ErrorKind::Denied);
     refused(auth.jwt(&by_key), ErrorKind::Denied);
@@ -141,11 +180,11 @@ fn a_key_is_shown_once_and_can_be_revoked() {
     assert_eq!(auth.keys(ann).unwrap()[0].name, "nightly");
     refused(auth.revoke_key(bob, id), ErrorKind::NotFound);
     auth.logout_everywhere(ann).unwrap();
-    auth.authenticate(&key).unwrap();
+    auth.authenticate(&key).run().unwrap();
     auth.revoke_key(ann, id).unwrap();
-    unknown(auth.authenticate(&key));
+    unknown(auth.authenticate(&key).run());
     let login = auth.login("ann", PASSWORD, None).unwrap();
-    let known = auth.authenticate(&login.token).unwrap();
+    let known = auth.authenticate(&login.token).run().unwrap();
     let (_, brief) = auth.make_key(&known, "brief", Some(ms(0))).unwrap();
-    unknown(auth.authenticate(&brief));
+    unknown(auth.authenticate(&brief).run());
 }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use marmota_auth::Auth;
-use marmota_model::{ErrorKind, Query, Record, Value};
+use marmota_model::{ErrorKind, Record, Value};
 
 use crate::{PASSWORD, memory, settings, sqlite, unknown, user};
 
@@ -37,7 +37,7 @@ fn no_session_leaks_to_another() {
                         let (name, id) = &users[(thread + round) % users.len()];
                         let login = auth.login(name, PASSWORD, None).unwrap();
                         shown.lock().unwrap().push((login.token.clone(), *id));
-                        let known = auth.authenticate(&login.token).unwrap();
+                        let known = auth.authenticate(&login.token).run().unwrap();
                         assert_eq!(known.user(), *id);
                         let mut row = Record::new(note.clone());
                         row.set("owner", *id).unwrap();
@@ -46,9 +46,9 @@ fn no_session_leaks_to_another() {
                         let others = shown.lock().unwrap().clone();
                         for (token, id) in others.iter().rev().take(6) {
                             // It may have ended since; it is never another's.
-                            let Ok(known) = auth.authenticate(token) else { continue };
+                            let Ok(known) = auth.authenticate(token).run() else { continue };
                             assert_eq!(known.user(), *id);
-                            let rows = known.store().list_records(note, Query::new()).run();
+                            let rows = known.store().list_records(note).run();
                             for row in rows.unwrap() {
                                 assert_eq!(row.value("owner").unwrap(), &Value::Int(*id));
                                 reads.fetch_add(1, Ordering::Relaxed);
@@ -57,7 +57,7 @@ fn no_session_leaks_to_another() {
                         if round % 2 == 0 {
                             auth.logout(&known).unwrap();
                             shown.lock().unwrap().retain(|(token, _)| *token != login.token);
-                            unknown(auth.authenticate(&login.token));
+                            unknown(auth.authenticate(&login.token).run());
                             ended.fetch_add(1, Ordering::Relaxed);
                         }
                     }
@@ -67,7 +67,7 @@ fn no_session_leaks_to_another() {
         assert_eq!(ended.load(Ordering::Relaxed), THREADS * ROUNDS / 2);
         assert!(reads.load(Ordering::Relaxed) > THREADS * ROUNDS);
         for (token, id) in shown.into_inner().unwrap() {
-            match auth.authenticate(&token) {
+            match auth.authenticate(&token).run() {
                 Ok(known) => assert_eq!(known.user(), id),
                 // More sessions than a user may have: the oldest had to go.
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Unauthenticated),
@@ -87,13 +87,13 @@ fn a_token_shown_while_it_ends_stays_ended() {
     user(&auth, "ann");
     for _ in 0..100 {
         let login = auth.login("ann", PASSWORD, None).unwrap();
-        let known = auth.authenticate(&login.token).unwrap();
+        let known = auth.authenticate(&login.token).run().unwrap();
         std::thread::scope(|scope| {
             for _ in 0..3 {
-                scope.spawn(|| (0..20).for_each(|_| drop(auth.authenticate(&login.token))));
+                scope.spawn(|| (0..20).for_each(|_| drop(auth.authenticate(&login.token).run())));
             }
             scope.spawn(|| auth.logout(&known).unwrap());
         });
-        unknown(auth.authenticate(&login.token));
+        unknown(auth.authenticate(&login.token).run());
     }
 }

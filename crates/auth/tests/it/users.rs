@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use marmota_auth::{Auth, Event, Settings};
-use marmota_model::{ErrorKind, Query, Record, Value};
+use marmota_auth::{Auth, Event, Proof, Settings};
+use marmota_model::{ErrorKind, Record, Value};
 use marmota_store::rights::{Grant, Right};
 
 use crate::{PASSWORD, listening, memory, ms, refused, settings, sqlite, unknown, user};
@@ -23,7 +23,7 @@ fn the_first_administrator_has_a_token() {
     auth.redeem("admin", &token, PASSWORD, None).unwrap();
     unknown(auth.redeem("admin", &token, "another one", None));
     let login = auth.login("admin", PASSWORD, None).unwrap();
-    assert!(auth.authenticate(&login.token).unwrap().is_admin());
+    assert!(auth.authenticate(&login.token).run().unwrap().is_admin());
     assert_eq!(Auth::new(&store, settings()).unwrap().first_token(), None);
 }
 
@@ -39,11 +39,11 @@ fn a_new_password_ends_sessions() {
     let auth = Auth::new(&memory(), settings()).unwrap();
     let ann = user(&auth, "ann");
     let login = auth.login("ann", PASSWORD, None).unwrap();
-    auth.authenticate(&login.token).unwrap();
+    auth.authenticate(&login.token).run().unwrap();
     unknown(auth.change_password(ann, "wrong", "battery staple", None));
-    auth.authenticate(&login.token).unwrap();
+    auth.authenticate(&login.token).run().unwrap();
     auth.change_password(ann, PASSWORD, "battery staple", None).unwrap();
-    unknown(auth.authenticate(&login.token));
+    unknown(auth.authenticate(&login.token).run());
     unknown(auth.login("ann", PASSWORD, None));
     auth.login("ann", "battery staple", None).unwrap();
     let token = auth.new_token(ann).unwrap();
@@ -96,9 +96,10 @@ fn users_have_the_rights_of_their_groups() {
     let store = sqlite();
     let auth = Auth::new(&store, settings()).unwrap();
     let note = store.table("note").unwrap();
+    auth.redeem("admin", auth.first_token().unwrap(), PASSWORD, None).unwrap();
     let (ann, bob) = (user(&auth, "ann"), user(&auth, "bob"));
     let login = auth.login("ann", PASSWORD, None).unwrap();
-    let stores = || auth.authenticate(&login.token).unwrap().store().clone();
+    let stores = || auth.authenticate(&login.token).run().unwrap().store().clone();
     let row = |owner: i64| {
         let mut row = Record::new(note.clone());
         row.set("owner", owner).unwrap();
@@ -109,9 +110,9 @@ fn users_have_the_rights_of_their_groups() {
     stores().insert_record(&row(ann)).run().unwrap();
     refused(stores().insert_record(&row(bob)).run(), ErrorKind::Denied);
     let users = store.table("marmota_user").unwrap();
-    refused(stores().list_records(&users, Query::new()).run(), ErrorKind::Denied);
+    refused(stores().list_records(&users).run(), ErrorKind::Denied);
     store.insert_record(&row(bob)).run().unwrap();
-    let seen = || stores().list_records(&note, Query::new()).run().unwrap().len();
+    let seen = || stores().list_records(&note).run().unwrap().len();
     assert_eq!(seen(), 1);
     refused(auth.change_user(ann, Some(&["staff".to_owned()]), None, None), ErrorKind::Invalid);
     auth.set_group("staff", &[Grant::new("note", &[Right::Read])]).unwrap();
@@ -127,13 +128,48 @@ fn users_have_the_rights_of_their_groups() {
     // Administrators have all of the program's models, and no secrets.
     auth.change_user(ann, None, Some(true), None).unwrap();
     assert_eq!(seen(), 2);
-    refused(stores().list_records(&users, Query::new()).run(), ErrorKind::Denied);
+    refused(stores().list_records(&users).run(), ErrorKind::Denied);
     auth.change_user(ann, None, None, Some(true)).unwrap();
-    unknown(auth.authenticate(&login.token));
+    unknown(auth.authenticate(&login.token).run());
     unknown(auth.login("ann", PASSWORD, None));
     refused(auth.remove_user(bob), ErrorKind::Conflict);
     let id = Value::Int(2);
     store.delete_record(&note, id).run().unwrap();
     auth.remove_user(bob).unwrap();
     unknown(auth.login("bob", PASSWORD, None));
+}
+
+/// Rules compare with `@user.id`: nobody may come to have the id of a deleted user.
+#[test]
+fn an_id_is_never_given_again() {
+    for store in [memory(), sqlite()] {
+        let auth = Auth::new(&store, settings()).unwrap();
+        auth.redeem("admin", auth.first_token().unwrap(), PASSWORD, None).unwrap();
+        let ann = user(&auth, "ann");
+        let mut given = vec![ann];
+        auth.remove_user(ann).unwrap();
+        for name in ["mallory", "eve"] {
+            let id = user(&auth, name);
+            assert!(!given.contains(&id), "{name} has the id {id} of a deleted user");
+            given.push(id);
+            // By the program itself too, and behind a restart.
+            store.delete::<marmota_auth::User>(id).run().unwrap();
+            let auth = Auth::new(&store, settings()).unwrap();
+            let (id, _) = auth.add_user("bob", &[], false).unwrap();
+            assert!(!given.contains(&id), "bob has the id {id} of a deleted user");
+            given.push(id);
+            auth.remove_user(id).unwrap();
+        }
+        let login = auth.login("admin", PASSWORD, None).unwrap();
+        let known = auth.authenticate(&login.token).run().unwrap();
+        let (first, _) = auth.make_key(&known, "one", None).unwrap();
+        auth.revoke_key(known.user(), first).unwrap();
+        let (second, _) = auth.make_key(&known, "two", None).unwrap();
+        assert_ne!(first, second);
+        let Proof::Session(first) = known.proof() else { panic!("a key") };
+        auth.logout(&known).unwrap();
+        let login = auth.login("admin", PASSWORD, None).unwrap();
+        let known = auth.authenticate(&login.token).run().unwrap();
+        assert_ne!(known.proof(), Proof::Session(first));
+    }
 }

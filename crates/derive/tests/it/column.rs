@@ -1,6 +1,6 @@
 //! The constants of a model make filters and orders of the right field.
 
-use marmota_model::{Comparison, Filter, Model, Order, Ref, Table, Value};
+use marmota_model::{Comparison, FilterExpr, Model, Ref, SortKey, Table, Value};
 
 use crate::person::{Gender, HTTPLog, Person, Status};
 
@@ -20,22 +20,23 @@ fn columns_know_their_field() {
 #[test]
 fn columns_compare_with_values_of_their_type() {
     let table = Table::new(Person::schema().clone()).unwrap();
-    let equal = |field, value| Filter::Compare { field, comparison: Comparison::Equal, value };
+    let equal = |field, value| FilterExpr::Compare { field, comparison: Comparison::Equal, value };
     for (filter, expected) in [
         (Person::LAST_NAME.eq("Bach"), equal(2, Value::Text("Bach".to_owned()))),
         (Person::YEAR_OF_BIRTH.eq(1685), equal(3, Value::Int(1685))),
         (Person::YEAR_OF_DEATH.eq(1750), equal(4, Value::Int(1750))),
-        (Person::YEAR_OF_DEATH.eq(None), Filter::IsNull { field: 4 }),
+        (Person::YEAR_OF_DEATH.eq(None), FilterExpr::IsNull { field: 4 }),
         (Person::KIND.eq(Status::Retired), equal(9, Value::Int(2))),
         (Person::GENDER.eq(Gender::NonBinary), equal(10, Value::Text("x".to_owned()))),
         (Person::BOSS.eq(Ref::new(3)), equal(11, Value::Int(3))),
     ] {
-        assert_eq!(filter, expected);
-        filter.check(&table).unwrap();
+        assert_eq!(filter.into_expr(), expected);
+        expected.check(&table).unwrap();
     }
 }
 
 #[test]
 fn columns_sort() {
-    assert_eq!(Person::VERSION.descending(), Order { field: 27, descending: true });
+    let key = Person::VERSION.descending().into_key();
+    assert_eq!(key, SortKey { field: 27, descending: true });
 }

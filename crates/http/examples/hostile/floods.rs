@@ -16,17 +16,19 @@ pub(crate) enum Kind {
     Resets,
     Continuations,
     Pings,
+    Priorities,
+    Windows,
 }
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// `GET http://a/` by the static table of HPACK.
-const REQUEST: [u8; 6] = [0x82, 0x86, 0x84, 0x41, 0x01, b'a'];
+pub(crate) const REQUEST: [u8; 6] = [0x82, 0x86, 0x84, 0x41, 0x01, b'a'];
 /// Frames of one write.
 const FRAMES: u32 = 64;
 const DATA_OF_PING: [u8; 8] = [7; 8];
 const PIECE_BYTES: usize = 8 << 10;
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
@@ -55,6 +57,9 @@ impl Kind {
                 }
                 Kind::Continuations => bytes.extend(frame(9, 0, 1, &padding())),
                 Kind::Pings => bytes.extend(frame(6, 0, 0, &DATA_OF_PING)),
+                Kind::Priorities => bytes.extend(frame(2, 0, 1, &[0, 0, 0, 0, 7])),
+                // Each 0 would be an error.
+                Kind::Windows => bytes.extend(frame(8, 0, 0, &1_u32.to_be_bytes())),
             }
         }
         bytes

@@ -10,6 +10,11 @@
 //! cargo run --release -p marmota-http --example hostile -- resets 8 30
 //! cargo run --release -p marmota-http --example hostile -- continuations 8 30
 //! cargo run --release -p marmota-http --example hostile -- pings 8 30
+//! cargo run --release -p marmota-http --example hostile -- priorities 8 30
+//! cargo run --release -p marmota-http --example hostile -- windows 8 30
+//! cargo run --release -p marmota-http --example hostile -- bodies 50 10
+//! cargo run --release -p marmota-http --example hostile -- answers 50 10
+//! cargo run --release -p marmota-http --example hostile -- unread 5000 10
 //! ```
 //! The first number is of clients, the second of seconds.
 
@@ -18,6 +23,7 @@ mod crowd;
 mod floods;
 mod serving;
 mod sockets;
+mod streams;
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -61,8 +67,13 @@ fn main() -> Outcome<()> {
                     floods::flood(&server, clients, time, floods::Kind::Continuations)
                 }
                 "pings" => floods::flood(&server, clients, time, floods::Kind::Pings),
+                "priorities" => floods::flood(&server, clients, time, floods::Kind::Priorities),
+                "windows" => floods::flood(&server, clients, time, floods::Kind::Windows),
+                "bodies" => streams::hold(&server, clients, time, streams::Kind::Bodies),
+                "answers" => streams::hold(&server, clients, time, streams::Kind::Answers),
+                "unread" => streams::hold(&server, clients, time, streams::Kind::Unread),
                 _ => Err("say slow-heads, slow-readers, churn, websockets, connections, resets, \
-                          continuations or pings"
+                          continuations, pings, priorities, windows, bodies, answers or unread"
                     .into()),
             }
         }
@@ -78,6 +89,7 @@ fn serve() -> Outcome<()> {
     let router = Router::new()
         .get("/", |_| async { "ok" })
         .get("/large", |_| async { Response::text(LARGE.as_str()) })
+        .get("/page", |_| async { "p".repeat(100_000) })
         .post("/", |request: Request| async move { request.body().len().to_string() })
         .get("/say", move |_| {
             said.send(&MESSAGE[..]);

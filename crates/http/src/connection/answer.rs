@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use super::{Connection, LINGER_BYTES_MAX, Phase, Timing, own};
 use crate::handler::{self, LaterResponse, Ran};
-use crate::head::Version;
+use crate::head::{BodyLength, Version};
 use crate::local::Local;
 use crate::method::Method;
 use crate::request::Request;
@@ -111,6 +111,21 @@ impl Connection {
         self.phase = Phase::Closing { linger_bytes: LINGER_BYTES_MAX };
     }
 
+    /// Answers a request whose body was not taken: the connection stays open if all of it has come.
+    #[cold]
+    pub(super) fn refuse_unread(&mut self, response: Response, local: &mut Local) {
+        let Some(request) = &self.request else { return };
+        let (head, come) = (&request.0.head, request.0.buffer.len() as u64);
+        match head.body {
+            BodyLength::Exact(length) if come >= head.end as u64 + length => {
+                self.next_at = head.end + length as usize;
+                let persistence = self.persistence(request, local);
+                self.write(response, persistence, local);
+            }
+            _ => self.refuse(response, local),
+        }
+    }
+
     fn write(&mut self, response: Response, persistence: Persistence, local: &mut Local) {
         if self.output.capacity() == 0 {
             self.output = local.take_output();
@@ -181,11 +196,6 @@ impl Connection {
             Version::Http10 => Persistence::Said,
         }
     }
-}
-
-#[cold]
-pub(super) fn refusal(status: Status, text: &'static str) -> Response {
-    Response::text(text).with_status(status)
 }
 
 /// Whether the client wants the head only, and whether it is of HTTP/1.0.

@@ -16,6 +16,9 @@ use crate::ring::Operations;
 /// bring no more.
 const WAITING_BYTES_MAX: usize = 64 * 1024;
 
+/// With more than this the ring may have to wait for room in the socket.
+const BLOCKING_BYTES_MIN: usize = 16 * 1024;
+
 /// By whom a connection's bytes are read and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Intake {
@@ -122,6 +125,7 @@ impl Connection {
         local: &mut Local,
     ) -> Fate {
         self.outgoing = Outgoing::Nothing;
+        self.handed_bytes = 0;
         let sent = match sent {
             Ok(sent) => {
                 local.note_sent(sent);
@@ -151,8 +155,10 @@ impl Connection {
             Outgoing::Ready => {
                 if let Some(link) = &mut self.link {
                     let from = std::mem::take(&mut link.sent);
+                    self.handed_bytes = link.outgoing.capacity();
                     return Some(Wish::Send(std::mem::take(&mut link.outgoing), from));
                 }
+                self.handed_bytes = self.output.capacity();
                 let from = std::mem::take(&mut self.sent);
                 return Some(Wish::Send(std::mem::take(&mut self.output), from));
             }
@@ -200,6 +206,9 @@ impl Connection {
 
     /// Has the output sent by the ring, and gives back what is not needed meanwhile.
     pub(super) fn hand_over(&mut self, local: &mut Local) {
+        if self.output.len() > BLOCKING_BYTES_MIN || self.tail.is_some() {
+            self.note_blocked(local);
+        }
         self.outgoing = Outgoing::Ready;
         self.set_deadline(Timing::Write, local.now_ms + local.limits.write_timeout_ms);
         if matches!(self.phase, Phase::Head | Phase::Taken(_))

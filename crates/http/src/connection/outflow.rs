@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::flow::Outgoing;
 use super::{Connection, Fate, LINGER_BYTES_MAX, Phase, Timing};
+use crate::address::Peer;
 use crate::local::Local;
+use crate::log_limit::LogLimit;
 use crate::producer::{Ahead, BodyStream, BoxError};
 use crate::task::Task;
 use crate::writer::{Framing, Persistence};
@@ -107,6 +109,16 @@ fn end_chunk(out: &mut Vec<u8>, size_at: usize, start: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// Writes to the log that an answer's body has failed.
+pub(crate) fn note_cut_off(peer: Peer, error: &BoxError) {
+    static LIMIT: LogLimit = LogLimit::new();
+    if let Some(left_out) = LIMIT.next() {
+        log::warn!(
+            "the answer to {peer} was cut off: {error} ({left_out} more since the last line)"
+        );
+    }
+}
+
 impl Connection {
     pub(super) fn start_stream(
         &mut self,
@@ -152,7 +164,10 @@ impl Connection {
                 true
             }
             Poll::Ready(Err(error)) => {
-                log::warn!("the answer to {} was cut off: {error}", self.peer);
+                note_cut_off(self.peer, &error);
+                if let Some(observer) = &local.observer {
+                    observer.note_cut_off();
+                }
                 self.cut_off();
                 true
             }

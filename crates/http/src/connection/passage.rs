@@ -79,6 +79,9 @@ impl Connection {
                 self.link = Some(link);
             }
             News::Broken => {
+                if let Some(observer) = &local.observer {
+                    observer.note_handshake_failed();
+                }
                 self.phase = Phase::Closing { linger_bytes: LINGER_BYTES_MAX };
                 self.upload = None;
                 self.link = Some(link);
@@ -141,6 +144,9 @@ impl Connection {
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
+                    if self.timing != Timing::Write {
+                        self.note_blocked(local);
+                    }
                     if progressed || self.timing != Timing::Write {
                         let deadline_ms = local.now_ms + local.limits.write_timeout_ms;
                         self.set_deadline(Timing::Write, deadline_ms);

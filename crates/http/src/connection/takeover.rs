@@ -80,6 +80,11 @@ impl Takeover {
         used
     }
 
+    /// See [`Protocol::unread`].
+    pub(super) fn unread(&self) -> Option<(usize, u64)> {
+        self.protocol.unread()
+    }
+
     /// Whether it has nothing to do and wants no bytes either.
     pub(super) fn is_sated(&self) -> bool {
         matches!(self.step, Step::Wait { hungry: false, .. })

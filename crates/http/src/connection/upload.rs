@@ -5,14 +5,13 @@
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use super::answer::refusal;
 use super::whole_body::coding_error;
 use super::{Connection, Fate, LINGER_BYTES_MAX, Phase, Timing, own};
 use crate::chunked::Chunked;
 use crate::head::BodyLength;
 use crate::inlet::{BodyError, Inlet};
 use crate::local::Local;
-use crate::status::Status;
+use crate::response::IntoResponse;
 
 /// A body that is being taken.
 pub(super) struct Upload {
@@ -89,7 +88,7 @@ impl Connection {
         let exchange = own(request);
         let rest = match exchange.head.body {
             BodyLength::Exact(length) if length > bytes_max => {
-                self.refuse(refusal(Status::CONTENT_TOO_LARGE, "the body is too large"), local);
+                self.refuse(BodyError::TooLarge.into_response(), local);
                 return false;
             }
             BodyLength::Exact(length) => Rest::Exact(length),

@@ -1,35 +1,46 @@
 //! A request's body that is taken whole before its handler runs, behind its head in the buffer.
 
-use super::answer::refusal;
 use super::{BodyProgress, Connection, Phase, Timing, own};
+use crate::budget::Lease;
 use crate::chunked::{Chunked, ChunkedError};
 use crate::head::{BodyLength, HeadError, Span};
 use crate::inlet::BodyError;
+use crate::limits::Pace;
 use crate::local::Local;
 use crate::response::{IntoResponse, Response};
-use crate::status::Status;
 
 impl Connection {
     /// Decides whether the body is wanted, and asks for it when the client waits for that.
     pub(super) fn start_body(&mut self, local: &mut Local) -> bool {
+        let Some(request) = &mut self.request else { return false };
+        let exchange = &request.0;
+        let endpoint = exchange.endpoint.and_then(|index| exchange.routes.endpoint(index));
+        match endpoint {
+            None if exchange.head.expect_continue => {
+                // No handler wants the body; since the client may or may not send it, no request
+                // can follow.
+                self.answer_unrouted(local, true);
+                false
+            }
+            Some(endpoint) if endpoint.decides_early() => self.admit(local) && self.gather(local),
+            _ => self.gather(local),
+        }
+    }
+
+    /// Begins to take the body of a request that may have one. True when it is whole.
+    pub(super) fn gather(&mut self, local: &mut Local) -> bool {
         let Some(request) = &mut self.request else { return false };
         let (head, routes) = (&request.0.head, &request.0.routes);
         let endpoint = request.0.endpoint.and_then(|index| routes.endpoint(index));
         let body_max = endpoint
             .and_then(|endpoint| endpoint.body_bytes_max)
             .unwrap_or(local.limits.body_bytes_max);
-        if head.expect_continue && endpoint.is_none() {
-            // Nobody wants the body; since the client may or may not send it, no request can
-            // follow.
-            self.answer_unrouted(local, true);
-            return false;
-        }
         if let Some(bytes_max) = endpoint.and_then(|endpoint| endpoint.streams(request)) {
             return self.start_upload(bytes_max, local);
         }
         let progress = match head.body {
             BodyLength::Exact(length) if length > body_max as u64 => {
-                self.refuse(refusal(Status::CONTENT_TOO_LARGE, "the body is too large"), local);
+                self.refuse(BodyError::TooLarge.into_response(), local);
                 return false;
             }
             BodyLength::Exact(length) => BodyProgress::Exact { end: head.end + length as usize },
@@ -43,7 +54,7 @@ impl Connection {
         }
         self.next_at = head.end;
         self.phase = Phase::Body(progress);
-        self.body_since_ms = local.now_ms;
+        (self.body_received, self.timing) = (0, Timing::None);
         self.take_body(local)
     }
 
@@ -83,23 +94,40 @@ impl Connection {
                 true
             }
             None => {
-                let earned_ms = received as u64 * 1_000 / local.limits.body_rate_min.max(1);
-                self.set_deadline(
-                    Timing::Body,
-                    self.body_since_ms + local.limits.body_timeout_ms + earned_ms,
-                );
+                self.go_on_gathering(received, local);
                 false
             }
         }
+    }
+
+    /// Has what has come of a body held on account, and puts its deadline off.
+    fn go_on_gathering(&mut self, received: usize, local: &mut Local) {
+        let Some(request) = &mut self.request else { return };
+        let budget = &local.bodies;
+        let lease = own(request).lease.get_or_insert_with(|| Box::new(Lease::new(budget)));
+        if !lease.grow_to(received) {
+            // Others need not wait until the answer has left.
+            own(request).lease = None;
+            return self.refuse(BodyError::NoRoom.into_response(), local);
+        }
+        let pace = Pace::of(&local.limits, lease.is_tight());
+        let left_ms = match self.timing {
+            Timing::Body => self.deadline_ms.saturating_sub(local.now_ms),
+            _ => pace.rest_ms,
+        };
+        let more = received.saturating_sub(std::mem::replace(&mut self.body_received, received));
+        let left_ms = pace.after(left_ms, more);
+        self.set_deadline(Timing::Body, local.now_ms + left_ms);
     }
 }
 
 #[cold]
 fn chunked_refusal(error: ChunkedError) -> Response {
     match error {
-        ChunkedError::Overhead => {
-            refusal(HeadError::TooLarge.status(), "the trailers or chunk extensions are too large")
-        }
+        ChunkedError::Overhead => Response::problem(
+            HeadError::TooLarge.status(),
+            "the trailers or chunk extensions are too large",
+        ),
         error => coding_error(error).into_response(),
     }
 }

@@ -82,10 +82,64 @@ pub(super) fn is_name<const N: usize>(text: &[u8], small: &[u8; N]) -> bool {
     difference == 0
 }
 
-/// Whether all bytes may stand in a host with port.
+/// Whether it is a host, perhaps with a port (RFC 3986 3.2.2): most are a name or an address of
+/// IPv4.
 #[inline]
 pub(super) fn is_host(text: &[u8]) -> bool {
-    text.iter().fold(true, |all, &byte| all & HOST[byte as usize])
+    let name = text.iter().take_while(|&&byte| NAME[byte as usize]).count();
+    match text.get(name) {
+        None => true,
+        Some(b':') if name > 0 => text[name + 1..].iter().all(u8::is_ascii_digit),
+        Some(_) => is_rare_host(text),
+    }
+}
+
+/// As [`is_host`], where it has brackets or escapes.
+#[cold]
+fn is_rare_host(text: &[u8]) -> bool {
+    let Some(inner) = text.strip_prefix(b"[") else {
+        let (name, port) = match text.iter().position(|&byte| byte == b':') {
+            Some(colon) => (&text[..colon], &text[colon + 1..]),
+            None => (text, &[][..]),
+        };
+        return !name.is_empty() && is_escaped_name(name) && port.iter().all(u8::is_ascii_digit);
+    };
+    let Some(end) = inner.iter().position(|&byte| byte == b']') else { return false };
+    let port = match &inner[end + 1..] {
+        [] => &[],
+        [b':', port @ ..] => port,
+        _ => return false,
+    };
+    let is_address = match inner[..end].strip_prefix(b"v") {
+        // An address of a version to come: `v1.x`.
+        Some(future) => split_at_dot(future).is_some_and(|(version, rest)| {
+            let is_version = !version.is_empty() && version.iter().all(u8::is_ascii_hexdigit);
+            let fits = |&byte: &u8| NAME[byte as usize] || byte == b':';
+            is_version && !rest.is_empty() && rest.iter().all(fits)
+        }),
+        None => std::str::from_utf8(&inner[..end])
+            .is_ok_and(|text| text.parse::<std::net::Ipv6Addr>().is_ok()),
+    };
+    is_address && port.iter().all(u8::is_ascii_digit)
+}
+
+fn split_at_dot(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let dot = text.iter().position(|&byte| byte == b'.')?;
+    Some((&text[..dot], &text[dot + 1..]))
+}
+
+/// Whether a name's bytes may stand there, and each `%` has its two digits.
+fn is_escaped_name(mut name: &[u8]) -> bool {
+    loop {
+        name = match name {
+            [] => return true,
+            [b'%', high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                rest
+            }
+            [byte, rest @ ..] if NAME[*byte as usize] => rest,
+            _ => return false,
+        };
+    }
 }
 
 /// A number of digits only, as `Content-Length` has it.
@@ -195,8 +249,8 @@ pub(crate) fn is_value(value: &[u8]) -> bool {
 
 /// Bytes of a token (RFC 9110 5.6.2).
 static TOKEN: [bool; 256] = table(b"!#$%&'*+-.^_`|~");
-/// Bytes of a host with port (RFC 3986 3.2), brackets for IPv6 included.
-static HOST: [bool; 256] = table(b"-._~!$&'()*+,;=:[]%");
+/// Bytes of a host's name that need no escape (RFC 3986 3.2.2).
+static NAME: [bool; 256] = table(b"-._~!$&'()*+,;=");
 /// Bytes of a target. Some, like `{` and `"`, ought to be percent-encoded, but every browser
 /// and curl send them, and they mean one thing only. `?` is left out for its own case.
 pub(super) static TARGET: [bool; 256] = table(b"-._~!$&'()*+,;=:@/%[]{}|\\^`\"<>");

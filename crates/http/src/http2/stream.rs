@@ -5,6 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -14,14 +15,18 @@ use h2::{Reason, RecvStream};
 
 use super::outlet::Outlet;
 use crate::address::Peer;
+use crate::admission::{self, LaterAdmission};
+use crate::budget::{Gathering, Lease};
+use crate::connection::note_cut_off;
 use crate::handler;
 use crate::handler::LaterResponse;
 use crate::inlet::{BodyError, Inlet};
-use crate::limits::Limits;
+use crate::limits::{Limits, Pace};
 use crate::producer::{Ahead, BodyStream};
 use crate::request::Request;
 use crate::response::Response;
 use crate::router::Found;
+use crate::slack;
 use crate::status::Status;
 
 /// Bytes of an answer that are made before they are sent.
@@ -40,6 +45,8 @@ pub(super) struct Begun {
 pub(super) enum Outcome {
     /// The body is there.
     Whole(Begun, Found),
+    /// The body may be taken.
+    Admitted(Begun, Found, RecvStream),
     Refused(Begun, BodyError),
     Answer(Begun, Response),
     /// The handler has.
@@ -56,16 +63,16 @@ pub(super) enum Outcome {
 /// How long clients may rest.
 #[derive(Clone, Copy)]
 pub(super) struct Rest {
-    body_ms: u64,
-    body_rate_min: u64,
+    pace: Pace,
+    tight: Pace,
     pub(super) write_ms: u64,
 }
 
 impl Rest {
     pub(super) fn of(limits: &Limits) -> Self {
         Self {
-            body_ms: limits.body_timeout_ms,
-            body_rate_min: limits.body_rate_min.max(1),
+            pace: Pace::of(limits, false),
+            tight: Pace::of(limits, true),
             write_ms: limits.write_timeout_ms,
         }
     }
@@ -131,7 +138,7 @@ pub(super) struct Patience {
 
 impl Patience {
     pub(super) fn new(clock: Rc<Clock>, rest: Rest) -> Self {
-        Self { clock, rest, left_ms: rest.body_ms }
+        Self { clock, left_ms: rest.pace.rest_ms, rest }
     }
 
     fn is_over(&self, context: &Context<'_>) -> bool {
@@ -140,9 +147,57 @@ impl Patience {
 
     fn note(&mut self, bytes: usize) {
         let left_ms = self.clock.stop().unwrap_or(self.left_ms);
-        let earned_ms = bytes as u64 * 1_000 / self.rest.body_rate_min;
-        self.left_ms = left_ms.saturating_add(earned_ms).min(self.rest.body_ms);
+        self.left_ms = self.rest.pace.after(left_ms, bytes);
     }
+
+    /// As [`Patience::note`], in haste where the bodies' budget is `tight`.
+    fn note_held(&mut self, bytes: usize, tight: bool) {
+        let left_ms = self.clock.stop().unwrap_or(self.left_ms);
+        let pace = if tight { self.rest.tight } else { self.rest.pace };
+        self.left_ms = pace.after(left_ms, bytes);
+    }
+}
+
+/// Waits for what decides on a request by its head.
+pub(super) async fn admit(
+    mut begun: Begun,
+    found: Found,
+    body: RecvStream,
+    mut decision: LaterAdmission,
+    _held: Counted,
+) -> Outcome {
+    let decided = poll_fn(|context| {
+        if begun.respond.poll_reset(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        let polled = catch_unwind(AssertUnwindSafe(|| decision.as_mut().poll(context)));
+        match polled {
+            Ok(decided) => decided.map(|decided| Some(Ok(decided))),
+            Err(panic) => Poll::Ready(Some(Err(panic))),
+        }
+    });
+    match decided.await {
+        None => Outcome::GivenUp,
+        Some(Ok(Ok(()))) => Outcome::Admitted(begun, found, body),
+        Some(Ok(Err(answer))) => {
+            let answer = admission::refused(&begun.request, answer);
+            Outcome::Answer(begun, answer)
+        }
+        Some(Err(panic)) => {
+            handler::log_panic(&begun.request, &*panic);
+            Outcome::Panicked(begun)
+        }
+    }
+}
+
+/// What a body may take of its server's and its connection's memory.
+pub(super) struct Room {
+    pub(super) lease: Lease,
+    pub(super) gathering: Rc<Gathering>,
+    pub(super) connection_bytes_max: usize,
+    pub(super) bytes_max: usize,
+    /// How long the client says that it is.
+    pub(super) length: Option<usize>,
 }
 
 /// Takes a body whole, behind the head in the request's buffer.
@@ -150,10 +205,29 @@ pub(super) async fn collect(
     mut begun: Begun,
     found: Found,
     mut body: RecvStream,
-    bytes_max: usize,
+    room: Room,
     clock: Rc<Clock>,
     rest: Rest,
+    held: Counted,
 ) -> Outcome {
+    let Room { mut lease, gathering, connection_bytes_max, bytes_max, length } = room;
+    if length.is_some_and(|length| length > bytes_max) {
+        return Outcome::Refused(begun, BodyError::TooLarge);
+    }
+    let bytes = length.unwrap_or(bytes_max);
+    {
+        let mut claim = pin!(gathering.claim(bytes, connection_bytes_max));
+        let claimed = poll_fn(|context| match begun.respond.poll_reset(context) {
+            Poll::Ready(_) => Poll::Ready(None),
+            Poll::Pending => claim.as_mut().poll(context).map(Some),
+        });
+        match claimed.await {
+            None => return Outcome::GivenUp,
+            Some(claim) => lease.claim = Some(claim),
+        }
+    }
+    drop(held);
+    Rc::make_mut(&mut begun.request.0).lease = Some(Box::new(lease));
     let mut patience = Patience::new(clock, rest);
     let start = begun.request.0.buffer.len();
     loop {
@@ -164,14 +238,27 @@ pub(super) async fn collect(
         });
         let exchange = match polled.await {
             Ok(Some(Ok(data))) => {
-                patience.note(data.len());
                 let _ = body.flow_control().release_capacity(data.len());
                 let exchange = Rc::make_mut(&mut begun.request.0);
                 exchange.buffer.extend_from_slice(&data);
+                if let Some(lease) = &mut exchange.lease {
+                    if !lease.grow_to(exchange.buffer.len() - start) {
+                        return Outcome::Refused(begun, BodyError::NoRoom);
+                    }
+                    patience.note_held(data.len(), lease.is_tight());
+                }
                 exchange
             }
             Ok(Some(Err(_))) => return Outcome::GivenUp,
-            Ok(None) => return Outcome::Whole(begun, found),
+            Ok(None) => {
+                let exchange = Rc::make_mut(&mut begun.request.0);
+                let bytes = exchange.buffer.len() - start;
+                if let Some(claim) = exchange.lease.as_mut().and_then(|lease| lease.claim.as_mut())
+                {
+                    claim.shrink_to(bytes);
+                }
+                return Outcome::Whole(begun, found);
+            }
             Err(error) => return Outcome::Refused(begun, error),
         };
         let end = exchange.buffer.len();
@@ -206,8 +293,8 @@ pub(super) async fn wait(
                 Poll::Ready(Outcome::Panicked(stream))
             }
             (_, Some(stream)) if is_over(timeout_ms.as_ref(), context) => {
-                let response = Response::text("the answer took too long");
-                let response = response.with_status(Status::SERVICE_UNAVAILABLE);
+                let response =
+                    Response::problem(Status::SERVICE_UNAVAILABLE, "the answer took too long");
                 Poll::Ready(Outcome::Answer(stream, response))
             }
             (_, stream) => {
@@ -321,6 +408,52 @@ pub(super) struct Sending {
     /// How much the source has still to make, where that was said.
     left: Option<u64>,
     upload: Option<Upload>,
+    held: Held,
+}
+
+/// What the answers of a connection hold for its client.
+#[derive(Debug, Default)]
+pub(super) struct Unread {
+    pub(super) bytes: Cell<usize>,
+    /// Answers that wait for the client.
+    pub(super) answers: Cell<u32>,
+    /// When it has last taken something of them.
+    pub(super) progress_ms: Cell<u64>,
+}
+
+/// What one of them holds.
+pub(super) struct Held {
+    unread: Rc<Unread>,
+    bytes: usize,
+}
+
+impl Held {
+    pub(super) fn new(unread: &Rc<Unread>, bytes: usize, now_ms: u64) -> Self {
+        if unread.answers.replace(unread.answers.get() + 1) == 0 {
+            unread.progress_ms.set(now_ms);
+        }
+        unread.bytes.set(unread.bytes.get() + bytes);
+        Self { unread: Rc::clone(unread), bytes }
+    }
+
+    /// The client has taken something.
+    fn note_progress(&self, clock: &Clock) {
+        self.unread.progress_ms.set(clock.now_ms.get());
+    }
+
+    /// It holds so much now.
+    fn set(&mut self, bytes: usize) {
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        self.unread.bytes.set(self.unread.bytes.get() - before + bytes);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        slack::note_freed(self.bytes);
+        self.set(0);
+        self.unread.answers.set(self.unread.answers.get() - 1);
+    }
 }
 
 impl Sending {
@@ -329,9 +462,10 @@ impl Sending {
         piece: Bytes,
         source: Option<BodyStream>,
         upload: Option<Upload>,
+        held: Held,
     ) -> Self {
         let left = source.as_ref().and_then(BodyStream::length);
-        Self { outlet, piece, source, left, upload }
+        Self { outlet, piece, source, left, upload, held }
     }
 
     pub(super) async fn run(mut self, peer: Peer) -> Outcome {
@@ -346,9 +480,9 @@ impl Sending {
         loop {
             while !self.piece.is_empty() {
                 let is_last = self.source.is_none();
-                if let Some(outcome) =
-                    std::task::ready!(self.outlet.send(&mut self.piece, is_last, context))
-                {
+                let sent = std::task::ready!(self.outlet.send(&mut self.piece, is_last, context));
+                self.held.note_progress(&self.outlet.clock);
+                if let Some(outcome) = sent {
                     return Poll::Ready(outcome);
                 }
             }
@@ -383,7 +517,7 @@ impl Sending {
                 Ahead::Stalled | Ahead::More => None,
             };
             if let Some(error) = failed {
-                log::warn!("the answer to {peer} was cut off: {error}");
+                note_cut_off(peer, &error);
                 self.outlet.sender.send_reset(Reason::INTERNAL_ERROR);
                 return Poll::Ready(Outcome::Done);
             }
@@ -391,6 +525,7 @@ impl Sending {
                 self.outlet.clock.stop();
             }
             self.left = self.left.map(|left| left - made.len() as u64);
+            self.held.set(made.capacity());
             self.piece = Bytes::from(made);
         }
     }

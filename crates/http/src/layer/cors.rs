@@ -121,6 +121,7 @@ impl Layer for Cors {
                 .then(|| Cow::Owned(origin.to_owned())),
         };
         if let Some(allowed) = allowed {
+            request.0.origin_allowed.set(true);
             headers.put("Access-Control-Allow-Origin", allowed);
             if self.credentials {
                 headers.put("Access-Control-Allow-Credentials", "true");

@@ -126,7 +126,8 @@ impl Layer for RateLimit {
             Ok(()) => ControlFlow::Continue(()),
             Err(wait_s) => {
                 headers.put("Retry-After", wait_s.to_string());
-                ControlFlow::Break(Response::from_status(Status::TOO_MANY_REQUESTS))
+                let detail = format!("too many requests; try again in {wait_s} s");
+                ControlFlow::Break(Response::problem(Status::TOO_MANY_REQUESTS, &detail))
             }
         }
     }

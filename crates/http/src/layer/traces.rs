@@ -2,13 +2,16 @@
 //! that it begins stand inside.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use crate::handler::{Endpoint, Flow, Handler};
+use crate::layer::AddedHeaders;
 use crate::request::Request;
+use crate::response::Response;
 use crate::router::Router;
 use crate::writer::ResponseWriter;
 
@@ -113,6 +116,14 @@ struct Traced {
 }
 
 impl Handler for Traced {
+    fn enter(&self, request: &Request, headers: &mut AddedHeaders) -> ControlFlow<Response> {
+        let entered = self.inner.enter(request, headers);
+        if let ControlFlow::Break(answer) = &entered {
+            note(&self.traces.begin(request, self.route.as_deref()), answer.status().code());
+        }
+        entered
+    }
+
     fn handle(&self, request: &Request, out: &mut ResponseWriter<'_>) -> Flow {
         let span = self.traces.begin(request, self.route.as_deref());
         if span.is_disabled() {

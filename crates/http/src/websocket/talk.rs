@@ -13,6 +13,7 @@ use super::message::Close;
 use super::socket::State;
 use crate::body::Body;
 use crate::body_sender::Gone;
+use crate::log_limit::LogLimit;
 use crate::producer::BoxError;
 use crate::protocol::{Protocol, Step, Turn};
 
@@ -151,7 +152,16 @@ impl Talk {
             Ok(()) => Close::NORMAL,
             Err(error) if error.is::<Gone>() => Close::NORMAL,
             Err(error) => {
-                log::warn!("a WebSocket's handler has failed: {error}");
+                static LIMIT: LogLimit = LogLimit::new();
+                if let Some(left_out) = LIMIT.next() {
+                    log::warn!(
+                        "a WebSocket's handler has failed: {error} \
+                         ({left_out} more since the last line)"
+                    );
+                }
+                if let Some(observer) = &turn.local.observer {
+                    observer.note_socket_failed();
+                }
                 Close::ERROR
             }
         };

@@ -1,6 +1,7 @@
 //! All tests of behaviour. The module that this file is decides which backend is tested; see
 //! `client::backend`.
 
+mod bodies;
 mod client;
 #[cfg(feature = "compression")]
 mod coding;
@@ -18,11 +19,13 @@ mod messages;
 #[cfg(feature = "tower")]
 mod mount;
 mod proxies;
+mod same_origin;
 mod sharing;
 mod smuggling;
 mod streams;
 #[cfg(feature = "tls")]
 mod tls;
 mod unix;
+mod unread;
 mod uploads;
 mod websockets;

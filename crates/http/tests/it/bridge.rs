@@ -114,7 +114,7 @@ fn translate(head: &[u8]) -> (http::Request<()>, bool) {
         .any(|header| header.name.eq_ignore_ascii_case("upgrade") && header.value == b"websocket");
     let opens = upgrades && request.method == Some("GET");
     let method = if opens { "CONNECT" } else { request.method.unwrap() };
-    let uri = format!("http://a{}", request.path.unwrap());
+    let uri = format!("http://localhost{}", request.path.unwrap());
     let mut builder = http::Request::builder().method(method).uri(uri);
     for header in request.headers.iter() {
         let own = ["host", "upgrade", "connection", "sec-websocket-key"];

@@ -84,6 +84,12 @@ impl Gate {
         }
     }
 
+    /// Whether a handler is there.
+    #[allow(dead_code, reason = "not all copies of the tests ask")]
+    pub(crate) fn is_reached(&self) -> bool {
+        self.0.0.load(Ordering::SeqCst)
+    }
+
     /// Lets all go.
     pub(crate) fn open(&self) {
         self.0.1.store(true, Ordering::SeqCst);
@@ -106,6 +112,16 @@ impl Answer {
             let (key, value) = line.split_once(':')?;
             key.eq_ignore_ascii_case(name).then(|| value.trim())
         })
+    }
+
+    /// What a problem document says is wrong.
+    #[allow(dead_code, reason = "not all copies of the tests look at it")]
+    pub(crate) fn detail(&self) -> Option<String> {
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
+        let problem: serde_json::Value = serde_json::from_slice(&self.body).unwrap();
+        assert_eq!(problem["status"], self.status, "{self:?}");
+        assert!(problem["title"].is_string() && problem["type"].is_string(), "{self:?}");
+        problem["detail"].as_str().map(str::to_owned)
     }
 
     pub(crate) fn text(&self) -> &str {

@@ -10,6 +10,8 @@ use tempfile::TempDir;
 
 use super::client::{Answer, Client, bind, get, serve};
 
+const PROBLEM: &str = "{\"type\":\"about:blank\",\"title\":\"Not Found\",\"status\":404}";
+
 fn put(folder: &Path, name: &str, bytes: impl AsRef<[u8]>) {
     let path = folder.join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -66,19 +68,19 @@ fn files_are_found_and_nothing_else_is() {
         ("/f/sp%20ace/%C3%BC.txt", 200, "umlaut"),
         ("/f/.well-known/token", 200, "found"),
         ("/f/inner", 200, "0123456789"),
-        ("/f/outer", 404, "Not Found"),
-        ("/f/up/secret.txt", 404, "Not Found"),
-        ("/f/up/public/a.txt", 404, "Not Found"),
-        ("/f/.git/config", 404, "Not Found"),
-        ("/f/../secret.txt", 404, "Not Found"),
-        ("/f/%2e%2e/secret.txt", 404, "Not Found"),
-        ("/f/..%2fsecret.txt", 404, "Not Found"),
-        ("/f//etc/passwd", 404, "Not Found"),
-        ("/f/a.txt/", 404, "Not Found"),
-        ("/f/a.txt/b", 404, "Not Found"),
-        ("/f/a.txt%00", 404, "Not Found"),
-        ("/f/no", 404, "Not Found"),
-        ("/f/list/", 404, "Not Found"),
+        ("/f/outer", 404, PROBLEM),
+        ("/f/up/secret.txt", 404, PROBLEM),
+        ("/f/up/public/a.txt", 404, PROBLEM),
+        ("/f/.git/config", 404, PROBLEM),
+        ("/f/../secret.txt", 404, PROBLEM),
+        ("/f/%2e%2e/secret.txt", 404, PROBLEM),
+        ("/f/..%2fsecret.txt", 404, PROBLEM),
+        ("/f//etc/passwd", 404, PROBLEM),
+        ("/f/a.txt/", 404, PROBLEM),
+        ("/f/a.txt/b", 404, PROBLEM),
+        ("/f/a.txt%00", 404, PROBLEM),
+        ("/f/no", 404, PROBLEM),
+        ("/f/list/", 404, PROBLEM),
     ] {
         let answer = get(server.local_addr(), path);
         assert_eq!((answer.status, answer.text()), (status, body), "{path}");

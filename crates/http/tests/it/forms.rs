@@ -105,7 +105,8 @@ fn forms_that_cannot_be_taken_leave_nothing_behind() {
     ] {
         let (_, answer) = send(&server, "/streamed", &form);
         assert_eq!(answer.status, status, "{answer:?}");
-        assert!(answer.text().contains(text), "{answer:?}");
+        let said = answer.text().replace("\\\"", "\"");
+        assert!(said.contains(text), "{answer:?}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{text}");
     }
     let mut client = Client::new(server.local_addr());

@@ -141,7 +141,7 @@ fn every_kind_of_handler_answers_in_a_pipeline() {
                 "200 ready",
                 "200 now",
                 "200 A b",
-                "422 Unprocessable Content",
+                "422 {\"type\":\"about:blank\",\"title\":\"Unprocessable Content\",\"status\":422}",
                 "409 whole"
             ]
         );

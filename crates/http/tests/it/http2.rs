@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use h2::client::SendRequest;
 use marmota_http::{
-    BodyError, BodyStream, Endpoint, Event, Flow, Limits, Method, Request, Response, Router,
-    Version,
+    Admission, BodyError, BodyStream, Endpoint, Event, Flow, Limits, Method, Request, Response,
+    Router, Version,
 };
 
 use super::client::{Client, Gate, PATIENCE, bind, over_tls, serve, serve_with};
@@ -466,4 +466,126 @@ fn pings_and_settings_are_answered_no_faster_than_they_are_read() {
         }
     }
     assert_eq!(bind_and_ask(server.local_addr()).answer().unwrap().status, 200);
+}
+
+/// A server whose bodies decide what may be held, and how many bytes its handlers hold.
+fn holding(limits: Limits, gate: &Gate) -> marmota_http::RunningServer {
+    let gate = gate.clone();
+    let hold = move |request: Request| {
+        let gate = gate.clone();
+        async move {
+            gate.pass().await;
+            request.body().len().to_string()
+        }
+    };
+    let refuse = |request: &Request| match request.header("x-key") {
+        Some(_) => Admission::Granted,
+        None => Admission::Refused(Response::problem(marmota_http::Status::UNAUTHORIZED, "no key")),
+    };
+    let length = |request: Request| async move { request.body().len().to_string() };
+    let later = |request: &Request| {
+        let known = request.header("x-key").is_some();
+        Admission::Later(Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let refused = Response::problem(marmota_http::Status::UNAUTHORIZED, "no key");
+            if known { Ok(()) } else { Err(refused) }
+        }))
+    };
+    let router = Router::new()
+        .post("/hold", hold)
+        .post("/length", length)
+        .on(Method::Post, "/checked", Endpoint::future(length).before_body(refuse))
+        .on(Method::Post, "/checked-later", Endpoint::future(length).before_body(later));
+    bind().servers(1).limits(limits).start(router).unwrap()
+}
+
+#[test]
+fn a_stream_is_decided_on_before_its_body_is_read() {
+    let server = holding(Limits::default(), &Gate::default());
+    run(async {
+        let client = connect(server.local_addr()).await;
+        for path in ["/checked", "/checked-later"] {
+            let mut ready = client.clone().ready().await.unwrap();
+            // Nothing of the body is ever sent.
+            let (answer, _body) = ready.send_request(post(path), false).unwrap();
+            let (status, text) = read(answer).await.unwrap();
+            assert_eq!(status, 401, "{text}");
+            let mut request = post(path);
+            request.headers_mut().insert("x-key", "1".parse().unwrap());
+            let mut ready = client.clone().ready().await.unwrap();
+            let (answer, mut body) = ready.send_request(request, false).unwrap();
+            body.send_data(vec![b'x'; 60_000].into(), true).unwrap();
+            assert_eq!(read(answer).await.unwrap(), (200, "60000".to_owned()));
+        }
+    });
+}
+
+#[test]
+fn bodies_of_a_connection_wait_for_each_other() {
+    let limits = Limits { connection_body_bytes_max: 100_000, ..Limits::default() };
+    let gate = Gate::default();
+    let server = holding(limits, &gate);
+    run(async {
+        let client = connect(server.local_addr()).await;
+        let send = async |path: &'static str, bytes: usize, said: bool| {
+            let mut request = post(path);
+            if said {
+                request.headers_mut().insert("content-length", bytes.into());
+            }
+            let mut ready = client.clone().ready().await.unwrap();
+            let (answer, mut body) = ready.send_request(request, false).unwrap();
+            body.send_data(vec![b'x'; bytes].into(), true).unwrap();
+            (tokio::task::spawn_local(read(answer)),)
+        };
+        // The first is held by its handler; those behind it have no room, but for a small one.
+        let (first,) = send("/hold", 60_000, true).await;
+        while !gate.is_reached() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let (small,) = send("/length", 10_000, true).await;
+        assert_eq!(small.await.unwrap().unwrap(), (200, "10000".to_owned()));
+        let (second,) = send("/length", 60_000, true).await;
+        let (third,) = send("/length", 50_000, false).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert!(!second.is_finished() && !third.is_finished(), "they are held beside the first");
+        gate.open();
+        for (answer, length) in [(first, "60000"), (second, "60000"), (third, "50000")] {
+            assert_eq!(answer.await.unwrap().unwrap(), (200, length.to_owned()));
+        }
+    });
+}
+
+#[test]
+fn bodies_of_all_connections_of_http2_have_one_budget() {
+    let limits = Limits { held_body_bytes_max: 150_000, ..Limits::default() };
+    let gate = Gate::default();
+    let server = holding(limits, &gate);
+    run(async {
+        let (mut clients, mut held) = (Vec::new(), Vec::new());
+        for _ in 0..3 {
+            let client = connect(server.local_addr()).await;
+            let mut ready = client.clone().ready().await.unwrap();
+            let (answer, mut body) = ready.send_request(post("/hold"), false).unwrap();
+            body.send_data(vec![b'x'; 60_000].into(), true).unwrap();
+            clients.push(client);
+            held.push(tokio::task::spawn_local(read(answer)));
+        }
+        // One of the three has found no room.
+        while !held.iter().any(|answer| answer.is_finished()) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        gate.open();
+        let mut statuses = Vec::new();
+        for answer in held {
+            statuses.push(answer.await.unwrap().unwrap().0);
+        }
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 200, 503]);
+        // What they held is given back.
+        let client = &clients[0];
+        let mut ready = client.clone().ready().await.unwrap();
+        let (answer, mut body) = ready.send_request(post("/length"), false).unwrap();
+        body.send_data(vec![b'x'; 65_000].into(), true).unwrap();
+        assert_eq!(read(answer).await.unwrap(), (200, "65000".to_owned()));
+    });
 }

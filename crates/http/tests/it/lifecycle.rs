@@ -11,6 +11,14 @@ fn router() -> Router {
 }
 
 #[test]
+fn a_server_without_threads_is_refused() {
+    for (server, name) in [(bind().threads(0), "threads"), (bind().servers(0), "servers")] {
+        let error = server.start(Router::new()).unwrap_err().to_string();
+        assert!(error.contains(&format!("{name} is 0")), "{error}");
+    }
+}
+
+#[test]
 fn requests_in_flight_are_answered_at_shutdown() {
     let gate = Gate::default();
     let held = gate.clone();

@@ -102,7 +102,9 @@ fn too_many_connections_are_told() {
     }
     let mut refused = Client::new(server.local_addr());
     // Where TLS is to be spoken the connection only ends.
-    let status = refused.answer().map(|answer| answer.status);
+    let answer = refused.answer();
+    assert!(answer.as_ref().is_none_or(|answer| answer.detail().is_some()));
+    let status = answer.map(|answer| answer.status);
     assert_eq!(status, (!over_tls()).then_some(503));
     drop(kept.pop());
     let begun = Instant::now();

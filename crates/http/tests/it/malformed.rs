@@ -174,6 +174,10 @@ fn each_case_has_its_answer() {
         let mut client = Client::new(server.local_addr());
         let answer = client.send(bytes).answer().unwrap_or_else(|| panic!("{name}: no answer"));
         assert_eq!(answer.status, status, "{name}: {answer:?}");
+        if status >= 400 {
+            let detail = answer.detail().unwrap_or_default();
+            assert!(!detail.is_empty(), "{name}: {answer:?}");
+        }
         let says_so = answer.header("connection") == Some("close");
         assert_eq!(says_so, closes, "{name}: {answer:?}");
         if closes {
@@ -238,4 +242,97 @@ fn answers_before_an_error_are_sent() {
     let statuses: Vec<u16> =
         std::iter::from_fn(|| client.answer()).map(|answer| answer.status).collect();
     assert_eq!(statuses, [200, 200, 400]);
+}
+
+/// Values of `Host`, and whether they are valid (RFC 9110 7.2, RFC 3986 3.2.2).
+const HOSTS: &[(&str, bool)] = &[
+    ("a.test", true),
+    ("a.test:80", true),
+    ("a.test:", true),
+    ("127.0.0.1:8080", true),
+    ("[::1]", true),
+    ("[::1]:80", true),
+    ("[v1.a:b]", true),
+    ("a%2eb", true),
+    ("a_b~!$&'()*+,;=", true),
+    ("", true),
+    ("x:80a", false),
+    ("x:-1", false),
+    ("x:80:80", false),
+    (":80", false),
+    ("::1", false),
+    ("[::1", false),
+    ("[::1]a", false),
+    ("[::1]:x", false),
+    ("]x[", false),
+    ("[zz]", false),
+    ("[]", false),
+    ("[v.a]", false),
+    ("[v1.]", false),
+    ("a%zz", false),
+    ("a%2", false),
+    ("a@b", false),
+    ("a b", false),
+    ("a/b", false),
+    ("\u{e4}", false),
+];
+
+#[test]
+fn only_a_valid_host_is_one() {
+    let server = serve_with(router(), limits());
+    for &(host, valid) in HOSTS {
+        let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let answer = Client::new(server.local_addr()).send(request).answer().unwrap();
+        assert_eq!(answer.status, if valid { 200 } else { 400 }, "{host:?}: {answer:?}");
+        if host.is_empty() {
+            continue;
+        }
+        // In a target of absolute form too, beside a valid header.
+        let request = format!("GET http://{host}/ HTTP/1.1\r\nHost: a\r\n\r\n");
+        let answer = Client::new(server.local_addr()).send(request).answer().unwrap();
+        // Behind a slash is the path.
+        let valid = valid || host == "a/b";
+        assert_eq!(answer.status == 400, !valid, "target {host:?}: {answer:?}");
+    }
+}
+
+/// What stands behind a chunk's size, and in the trailers, and whether it is valid (RFC 9112 7.1).
+const CHUNKS: &[(&str, &str, bool)] = &[
+    ("", "", true),
+    (";a", "A: b\r\n", true),
+    (";a=b;c=\"d;\\\" e\"", "A:\r\nB: \tc \r\n", true),
+    (" ; a\t= b", "A: \u{e4}\r\n", true),
+    (" junk", "", false),
+    (" ", "", false),
+    ("\t", "", false),
+    (";", "", false),
+    ("; ", "", false),
+    (";=b", "", false),
+    (";a=", "", false),
+    (";a=\"b", "", false),
+    (";a=\"b\"c", "", false),
+    (";a=b c", "", false),
+    (";a\0", "", false),
+    ("", "ABC\r\n", false),
+    ("", "A B: c\r\n", false),
+    ("", "A : c\r\n", false),
+    ("", ": c\r\n", false),
+    ("", " A: c\r\n", false),
+    ("", "A: b\0\r\n", false),
+    ("", "A: b\n", false),
+];
+
+#[test]
+fn only_valid_extensions_and_trailers_are_taken() {
+    let server = serve_with(router(), limits());
+    for &(extension, trailers, valid) in CHUNKS {
+        let text = format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+             2{extension}\r\nab\r\n0{extension}\r\n{trailers}\r\n"
+        );
+        let mut client = Client::new(server.local_addr());
+        let answer = client.send(&text).answer().unwrap();
+        assert_eq!(answer.status, if valid { 200 } else { 400 }, "{text:?}");
+        assert!(!valid || answer.body == b"ab", "{text:?}");
+    }
 }

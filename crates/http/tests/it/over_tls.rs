@@ -1,5 +1,6 @@
 //! The tests of behaviour that are about what is said, not about sockets, over TLS.
 
+mod bodies;
 mod client;
 #[cfg(feature = "compression")]
 mod coding;
@@ -12,5 +13,6 @@ mod messages;
 #[cfg(feature = "tower")]
 mod mount;
 mod streams;
+mod unread;
 mod uploads;
 mod websockets;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "tls")]
 use marmota_http::Tls;
-use marmota_http::{Request, Response, Router, Server};
+use marmota_http::{ForwardedHeader, Request, Response, Router, Server};
 
 use super::client::{Client, ask, backend};
 
@@ -55,6 +55,8 @@ fn what_is_passed_on_is_seen_by_its_headers_or_its_peer() {
 fn only_trusted_peers_speak_for_others() {
     let deaf = bind().start(router()).unwrap();
     let trusting = bind().trusted_proxies(["127.0.0.0/8"]).start(router()).unwrap();
+    let standard = bind().trusted_proxies(["127.0.0.0/8"]);
+    let standard = standard.forwarded_header(ForwardedHeader::Forwarded).start(router()).unwrap();
     let who = |address: SocketAddr, headers: &str| {
         let answer = ask(address, &format!("GET /who HTTP/1.1\r\nHost: a\r\n{headers}\r\n"));
         answer.text().rsplit_once(' ').unwrap().0.to_owned()
@@ -68,17 +70,40 @@ fn only_trusted_peers_speak_for_others() {
             "192.0.2.7 http a",
         ),
         ("X-Forwarded-For: nonsense\r\n", "127.0.0.1 http a"),
+        // What a proxy that sets X-Forwarded-For passes on of its client.
+        ("Forwarded: for=6.6.6.6;host=c\r\nX-Forwarded-For: 192.0.2.7\r\n", "192.0.2.7 http a"),
+        ("Forwarded: for=6.6.6.6;proto=https;host=c\r\n", "127.0.0.1 http a"),
+    ] {
+        assert_eq!(who(trusting.local_addr(), headers), expected, "{headers}");
+        assert_eq!(who(deaf.local_addr(), headers), "127.0.0.1 http a", "{headers}");
+    }
+    for (headers, expected) in [
         (
             "Forwarded: for=6.6.6.6, for=\"[2001:db8::1]:80\";proto=https;host=c\r\n",
             "2001:db8::1 https c",
         ),
         ("Forwarded: for=192.0.2.7\r\nX-Forwarded-For: 6.6.6.6\r\n", "192.0.2.7 http a"),
+        ("X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Host: b\r\n", "127.0.0.1 http a"),
     ] {
-        assert_eq!(who(trusting.local_addr(), headers), expected, "{headers}");
-        assert_eq!(who(deaf.local_addr(), headers), "127.0.0.1 http a", "{headers}");
+        assert_eq!(who(standard.local_addr(), headers), expected, "{headers}");
     }
     let error = bind().trusted_proxies(["nobody"]).start(router()).unwrap_err().to_string();
     assert!(error.contains("nobody") && error.contains("10.0.0.0/8"), "{error}");
+}
+
+#[test]
+fn a_target_in_absolute_form_names_the_host() {
+    let server = bind().start(router()).unwrap();
+    for (target, host) in [
+        ("http://b.test/who", "b.test"),
+        ("http://b.test:80/who?c", "b.test:80"),
+        ("https://[::1]:80/who", "[::1]:80"),
+        ("/who", "a"),
+    ] {
+        let text = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let answer = ask(server.local_addr(), &text);
+        assert_eq!(answer.text().split(' ').nth(2), Some(host), "{target}: {answer:?}");
+    }
 }
 
 #[test]

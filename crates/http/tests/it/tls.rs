@@ -135,8 +135,28 @@ fn each_name_has_its_certificate_and_files_are_read_again() {
     assert_eq!(shown("b.test"), Some(second.clone()));
     fs::write(authority.path("b.key"), key).unwrap();
     let (third, _) = authority.issue("b", &["b.test"]);
+    let soon = |expected: CertificateDer<'static>| {
+        let begun = std::time::Instant::now();
+        while shown("b.test").as_ref() != Some(&expected) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "what has changed is not shown");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    soon(third.clone());
+
+    // A pipe, whose reader would wait for a writer: no thread of the server is kept waiting.
+    let named = authority.path("b.pem");
+    fs::remove_file(&named).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&named).status().unwrap().success());
     std::thread::sleep(Duration::from_millis(1_100));
-    assert!(shown("b.test") == Some(third), "what has changed is shown, without a restart");
+    for _ in 0..20 {
+        assert!(shown("b.test") == Some(third.clone()));
+    }
+    fs::remove_file(&named).unwrap();
+    let (fourth, _) = authority.issue("b", &["b.test"]);
+    assert!(server.reload());
+    soon(fourth);
+    server.shutdown().unwrap();
 }
 
 #[test]
@@ -334,6 +354,7 @@ fn what_cannot_be_used_is_named_at_the_start() {
     for (tls, word) in [
         (Tls::files(path("none.pem"), path("none.key")), "none.pem"),
         (Tls::files(path("empty.pem"), path("none.key")), "empty.pem"),
+        (Tls::files(path(""), path("none.key")), "not a regular file"),
         (Tls::files(authority.path("a.pem"), path("empty.pem")), "empty.pem"),
         (Tls::files(authority.path("a.pem"), authority.path("b.key")), "b.key"),
         (authority.files("a").client_authorities(path("none.pem")), "none.pem"),

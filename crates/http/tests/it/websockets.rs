@@ -11,7 +11,7 @@ use marmota_http::{
 
 use super::client::{Client, PATIENCE, over_http2, serve, serve_with};
 
-const HELLO: &str = "GET /echo HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+const HELLO: &str = "GET /echo HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
 /// A client's frame.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {

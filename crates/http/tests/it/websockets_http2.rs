@@ -60,7 +60,7 @@ struct Socket {
 fn connecting(path: &str) -> http::Request<()> {
     http::Request::builder()
         .method("CONNECT")
-        .uri(format!("http://x.test{path}"))
+        .uri(format!("http://localhost{path}"))
         .extension(Protocol::from_static("websocket"))
         .header("sec-websocket-version", "13")
         .body(())
@@ -124,7 +124,7 @@ impl Socket {
 }
 
 async fn get(client: &SendRequest<Bytes>, path: &str) -> (u16, String) {
-    let request = http::Request::get(format!("http://x.test{path}")).body(()).unwrap();
+    let request = http::Request::get(format!("http://localhost{path}")).body(()).unwrap();
     ask(client, request).await
 }
 
@@ -258,7 +258,7 @@ fn handlers_see_the_request_of_http_1() {
         let (response, sender) = client.clone().send_request(request, false).unwrap();
         let body = response.await.unwrap().into_body();
         let mut socket = Socket { sender, body, come: Vec::new(), unsent: 0 };
-        assert_eq!(socket.next().await, (0x81, b"x.test /a?b=1 a c=1".to_vec()));
+        assert_eq!(socket.next().await, (0x81, b"localhost /a?b=1 a c=1".to_vec()));
         assert_eq!(socket.next().await, (0x88, vec![3, 0xe8]));
         let mut request = connecting("/a");
         request.headers_mut().append("origin", "https://evil.test".parse().unwrap());

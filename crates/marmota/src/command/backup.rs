@@ -8,15 +8,16 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use marmota_model::Timestamp;
 use marmota_store::backup::{in_folder, remove};
+use marmota_store::private_file::have_folder;
 
-use super::{Command, Database, Done};
+use super::{Command, Database, Done, notice};
 
 /// Makes a backup of the database, which others may use meanwhile
 #[derive(Args)]
 pub(super) struct Backup {
     #[command(flatten)]
     database: Database,
-    /// The folder to put it into, named by the time; made if it is missing
+    /// The folder to put it into, named by the time; made if only it is missing
     #[arg(long, value_name = "FOLDER", default_value = "backups", conflicts_with = "to")]
     folder: PathBuf,
     /// The file to make of it, instead of one in a folder
@@ -41,7 +42,13 @@ impl Backup {
         let begin = format!("{}-", self.name);
         let file = match &self.to {
             Some(file) => file.clone(),
-            None => self.folder.join(format!("{begin}{}", stamp())),
+            None => {
+                // A slip in the path is not made a folder: its parent has to exist.
+                have_folder(&self.folder, false)?;
+                let file = self.folder.join(format!("{begin}{}", stamp()));
+                have_folder(&file, true)?;
+                file
+            }
         };
         let bar = bar();
         let manifest = command.builder(url)?.backup_with(&file, &mut |done, total| {
@@ -58,7 +65,7 @@ impl Backup {
             let backups = in_folder(&self.folder, &begin)?;
             for old in backups.iter().rev().skip(keep as usize) {
                 remove(old)?;
-                println!("{} removed", old.display());
+                notice(format_args!("{} removed", old.display()));
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -67,7 +74,11 @@ impl Backup {
 
 fn say(file: &Path, bytes: u64, tables: &BTreeMap<String, u64>) {
     let rows: u64 = tables.values().sum();
-    println!("{}: {bytes} bytes, {} tables, {rows} rows, checked", file.display(), tables.len());
+    notice(format_args!(
+        "{}: {bytes} bytes, {} tables, {rows} rows, checked",
+        file.display(),
+        tables.len()
+    ));
 }
 
 /// The time, such that names sort by it: `20260704T091500.123456Z`.

@@ -7,7 +7,7 @@ use clap::Args;
 use marmota_store::migration::MigrationStatus;
 use marmota_store::plan::{Effect, Losses, Plan, Step};
 
-use super::{Command, Database, Done};
+use super::{Command, Database, Done, OutputError, notice, report};
 
 /// Makes the database what the models need
 ///
@@ -41,7 +41,7 @@ impl Migrate {
         let url = command.url(&self.database);
         let migrations = command.builder(seen(url))?.migration_status()?;
         if self.status {
-            print_status(&migrations);
+            print_status(&migrations)?;
             return Ok(ExitCode::SUCCESS);
         }
         let changes = || migrations.iter().filter_map(|status| mark(status, self.to));
@@ -49,17 +49,17 @@ impl Migrate {
         let plan = command.builder(seen(url))?.plan()?;
         let refusal = plan.check(&losses).err();
         if self.dry_run {
-            print(&plan, &losses);
-            changes().for_each(|change| println!("{change}"));
+            print(&plan, &losses, &mut |line| report(line))?;
+            changes().try_for_each(report)?;
             let is_done = plan.to_do(&losses).next().is_none() && changes().next().is_none();
             return Ok(match refusal {
                 Some(refusal) => {
-                    println!("It would be refused: {refusal}");
+                    report(format_args!("It would be refused: {refusal}"))?;
                     ExitCode::from(4)
                 }
                 None if !is_done => ExitCode::from(3),
                 None => {
-                    println!("The database fits the models.");
+                    report("The database fits the models.")?;
                     ExitCode::SUCCESS
                 }
             });
@@ -72,9 +72,13 @@ impl Migrate {
             Some(number) => builder.migrate_to(number)?,
             None => builder.open()?.close()?,
         }
-        print(&plan, &losses);
-        changes().for_each(|change| println!("{change}"));
-        println!("The database fits the models.");
+        // It is done, if anyone reads of it or not.
+        print(&plan, &losses, &mut |line| {
+            notice(line);
+            Ok(())
+        })?;
+        changes().for_each(notice);
+        notice("The database fits the models.");
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -100,9 +104,9 @@ fn mark(status: &MigrationStatus, to: Option<u32>) -> Option<String> {
     }
 }
 
-fn print_status(migrations: &[MigrationStatus]) {
+fn print_status(migrations: &[MigrationStatus]) -> Result<(), OutputError> {
     if migrations.is_empty() {
-        println!("The program has no migrations.");
+        report("The program has no migrations.")?;
     }
     for status in migrations {
         let done = match status.done {
@@ -114,13 +118,18 @@ fn print_status(migrations: &[MigrationStatus]) {
             (true, false) => ", cannot be undone",
             (true, true) => "",
         };
-        println!("{status}: {done}{note}");
+        report(format_args!("{status}: {done}{note}"))?;
     }
+    Ok(())
 }
 
 /// Prints the steps: `+` those that are done, `!` those that are refused, and
 /// ` ` those that wait to be told.
-fn print(plan: &Plan, losses: &Losses) {
+fn print(
+    plan: &Plan,
+    losses: &Losses,
+    line: &mut dyn FnMut(String) -> Result<(), OutputError>,
+) -> Result<(), OutputError> {
     for step in &plan.steps {
         let is_done = plan.to_do(losses).any(|done| done == step);
         let mark = match (is_done, step.hindrance()) {
@@ -128,14 +137,15 @@ fn print(plan: &Plan, losses: &Losses) {
             (false, Some(_)) => '!',
             (false, None) => ' ',
         };
-        println!("{mark} {step}");
+        line(format!("{mark} {step}"))?;
         if let Some(note) = note(step) {
-            println!("    {note}");
+            line(format!("    {note}"))?;
         }
         for statement in &step.statements {
-            println!("    {statement};");
+            line(format!("    {statement};"))?;
         }
     }
+    Ok(())
 }
 
 fn note(step: &Step) -> Option<String> {

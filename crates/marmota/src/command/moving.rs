@@ -5,7 +5,10 @@ use std::process::ExitCode;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Command, Done};
+use marmota_store::operation::ANSWERS;
+use marmota_store::{Idempotency, StoreBuilder};
+
+use super::{Command, Done, notice};
 
 /// Copies all rows of a database to another one and compares them
 ///
@@ -19,6 +22,9 @@ pub(super) struct Move {
     /// The database to make of it, of any engine
     #[arg(long, value_name = "URL")]
     to: String,
+    /// A table that no model names, to be left where it is; may be repeated
+    #[arg(long, value_name = "TABLE")]
+    leave: Vec<String>,
 }
 
 impl Move {
@@ -29,7 +35,8 @@ impl Move {
         if self.from == self.to {
             return Err("--from and --to are the same database".into());
         }
-        let (from, to) = (command.builder(&self.from)?, command.builder(&self.to)?);
+        let from = command.builder(&self.from)?.leave(&self.leave);
+        let (from, to) = with_own_tables(from, command.builder(&self.to)?)?;
         let bar = bar();
         let moved = from.transfer_to(to, &mut |progress| {
             bar.set_length(progress.rows_total);
@@ -44,13 +51,37 @@ impl Move {
                 0 => String::new(),
                 rows => format!(" ({rows} were there)"),
             };
-            println!(
+            notice(format_args!(
                 "{}: {} rows{were_there}, the same in both, checksum {:032x}",
                 table.table, table.rows, table.checksum
-            );
+            ));
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Adds what the database has and `serve` would use: users, whether or not this
+/// program is started with `--auth`, and the answers to batches.
+fn with_own_tables(
+    mut from: StoreBuilder,
+    mut to: StoreBuilder,
+) -> marmota_model::Result<(StoreBuilder, StoreBuilder)> {
+    let existing = from.existing_tables()?.unwrap_or_default();
+    let has = |table: &str| existing.iter().any(|name| name == table);
+    #[cfg(feature = "auth")]
+    if has("marmota_user") {
+        if !from.has_model("marmota_user") {
+            from = marmota_auth::models(from);
+        }
+        if !to.has_model("marmota_user") {
+            to = marmota_auth::models(to);
+        }
+    }
+    if has(ANSWERS) {
+        from = from.idempotency(Idempotency::default());
+        to = to.idempotency(Idempotency::default());
+    }
+    Ok((from, to))
 }
 
 fn bar() -> ProgressBar {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{Command, Database, Done};
+use super::{Command, Database, Done, notice};
 
 /// Makes the database what a backup has, after checking that
 #[derive(Args)]
@@ -40,7 +40,7 @@ impl Restore {
 
 fn say(url: &str, taken: &str, tables: &BTreeMap<String, u64>) {
     let rows: u64 = tables.values().sum();
-    println!("{url} is as it was at {taken}: {} tables, {rows} rows", tables.len());
+    notice(format_args!("{url} is as it was at {taken}: {} tables, {rows} rows", tables.len()));
 }
 
 fn named(argument: &str) -> Result<(String, String), String> {

@@ -1,17 +1,18 @@
 //! `serve`: the program's models over HTTP, until a signal ends it.
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::Args;
 #[cfg(feature = "auth")]
 use marmota_auth::{Auth, Settings};
-use marmota_http::{Router, Server};
+use marmota_http::{ForwardedHeader, Router, Server, ToAddresses};
 #[cfg(feature = "auth")]
 use marmota_rest::Api;
-use marmota_store::Store;
+use marmota_store::{Idempotency, Store};
 
 use super::operators::{Operators, Watch};
-use super::{Command, Database, Done};
+use super::{Command, Database, Done, notice};
 
 /// Serves the models over HTTP; what runs if no subcommand is named
 #[derive(Args)]
@@ -29,44 +30,83 @@ pub(super) struct Serve {
     #[cfg(feature = "tls")]
     #[command(flatten)]
     tls: TlsArguments,
-    /// Proxies whose Forwarded and X-Forwarded headers are believed: addresses, networks, unix
+    /// Proxies that are trusted to name their client: addresses, networks, unix
     #[arg(long, value_name = "NET", value_delimiter = ',')]
     trusted_proxies: Vec<String>,
+    /// The one header by which they name it: x-forwarded (X-Forwarded-For, -Proto and -Host) or
+    /// forwarded (RFC 7239). The other is ignored
+    #[arg(long, value_name = "NAME", default_value = "x-forwarded",
+          value_parser = ["x-forwarded", "forwarded"])]
+    forwarded_header: String,
     /// Proxies whose connections begin with a header of the PROXY protocol, named as above
     #[arg(long, value_name = "NET", value_delimiter = ',')]
     proxy_protocol: Vec<String>,
+    /// Pages of these other origins may write, call services and open WebSockets:
+    /// https://app.example.org
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
+    allow_origin: Vec<String>,
+    /// Names of hosts that requests over the loopback interface may have in Host, in addition to
+    /// localhost and those of --listen
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    allow_host: Vec<String>,
+    /// Serves addresses that are not of this machine alone without authenticating callers:
+    /// everyone who reaches them reads and writes all rows
+    #[arg(long)]
+    open: bool,
     #[command(flatten)]
     database: Database,
     /// Asks who calls: users and groups in the database, rights by group; see the guide's auth.md
     #[cfg(feature = "auth")]
     #[arg(long)]
     auth: bool,
+    /// Keeps the answers to requests with an `Idempotency-Key` for 24 hours, so that they can be
+    /// sent again; without it such requests are refused with 501
+    #[arg(long)]
+    idempotency: bool,
     #[command(flatten)]
     operators: Operators,
-    /// Threads; one for each core it may use, if not given
-    #[arg(long)]
+    /// Threads, at least 1; one for each core it may use, if not given
+    #[arg(long, value_parser = threads)]
     threads: Option<usize>,
 }
 
 impl Serve {
     pub(super) fn run(&self, command: &Command) -> Done {
-        let builder = command.builder(command.url(&self.database))?;
+        let listen: Vec<&str> = match &*self.listen {
+            [] => vec![command.listen],
+            listen => listen.iter().map(String::as_str).collect(),
+        };
+        self.check_open(command, &listen)?;
+        let url = command.url(&self.database);
+        let is_new = !crate::restore::is_there(url);
+        let builder = command.builder(url)?;
         #[cfg(feature = "auth")]
         let builder = if self.auth { marmota_auth::models(builder) } else { builder };
+        let builder = match self.idempotency {
+            true => builder.idempotency(Idempotency::default()),
+            false => builder,
+        };
         let store = self.operators.observing(builder).open()?;
         let watch = self.operators.begin()?;
+        log::info!(target: "marmota", "starting: {}", super::version::line(command.version));
         (command.seed)(&store)?;
-        let mut listen = self.listen.iter().map(String::as_str);
-        let first = listen.next().unwrap_or(command.listen);
+        let mut addresses = listen.iter();
+        let first = addresses.next().copied().unwrap_or(command.listen);
         let mut server =
             if self.share_port { Server::bind_shared(first) } else { Server::bind(first) }?;
-        for address in listen {
-            server = server.and(address)?;
+        for address in addresses {
+            server = server.and(*address)?;
         }
         if let Some(mode) = self.socket_mode {
             server = server.socket_mode(mode);
         }
         server = server.trusted_proxies(&self.trusted_proxies);
+        if self.forwarded_header == "forwarded" {
+            server = server.forwarded_header(ForwardedHeader::Forwarded);
+        }
+        server = server.allowed_origins(&self.allow_origin);
+        let named = listen.iter().copied().filter_map(host_name);
+        server = server.allowed_hosts(self.allow_host.iter().map(String::as_str).chain(named));
         if !self.proxy_protocol.is_empty() {
             server = server.proxy_protocol(&self.proxy_protocol);
         }
@@ -80,16 +120,51 @@ impl Serve {
         if let Some(threads) = self.threads {
             server = server.threads(threads);
         }
-        println!("{}", (command.greeting)(&server.url()));
+        notice((command.greeting)(&server.url()));
+        if is_new {
+            let file = url.split('?').next().unwrap_or(url);
+            notice(format_args!("Created the database {file}."));
+        }
+        log::info!(target: "marmota", "listening on {}", server.url());
+        for address in self.listen.iter().skip(1) {
+            log::info!(target: "marmota", "listening on {address}");
+        }
         if let Some(metrics) = &watch.metrics {
             server = server.metrics(metrics);
         }
         let routes = self.routes(command, &store, &server.url(), &watch)?;
         server.run(routes)?;
+        log::info!(target: "marmota", "shutdown: no connection is open; closing the database");
         watch.end();
         store.close()?;
-        println!("Closed cleanly.");
+        log::info!(target: "marmota", "shutdown: closed cleanly");
+        notice("Closed cleanly.");
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Refuses to serve everyone who reaches this machine all rows, unless that is asked for.
+    fn check_open(&self, command: &Command, listen: &[&str]) -> Result<(), String> {
+        #[cfg(feature = "auth")]
+        let is_open = self.open || self.auth;
+        #[cfg(not(feature = "auth"))]
+        let is_open = self.open;
+        #[cfg(feature = "tls")]
+        let is_open = is_open || self.tls.tls_client_ca.is_some();
+        // A program's custom routes decide themselves who may call them.
+        if is_open || command.routes.is_some() {
+            return Ok(());
+        }
+        let public = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
+        // A name without an address is reported where it is bound.
+        let addresses = listen.iter().filter_map(|listen| listen.to_addresses().ok()).flatten();
+        match addresses.filter_map(|address| address.net()).find(public) {
+            None => Ok(()),
+            Some(address) => Err(format!(
+                "{address} can be reached from other machines, and callers are not authenticated: \
+                 everyone could read and write all rows. Say `--auth` (users and rights), `--open` \
+                 if that is wanted, or listen on 127.0.0.1"
+            )),
+        }
     }
 
     #[cfg(feature = "auth")]
@@ -110,18 +185,18 @@ impl Serve {
         }
         let auth = Auth::new(store, Settings::default())?;
         if let Some(token) = auth.first_token() {
-            println!(
+            notice(format_args!(
                 "Nobody manages users yet. Within 24 hours set the password of `admin`:\n  \
                  curl {url}/api/auth/redeem -H 'Content-Type: application/json' \
                  -d '{{\"name\":\"admin\",\"token\":\"{token}\",\"password\":\"…\"}}'"
-            );
+            ));
         }
         let routes = Api::new(store).auth(&auth).router();
         #[cfg(feature = "remote")]
         let routes = {
             let auth = auth.clone();
             let service = marmota_remote::Service::new(store);
-            let service = service.admit(move |_, credential| auth.store_of(credential));
+            let service = service.authenticate(move |_, credential| auth.store_of(credential));
             routes.nest("", service.router())
         };
         Ok(watch.beside(routes, store, |state| state.auth(&auth)))
@@ -143,7 +218,7 @@ impl Serve {
 /// Routes that ask nobody who calls, but for those of the server's state.
 fn without_users(command: &Command, store: &Store, url: &str, watch: &Watch) -> Router {
     if let Some(greeting) = watch.greeting(url) {
-        println!("{greeting}");
+        notice(greeting);
     }
     watch.beside(command.routes_of(store), store, |state| watch.admit(state))
 }
@@ -226,6 +301,21 @@ impl TlsArguments {
     const fn asked_for(&self) -> Option<marmota_http::Tls> {
         None
     }
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("a server has at least 1 thread".to_owned()),
+        Ok(threads) => Ok(threads),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The name of the host in `NAME:PORT`; none for an address or a Unix socket.
+fn host_name(listen: &str) -> Option<&str> {
+    let (name, _) = listen.rsplit_once(':').filter(|_| !listen.starts_with("unix:"))?;
+    let is_address = name.starts_with('[') || name.parse::<std::net::IpAddr>().is_ok();
+    (!is_address && !name.is_empty()).then_some(name)
 }
 
 fn octal(text: &str) -> Result<u32, String> {

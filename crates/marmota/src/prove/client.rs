@@ -7,7 +7,7 @@ use std::hash::Hash;
 use std::ops::Range;
 
 use marmota::sqlite::disk::Disk;
-use marmota::store::Store;
+use marmota::store::{Durability, Store};
 use marmota::{ErrorKind, Result};
 
 use super::history::{ACCOUNTS, Account, COUNTER, Fate, History, Inserted, RUN};
@@ -22,13 +22,18 @@ const GIVEN_UP: u64 = 12;
 const DISK_BREAKS: u64 = 60;
 const DISK_IS_MENDED: u64 = 6;
 
+/// One of so many waits for the disk on behalf of relaxed writes fails.
+const SYNC_FAILS: u64 = 4;
+
 /// What all clients share.
 pub(super) struct Shared<'s> {
     pub(super) disk: &'s Disk,
+    /// Takes relaxed writes to the disk.
+    pub(super) sync: &'s dyn Fn(),
     pub(super) seed: u64,
-    pub(super) history: RefCell<History>,
+    pub(super) history: &'s RefCell<History>,
     /// Of all that became of all requests, in order.
-    pub(super) digest: RefCell<DefaultHasher>,
+    pub(super) digest: &'s RefCell<DefaultHasher>,
 }
 
 /// See the module.
@@ -42,17 +47,19 @@ pub(super) struct Client<'s> {
 }
 
 impl Client<'_> {
-    /// Takes so many steps.
-    pub(super) async fn work(mut self, steps: u32) {
-        for step in 0..steps {
+    /// Takes these steps.
+    pub(super) async fn work(mut self, steps: Range<u32>) {
+        for step in steps {
             give_way().await;
             self.touch_the_disk();
             let first = step * ROWS_MAX;
-            match self.dice.roll() % 8 {
-                0..=2 => self.insert(first).await,
+            match self.dice.roll() % 10 {
+                0..=1 => self.insert(first).await,
+                2 => self.insert_relaxed(first).await,
                 3 => self.insert_several(first).await,
                 4 => self.count().await,
                 5 => self.move_amount().await,
+                6 => self.sync_relaxed(),
                 _ => self.read().await,
             }
         }
@@ -77,8 +84,10 @@ impl Client<'_> {
         let fate = match answer {
             Some(Ok(_)) => Fate::Done(self.shared.disk.recorded()),
             Some(Err(error)) => match error.kind() {
-                ErrorKind::Busy | ErrorKind::Conflict | ErrorKind::Refused => Fate::Refused,
-                ErrorKind::Io | ErrorKind::Lost | ErrorKind::Timeout => Fate::Unknown,
+                ErrorKind::Busy | ErrorKind::Conflict | ErrorKind::Refused | ErrorKind::Io => {
+                    Fate::Refused
+                }
+                ErrorKind::Lost | ErrorKind::Timeout => Fate::Unknown,
                 _ => {
                     let fault = format!("client {}: {error:?}", self.number);
                     self.shared.history.borrow_mut().faults.push(fault);
@@ -106,6 +115,30 @@ impl Client<'_> {
         let fate = self.fate(id.as_ref());
         self.inserted(number..number + 1, fate);
         self.known.extend(id.and_then(Result::ok).map(|id| (number, id)));
+    }
+
+    /// Answered before it is on the disk, so that a loss of power may take it.
+    async fn insert_relaxed(&mut self, number: u32) {
+        let row = self.row(number);
+        let id = self.store.insert(&row).durability(Durability::Relaxed).await;
+        let fate = match self.fate(Some(&id)) {
+            Fate::Done(_) => Fate::Unknown,
+            fate => fate,
+        };
+        self.inserted(number..number + 1, fate);
+        self.known.extend(id.ok().map(|id| (number, id)));
+    }
+
+    /// Takes relaxed writes to the disk, which sometimes fails just then.
+    fn sync_relaxed(&mut self) {
+        let fails = self.dice.roll().is_multiple_of(SYNC_FAILS);
+        if fails {
+            self.shared.disk.fail_after(Some(0));
+        }
+        (self.shared.sync)();
+        if fails {
+            self.shared.disk.fail_after(None);
+        }
     }
 
     async fn insert_several(&mut self, first: u32) {

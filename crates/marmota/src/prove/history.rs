@@ -35,7 +35,7 @@ pub(super) enum Fate {
     Done(usize),
     /// It was said that it has not taken place.
     Refused,
-    /// It was given up, or the disk failed.
+    /// It was given up, it did not wait for the disk, or the disk failed at the commit.
     Unknown,
 }
 
@@ -93,8 +93,9 @@ impl History {
     }
 
     fn look_at_accounts(&self, store: &Store, until: usize, tally: &mut Tally) -> Result<()> {
-        let balance =
-            |filter: Filter| store.list::<Account>().filter(filter).column(Account::BALANCE).run();
+        let balance = |filter: Filter<Account>| {
+            store.list::<Account>().filter(filter).column(Account::BALANCE).run()
+        };
         let accounts = balance(Account::ID.ge(ACCOUNTS.start))?;
         // Before they are there a record has nothing to say about them.
         if !accounts.is_empty() {

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use marmota::ErrorKind;
+use marmota::command::report;
 use marmota::store::{Durability, Store};
 
 use super::cutter::Cutter;
@@ -117,16 +118,16 @@ pub(super) fn run(stress: &Stress, rounds: u32) -> Result<Tally, Failed> {
     look(&store, stress.seed, run, &heard, &mut tally)?;
     let acknowledged: usize = heard.iter().map(|one| one.acknowledged.len()).sum();
     let cut = cutter.map_or(0, |cutter| cutter.cuts());
-    println!(
+    report(format_args!(
         "{rounds} rounds, {threads} threads, {cut} connections cut: {acknowledged} rows \
          acknowledged; refused or lost:"
-    );
+    ))?;
     let mut failed: HashMap<ErrorKind, u64> = HashMap::new();
     for (kind, count) in heard.iter().flat_map(|one| &one.failed) {
         *failed.entry(*kind).or_default() += count;
     }
     for (kind, count) in failed {
-        println!("  {count} {}", kind.name());
+        report(format_args!("  {count} {}", kind.name()))?;
     }
     tally.look(1, (acknowledged == 0).then(|| "nothing was acknowledged".to_owned()));
     Ok(tally)

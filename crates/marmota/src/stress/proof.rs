@@ -5,6 +5,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
+use marmota::command::report;
+
 use super::child::{Drivers, Serving};
 use super::crew::share;
 use super::line::Line;
@@ -40,7 +42,7 @@ struct Ran {
 pub(super) fn run(stress: &Stress, servers: u32) -> Result<Tally, Failed> {
     let clients = stress.clients_of(stress.threads_each() * stress.client_processes);
     check(stress, servers, clients)?;
-    println!(
+    report(format_args!(
         "{servers} server and {} client processes, {clients} clients connected at once, {} threads \
          of each client process; {} rows, {} durability, seed {}",
         stress.client_processes,
@@ -48,8 +50,8 @@ pub(super) fn run(stress: &Stress, servers: u32) -> Result<Tally, Failed> {
         stress.rows,
         stress.durability.name(),
         stress.seed
-    );
-    println!(
+    ))?;
+    report(format_args!(
         "{:<5}{:>11}{:>11}{:>11}{:>9}{:>9}{:>14}{:>14}",
         "run",
         "connect s",
@@ -59,7 +61,7 @@ pub(super) fn run(stress: &Stress, servers: u32) -> Result<Tally, Failed> {
         "KB end",
         "server CPU s",
         "client CPU s"
-    );
+    ))?;
     let (mut tally, mut inserts, mut reads) = (Tally::default(), Vec::new(), Vec::new());
     for number in 1..=stress.runs {
         // A file of its own for each, so that they begin alike.
@@ -67,20 +69,20 @@ pub(super) fn run(stress: &Stress, servers: u32) -> Result<Tally, Failed> {
         let db = stress.db.clone().unwrap_or_else(|| folder.file());
         let ran = one(stress, servers, clients, &db, &mut tally)?;
         let (insert, read) = (rate(stress.rows, ran.insert), rate(stress.rows, ran.read));
-        println!(
+        report(format_args!(
             "{number:<5}{:>11.1}{insert:>11.0}{read:>11.0}{:>9.2}{:>9.2}{:>14.1}{:>14.1}",
             ran.connect.as_secs_f64(),
             ran.idle_bytes / 1024.0,
             ran.used_bytes / 1024.0,
             ran.servers.as_secs_f64(),
             ran.clients.as_secs_f64(),
-        );
+        ))?;
         inserts.push(insert);
         reads.push(read);
     }
     if stress.runs > 1 {
-        println!("inserts: {}", spread(inserts));
-        println!("reads:   {}", spread(reads));
+        report(format_args!("inserts: {}", spread(inserts)))?;
+        report(format_args!("reads:   {}", spread(reads)))?;
     }
     Ok(tally)
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 
-use marmota::command::Done;
+use marmota::command::{Done, notice};
 #[cfg(feature = "tls")]
 use marmota::http::Tls;
 use marmota::http::{RunningServer, Server};
@@ -128,7 +128,7 @@ pub(super) fn serve(address: &str, how: How, db: Option<&str>) -> Done {
     let url = url(&server);
     let running = server.start(Service::new(&store).router())?;
     running.shutdown_on_signals()?;
-    println!("serves the rows of `marmota stress --server …` at {url}");
+    notice(format_args!("serves the rows of `marmota stress --server …` at {url}"));
     if how.is_attended {
         let handle = running.shutdown_handle();
         thread::spawn(move || {

@@ -37,8 +37,9 @@ const SUM: i64 = 1_000;
 
 /// The URLs of the databases beside the first, which lie in the same folder.
 fn others(folder: &Path) -> [(&'static str, String); 2] {
-    let archive = format!("sqlite:{}", folder.join("archive.db").display());
-    let live = format!("memory:{}?durability=full", folder.join("live.mem").display());
+    let archive = format!("sqlite:{}?create_folders=true", folder.join("archive.db").display());
+    let live =
+        format!("memory:{}?durability=full&create_folders=true", folder.join("live.mem").display());
     [("archive", archive), ("live", live)]
 }
 
@@ -53,7 +54,7 @@ fn builder(url: &str, folder: &Path) -> Result<StoreBuilder> {
 }
 
 fn main_url(folder: &Path) -> String {
-    format!("sqlite:{}", folder.join("main.db").display())
+    format!("sqlite:{}?create_folders=true", folder.join("main.db").display())
 }
 
 fn open(folder: &Path) -> Store {

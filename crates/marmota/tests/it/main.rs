@@ -5,12 +5,15 @@ mod backup;
 mod backup_of_several;
 mod bench;
 mod command;
+mod differential;
 mod migrations;
 mod moving;
+mod output;
 mod postgres;
 mod program;
 mod prove;
 mod remote_rights;
+mod routes;
 mod serve;
 mod stress;
 #[cfg(feature = "otel")]

@@ -5,6 +5,7 @@ use std::process::{Command, ExitCode};
 
 use marmota::prelude::*;
 use marmota::store::StoreBuilder;
+use marmota::store::engine::Engine;
 use marmota::store::migration::Migration;
 use marmota_postgres::TemporaryServer;
 
@@ -47,8 +48,9 @@ fn models(url: &str) -> Result<StoreBuilder> {
 }
 
 #[test]
+#[ignore = "a process that another test starts"]
 fn is_the_program() {
-    let Ok(words) = std::env::var(WORDS) else { return };
+    let words = std::env::var(WORDS).expect("started by another test");
     let code = marmota::command::Command::new(models)
         .run_with(std::iter::once("people").chain(words.lines()));
     let number = (0..=u8::MAX).find(|number| ExitCode::from(*number) == code).unwrap();
@@ -57,7 +59,7 @@ fn is_the_program() {
 
 fn people(folder: &Folder, words: &[&str]) -> Ended {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "moving::is_the_program", "--nocapture"]);
+    command.args(["--ignored", "--exact", "moving::is_the_program", "--nocapture"]);
     command.current_dir(folder.0.path()).env_remove("MARMOTA_KEY").env_remove("MARMOTA_DB");
     let output = command.env(WORDS, words.join("\n")).output().unwrap();
     Ended {
@@ -143,4 +145,39 @@ fn rows_move_between_engines_and_go_on_after_a_break() {
     assert!(said.contains("`person` has 5001 rows here and 5002 there"), "{said}");
     let said = people(&folder, &["move", "--from", "sqlite:none.db", "--to", &middle]).with(1);
     assert!(said.contains("no database to move"), "{said}");
+}
+
+#[test]
+fn users_move_too_and_no_table_stays_behind_in_silence() {
+    let folder = Folder::new();
+    let file = |name: &str| format!("sqlite:{}", folder.0.path().join(name).display());
+    let (from, to) = (file("from.db"), file("to.db"));
+    let with_users = |url: &str| marmota::auth::models(models(url).unwrap()).open().unwrap();
+    let users = |store: &marmota::store::Store| {
+        let mut users = Vec::new();
+        let sql = "SELECT id, name, token, groups FROM marmota_user ORDER BY id";
+        store.sql(sql).json(&mut users).run().unwrap();
+        String::from_utf8(users).unwrap()
+    };
+    let store = with_users(&from);
+    let auth = marmota::auth::Auth::new(&store, marmota::auth::Settings::default()).unwrap();
+    auth.add_user("ann", &[], false).unwrap();
+    let wanted = users(&store);
+    assert!(wanted.contains("\"ann\""), "{wanted}");
+    drop(auth);
+    store.close().unwrap();
+    let extra = marmota::sqlite::Sqlite::from_url(&from).unwrap();
+    extra.execute("CREATE TABLE extra (id INTEGER PRIMARY KEY)").unwrap();
+    drop(extra);
+    let said = people(&folder, &["move", "--from", &from, "--to", &to]).with(1);
+    assert!(said.contains("no model names: extra;") && said.contains("--leave extra"), "{said}");
+    let there = marmota::sqlite::Sqlite::from_url(&to).unwrap();
+    assert_eq!(there.existing_tables().unwrap(), Some(Vec::new()), "nothing was made there");
+    drop(there);
+    let said = people(&folder, &["move", "--from", &from, "--to", &to, "--leave", "extra"]).with(0);
+    assert!(said.contains("marmota_user: ") && said.contains("marmota_key: 0 rows"), "{said}");
+    assert!(said.contains("marmota_session: 0 rows"), "{said}");
+    let store = with_users(&to);
+    assert_eq!(users(&store), wanted);
+    store.close().unwrap();
 }

@@ -35,7 +35,7 @@ impl Guarded {
         let auth = Auth::new(&served, settings).unwrap();
         let admitting = auth.clone();
         let service = Service::new(&served);
-        let service = service.admit(move |_, credential| admitting.store_of(credential));
+        let service = service.authenticate(move |_, credential| admitting.store_of(credential));
         let routes = rest::Api::new(&served).auth(&auth).router().nest("", service.router());
         let server = Server::bind("127.0.0.1:0").unwrap().servers(2).start(routes).unwrap();
         Self { auth, served, service, server }
@@ -117,12 +117,67 @@ fn what_rest_denies_is_denied_to_a_store_elsewhere_in_each_verb() {
         for store in guarded.stores(&token) {
             let own = store.insert(&note(ann, false)).run().unwrap();
             store.delete::<Note>(own).run().unwrap();
-            let users = Store::builder(Remote::in_process(&guarded.service).credential(&*token))
-                .model::<marmota::auth::User>()
-                .open()
-                .unwrap();
-            assert_eq!(kind(users.list::<marmota::auth::User>().run()), ErrorKind::Denied);
         }
+    }
+}
+
+#[test]
+fn tables_of_accounts_are_not_found_by_stores_elsewhere() {
+    for url in ["sqlite::memory:", "memory:"] {
+        let guarded = Guarded::new(url);
+        let (_, ann) = guarded.user("ann");
+        let (_, once) = guarded.auth.add_user("amy", &[], true).unwrap();
+        guarded.auth.redeem("amy", &once, "correct horse", None).unwrap();
+        let amy = guarded.auth.login("amy", "correct horse", None).unwrap().token;
+        let any = [Grant::new("*", &Right::ALL)];
+        guarded.auth.set_group("all", &any).unwrap();
+        let (_, once) = guarded.auth.add_user("cy", &["all".to_owned()], false).unwrap();
+        guarded.auth.redeem("cy", &once, "correct horse", None).unwrap();
+        let cy = guarded.auth.login("cy", "correct horse", None).unwrap().token;
+        for token in [ann, amy, cy] {
+            for remote in guarded.remotes() {
+                let opened = Store::builder(remote.credential(token.clone()))
+                    .model::<Note>()
+                    .model::<marmota::auth::User>()
+                    .open();
+                assert_eq!(kind(opened), ErrorKind::NotFound);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_transaction_needs_a_right_to_write() {
+    let guarded = Guarded::new("sqlite::memory:");
+    guarded.auth.set_group("readers", &[Grant::new("note", &[Right::Read])]).unwrap();
+    let settings = Settings::default().nobody([Grant::new("note", &[Right::Read])]);
+    let auth = Auth::new(&guarded.served, settings.password_cost(8, 1)).unwrap();
+    let (_, once) = auth.add_user("dan", &["readers".to_owned()], false).unwrap();
+    auth.redeem("dan", &once, "correct horse", None).unwrap();
+    let dan = auth.login("dan", "correct horse", None).unwrap().token;
+    let admitting = auth.clone();
+    let service = Service::new(&guarded.served);
+    let service = service.authenticate(move |_, credential| admitting.store_of(credential));
+    let routes = service.router();
+    let server = Server::bind("127.0.0.1:0").unwrap().servers(1).start(routes).unwrap();
+    for token in ["", &dan] {
+        let remote = Remote::from_url(&format!("http://{}/api", server.local_addr())).unwrap();
+        let remote = remote.credential(token);
+        let store = Store::builder(remote).model::<Note>().open().unwrap();
+        let error = store.begin_run().unwrap_err();
+        let denied = [ErrorKind::Denied, ErrorKind::Unauthenticated];
+        assert!(denied.contains(&error.kind()), "{error:?}");
+        assert!(error.message().contains("right to write"), "{error}");
+        // What is refused holds nothing: others write at once, and it reads.
+        guarded.served.insert(&note(1, true)).run().unwrap();
+        assert!(store.count::<Note>().run().unwrap() > 0);
+    }
+    // Who may write something may begin.
+    let (ann, token) = guarded.user("ann");
+    for store in guarded.stores(&token) {
+        let open = store.begin_run().unwrap();
+        open.insert(&note(ann, true)).run().unwrap();
+        open.commit().run().unwrap();
     }
 }
 

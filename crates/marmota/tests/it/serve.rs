@@ -62,6 +62,12 @@ impl Serving {
         assert!(Command::new("kill").args(["-INT", &process]).status().unwrap().success());
     }
 
+    #[cfg(unix)]
+    fn signal(&self, name: &str) {
+        let process = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &process]).status().unwrap().success());
+    }
+
     /// Status and body of an answer.
     fn ask(&self, request: &str, token: &str, body: Option<&Value>) -> (u16, String) {
         let (method, path) = request.split_once(' ').unwrap();
@@ -229,8 +235,8 @@ fn this_machine_reads_the_state_where_that_is_said_and_no_proxy_shows() {
         (&[("Forwarded", "for=127.0.0.1")], 401, 401),
         (&[("X-Real-IP", "127.0.0.1")], 401, 401),
         (&[("Via", "1.1 a")], 401, 401),
-        (&[("Host", "example.com")], 401, 401),
-        (&[("Host", "127.0.0.1.example.com:80")], 401, 401),
+        (&[("Host", "example.com")], 421, 421),
+        (&[("Host", "127.0.0.1.example.com:80")], 421, 421),
         (&[token], 200, 200),
         (&[token, ("X-Forwarded-For", "192.0.2.7")], 200, 200),
     ] {
@@ -275,4 +281,59 @@ fn processes_share_a_port_if_all_of_them_are_told_to() {
     let words = ["serve", "--share-port", "--listen", "unix:socket", "--db", "memory:"];
     let said = Folder::new().run(&words).with(1);
     assert!(said.contains("only ports are shared"), "{said}");
+}
+
+#[test]
+fn an_address_of_other_machines_needs_users_or_that_it_is_asked_for() {
+    for address in ["0.0.0.0:0", "[::]:0"] {
+        let words = ["serve", "--listen", "127.0.0.1:0", "--listen", address, "--db", "memory:"];
+        let said = Folder::new().run(&words).with(1);
+        for way in ["--auth", "--open", "127.0.0.1", address.split(']').next().unwrap()] {
+            assert!(said.contains(way), "{said}");
+        }
+    }
+    for (way, status) in [("--open", 200), ("--auth", 401)] {
+        let serving = Serving::at("0.0.0.0:0", &[way]);
+        assert_eq!(serving.ask("GET /api", "", None).0, status, "{way}");
+    }
+}
+
+#[test]
+fn names_and_origins_are_allowed_by_the_command_line() {
+    let foreign = |serving: &Serving, host: &str, origin: &str| {
+        let agent: ureq::Agent =
+            ureq::Agent::config_builder().http_status_as_error(false).build().into();
+        let request = agent.delete(format!("{}/api/person/999", serving.url));
+        let request = request.header("Host", host).header("Origin", origin);
+        request.call().unwrap().status().as_u16()
+    };
+    let plain = Serving::start(&[]);
+    assert_eq!(foreign(&plain, "localhost", "https://app.test"), 403);
+    assert_eq!(foreign(&plain, "app.test", "http://app.test"), 421);
+    let words = ["--allow-origin", "https://app.test", "--allow-host", "app.test"];
+    let allowing = Serving::start(&words);
+    assert_eq!(foreign(&allowing, "localhost", "https://app.test"), 404);
+    assert_eq!(foreign(&allowing, "app.test", "http://app.test"), 404);
+    assert_eq!(foreign(&allowing, "localhost", "https://evil.test"), 403);
+}
+
+#[test]
+fn signals_that_do_not_end_it_leave_it_running() {
+    let mut serving = Serving::start(&[]);
+    // It hears of signals before it answers, but not before it says where.
+    assert_eq!(serving.ask("GET /api/person", "", None).0, 200);
+    for signal in ["-HUP", "-USR1", "-USR2", "-HUP"] {
+        serving.signal(signal);
+        assert_eq!(serving.ask("GET /api/person", "", None).0, 200, "after {signal}");
+    }
+    serving.signal("-TERM");
+    line_with(&mut serving.said, "Closed cleanly.");
+    assert!(serving.child.wait().unwrap().success());
+}
+
+#[test]
+fn no_threads_are_refused() {
+    let words = ["serve", "--listen", "127.0.0.1:0", "--db", "memory:", "--threads", "0"];
+    let said = Folder::new().run(&words).with(2);
+    assert!(said.contains("at least 1") && said.contains("--threads"), "{said}");
 }

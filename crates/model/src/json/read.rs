@@ -7,13 +7,14 @@ use std::fmt;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::error::VIOLATIONS_MAX;
 use crate::rule::violation;
 use crate::text::{EnumValue, enum_value, excerpt};
 use crate::{Error, ErrorKind, Field, KeyKind, Kind, Result, Scratch, Table, ValueRef, Violation};
 
 /// Reads the object in `body` into `row` (members that are missing leave
 /// their place as it was) and adds members that are unknown, come twice or
-/// have the wrong type to `violations`.
+/// have the wrong type to `violations`. Reading stops at [`VIOLATIONS_MAX`] of them.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] if the body is no JSON object, saying where it breaks.
@@ -25,12 +26,16 @@ pub fn read_object<'a>(
     violations: &mut Vec<Violation>,
 ) -> Result<()> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let object = Object { table, scratch, row, violations };
-    serde::Deserializer::deserialize_map(&mut deserializer, object)
-        .and_then(|()| deserializer.end())
-        .map_err(|error| {
+    let object = Object { table, scratch, row, violations: &mut *violations };
+    let read = serde::Deserializer::deserialize_map(&mut deserializer, object)
+        .and_then(|()| deserializer.end());
+    match read {
+        // The rest is not read: the row is refused as it is.
+        Err(_) if violations.len() >= VIOLATIONS_MAX => Ok(()),
+        read => read.map_err(|error| {
             Error::new(ErrorKind::Invalid, format!("the body is not a JSON object: {error}"))
-        })
+        }),
+    }
 }
 
 /// Reads one JSON value into what stands in a row for `field`.
@@ -68,6 +73,9 @@ impl<'de> Visitor<'de> for Object<'de, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut seen = crate::FieldSet::EMPTY;
         while let Some(name) = map.next_key_seed(Name)? {
+            if self.violations.len() >= VIOLATIONS_MAX {
+                return Err(serde::de::Error::custom("too much is wrong with it"));
+            }
             let Some(position) = self.table.find(&name) else {
                 let value: &RawValue = map.next_value()?;
                 self.violations.push(self.table.unknown_field(&name, value.get()));

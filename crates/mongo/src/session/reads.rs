@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use marmota_model::{FieldSet, Filter, Query, Result, ValueRef};
+use marmota_model::{FieldSet, FilterExpr, Query, Result, ValueRef};
 use marmota_store::engine::Submitted;
 use marmota_store::refusal::copy_of;
 use mongodb::raw_batch_cursor::RawBatch;
@@ -37,7 +37,8 @@ impl MongoSession {
     /// Begins to read what is sought.
     fn read(&mut self, shape: &Arc<Shape>, find: Find, wanted: Wanted<'_>) -> Result<Submitted> {
         let (receiver, task) = self.fetch(|database| async move { database.find(&find).await })?;
-        self.wait(Running::Reading(Box::new(Reading::new(shape, wanted, receiver)), task))
+        let reading = Reading::new(shape, wanted, receiver, &self.shared.counts);
+        self.wait(Running::Reading(Box::new(reading), task))
     }
 
     /// Begins an aggregation.
@@ -137,7 +138,7 @@ impl MongoSession {
     pub(super) fn count(
         &mut self,
         shape: &Arc<Shape>,
-        filter: Option<&Filter>,
+        filter: Option<&FilterExpr>,
     ) -> Result<Submitted> {
         let asked = matching(shape, filter);
         if asked.exact {

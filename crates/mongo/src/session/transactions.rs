@@ -5,13 +5,14 @@ use std::sync::Arc;
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::Durability;
 use marmota_store::engine::Submitted;
-use marmota_store::operation::{BatchMode, Link, Operation, Outcome, Write};
+use marmota_store::operation::{BatchMode, Link, Outcome, Write};
 use tokio::time::Instant;
 
 use super::{Done, MongoSession, Running, unexpected};
 use crate::batch;
 use crate::engine::{UnderWay, wait_on};
 use crate::insert_each;
+use crate::once_batch::OnceBatch;
 use crate::refusal::no_transactions;
 use crate::transaction::Transaction;
 use crate::write::Writer;
@@ -43,9 +44,7 @@ impl MongoSession {
                     true => batch::inside(inner, &shared, number, durability, |session| {
                         match mode == BatchMode::AllOrNothing && links.is_empty() {
                             true => batch::steps_together(session, &writes, &mut results),
-                            false => {
-                                batch::steps(session, &writes, &links, mode, None, &mut results)
-                            }
+                            false => batch::steps(session, &writes, &links, mode, &mut results),
                         }
                     }),
                     false => {
@@ -60,30 +59,15 @@ impl MongoSession {
         self.begin(work, number)
     }
 
-    /// Carries out a batch that takes place once: on the caller's thread, as it
+    /// Begins a batch that takes place once: from poll to poll, as the caller
     /// makes the answer in the middle.
-    pub(super) fn batch_once(
-        &self,
-        durability: Option<Durability>,
-        operation: &mut Operation<'_>,
-        outcome: &mut Outcome,
-    ) -> Result<Submitted> {
+    pub(super) fn batch_once(&mut self, durability: Option<Durability>) -> Result<Submitted> {
         if !self.shared.capability.transactions {
             return Err(no_transactions("a batch that takes place once"));
         }
-        let Operation::Batch { writes, links, mode, once, results } = operation else {
-            return Err(unexpected());
-        };
-        let (shared, number) = (&self.shared, self.shared.turns.number());
-        let _under_way = self.enter()?;
-        batch::inside(self.inner(), shared, number, durability, |session| {
-            batch::steps(session, writes, links, *mode, once.as_mut(), results)
-        })?;
-        if self.transaction.is_none() {
-            shared.counts.committed();
-        }
-        outcome.rows = results.iter().flatten().map(|one| one.rows).sum();
-        Ok(Submitted::Done)
+        let under_way = self.enter()?;
+        let once = OnceBatch::begin(&self.shared, self.inner(), durability, under_way);
+        self.wait(Running::Once(Box::new(once)))
     }
 }
 

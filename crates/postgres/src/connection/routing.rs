@@ -2,10 +2,14 @@
 //! it came in, and held for the exchange that it answers.
 
 use super::{Connection, State};
+use crate::fault::code;
 use crate::wire::backend::{self, Message};
 
 /// So much of another's answer is kept before reading stops.
 const KEPT_BYTES_MAX: usize = 4 << 20;
+
+/// So much of what was kept is given in one turn.
+const TURN_BYTES: usize = 128 << 10;
 
 /// What became of what has come.
 pub(super) enum Routed {
@@ -18,15 +22,22 @@ pub(super) enum Routed {
 }
 
 impl Connection {
-    /// Gives what has come of an answer to `take`.
-    pub(super) fn take(&mut self, place: usize, take: &mut dyn FnMut(Message<'_>)) {
+    /// Gives what has come of an answer to `take`; false if so much was kept
+    /// that some of it is for another turn.
+    pub(super) fn take(&mut self, place: usize, take: &mut dyn FnMut(Message<'_>)) -> bool {
         let exchange = &mut self.exchanges[place];
         if !exchange.kept.is_empty() {
-            let kept = std::mem::take(&mut exchange.kept);
+            let mut kept = std::mem::take(&mut exchange.kept);
             let mut rest = &kept[..];
             while let Ok(Some((message, taken))) = backend::first(rest) {
                 take(message);
                 rest = &rest[taken..];
+                let given = kept.len() - rest.len();
+                if given >= TURN_BYTES && !rest.is_empty() {
+                    kept.drain(..given);
+                    self.exchanges[place].kept = kept;
+                    return false;
+                }
             }
         }
         while let Ok(Some((message, taken))) = backend::first(&self.input[exchange.held.clone()]) {
@@ -35,6 +46,7 @@ impl Connection {
             self.held -= taken;
             take(message);
         }
+        true
     }
 
     /// Finds out whose is what has come, and wakes those whose answer is whole,
@@ -92,9 +104,13 @@ impl Connection {
             Message::Parsed => {
                 exchange.parsing.pop_front();
             }
-            Message::Failure(_) => {
+            Message::Failure(notice) => {
                 if exchange.turns {
                     self.in_order = None;
+                }
+                if notice.field(b'C').as_deref() == Some(code::STATEMENT_EXISTS) {
+                    // By that name there is no other statement than this one.
+                    exchange.parsing.pop_front();
                 }
                 // The rest of the group is skipped, and what it would prepare.
                 let group = exchange.groups - exchange.groups_left;

@@ -1,12 +1,30 @@
 //! What an exchange sends: statements, prepared at their first use, with their
 //! parameters.
 
+use std::sync::Arc;
+use std::time::Instant;
+
 use super::{Connection, Exchange};
-use crate::statement::Text;
+use crate::statement::{StatementName, Text};
 use crate::wire::frontend;
 
 /// The most statements that are prepared at once.
 const STATEMENTS_MAX: usize = 256;
+
+/// What a statement is called in a message.
+enum SentName {
+    Named(StatementName),
+    Unnamed,
+}
+
+impl SentName {
+    const fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Named(name) => name.bytes(),
+            Self::Unnamed => b"",
+        }
+    }
+}
 
 /// What an exchange sends.
 pub(crate) struct Sending<'c> {
@@ -16,15 +34,15 @@ pub(crate) struct Sending<'c> {
 
 impl Sending<'_> {
     /// Runs a statement with parameters, as [`crate::wire::value::put`] wrote
-    /// them; prepares it at its first use.
+    /// them; prepares it at its first use, or each time over a pooler.
     pub(crate) fn call(&mut self, text: &Text, count: u16, parameters: &[u8]) {
-        self.prepare(text);
+        let name = self.name(text);
         let out = &mut self.connection.out;
         match &text.formats {
-            None => frontend::bind(out, text.number, count, parameters),
+            None => frontend::bind(out, name.bytes(), count, parameters),
             Some(formats) => {
                 let formats = (&*formats.parameters, &*formats.results);
-                frontend::bind_mixed(out, text.number, formats, parameters);
+                frontend::bind_mixed(out, name.bytes(), formats, parameters);
             }
         }
         frontend::execute(&mut self.connection.out);
@@ -32,8 +50,25 @@ impl Sending<'_> {
 
     /// Asks what a statement's parameters and rows are.
     pub(crate) fn describe(&mut self, text: &Text) {
-        self.prepare(text);
-        frontend::describe(&mut self.connection.out, text.number);
+        let name = self.name(text);
+        frontend::describe(&mut self.connection.out, name.bytes());
+    }
+
+    /// What a statement is called on this connection, once it is prepared.
+    fn name(&mut self, text: &Text) -> SentName {
+        if self.connection.settings.is_none() {
+            self.prepare(text);
+            return SentName::Named(text.name);
+        }
+        // The next transaction may be on a connection that knows nothing of it.
+        frontend::parse(&mut self.connection.out, b"", &text.sql, &text.types);
+        SentName::Unnamed
+    }
+
+    /// What begins a transaction over a pooler; none on a connection that keeps
+    /// its settings.
+    pub(crate) fn settings(&self) -> Option<Arc<Text>> {
+        self.connection.settings.clone()
     }
 
     /// Sends what a COPY takes, behind its call.
@@ -46,6 +81,9 @@ impl Sending<'_> {
     /// in order, or no more. Taken as told from here on, until a group that
     /// does tell it fails.
     pub(crate) fn turns_to_order(&mut self, in_order: bool) -> bool {
+        if self.connection.settings.is_some() {
+            return in_order;
+        }
         let turns = self.connection.in_order != Some(in_order);
         self.connection.in_order = Some(in_order);
         self.exchange.turns |= turns;
@@ -66,25 +104,28 @@ impl Sending<'_> {
         self.exchange.groups_left += 1;
     }
 
-    /// Prepares a statement, unless it is.
+    /// Prepares a statement, unless it is, or cannot be kept.
     pub(crate) fn prepare(&mut self, text: &Text) {
         let connection = &mut *self.connection;
+        if connection.settings.is_some() {
+            return;
+        }
         connection.uses += 1;
         let uses = connection.uses;
-        if let Some(used) = connection.prepared.get_mut(&text.number) {
+        if let Some(used) = connection.prepared.get_mut(&text.name.key()) {
             *used = uses;
             return;
         }
         if connection.prepared.len() >= STATEMENTS_MAX {
             let oldest = connection.prepared.iter().min_by_key(|(_, used)| **used);
-            if let Some(oldest) = oldest.map(|(number, _)| *number) {
+            if let Some(oldest) = oldest.map(|(name, _)| *name) {
                 connection.prepared.remove(&oldest);
-                frontend::close(&mut connection.out, oldest);
+                frontend::close(&mut connection.out, StatementName::from(oldest).bytes());
             }
         }
-        frontend::parse(&mut connection.out, text.number, &text.sql, &text.types);
-        connection.prepared.insert(text.number, uses);
-        self.exchange.parsing.push_back((text.number, self.exchange.groups));
+        frontend::parse(&mut connection.out, text.name.bytes(), &text.sql, &text.types);
+        connection.prepared.insert(text.name.key(), uses);
+        self.exchange.parsing.push_back((text.name.key(), self.exchange.groups));
     }
 }
 
@@ -92,6 +133,9 @@ impl Connection {
     /// Adds an exchange to what is sent with the next poll; gives its number.
     pub(crate) fn submit(&mut self, build: impl FnOnce(&mut Sending<'_>)) -> u64 {
         let mut exchange = Exchange { is_wanted: true, ..Exchange::default() };
+        if self.under_way() == 0 {
+            self.used = Instant::now();
+        }
         build(&mut Sending { connection: self, exchange: &mut exchange });
         self.exchanges.push_back(exchange);
         self.first + self.exchanges.len() as u64 - 1
@@ -100,8 +144,8 @@ impl Connection {
     /// Prepares a statement again at its next use: the server does not know it
     /// any more, or knows it by tables that have changed.
     pub(crate) fn forget(&mut self, text: &Text) {
-        if self.prepared.remove(&text.number).is_some() {
-            frontend::close(&mut self.out, text.number);
+        if self.prepared.remove(&text.name.key()).is_some() {
+            frontend::close(&mut self.out, text.name.bytes());
         }
     }
 }

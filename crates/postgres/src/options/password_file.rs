@@ -1,7 +1,7 @@
 //! libpq's password file: lines of `host:port:database:user:password`, where
 //! `*` is anything and `\` escapes.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use marmota_model::{Error, ErrorKind, Result};
 
@@ -16,7 +16,10 @@ pub(super) fn look_up(
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Option<String>> {
     let named = environment("PGPASSFILE").map(PathBuf::from);
-    let home = || environment("HOME").map(|home| Path::new(&home).join(".pgpass"));
+    let home = environment("HOME")
+        .map(PathBuf::from)
+        .or_else(|| super::system_user().map(|user| user.dir));
+    let home = || home.map(|home| home.join(".pgpass"));
     let Some(path) = named.or_else(home) else { return Ok(None) };
     let Ok(metadata) = std::fs::metadata(&path) else { return Ok(None) };
     if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {

@@ -5,7 +5,7 @@ use marmota_model::{Error, ErrorKind, Result};
 use super::invalid;
 
 /// The names that a URL may give behind its `?`.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "host",
     "port",
     "user",
@@ -19,6 +19,7 @@ const NAMES: [&str; 13] = [
     "acquire_timeout_ms",
     "statement_timeout_ms",
     "connections_max",
+    "direct_url",
 ];
 
 /// What a URL says.
@@ -87,7 +88,8 @@ impl Parts {
     /// Adds a part, unless it is empty.
     fn add(&mut self, name: &str, value: &str) -> Result<()> {
         if !value.is_empty() {
-            let shown = if name == "password" { "…" } else { value };
+            let is_secret = matches!(name, "password" | "direct_url");
+            let shown = if is_secret { "…" } else { value };
             let decoded = decoded(value)
                 .ok_or_else(|| invalid(name, shown, "a % needs two hexadecimal digits (UTF-8)"))?;
             self.0.push((name.to_owned(), decoded));

@@ -1,7 +1,7 @@
 //! What a model needs: the SQL of tables, columns, references and indexes, and
 //! their names.
 
-use marmota_model::{Index, KeyKind, Kind, Table};
+use marmota_model::{FieldSet, Index, KeyKind, Kind, Table};
 use marmota_sql::quoted;
 
 use crate::column::{compared, form, sql_literal, sql_type};
@@ -33,15 +33,17 @@ pub(super) fn index_name(table: &Table, index: &Index) -> String {
     bounded(&marmota_sql::index_name(table, index))
 }
 
-pub(super) fn create_index(table: &Table, index: &Index) -> String {
+/// The statement that makes an index; `collated` are the fields whose columns
+/// sort texts by the rules of a language.
+pub(super) fn create_index(table: &Table, index: &Index, collated: FieldSet) -> String {
     let columns: Vec<String> = index
         .fields
         .iter()
-        .map(|&field| {
-            let field = &table.fields()[field];
+        .map(|&position| {
+            let field = &table.fields()[position];
             // As a list sorts it: NULL is the least.
             let nulls = if field.nullable { " NULLS FIRST" } else { "" };
-            format!("{}{nulls}", compared(field))
+            format!("{}{nulls}", compared(field, collated.contains(position)))
         })
         .collect();
     let unique = if index.unique { "UNIQUE " } else { "" };

@@ -21,6 +21,8 @@ pub(super) struct Layout {
     pub(super) searches: Vec<String>,
     /// The sequence that its key comes from, as SQL names it.
     pub(super) sequence: Option<String>,
+    /// True if the server makes keys: by a sequence, or by another default.
+    pub(super) makes_keys: bool,
 }
 
 /// A column as it is.
@@ -36,6 +38,14 @@ pub(super) struct LayoutColumn {
     pub(super) is_key: bool,
     /// True if texts in it sort byte by byte.
     pub(super) is_by_bytes: bool,
+    /// True if texts that differ are never equal in it.
+    pub(super) is_deterministic: bool,
+    /// True if the server makes its values, and takes no others.
+    pub(super) is_generated: bool,
+    /// True if the server makes its values where none are given, as Marmota's
+    /// keys have it.
+    pub(super) is_identity: bool,
+    has_default: bool,
 }
 
 /// A reference as it is.
@@ -74,9 +84,21 @@ impl Layout {
         layout.read_indexes(run, &oid)?;
         let key = layout.column_of(&table.fields()[table.key()]).map(|key| literal(&key.name));
         if let Some(key) = key {
-            run.query(&format!("SELECT pg_get_serial_sequence({oid}::text,{key})"), |row| {
+            // Its own sequence, or one that its default names.
+            let sql = format!(
+                "SELECT coalesce(pg_get_serial_sequence({oid}::text,{key}),\
+                 (SELECT c.oid::regclass::text FROM pg_attrdef f \
+                 JOIN pg_attribute a ON a.attrelid=f.adrelid AND a.attnum=f.adnum \
+                 JOIN pg_depend d ON d.classid='pg_attrdef'::regclass AND d.objid=f.oid \
+                 AND d.refclassid='pg_class'::regclass \
+                 JOIN pg_class c ON c.oid=d.refobjid AND c.relkind='S' \
+                 WHERE f.adrelid={oid} AND a.attname={key} LIMIT 1))"
+            );
+            run.query(&sql, |row| {
                 layout.sequence = (!row.is_null(0)).then(|| row.text(0).to_owned());
             })?;
+            let key = layout.column_of(&table.fields()[table.key()]);
+            layout.makes_keys = key.is_some_and(|key| key.has_default);
         }
         Ok(Some(layout))
     }
@@ -87,7 +109,9 @@ impl Layout {
              a.attnotnull AND NOT a.atthasdef AND a.attidentity='', \
              coalesce(a.attnum=ANY(p.conkey),false), \
              coalesce(CASE l.collname WHEN 'default' THEN d.datcollate ELSE l.collname END,'C') \
-             IN ('C','POSIX','ucs_basic'), a.attnum \
+             IN ('C','POSIX','ucs_basic'), a.attnum, coalesce(l.collisdeterministic,true), \
+             a.attgenerated<>'' OR a.attidentity='a', a.attidentity='d', \
+             a.atthasdef OR a.attidentity<>'' \
              FROM pg_attribute a \
              LEFT JOIN pg_constraint p ON p.conrelid=a.attrelid AND p.contype='p' \
              LEFT JOIN pg_collation l ON l.oid=a.attcollation \
@@ -107,6 +131,10 @@ impl Layout {
                 is_key: row.is(4),
                 is_by_bytes: row.is(5),
                 number: row.text(6).parse().unwrap_or(0),
+                is_deterministic: row.is(7),
+                is_generated: row.is(8),
+                is_identity: row.is(9),
+                has_default: row.is(10),
             });
         })
     }
@@ -177,9 +205,24 @@ impl LayoutColumn {
         }
     }
 
-    /// True if its values have this form.
+    /// True if values of this form have to be converted to be stored in it.
+    pub(super) fn is_converted(&self, form: Form) -> bool {
+        self.integer_bytes().is_some() && self.declared != sql_type(form)
+    }
+
+    /// True if its values have this form, though perhaps not all of them:
+    /// reading one loses nothing, and what does not fit is refused.
     pub(super) fn is_a(&self, form: Form) -> bool {
         match form {
+            Form::Int2 | Form::Int4 | Form::Int8 => self.integer_bytes().is_some(),
+            Form::Numeric => match self.declared.strip_prefix("numeric(") {
+                // With fewer decimals the server would round what is written.
+                Some(modifiers) => {
+                    let scale = modifiers.trim_end_matches(')').split(',').nth(1);
+                    scale.and_then(|scale| scale.parse::<u32>().ok()).is_some_and(|s| s >= 4)
+                }
+                None => self.declared == "numeric",
+            },
             Form::Text => self.declared == "text" || self.declared.starts_with("character varying"),
             Form::Time => self.declared == "time without time zone",
             Form::Timestamptz => self.declared == "timestamp with time zone",

@@ -27,20 +27,9 @@ fn text(out: &mut Vec<u8>, text: &str) {
     out.push(0);
 }
 
-/// The name of a prepared statement: `s` and its number.
-fn name(out: &mut Vec<u8>, number: u64) {
-    out.push(b's');
-    let mut digits = [0; 20];
-    let (mut at, mut rest) = (digits.len(), number);
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
+/// The name of a prepared statement; empty for the unnamed one.
+fn name(out: &mut Vec<u8>, name: &[u8]) {
+    out.extend_from_slice(name);
     out.push(0);
 }
 
@@ -92,8 +81,9 @@ pub fn sasl_response(out: &mut Vec<u8>, response: &[u8]) {
     message(out, b'p', |out| out.extend_from_slice(response));
 }
 
-/// Prepares the statement of this number; its parameters have these types.
-pub fn parse(out: &mut Vec<u8>, statement: u64, sql: &str, types: &[u32]) {
+/// Prepares a statement by this name, or the unnamed one for an empty name; its
+/// parameters have these types.
+pub fn parse(out: &mut Vec<u8>, statement: &[u8], sql: &str, types: &[u32]) {
     message(out, b'P', |out| {
         name(out, statement);
         text(out, sql);
@@ -105,7 +95,7 @@ pub fn parse(out: &mut Vec<u8>, statement: u64, sql: &str, types: &[u32]) {
 /// Gives a prepared statement its parameters, each behind its length as
 /// [`super::value::put`] writes them; results are to be binary.
 #[inline]
-pub fn bind(out: &mut Vec<u8>, statement: u64, count: u16, parameters: &[u8]) {
+pub fn bind(out: &mut Vec<u8>, statement: &[u8], count: u16, parameters: &[u8]) {
     message(out, b'B', |out| {
         out.push(0);
         name(out, statement);
@@ -120,7 +110,7 @@ pub fn bind(out: &mut Vec<u8>, statement: u64, count: u16, parameters: &[u8]) {
 /// for one that is, 0 for one that is text.
 pub fn bind_mixed(
     out: &mut Vec<u8>,
-    statement: u64,
+    statement: &[u8],
     (formats, results): (&[u8], &[u8]),
     parameters: &[u8],
 ) {
@@ -139,7 +129,7 @@ pub fn bind_mixed(
 }
 
 /// Asks what a prepared statement's parameters and rows are.
-pub fn describe(out: &mut Vec<u8>, statement: u64) {
+pub fn describe(out: &mut Vec<u8>, statement: &[u8]) {
     message(out, b'D', |out| {
         out.push(b'S');
         name(out, statement);
@@ -159,7 +149,7 @@ pub fn sync(out: &mut Vec<u8>) {
 }
 
 /// Forgets a prepared statement.
-pub fn close(out: &mut Vec<u8>, statement: u64) {
+pub fn close(out: &mut Vec<u8>, statement: &[u8]) {
     message(out, b'C', |out| {
         out.push(b'S');
         name(out, statement);
@@ -196,14 +186,14 @@ mod tests {
         query(&mut out, "x");
         assert_eq!(out, [b'Q', 0, 0, 0, 6, b'x', 0]);
         out.clear();
-        close(&mut out, 120);
+        close(&mut out, b"s120");
         assert_eq!(out, [b'C', 0, 0, 0, 10, b'S', b's', b'1', b'2', b'0', 0]);
         out.clear();
-        bind(&mut out, 0, 1, &[255; 4]);
+        bind(&mut out, b"s0", 1, &[255; 4]);
         assert_eq!(&out[..8], [b'B', 0, 0, 0, 22, 0, b's', b'0']);
         assert_eq!(out.len(), 23);
         out.clear();
-        bind_mixed(&mut out, 0, (&[1], &[0, 1]), &[255; 4]);
+        bind_mixed(&mut out, b"s0", (&[1], &[0, 1]), &[255; 4]);
         assert_eq!(out[8..], [0, 0, 1, 0, 1, 0, 1, 255, 255, 255, 255, 0, 2, 0, 0, 0, 1]);
         out.clear();
         tls_request(&mut out);

@@ -225,6 +225,39 @@ pub fn read(form: Form, bytes: &[u8]) -> Option<ValueRef<'_>> {
     })
 }
 
+/// A value that [`read`] does not read, in PostgreSQL's words as far as they are
+/// short: for errors.
+#[must_use]
+pub fn unreadable(form: Form, bytes: &[u8]) -> String {
+    let number = match *bytes {
+        [a, b, c, d] => Some(i64::from(i32::from_be_bytes([a, b, c, d]))),
+        [a, b, c, d, e, f, g, h] => Some(i64::from_be_bytes([a, b, c, d, e, f, g, h])),
+        _ => None,
+    };
+    let (least, most) = match form {
+        Form::Date => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        _ => (i64::MIN, i64::MAX),
+    };
+    let words = match (form, number) {
+        (Form::Date | Form::Timestamptz, Some(number)) => match number {
+            number if number == most => "infinity",
+            number if number == least => "-infinity",
+            // PostgreSQL counts from 2000.
+            number if number < 0 => "before 0001-01-01",
+            _ => "after 9999-12-31",
+        },
+        (Form::Time, Some(86_400_000_000)) => "24:00:00",
+        (Form::Numeric, _) => match bytes {
+            [_, _, _, _, 0xc0, ..] => "NaN",
+            [_, _, _, _, 0xd0, ..] => "Infinity",
+            [_, _, _, _, 0xf0, ..] => "-Infinity",
+            _ => "a number beyond 15 digits or with more than four decimals",
+        },
+        _ => return format!("{} bytes", bytes.len()),
+    };
+    words.to_owned()
+}
+
 /// An integer of two, four or eight bytes: a column may be wider than asked.
 #[inline]
 #[must_use]

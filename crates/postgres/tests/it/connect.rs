@@ -192,3 +192,11 @@ fn a_server_that_takes_no_more_connections_is_named() {
     let error = Postgres::open(options).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
 }
+
+#[test]
+fn a_backup_names_the_program_that_makes_it() {
+    let store = open(&server().make_database().unwrap());
+    let error = store.backup_to(std::env::temp_dir().join("no.backup")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:?}");
+    assert!(error.to_string().contains("pg_dump"), "{error}");
+}

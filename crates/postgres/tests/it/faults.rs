@@ -236,3 +236,22 @@ fn transactions_beyond_the_limit_wait_and_are_told() {
     });
     waiter.unwrap();
 }
+
+#[test]
+fn an_idle_connection_finds_out_that_the_server_was_restarted_before_it_writes() {
+    // With what makes a commit last: the server is ended as by a crash.
+    let own = TemporaryServer::start(&[]).unwrap();
+    let store = open(&own.make_database().unwrap());
+    let key = store.insert(&label("a")).run().unwrap();
+    for count in 1..=3 {
+        // Of both kinds: a connection for writes, and one for transactions.
+        store.transaction(|own| own.increment(Tally::COUNT, key, 10).run().map(drop)).unwrap();
+        own.crash();
+        own.resume().unwrap();
+        // The write fails with an unknown outcome if it is sent on the connection of the
+        // server that has ended.
+        assert_eq!(store.increment(Tally::COUNT, key, 1).run().unwrap(), 11 * count);
+        let transaction = store.begin_run().unwrap();
+        assert_eq!(transaction.get::<Tally>(key).run().unwrap().count, 11 * count);
+    }
+}

@@ -6,13 +6,16 @@ mod cancel;
 mod connect;
 mod crowd;
 mod disk;
+mod existing_tables;
 mod faults;
 mod news;
 mod pipeline;
+mod pooler;
 #[path = "../../../store/tests/it/small_disk.rs"]
 mod small_disk;
 mod sql;
 mod tables;
+mod unreadable;
 mod wire_proxy;
 
 use std::sync::OnceLock;

@@ -1,6 +1,6 @@
 //! Tables that another program has made, or that models have outgrown.
 
-use marmota_model::{ErrorKind, Field, Filter, Kind, Query, Role, Schema, Value};
+use marmota_model::{ErrorKind, Field, FilterExpr, Kind, Query, Role, Schema, Value};
 use marmota_postgres::Postgres;
 use marmota_store::Store;
 
@@ -33,9 +33,9 @@ fn a_table_of_another_programs_is_taken_on() {
     let (_, engine) = engine(sql);
     let store = Store::builder(engine).model::<Tally>().open().unwrap();
     assert_eq!(store.get::<Tally>(1).run().unwrap().count, 3);
-    let big = Tally { count: i64::MAX, ..label("big") };
+    let big = Tally { count: i32::MAX.into(), ..label("big") };
     let key = store.insert(&big).run().unwrap();
-    assert_eq!(store.get::<Tally>(key).run().unwrap().count, i64::MAX);
+    assert_eq!(store.get::<Tally>(key).run().unwrap(), Tally { id: key, ..big.clone() });
     let error = store.insert(&Tally { label: Some("there".to_owned()), ..big }).run().unwrap_err();
     assert_eq!((error.kind(), &*error.violations()[0].field), (ErrorKind::Conflict, "label"));
 }
@@ -44,13 +44,8 @@ fn a_table_of_another_programs_is_taken_on() {
 fn what_does_not_fit_is_refused_with_the_way_out() {
     let words = || Schema::new("word", vec![id(), Field::new("text", Kind::TEXT)]);
     let of = |columns: &str| format!("CREATE TABLE word ({columns})");
-    let told = refused(&of("id bigint PRIMARY KEY, text text COLLATE \"C\" NOT NULL"), words());
-    assert!(told.contains("IDENTITY"), "{told}");
     let told = refused(&of("id bigserial PRIMARY KEY, text bytea NOT NULL"), words());
     assert!(told.contains("`text`") && told.contains("bytea"), "{told}");
-    let told =
-        refused(&of("id bigserial PRIMARY KEY, text text COLLATE \"und-x-icu\" NOT NULL"), words());
-    assert!(told.contains("COLLATE"), "{told}");
     let told = refused("CREATE VIEW word AS SELECT 1 AS id", words());
     assert!(told.contains("word"), "{told}");
 }
@@ -63,9 +58,10 @@ fn what_another_program_wrote_is_not_taken_for_something_else() {
     let schema = Schema::new("event", vec![id(), Field::new("at", Kind::Timestamp)]);
     let store = Store::builder(engine).schema(schema).open().unwrap();
     let table = store.table("event").unwrap();
-    let error = store.list_records(&table, Query::new()).run().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Engine, "{error:?}");
-    assert!(error.to_string().contains("`at`"), "{error}");
+    let error = store.list_records(&table).run().unwrap_err();
+    let [violation] = error.violations() else { panic!("{error:?}") };
+    assert_eq!((&*violation.field, &*violation.value), ("at", "infinity"));
+    assert!(violation.message.contains("row 1"), "{error}");
     assert_eq!(store.count::<Tally>().run().map(drop).unwrap_err().kind(), ErrorKind::NotFound);
 }
 
@@ -103,11 +99,11 @@ fn names_need_no_care() {
     record.set("Group", 4).unwrap();
     store.insert_record(&record).run().unwrap();
     assert!(store.insert_record(&record).run().is_err());
-    let filter = Some(Filter::Compare {
+    let filter = Some(FilterExpr::Compare {
         field: 2,
         comparison: marmota_model::Comparison::Equal,
         value: Value::Int(4),
     });
     let query = Query { filter, ..Query::new() };
-    assert_eq!(store.list_records(&table, query).run().unwrap().len(), 1);
+    assert_eq!(store.list_records(&table).query(query).run().unwrap().len(), 1);
 }

@@ -1,7 +1,10 @@
 //! The server in the same process, called as if it were in another.
 
 use std::io;
-use std::task::{Context, Waker};
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
+
+use parking_lot::Mutex;
 
 use super::wire::{Source, Wire};
 use crate::server::peer::Peer;
@@ -9,11 +12,36 @@ use crate::server::peer::Peer;
 pub(crate) struct InProcess {
     peer: Peer,
     answers: Vec<u8>,
+    reader: Arc<Reader>,
+}
+
+/// Wakes the future that found no answer last. All that waits in the peer is
+/// polled with it: a packet that is sent, or a look without a waker, would
+/// otherwise take the place of that future's waker.
+#[derive(Default)]
+struct Reader(Mutex<Option<Waker>>);
+
+impl Wake for Reader {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let reader = self.0.lock().clone();
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
 }
 
 impl InProcess {
-    pub(crate) const fn new(peer: Peer) -> Self {
-        Self { peer, answers: Vec::new() }
+    pub(crate) fn new(peer: Peer) -> Self {
+        Self { peer, answers: Vec::new(), reader: Arc::default() }
+    }
+
+    fn go_on(&mut self, bytes: &[u8]) {
+        let waker = Waker::from(Arc::clone(&self.reader));
+        self.peer.go_on(bytes, &mut self.answers, &mut Context::from_waker(&waker));
     }
 }
 
@@ -22,15 +50,18 @@ impl Wire for InProcess {
         if self.peer.is_closing() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        // What waits is polled, with a waker, when answers are asked for.
-        let mut context = Context::from_waker(Waker::noop());
-        self.peer.go_on(bytes, &mut self.answers, &mut context);
+        self.go_on(bytes);
         Ok(bytes.len())
     }
 
     fn receive(&mut self, inbox: &mut Vec<u8>, context: &mut Context<'_>) -> io::Result<usize> {
         if self.answers.is_empty() {
-            self.peer.go_on(&[], &mut self.answers, context);
+            self.go_on(&[]);
+        }
+        if self.answers.is_empty() && !context.waker().will_wake(Waker::noop()) {
+            *self.reader.0.lock() = Some(context.waker().clone());
+            // An answer that came before the waker was known is seen here.
+            self.go_on(&[]);
         }
         let count = self.answers.len();
         if count == 0 && self.peer.is_closing() {

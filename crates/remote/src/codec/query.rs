@@ -3,8 +3,8 @@
 
 use marmota_model::json::{JsonCondition, JsonPath, JsonTest};
 use marmota_model::{
-    Comparison, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, FieldSet, Filter, Order, Place, Query, Result,
-    Search,
+    Comparison, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, FieldSet, FilterExpr, Place, Query, Result,
+    Search, SortKey,
 };
 
 use super::bytes::{Bytes, broken, put_bytes, put_unsigned};
@@ -41,7 +41,7 @@ fn put_text(out: &mut Vec<u8>, kind: u8, place: Place, text: &str) {
     put_bytes(out, text.as_bytes());
 }
 
-fn put_list(out: &mut Vec<u8>, kind: u8, all: &[Filter]) {
+fn put_list(out: &mut Vec<u8>, kind: u8, all: &[FilterExpr]) {
     out.push(kind);
     put_unsigned(out, all.len() as u64);
     all.iter().for_each(|one| put_filter(out, one));
@@ -52,38 +52,38 @@ fn put_field(out: &mut Vec<u8>, kind: u8, field: usize) {
     put_unsigned(out, field as u64);
 }
 
-pub(crate) fn put_filter(out: &mut Vec<u8>, filter: &Filter) {
+pub(crate) fn put_filter(out: &mut Vec<u8>, filter: &FilterExpr) {
     match filter {
-        Filter::Compare { field, comparison, value } => {
+        FilterExpr::Compare { field, comparison, value } => {
             put_field(out, COMPARE, *field);
             put_comparison(out, *comparison);
             put_value(out, value.as_ref());
         }
-        Filter::In { field, values } => {
+        FilterExpr::In { field, values } => {
             put_field(out, IN, *field);
             put_values(out, values);
         }
-        Filter::Match { field, place, text } => {
+        FilterExpr::Match { field, place, text } => {
             put_text(out, MATCH, *place, text);
             put_unsigned(out, *field as u64);
         }
-        Filter::IsNull { field } => put_field(out, IS_NULL, *field),
-        Filter::Inside { field, condition } => {
+        FilterExpr::IsNull { field } => put_field(out, IS_NULL, *field),
+        FilterExpr::Inside { field, condition } => {
             put_field(out, INSIDE, *field);
             put_bytes(out, condition.path.to_string().as_bytes());
             put_test(out, &condition.test);
         }
-        Filter::Search { field, search } => {
+        FilterExpr::Search { field, search } => {
             out.push(SEARCH);
             put_unsigned(out, field.map_or(0, |field| field as u64 + 1));
             put_bytes(out, search.text().as_bytes());
         }
-        Filter::Not(inner) => {
+        FilterExpr::Not(inner) => {
             out.push(NOT);
             put_filter(out, inner);
         }
-        Filter::And(all) => put_list(out, AND, all),
-        Filter::Or(all) => put_list(out, OR, all),
+        FilterExpr::And(all) => put_list(out, AND, all),
+        FilterExpr::Or(all) => put_list(out, OR, all),
     }
 }
 
@@ -104,7 +104,7 @@ fn put_test(out: &mut Vec<u8>, test: &JsonTest) {
     }
 }
 
-pub(crate) fn put_filter_option(out: &mut Vec<u8>, filter: Option<&Filter>) {
+pub(crate) fn put_filter_option(out: &mut Vec<u8>, filter: Option<&FilterExpr>) {
     out.push(u8::from(filter.is_some()));
     if let Some(filter) = filter {
         put_filter(out, filter);
@@ -144,17 +144,17 @@ impl Bytes<'_> {
         Ok((place, self.text()?.to_owned()))
     }
 
-    pub(crate) fn filter(&mut self) -> Result<Filter> {
+    pub(crate) fn filter(&mut self) -> Result<FilterExpr> {
         let mut terms = 0;
         self.filter_node(0, &mut terms)
     }
 
-    fn filter_list(&mut self, depth: usize, terms: &mut usize) -> Result<Vec<Filter>> {
+    fn filter_list(&mut self, depth: usize, terms: &mut usize) -> Result<Vec<FilterExpr>> {
         let count = self.count()?;
         (0..count).map(|_| self.filter_node(depth + 1, terms)).collect()
     }
 
-    fn filter_node(&mut self, depth: usize, terms: &mut usize) -> Result<Filter> {
+    fn filter_node(&mut self, depth: usize, terms: &mut usize) -> Result<FilterExpr> {
         *terms += 1;
         if depth > FILTER_DEPTH_MAX || *terms > FILTER_TERMS_MAX {
             return Err(broken("has a filter that is too deep or too large"));
@@ -163,27 +163,27 @@ impl Bytes<'_> {
             COMPARE => {
                 let (field, comparison) = (self.size()?, self.comparison()?);
                 let value = self.checked_value()?.to_value();
-                Filter::Compare { field, comparison, value }
+                FilterExpr::Compare { field, comparison, value }
             }
-            IN => Filter::In { field: self.size()?, values: self.values()? },
+            IN => FilterExpr::In { field: self.size()?, values: self.values()? },
             MATCH => {
                 let (place, text) = self.place()?;
-                Filter::Match { field: self.size()?, place, text }
+                FilterExpr::Match { field: self.size()?, place, text }
             }
-            IS_NULL => Filter::IsNull { field: self.size()? },
+            IS_NULL => FilterExpr::IsNull { field: self.size()? },
             INSIDE => {
                 let field = self.size()?;
                 let path = JsonPath::new(self.text()?);
                 let condition = Box::new(JsonCondition { path, test: self.json_test()? });
-                Filter::Inside { field, condition }
+                FilterExpr::Inside { field, condition }
             }
             SEARCH => {
                 let field = self.size()?.checked_sub(1);
-                Filter::Search { field, search: Box::new(Search::new(self.text()?)) }
+                FilterExpr::Search { field, search: Box::new(Search::new(self.text()?)) }
             }
-            NOT => Filter::Not(Box::new(self.filter_node(depth + 1, terms)?)),
-            AND => Filter::And(self.filter_list(depth, terms)?),
-            OR => Filter::Or(self.filter_list(depth, terms)?),
+            NOT => FilterExpr::Not(Box::new(self.filter_node(depth + 1, terms)?)),
+            AND => FilterExpr::And(self.filter_list(depth, terms)?),
+            OR => FilterExpr::Or(self.filter_list(depth, terms)?),
             _ => return Err(broken("has a condition of no kind")),
         })
     }
@@ -202,7 +202,7 @@ impl Bytes<'_> {
         })
     }
 
-    pub(crate) fn filter_option(&mut self) -> Result<Option<Filter>> {
+    pub(crate) fn filter_option(&mut self) -> Result<Option<FilterExpr>> {
         Ok(if self.bool()? { Some(self.filter()?) } else { None })
     }
 
@@ -224,7 +224,7 @@ impl Bytes<'_> {
         if orders > FieldSet::CAPACITY {
             return Err(broken("sorts by more fields than a table has"));
         }
-        let order = |number: usize| Order { field: number >> 1, descending: number & 1 == 1 };
+        let order = |number: usize| SortKey { field: number >> 1, descending: number & 1 == 1 };
         let order = (0..orders).map(|_| self.size().map(order)).collect::<Result<_>>()?;
         let limit = self.unsigned()?.checked_sub(1);
         let after = if self.bool()? { Some(self.values()?) } else { None };
@@ -257,40 +257,37 @@ pub(crate) mod tests {
         ]
     }
 
-    pub(crate) fn any_filter() -> impl Strategy<Value = Filter> {
+    pub(crate) fn any_filter() -> impl Strategy<Value = FilterExpr> {
         let field = 0..200_usize;
         let leaf = prop_oneof![
             (field.clone(), any_comparison(), any_value()).prop_map(
-                |(field, comparison, value)| Filter::Compare { field, comparison, value }
+                |(field, comparison, value)| FilterExpr::Compare { field, comparison, value }
             ),
             (field.clone(), prop::collection::vec(any_value(), 0..4))
-                .prop_map(|(field, values)| Filter::In { field, values }),
-            (field.clone(), any_place(), ".{0,9}").prop_map(|(field, place, text)| Filter::Match {
-                field,
-                place,
-                text
-            }),
-            field.clone().prop_map(|field| Filter::IsNull { field }),
+                .prop_map(|(field, values)| FilterExpr::In { field, values }),
+            (field.clone(), any_place(), ".{0,9}")
+                .prop_map(|(field, place, text)| FilterExpr::Match { field, place, text }),
+            field.clone().prop_map(|field| FilterExpr::IsNull { field }),
             (field.clone(), "[a-z.\\[\\]0-9]{1,9}", any_test()).prop_map(|(field, path, test)| {
                 let path = JsonPath::new(&path);
-                Filter::Inside { field, condition: Box::new(JsonCondition { path, test }) }
+                FilterExpr::Inside { field, condition: Box::new(JsonCondition { path, test }) }
             }),
             (prop::option::of(field), "[a-z -]{0,9}").prop_map(|(field, text)| {
-                Filter::Search { field, search: Box::new(Search::new(&text)) }
+                FilterExpr::Search { field, search: Box::new(Search::new(&text)) }
             }),
         ];
         leaf.prop_recursive(4, 40, 4, |inner| {
             prop_oneof![
-                inner.clone().prop_map(|inner| Filter::Not(Box::new(inner))),
-                prop::collection::vec(inner.clone(), 0..4).prop_map(Filter::And),
-                prop::collection::vec(inner, 0..4).prop_map(Filter::Or),
+                inner.clone().prop_map(|inner| FilterExpr::Not(Box::new(inner))),
+                prop::collection::vec(inner.clone(), 0..4).prop_map(FilterExpr::And),
+                prop::collection::vec(inner, 0..4).prop_map(FilterExpr::Or),
             ]
         })
     }
 
     fn any_query() -> impl Strategy<Value = Query> {
         let order = (0..100_usize, any::<bool>())
-            .prop_map(|(field, descending)| Order { field, descending });
+            .prop_map(|(field, descending)| SortKey { field, descending });
         let fields = prop::collection::vec(0..100_usize, 0..9);
         (
             prop::option::of(any_filter()),

@@ -12,8 +12,9 @@ use std::time::Instant;
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::{Scope, Store, Transaction};
 
-use super::Settings;
 use super::submission::{self, Begun, Ground, Submission, put_done, put_failure};
+use super::transactions::{Clock, Counted, TakenBack, caller_key, check_right};
+use super::{Finding, Settings, StoreFor};
 use crate::codec::bytes::{Bytes, broken};
 use crate::codec::contract::{Hello, Welcome, hash, put_differences, put_welcome};
 use crate::codec::frame::{self, Frame};
@@ -34,6 +35,8 @@ pub(crate) struct Peer {
     /// What has come and was not read yet.
     input: Vec<u8>,
     running: Vec<Submission>,
+    /// The packet whose client is being looked up; those after it wait.
+    held: Option<Box<Held>>,
     transaction: InTransaction,
     is_closing: bool,
     /// Whole packets wait in the input.
@@ -46,6 +49,13 @@ pub(crate) struct Peer {
 struct Greeted {
     store: Store,
     tables: Vec<Arc<Table>>,
+}
+
+/// A packet that waits for who its client is.
+struct Held {
+    finding: Finding,
+    number: u32,
+    body: Box<[u8]>,
 }
 
 /// What the operation that is under way does to its transaction.
@@ -62,11 +72,12 @@ enum InTransaction {
     No,
     Open {
         transaction: Box<Transaction>,
-        idle_since: Instant,
+        clock: Clock,
         step: Step,
+        _counted: Counted,
     },
-    /// Its lease ran out; the client does not know yet.
-    Expired,
+    /// The server rolled it back; the client does not know yet.
+    Expired(TakenBack),
 }
 
 impl Peer {
@@ -77,6 +88,7 @@ impl Peer {
             greeted: None,
             input: Vec::new(),
             running: Vec::new(),
+            held: None,
             transaction: InTransaction::No,
             is_closing: false,
             waits_to_read: false,
@@ -110,19 +122,23 @@ impl Peer {
 
     /// True if nothing is under way, nor a transaction open.
     pub(crate) fn is_idle(&self) -> bool {
-        self.running.is_empty() && !matches!(self.transaction, InTransaction::Open { .. })
+        self.held.is_none()
+            && self.running.is_empty()
+            && !matches!(self.transaction, InTransaction::Open { .. })
     }
 
     /// When it is to be called at the latest, though nothing has come.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let late = self.running.iter().filter_map(|one| one.until()).min();
-        let lease = match &self.transaction {
-            InTransaction::Open { idle_since, .. } if self.running.is_empty() => {
-                idle_since.checked_add(self.settings.lease)
+        let open = match &self.transaction {
+            // A commit is waited for: the client has to know what became of it.
+            InTransaction::Open { step: Step::Ends, .. } => None,
+            InTransaction::Open { clock, .. } => {
+                clock.deadline(&self.settings.limits, self.running.is_empty())
             }
             _ => None,
         };
-        [late, lease].into_iter().flatten().min()
+        [late, open].into_iter().flatten().min()
     }
 
     /// Takes bytes that have come and does all that can be done now.
@@ -132,6 +148,11 @@ impl Peer {
             return;
         }
         self.is_full = false;
+        if let Err(error) = self.go_on_held(out, context) {
+            put_failure(out, 0, &error);
+            self.is_closing = true;
+            return;
+        }
         let mut kept = std::mem::take(&mut self.input);
         // Most of the time all that has come is read at once, and nothing kept.
         if !kept.is_empty() {
@@ -150,8 +171,8 @@ impl Peer {
     }
 
     fn go_on_running(&mut self, out: &mut Vec<u8>, context: &mut Context<'_>) {
+        self.take_back(out);
         if self.running.is_empty() {
-            self.check_lease();
             return;
         }
         let Self { running, greeted: Some(greeted), transaction, settings, .. } = self else {
@@ -181,12 +202,18 @@ impl Peer {
         }
     }
 
-    fn check_lease(&mut self) {
-        if let InTransaction::Open { idle_since, .. } = &self.transaction
-            && idle_since.elapsed() >= self.settings.lease
-        {
-            self.transaction = InTransaction::Expired;
+    /// Rolls back a transaction that has been open for too long, and refuses the operation that
+    /// is running in it.
+    fn take_back(&mut self, out: &mut Vec<u8>) {
+        let InTransaction::Open { clock, step, transaction, .. } = &self.transaction else {
+            return;
+        };
+        let passed = clock.passed(&self.settings.limits, self.running.is_empty());
+        let Some(why) = passed.filter(|_| *step != Step::Ends) else { return };
+        for mut one in self.running.drain(..) {
+            one.refuse(transaction, why.error(&self.settings.limits), out);
         }
+        self.transaction = InTransaction::Expired(why);
     }
 
     /// Reads packets as far as they are whole and may be begun; gives how many
@@ -201,7 +228,8 @@ impl Peer {
             let Some(frame) = Frame::first(&all[read..], bytes_max)? else { return Ok(read) };
             let is_cancel = frame.body.first() == Some(&CANCEL);
             self.is_full = out.len() - start > AHEAD_BYTES;
-            self.waits_to_read = !is_cancel && (self.is_full || self.is_busy());
+            let waits = self.is_full || self.is_busy();
+            self.waits_to_read = self.held.is_some() || !is_cancel && waits;
             if self.waits_to_read {
                 return Ok(read);
             }
@@ -225,18 +253,79 @@ impl Peer {
         context: &mut Context<'_>,
     ) -> Result<()> {
         let mut read = Bytes::new(frame.body);
-        let verb = read.u8()?;
-        match (&self.greeted, verb) {
-            (None, HELLO) => return self.greet(frame.number, read, out),
-            (None, _) => return Err(broken("comes before a hello")),
+        match (&self.greeted, read.u8()?) {
+            (None, HELLO) => {
+                let found = match Hello::read(read.rest()) {
+                    Ok(hello) => {
+                        if !hello.credential.is_empty() {
+                            self.credential = hello.credential.to_vec();
+                        }
+                        self.settings.store_for(&self.credential)
+                    }
+                    Err(error) => StoreFor::Now(Err(error)),
+                };
+                self.find(found, frame, out, context)
+            }
+            (None, _) => Err(broken("comes before a hello")),
             (Some(_), CANCEL) => {
                 self.cancel(read.int()?, out);
-                return Ok(());
+                Ok(())
             }
-            _ => {}
+            (Some(_), _) if self.settings.admit.is_none() => {
+                self.proceed(None, frame.number, frame.body, out, context)
+            }
+            // As for each request of HTTP: what was granted at the hello may have been taken back
+            // since, or have ended.
+            (Some(_), _) => {
+                let found = self.settings.store_for(&self.credential);
+                self.find(found, frame, out, context)
+            }
         }
-        let Some(mut greeted) = self.greeted.take() else { return Ok(()) };
-        let begun = self.begin(&mut greeted, frame, verb, read, out, context);
+    }
+
+    /// Goes on with a packet as soon as its client is known.
+    fn find(
+        &mut self,
+        found: StoreFor,
+        frame: Frame<'_>,
+        out: &mut Vec<u8>,
+        context: &mut Context<'_>,
+    ) -> Result<()> {
+        match found {
+            StoreFor::Now(store) => {
+                self.proceed(Some(store), frame.number, frame.body, out, context)
+            }
+            StoreFor::Later(finding) => {
+                let (number, body) = (frame.number, frame.body.into());
+                self.held = Some(Box::new(Held { finding, number, body }));
+                self.go_on_held(out, context)
+            }
+        }
+    }
+
+    fn go_on_held(&mut self, out: &mut Vec<u8>, context: &mut Context<'_>) -> Result<()> {
+        let Some(held) = &mut self.held else { return Ok(()) };
+        let Poll::Ready(store) = held.finding.as_mut().poll(context) else { return Ok(()) };
+        match self.held.take() {
+            Some(held) => self.proceed(Some(store), held.number, &held.body, out, context),
+            None => Ok(()),
+        }
+    }
+
+    /// Carries out a packet for a client who has this store now, or the one it had.
+    fn proceed(
+        &mut self,
+        store: Option<Result<Store>>,
+        number: u32,
+        body: &[u8],
+        out: &mut Vec<u8>,
+        context: &mut Context<'_>,
+    ) -> Result<()> {
+        let Some(mut greeted) = self.greeted.take() else {
+            self.greet(store, number, body, out);
+            return Ok(());
+        };
+        let begun = self.begin(&mut greeted, store, (number, body), out, context);
         self.greeted = Some(greeted);
         begun
     }
@@ -244,37 +333,38 @@ impl Peer {
     fn begin(
         &mut self,
         greeted: &mut Greeted,
-        frame: Frame<'_>,
-        verb: u8,
-        mut read: Bytes<'_>,
+        store: Option<Result<Store>>,
+        (number, body): (u32, &[u8]),
         out: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Result<()> {
+        let mut read = Bytes::new(body);
+        let verb = read.u8()?;
         let terms = Terms::read(&mut read)?;
         let asked = Asked::read(verb, read, &greeted.tables)?;
-        let readmitted = match self.readmit(&mut greeted.store) {
-            Ok(readmitted) => readmitted,
+        let readmitted = match store.transpose() {
+            Ok(store) => store.and_then(|store| self.readmit(store, &mut greeted.store)),
             Err(error) => {
                 self.transaction.undo(&asked);
-                put_failure(out, frame.number, &error);
+                put_failure(out, number, &error);
                 return Ok(());
             }
         };
-        match self.transaction.admit(&asked, &greeted.store, !self.running.is_empty()) {
+        match self.admit(&asked, &greeted.store) {
             Ok(Admitted::Begins) => {}
             Ok(Admitted::Void) => {
-                put_done(out, frame.number);
+                put_done(out, number);
                 return Ok(());
             }
             Err(error) => {
-                put_failure(out, frame.number, &error);
+                put_failure(out, number, &error);
                 return Ok(());
             }
         }
         let acting = self.acting(greeted, &asked).or(readmitted);
         let scope = self.transaction.scope(&greeted.store);
         let ground = Ground { settings: &self.settings, tables: &greeted.tables, scope };
-        let begun = submission::begin(ground, acting, frame.number, frame.body, asked, terms, out);
+        let begun = submission::begin(ground, acting, number, body, asked, terms, out);
         match begun {
             Begun::Answered(is_done) => self.transaction.rest(is_done),
             Begun::Waits(mut one) => match one.poll(ground, out, context) {
@@ -285,22 +375,17 @@ impl Peer {
         Ok(())
     }
 
-    /// Asks again who this is, as for each request of HTTP: what was granted at the
-    /// hello may have been taken back since, or have ended. Gives the store for
-    /// this operation alone, where others are under way under what they began with.
-    fn readmit(&mut self, current: &mut Store) -> Result<Option<Store>> {
-        if self.settings.admit.is_none() {
-            return Ok(None);
-        }
-        let store = self.settings.store_for(&self.credential)?;
+    /// Takes the store that a client has now. Gives it for this operation alone where others are
+    /// running, with what they began with.
+    fn readmit(&mut self, store: Store, current: &mut Store) -> Option<Store> {
         match &self.transaction {
             // It keeps the rights that it began with, until it ends.
-            InTransaction::Open { .. } => Ok(None),
+            InTransaction::Open { .. } => None,
             _ if self.running.is_empty() => {
                 *current = store;
-                Ok(None)
+                None
             }
-            _ => Ok(Some(store)),
+            _ => Some(store),
         }
     }
 
@@ -317,6 +402,63 @@ impl Peer {
         }
     }
 
+    /// What an operation is in the state of its connection.
+    fn admit(&mut self, asked: &Asked<'_, '_>, store: &Store) -> Result<Admitted> {
+        let is_step = matches!(
+            asked,
+            Asked::Commit
+                | Asked::Rollback
+                | Asked::Savepoint(_)
+                | Asked::Release(_)
+                | Asked::RollbackTo(_)
+        );
+        match &mut self.transaction {
+            InTransaction::Expired(_) if matches!(asked, Asked::Rollback) => {
+                self.transaction = InTransaction::No;
+                Ok(Admitted::Void)
+            }
+            InTransaction::Expired(why) => {
+                let error = why.error(&self.settings.limits);
+                self.transaction.undo(asked);
+                Err(error)
+            }
+            InTransaction::Open { .. } if matches!(asked, Asked::Begin) => {
+                let message = "a transaction is open already; set a savepoint in it";
+                Err(Error::new(ErrorKind::Invalid, message))
+            }
+            InTransaction::Open { step, .. } => {
+                let ends = matches!(asked, Asked::Commit | Asked::Rollback);
+                *step = if ends { Step::Ends } else { Step::Within };
+                Ok(Admitted::Begins)
+            }
+            InTransaction::No if matches!(asked, Asked::Begin) => {
+                if !self.running.is_empty() {
+                    return Err(broken("begins a transaction among other operations"));
+                }
+                self.transaction = self.open(store)?;
+                Ok(Admitted::Begins)
+            }
+            InTransaction::No if is_step => {
+                let message = "no transaction is open on this connection; begin one";
+                Err(Error::new(ErrorKind::Invalid, message))
+            }
+            InTransaction::No => Ok(Admitted::Begins),
+        }
+    }
+
+    fn open(&self, store: &Store) -> Result<InTransaction> {
+        check_right(store)?;
+        let credential = self.settings.admit.is_some().then_some(&*self.credential);
+        let caller = caller_key(store, credential);
+        let counted = self.settings.transactions.count(caller, &self.settings.limits)?;
+        Ok(InTransaction::Open {
+            transaction: Box::new(Transaction::unbegun(store)?),
+            clock: Clock::start(),
+            step: Step::Begins,
+            _counted: counted,
+        })
+    }
+
     fn cancel(&mut self, number: i64, out: &mut Vec<u8>) {
         let Some(place) = self.running.iter().position(|one| i64::from(one.number) == number)
         else {
@@ -329,31 +471,29 @@ impl Peer {
         self.transaction.rest(false);
     }
 
-    fn greet(&mut self, number: u32, read: Bytes<'_>, out: &mut Vec<u8>) -> Result<()> {
+    fn greet(&mut self, store: Option<Result<Store>>, number: u32, body: &[u8], out: &mut Vec<u8>) {
         let start = frame::begin(out, number);
-        if let Err(error) = self.welcome(read.rest(), out) {
+        let store = store.unwrap_or_else(|| Ok(self.settings.store.clone()));
+        if let Err(error) = store.and_then(|store| self.welcome(store, body, out)) {
             out.truncate(start + frame::HEAD_BYTES);
             out.push(FAILED);
             put_error(out, &error);
             self.is_closing = true;
         }
         frame::end(out, start);
-        Ok(())
     }
 
-    fn welcome(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        let hello = Hello::read(body)?;
-        let credential =
-            if hello.credential.is_empty() { &self.credential[..] } else { hello.credential };
-        let store = self.settings.store_for(credential)?;
-        self.credential = match self.settings.admit {
-            Some(_) => credential.to_vec(),
-            None => Vec::new(),
-        };
+    fn welcome(&mut self, store: Store, body: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        let mut read = Bytes::new(body);
+        read.u8()?;
+        let hello = Hello::read(read.rest())?;
+        if self.settings.admit.is_none() {
+            self.credential = Vec::new();
+        }
         let mut tables = Vec::with_capacity(hello.tables.len());
         let mut other = Vec::new();
         for (name, theirs) in hello.tables {
-            let table = store.table(name)?;
+            let table = Arc::clone(store.exposed_to_remote(name)?);
             if hash(&table) != theirs {
                 other.push(Arc::clone(&table));
             }
@@ -401,52 +541,6 @@ impl InTransaction {
         }
     }
 
-    fn admit(&mut self, asked: &Asked<'_, '_>, store: &Store, is_busy: bool) -> Result<Admitted> {
-        let is_step = matches!(
-            asked,
-            Asked::Commit
-                | Asked::Rollback
-                | Asked::Savepoint(_)
-                | Asked::Release(_)
-                | Asked::RollbackTo(_)
-        );
-        match self {
-            Self::Expired if matches!(asked, Asked::Rollback) => {
-                *self = Self::No;
-                Ok(Admitted::Void)
-            }
-            Self::Expired => {
-                self.undo(asked);
-                let message = "the transaction stood idle beyond its lease and was undone; begin \
-                               another, and keep it short";
-                Err(Error::new(ErrorKind::Timeout, message))
-            }
-            Self::Open { .. } if matches!(asked, Asked::Begin) => {
-                let message = "a transaction is open already; set a savepoint in it";
-                Err(Error::new(ErrorKind::Invalid, message))
-            }
-            Self::Open { step, .. } => {
-                let ends = matches!(asked, Asked::Commit | Asked::Rollback);
-                *step = if ends { Step::Ends } else { Step::Within };
-                Ok(Admitted::Begins)
-            }
-            Self::No if matches!(asked, Asked::Begin) => {
-                if is_busy {
-                    return Err(broken("begins a transaction among other operations"));
-                }
-                let transaction = Box::new(Transaction::unbegun(store)?);
-                let (idle_since, step) = (Instant::now(), Step::Begins);
-                *self = Self::Open { transaction, idle_since, step };
-                Ok(Admitted::Begins)
-            }
-            Self::No if is_step => {
-                let message = "no transaction is open on this connection; begin one";
-                Err(Error::new(ErrorKind::Invalid, message))
-            }
-            Self::No => Ok(Admitted::Begins),
-        }
-    }
-
     /// Undoes it, for an operation that is refused; its client knows by the refusal of
     /// a commit or rollback that it has ended, and by no other.
     fn undo(&mut self, refused: &Asked<'_, '_>) {
@@ -454,7 +548,8 @@ impl InTransaction {
         *self = match self {
             Self::No => Self::No,
             _ if ends => Self::No,
-            _ => Self::Expired,
+            Self::Expired(why) => Self::Expired(*why),
+            Self::Open { .. } => Self::Expired(TakenBack::Refused),
         };
     }
 
@@ -464,7 +559,9 @@ impl InTransaction {
         match self {
             Self::Open { step: Step::Ends, .. } => *self = Self::No,
             Self::Open { step: Step::Begins, .. } if !is_done => *self = Self::No,
-            Self::Open { idle_since, .. } => *idle_since = Instant::now(),
+            // What it waited for its turn is not its own time.
+            Self::Open { step: Step::Begins, clock, .. } => *clock = Clock::start(),
+            Self::Open { clock, .. } => clock.rest(),
             _ => {}
         }
     }

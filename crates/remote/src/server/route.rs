@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use marmota_http::{
-    Endpoint, Flow, Method, Peer, Protocol, Request, Response, ResponseWriter, Router, Status,
-    Step, Turn, WebSocketOptions,
+    Endpoint, Flow, IntoResponse, Method, Peer, Protocol, Request, Response, ResponseWriter,
+    Router, Status, Step, Turn, WebSocketOptions,
 };
 
 use super::peer;
@@ -49,6 +49,10 @@ impl Service {
 }
 
 fn answer(settings: &Arc<Settings>, request: &Request, out: &mut ResponseWriter<'_>) -> Flow {
+    if let Err(refused) = request.check_site_strictly() {
+        out.respond(refused.into_response());
+        return Flow::Done;
+    }
     let bearer = request.header_text("authorization").and_then(|text| {
         let (scheme, token) = text.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())

@@ -10,6 +10,7 @@ use marmota_http::{AddedHeaders, Layer, Request, Response, Server};
 use marmota_model::{Error, ErrorKind};
 use marmota_remote::{Remote, Service};
 use marmota_store::Store;
+use marmota_store::rights::{Grant, Right, Rights};
 
 use crate::place::Place;
 use crate::{Person, client, person, served};
@@ -47,6 +48,28 @@ fn a_table_that_is_not_served_is_named() {
     let error = Store::builder(remote).model::<City>().open().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.message().contains("`city`"), "{error}");
+}
+
+#[test]
+fn internal_tables_are_not_served() {
+    use marmota_model::{Field, Kind, Role, Schema};
+
+    let id = || vec![Field::new("id", Kind::I64).role(Role::Key)];
+    let users = || Schema::new("marmota_user", id());
+    let served =
+        Store::builder(marmota_store::memory::Memory::new()).model::<Person>().schema(users());
+    let served = served.open().unwrap();
+    let grants = [Grant::new("*", &Right::ALL), Grant::new("marmota_user", &Right::ALL)];
+    let rights = Rights::new(served.registry(), None, &grants).unwrap();
+    for service in [
+        Service::new(&served).admit(|store, _| Ok(store.clone())),
+        Service::new(&served).admit(move |store, _| Ok(store.acting_under(Arc::clone(&rights)))),
+    ] {
+        let remote = Remote::in_process(&service);
+        let error = Store::builder(remote).schema(users()).open().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.message().contains("there is no table `marmota_user`"), "{error}");
+    }
 }
 
 #[test]

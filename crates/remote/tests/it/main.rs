@@ -2,6 +2,7 @@
 //! that): contracts, credentials, connections that break, leases, strangers.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
+mod authenticating;
 mod authority;
 mod breaking;
 mod greeting;
@@ -10,6 +11,7 @@ mod place;
 mod shared_memory;
 mod strangers;
 mod tls;
+mod transactions;
 mod web_socket;
 
 use marmota_derive::Model;

@@ -20,7 +20,7 @@ pub(super) fn add(mut document: OpenApi, store: &Store, base: &str) -> OpenApi {
         }),
     );
     let mut writes = false;
-    for table in store.registry().tables() {
+    for table in store.exposed_tables() {
         let may = |right| store.rights().is_none_or(|rights| rights.allow(table, right));
         let ways = Ways { base, table, document };
         let shown = [Right::Read, Right::Insert, Right::Update, Right::Delete]

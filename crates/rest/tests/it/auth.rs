@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 use crate::client::{Answer, Client};
 use crate::slow::slow;
 
-const PASSWORD: &str = "correct horse";
+pub(crate) const PASSWORD: &str = "correct horse";
 
-struct Guarded {
-    store: Store,
-    auth: Auth,
+pub(crate) struct Guarded {
+    pub(crate) store: Store,
+    pub(crate) auth: Auth,
     server: RunningServer,
 }
 
@@ -35,7 +35,7 @@ fn note() -> Schema {
 }
 
 impl Guarded {
-    fn new(engine: impl Engine + 'static, settings: Settings) -> Self {
+    pub(crate) fn new(engine: impl Engine + 'static, settings: Settings) -> Self {
         let builder = Store::builder(engine).cache(1 << 20).schema(note());
         let builder = builder.idempotency(Idempotency::default());
         let store = marmota_auth::models(builder).open().unwrap();
@@ -45,12 +45,28 @@ impl Guarded {
         Self { store, auth, server }
     }
 
-    fn client(&self) -> Client {
+    fn notes(&self) -> u64 {
+        let table = self.store.table("note").unwrap();
+        self.store.list_records(&table).run().unwrap().len() as u64
+    }
+
+    /// One whose clients are a trusted proxy.
+    fn behind_proxy(settings: Settings) -> Self {
+        let store = marmota_auth::models(Store::builder(Memory::new()).schema(note()));
+        let store = store.open().unwrap();
+        let auth = Auth::new(&store, settings.password_cost(64, 1)).unwrap();
+        let server = Server::bind("127.0.0.1:0").unwrap().servers(1);
+        let server = server.trusted_proxies(["127.0.0.1"]);
+        let server = server.start(Api::new(&store).auth(&auth).router()).unwrap();
+        Self { store, auth, server }
+    }
+
+    pub(crate) fn client(&self) -> Client {
         Client::new(self.server.local_addr())
     }
 
     /// Adds a user; gives a token of theirs.
-    fn user(&self, name: &str) -> (i64, String) {
+    pub(crate) fn user(&self, name: &str) -> (i64, String) {
         let (id, token) = self.auth.add_user(name, &[], false).unwrap();
         let mut client = self.client();
         let body = json!({ "name": name, "token": token, "password": PASSWORD });
@@ -58,14 +74,21 @@ impl Guarded {
         (id, self.login(name))
     }
 
-    fn login(&self, name: &str) -> String {
+    /// Sets the password of the first administrator; gives a token of theirs.
+    pub(crate) fn administrator(&self) -> String {
+        let token = self.auth.first_token().unwrap();
+        self.auth.redeem("admin", token, PASSWORD, None).unwrap();
+        self.login("admin")
+    }
+
+    pub(crate) fn login(&self, name: &str) -> String {
         let body = json!({ "name": name, "password": PASSWORD }).to_string();
         let answer = self.client().json("POST /api/auth/login", &body).is(200);
         answer.value()["token"].as_str().unwrap().to_owned()
     }
 }
 
-fn own() -> Settings {
+pub(crate) fn own() -> Settings {
     Settings::default().everyone([Grant::new("note", &Right::ALL).rule("owner = @user.id")])
 }
 
@@ -75,12 +98,12 @@ fn on_engines(settings: fn() -> Settings, test: impl Fn(Guarded)) {
     test(Guarded::new(Sqlite::from_url("sqlite::memory:").unwrap(), settings()));
 }
 
-fn by(client: &mut Client, token: &str, request: &str, body: &str) -> Answer {
+pub(crate) fn by(client: &mut Client, token: &str, request: &str, body: &str) -> Answer {
     let bearer = format!("Authorization: Bearer {token}");
     client.send(request, &[&bearer, "Content-Type: application/json"], body.as_bytes())
 }
 
-fn insert(client: &mut Client, token: &str, owner: i64, text: &str) -> i64 {
+pub(crate) fn insert(client: &mut Client, token: &str, owner: i64, text: &str) -> i64 {
     let body = json!({ "owner": owner, "text": text }).to_string();
     by(client, token, "POST /api/note", &body).is(201).value()["id"].as_i64().unwrap()
 }
@@ -117,7 +140,7 @@ fn each_sees_what_is_theirs() {
             [format!("Authorization: Bearer {bob}"), format!("If-None-Match: {}", tag.unwrap())];
         client.send("GET /api/note", &[&headers[0], &headers[1]], b"").is(200);
         by(&mut client, &ann, "POST /api/note", r#"{"owner":999,"text":"x"}"#).is(403);
-        by(&mut client, &ann, "GET /api/marmota_user", "").is(403);
+        by(&mut client, &ann, "GET /api/marmota_user", "").is(404);
         let document = by(&mut client, &ann, "GET /api", "").is(200).text();
         assert!(document.contains("\"note\"") && !document.contains("marmota_user"), "{document}");
         assert!(document.contains("bearer"));
@@ -173,7 +196,7 @@ fn a_cookie_is_for_pages_of_this_origin() {
     let login = json!({ "name": "ann", "password": PASSWORD, "cookie": true }).to_string();
     let answer = client.json("POST /api/auth/login", &login).is(200);
     let set = answer.header("set-cookie").unwrap();
-    assert!(set.contains("HttpOnly; SameSite=Strict") && set.contains("Secure"), "{set}");
+    assert!(set.contains("HttpOnly; SameSite=Strict"), "{set}");
     assert_eq!(answer.value()["token"], Value::Null);
     let cookie = format!("Cookie: a=b; {}", set.split(';').next().unwrap());
     let body = json!({ "owner": ann_id, "text": "x" }).to_string();
@@ -191,13 +214,144 @@ fn a_cookie_is_for_pages_of_this_origin() {
     ] {
         assert_eq!(post(&mut client, foreign), 403, "{foreign}");
     }
-    for own in ["Origin: http://test", "Sec-Fetch-Site: same-origin", "X-Marmota-CSRF: 1"] {
+    for own in ["Origin: http://localhost", "Sec-Fetch-Site: same-origin", "X-Marmota-CSRF: 1"] {
         assert_eq!(post(&mut client, own), 201, "{own}");
     }
     let logout = ["X-Marmota-CSRF: 1", &cookie];
     let answer = client.send("POST /api/auth/logout", &logout, b"").is(204);
     assert!(answer.header("set-cookie").unwrap().contains("Max-Age=0"));
     client.send("GET /api/note", &[&cookie], b"").is(401);
+}
+
+/// Behind a proxy that ends TLS: the trusted scheme decides.
+#[test]
+fn a_cookie_over_https_has_the_prefix_of_its_host() {
+    let service = Guarded::behind_proxy(own());
+    service.user("ann");
+    let mut client = service.client();
+    let login = json!({ "name": "ann", "password": PASSWORD, "cookie": true }).to_string();
+    let mut set = |headers: &[&str]| {
+        let headers = [&["Content-Type: application/json"], headers].concat();
+        let answer = client.send("POST /api/auth/login", &headers, login.as_bytes()).is(200);
+        answer.header("set-cookie").unwrap().to_owned()
+    };
+    for host in ["test", "localhost", "127.0.0.1:8080"] {
+        let host = format!("X-Forwarded-Host: {host}");
+        let cookie = set(&["X-Forwarded-Proto: https", &host]);
+        assert!(cookie.starts_with("__Host-marmota_session=ms_"), "{cookie}");
+        assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict; Secure"), "{cookie}");
+    }
+    for (host, secure) in
+        [("localhost:80", false), ("127.0.0.1", false), ("localhost.attacker.example", true)]
+    {
+        let cookie = set(&["X-Forwarded-Proto: http", &format!("X-Forwarded-Host: {host}")]);
+        assert!(cookie.starts_with("marmota_session=ms_"), "{cookie}");
+        assert_eq!(cookie.contains("Secure"), secure, "{host}: {cookie}");
+    }
+    let https = ["X-Forwarded-Proto: https"];
+    let token = set(&https).split(';').next().unwrap().split_once('=').unwrap().1.to_owned();
+    let get = |cookies: &[&str], status| {
+        let headers = [&https[..], cookies].concat();
+        service.client().send("GET /api/note", &headers, b"").is(status);
+    };
+    let good = format!("Cookie: a=b; __Host-marmota_session={token}");
+    get(&[&good], 200);
+    // One that a page without encryption may have set does not count over https.
+    get(&[&format!("Cookie: marmota_session={token}")], 401);
+    get(&[&format!("{good}; __Host-marmota_session=ms_x")], 401);
+    get(&[&format!("{good}; __Host-marmota_session={token}")], 401);
+    get(&["Cookie: __Host-marmota_session=ms_x", &good], 401);
+}
+
+/// Ten clients of one proxy: what one of them guesses wrongly is not counted against the others.
+#[test]
+fn failed_logins_count_for_the_address_that_a_trusted_proxy_reports() {
+    let service = Guarded::behind_proxy(own());
+    service.user("ann");
+    let mut client = service.client();
+    let mut login = |client_ip: &str, name: &str, password: &str| {
+        let body = json!({ "name": name, "password": password }).to_string();
+        let from = format!("X-Forwarded-For: {client_ip}");
+        let headers = ["Content-Type: application/json", &from];
+        client.send("POST /api/auth/login", &headers, body.as_bytes()).status
+    };
+    for _ in 0..10 {
+        assert_eq!(login("203.0.113.1", "ann", "wrong"), 401);
+    }
+    assert_eq!(login("203.0.113.1", "ann", PASSWORD), 429);
+    assert_eq!(login("203.0.113.2", "ann", PASSWORD), 200);
+    for number in 0..100 {
+        login("203.0.113.1", &format!("user {number}"), "wrong");
+    }
+    assert_eq!(login("203.0.113.1", "eve", "wrong"), 429);
+    assert_eq!(login("203.0.113.2", "ann", PASSWORD), 200);
+    assert_eq!(login("203.0.113.3", "bob", "wrong"), 401);
+}
+
+/// The limits do not take the word of a client that is no trusted proxy.
+#[test]
+fn a_client_cannot_choose_the_address_that_is_counted() {
+    let service = Guarded::new(Memory::new(), own());
+    let mut client = service.client();
+    let statuses: Vec<u16> = (0..12)
+        .map(|number| {
+            let from = format!("X-Forwarded-For: 203.0.113.{number}");
+            let headers = ["Content-Type: application/json", &from];
+            let body = br#"{"name":"ann","password":"wrong"}"#;
+            client.send("POST /api/auth/login", &headers, body).status
+        })
+        .collect();
+    assert_eq!(statuses[9..], [401, 429, 429]);
+}
+
+/// An upload or download that lasts longer than its caller's session ends with it.
+#[test]
+fn a_logout_ends_what_is_under_way() {
+    let service = Guarded::new(Memory::new(), own());
+    let (ann_id, _) = service.user("ann");
+    let line = json!({ "owner": ann_id, "text": "x" }).to_string();
+    let operation = format!("{{\"insert\":\"note\",\"row\":{line}}}");
+    for (target, line) in [("/api/note", line), ("/api/batch", operation)] {
+        let token = service.login("ann");
+        let mut client = service.client();
+        let head = format!(
+            "POST {target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
+             Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+        );
+        let lines = format!("{line}\n").repeat(1000);
+        let chunk = format!("{:x}\r\n{lines}\r\n", lines.len());
+        let before = service.notes();
+        client.write(head.as_bytes());
+        client.write(chunk.as_bytes());
+        let begin = std::time::Instant::now();
+        while service.notes() < before + 1000 {
+            assert!(begin.elapsed().as_secs() < 60, "the first chunk is not carried out");
+            std::thread::yield_now();
+        }
+        by(&mut service.client(), &token, "POST /api/auth/logout", "").is(204);
+        client.write(chunk.as_bytes());
+        client.write(b"0\r\n\r\n");
+        let answer = client.answer("POST");
+        assert!(answer.text().contains("\"status\":401"), "{}", answer.text());
+        assert_eq!(service.notes(), before + 1000);
+    }
+}
+
+#[test]
+fn the_last_administrator_cannot_leave() {
+    let service = Guarded::new(Memory::new(), own());
+    let admin = service.administrator();
+    let mut client = service.client();
+    let id = by(&mut client, &admin, "GET /api/auth/me", "").is(200).value()["id"].clone();
+    let path = format!("/api/auth/users/{id}");
+    for (request, body) in [
+        (format!("DELETE {path}"), ""),
+        (format!("PATCH {path}"), r#"{"is_admin":false}"#),
+        (format!("PATCH {path}"), r#"{"is_disabled":true}"#),
+    ] {
+        by(&mut client, &admin, &request, body).refuses(409).says("administrator first");
+    }
+    by(&mut client, &admin, "GET /api/auth/users", "").is(200);
 }
 
 #[test]
@@ -302,7 +456,7 @@ fn all_answers_deny_the_same() {
             let lines = ["Accept: application/x-ndjson", &bearer];
             let lines = client.send("GET /api/note", &lines, b"").is(200).text();
             prop_assert_eq!(lines.lines().count(), listed.len());
-            let all = service.store.list_records(&table, marmota_model::Query::new()).run();
+            let all = service.store.list_records(&table).run();
             for row in all.unwrap().iter().rev().take(6) {
                 let id = row.value("id").unwrap().as_ref().as_int().unwrap();
                 let seen = listed.contains(&id);

@@ -240,3 +240,19 @@ fn rows_that_are_there() {
         assert_eq!(refused.value()["index"], 1);
     });
 }
+
+#[test]
+fn rules_are_checked_before_the_first_write() {
+    on_every_engine(|service| {
+        let client = &mut service.client();
+        let city = |name: Value| json!({ "insert": "city", "row": { "code": "a", "name": name } });
+        batch(client, "all", &json!([city(json!("a"))])).is(200);
+        // The first meets a conflict, the second breaks a rule.
+        let both = json!([city(json!("a")), city(Value::Null)]);
+        let refused = batch(client, "all", &both).is(422).value();
+        assert_eq!(refused["index"], 1, "{refused}");
+        let unknown = batch(client, "all", &json!([{ "isnert": "city", "row": {} }])).is(400);
+        let text = unknown.text();
+        assert!(text.contains("`isnert` is neither an operation (insert, update,"), "{text}");
+    });
+}

@@ -132,7 +132,7 @@ fn a_client_may_wait_for_each_answer() {
     on_every_engine(|service| {
         let mut stream = TcpStream::connect(service.address()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let head = "POST /api/batch HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n";
+        let head = "POST /api/batch HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n";
         stream.write_all(format!("{head}{NDJSON}\r\n\r\n").as_bytes()).unwrap();
         let mut answer = BufReader::new(stream.try_clone().unwrap()).lines().map(Result::unwrap);
         for number in 0..20 {

@@ -31,7 +31,7 @@ impl Client {
 
     /// Sends `METHOD target` with further header lines and a body, and reads the answer.
     pub(crate) fn send(&mut self, request: &str, headers: &[&str], body: &[u8]) -> Answer {
-        let mut bytes = format!("{request} HTTP/1.1\r\nHost: test\r\n");
+        let mut bytes = format!("{request} HTTP/1.1\r\nHost: localhost\r\n");
         for header in headers {
             bytes.push_str(header);
             bytes.push_str("\r\n");
@@ -55,6 +55,18 @@ impl Client {
 
     pub(crate) fn get(&mut self, target: &str) -> Answer {
         self.json(&format!("GET {target}"), "")
+    }
+
+    /// Sends bytes of a request.
+    #[cfg(feature = "auth")]
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    /// Reads the answer to a request that was written.
+    #[cfg(feature = "auth")]
+    pub(crate) fn answer(&mut self, request: &str) -> Answer {
+        self.read(request)
     }
 
     fn read(&mut self, request: &str) -> Answer {

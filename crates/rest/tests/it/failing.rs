@@ -17,7 +17,7 @@ use crate::service::Service;
 use crate::slow::slow;
 use crate::wrapped::Wrapped;
 
-/// Lets so many lists pass.
+/// Lets so many reads pass.
 fn failing<E: Engine>(engine: E, lists: &Arc<AtomicUsize>) -> Wrapped<E> {
     let lists = Arc::clone(lists);
     Wrapped::new(engine, move |inner| Box::new(FailingSession(inner, Arc::clone(&lists))))
@@ -34,7 +34,8 @@ impl Session for FailingSession {
         outcome: &mut Outcome,
     ) -> Result<Submitted> {
         let fewer = |left: usize| left.checked_sub(1);
-        if matches!(operation, Operation::List { .. })
+        // A row is read back by its key.
+        if matches!(operation, Operation::List { .. } | Operation::Get { .. })
             && self.1.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer).is_err()
         {
             return Err(Error::new(ErrorKind::Io, "the disk went away"));
@@ -110,7 +111,7 @@ fn check(service: &Service, lists: &AtomicUsize) {
     assert!(lines.starts_with(b"{\"id\":1,") && lines.ends_with(b"}\n"));
     lists.store(3, Ordering::Relaxed);
     let mut stream = TcpStream::connect(service.address()).unwrap();
-    write!(stream, "GET /api/person HTTP/1.1\r\nHost: a\r\n{WANTED}\r\n\r\n").unwrap();
+    write!(stream, "GET /api/person HTTP/1.1\r\nHost: localhost\r\n{WANTED}\r\n\r\n").unwrap();
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     assert!(!bytes.ends_with(b"0\r\n\r\n"));
@@ -121,4 +122,25 @@ fn what_fails_midway_is_not_taken_for_whole() {
     let lists = Arc::new(AtomicUsize::new(0));
     check(&Service::new("failing", failing(Memory::new(), &lists)), &lists);
     check(&Service::new("slow failing", slow(failing(Memory::new(), &lists))), &lists);
+}
+
+/// A row may have a value that cannot be read, or the database may go away: what is committed
+/// is answered as done.
+#[test]
+fn a_write_whose_row_cannot_be_read_back_is_done() {
+    let reads = Arc::new(AtomicUsize::new(usize::MAX));
+    for service in [
+        Service::new("unreadable", failing(Memory::new(), &reads)),
+        Service::new("slow unreadable", slow(failing(Memory::new(), &reads))),
+    ] {
+        reads.store(usize::MAX, Ordering::Relaxed);
+        let row = "{\"first_name\":\"A\",\"last_name\":\"B\",\"year_of_birth\":1}";
+        let mut client = service.client();
+        client.json("POST /api/person", row).is(201);
+        reads.store(0, Ordering::Relaxed);
+        client.json("PATCH /api/person/1", "{\"last_name\":\"C\"}").is(204);
+        client.get("/api/person/1").refuses(503);
+        reads.store(usize::MAX, Ordering::Relaxed);
+        client.get("/api/person/1").is(200).says("\"C\"");
+    }
 }

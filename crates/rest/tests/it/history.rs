@@ -73,11 +73,12 @@ fn every_write_is_in_the_history() {
 fn history_cannot_be_written() {
     on_every_engine(|client| {
         client.json("POST /api/patient", r#"{"name":"Bo"}"#).is(201);
-        client.json("DELETE /api/marmota_history/1", "").refuses(403);
-        client.json("DELETE /api/marmota_history?filter=id>0", "").refuses(403);
-        client.json("PATCH /api/marmota_history/1", r#"{"actor":"eve"}"#).refuses(403);
-        let batch = r#"{"operations":[{"op":"delete","table":"marmota_history","id":1}]}"#;
-        assert!(client.json("POST /api/batch", batch).status >= 400);
+        client.get("/api/marmota_history").refuses(404);
+        client.json("DELETE /api/marmota_history/1", "").refuses(404);
+        client.json("DELETE /api/marmota_history?filter=id>0", "").refuses(404);
+        client.json("PATCH /api/marmota_history/1", r#"{"actor":"eve"}"#).refuses(404);
+        let batch = r#"{"operations":[{"delete":"marmota_history","key":1}]}"#;
+        client.json("POST /api/batch", batch).refuses(404);
         assert_eq!(client.get("/api/patient/1/history?count=true").value()["count"], 1);
         let tables = client.get("/api").is(200).value();
         assert_eq!(tables["tables"][0]["history"], "/api/patient/{key}/history");
@@ -96,16 +97,14 @@ fn lines_are_in_the_history() {
                      {\"patch\":\"patient\",\"key\":77,\"row\":{\"name\":\"B\"}}\n";
         let answer = client.send("POST /api/batch", &headers, lines.as_bytes()).is(200);
         assert_eq!(answer.text().lines().count(), 2);
-        let entries =
-            client.get("/api/marmota_history?fields=of_key,action,actor&order=id").is(200);
-        let entry =
-            |key: &str, action: &str| json!({"of_key": key, "action": action, "actor": "eve"});
-        let expected = [
-            entry("1", "insert"),
-            entry("2", "insert"),
-            entry("9", "insert"),
-            entry("1", "update"),
-        ];
-        assert_eq!(entries.value()["rows"], json!(expected));
+        for (key, actions) in
+            [(1, &["insert", "update"][..]), (2, &["insert"]), (9, &["insert"]), (77, &[])]
+        {
+            let history = format!("/api/patient/{key}/history?fields=action,actor&order=id");
+            let rows = client.get(&history).is(200).value()["rows"].clone();
+            let entry = |action: &&str| json!({"action": action, "actor": "eve"});
+            let expected: Vec<_> = actions.iter().map(entry).collect();
+            assert_eq!(rows, json!(expected));
+        }
     });
 }

@@ -3,14 +3,19 @@
 
 #[cfg(feature = "auth")]
 mod auth;
+#[cfg(feature = "auth")]
+mod authentication;
 mod batch;
 mod batch_lines;
 mod blob;
+mod bounds;
 mod client;
 mod failing;
 mod faulty;
 mod guide;
 mod history;
+#[cfg(feature = "auth")]
+mod internal_tables;
 mod lines;
 mod list;
 mod once;

@@ -163,7 +163,7 @@ fn a_kill_between_commit_and_answer_writes_once() {
         // Sent, and the answer is never read.
         let mut lost = std::net::TcpStream::connect(address).unwrap();
         let request = format!(
-            "POST /api/entry HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n\
+            "POST /api/entry HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
              Idempotency-Key: {key}\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );

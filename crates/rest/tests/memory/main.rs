@@ -66,7 +66,7 @@ fn send(address: SocketAddr, watched: &mut Watched) -> String {
     let mut out = BufWriter::with_capacity(64 * 1024, &stream);
     write!(
         out,
-        "POST /api/line HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
+        "POST /api/line HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
          Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
     .unwrap();
@@ -94,7 +94,9 @@ fn receive(address: SocketAddr, watched: &mut Watched) -> u64 {
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     // Without chunks, so that lines can be read as they are.
     (&stream)
-        .write_all(b"GET /api/line HTTP/1.0\r\nHost: a\r\nAccept: application/x-ndjson\r\n\r\n")
+        .write_all(
+            b"GET /api/line HTTP/1.0\r\nHost: localhost\r\nAccept: application/x-ndjson\r\n\r\n",
+        )
         .unwrap();
     let mut lines = BufReader::with_capacity(64 * 1024, &stream).lines();
     while !lines.next().unwrap().unwrap().is_empty() {}
@@ -168,7 +170,9 @@ fn a_million_rows_in_and_out_take_no_more_memory_than_a_few() {
 fn leave_in_the_middle(address: SocketAddr) {
     let out = TcpStream::connect(address).unwrap();
     (&out)
-        .write_all(b"GET /api/line HTTP/1.1\r\nHost: a\r\nAccept: application/x-ndjson\r\n\r\n")
+        .write_all(
+            b"GET /api/line HTTP/1.1\r\nHost: localhost\r\nAccept: application/x-ndjson\r\n\r\n",
+        )
         .unwrap();
     let mut piece = vec![0; 1 << 20];
     (&out).read_exact(&mut piece).unwrap();
@@ -176,7 +180,7 @@ fn leave_in_the_middle(address: SocketAddr) {
     let sent = TcpStream::connect(address).unwrap();
     (&sent)
         .write_all(
-            b"POST /api/line HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-ndjson\r\n\
+            b"POST /api/line HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n\
               Content-Length: 1000000\r\n\r\n{\"words\":\"a\"}\n{\"wor",
         )
         .unwrap();

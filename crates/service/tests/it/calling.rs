@@ -80,7 +80,8 @@ pub(crate) fn agent() -> ureq::Agent {
 }
 
 pub(crate) fn post(server: &RunningServer, path: &str, body: &str) -> (u16, Value) {
-    let mut answer = agent().post(url(server, path)).send(body).unwrap();
+    let mut answer =
+        agent().post(url(server, path)).content_type("application/json").send(body).unwrap();
     (answer.status().as_u16(), answer.body_mut().read_json().unwrap())
 }
 

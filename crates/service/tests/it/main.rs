@@ -8,6 +8,7 @@ mod contracts;
 mod lifetimes;
 mod mocks;
 mod open_api;
+mod origins;
 mod proxy;
 mod reconnecting;
 mod rights;

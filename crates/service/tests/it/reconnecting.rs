@@ -134,6 +134,10 @@ fn name() -> String {
 
 /// Waits for what comes by itself.
 #[track_caller]
+fn present(readers: &Subscribers<ReaderClient>) -> Vec<ReaderClient> {
+    block_on(readers.present())
+}
+
 fn reach(case: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -241,7 +245,7 @@ fn a_subscriber_is_in_the_list_once_whatever_breaks() {
                 }
             };
             assert_eq!((told, stand.told.take()), (1, vec![text]), "{by:?}");
-            assert_eq!(stand.served.readers.present().len(), 1, "{by:?}");
+            assert_eq!(present(&stand.served.readers).len(), 1, "{by:?}");
         }
         stand.start_anew();
         reach("the other server", || block_on(news.server()).is_ok_and(|number| number == 2));
@@ -271,16 +275,16 @@ fn who_does_not_come_back_is_forgotten() {
             let news = block_on(NewsClient::new(&stand.client)).unwrap();
             assert!(block_on(news.subscribe()).unwrap());
             let readers = &stand.served.readers;
-            assert_eq!((readers.present().len(), readers.away()), (1, 0), "{by:?}");
+            assert_eq!((present(readers).len(), readers.away()), (1, 0), "{by:?}");
             stand.proxy.shut();
-            reach("nobody is present", || readers.present().is_empty());
+            reach("nobody is present", || present(readers).is_empty());
             assert_eq!(readers.away(), kept, "{by:?}");
             stand.proxy.open();
-            reach("it has come back", || readers.present().len() == 1);
+            reach("it has come back", || present(readers).len() == 1);
             assert_eq!(readers.away(), 0, "{by:?}: it is not kept twice");
             // Whoever goes on purpose is not waited for.
             drop((news, stand.client));
-            reach("it has left", || readers.present().is_empty() && readers.away() == 0);
+            reach("it has left", || present(readers).is_empty() && readers.away() == 0);
             stand.served.server.shutdown().unwrap();
         }
     }
@@ -307,7 +311,7 @@ fn there_are_no_more_subscribers_than_there_may_be() {
     });
     let url = format!("http://{}/api/news/subscribe", stand.served.server.addresses()[0]);
     let agent = crate::calling::agent();
-    let mut answer = agent.post(url).send("{}").unwrap();
+    let mut answer = agent.post(url).content_type("application/json").send("{}").unwrap();
     let text = answer.body_mut().read_to_string().unwrap();
     assert_eq!(answer.status(), 501, "{text}");
     assert!(text.contains("connect by a socket"), "{text}");
@@ -442,7 +446,7 @@ fn memory_that_is_shared_is_reached_again() {
     first.server.shutdown().unwrap();
     let second = serve(2, &[&place], Subscribers::new());
     assert_eq!(block_on(news.server()).unwrap(), 2);
-    reach("it is in the list", || second.readers.present().len() == 1);
+    reach("it is in the list", || present(&second.readers).len() == 1);
     assert_eq!(block_on(news.print("again".to_owned())).unwrap(), 1);
     assert_eq!(told.take(), ["again"]);
     second.server.shutdown().unwrap();

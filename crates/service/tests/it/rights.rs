@@ -129,7 +129,7 @@ fn who_has_logged_out_is_not_let_in_again() {
                 }
             };
             assert_eq!(again, number);
-            auth.logout(&auth.authenticate(&token).unwrap()).unwrap();
+            auth.logout(&auth.authenticate(&token).run().unwrap()).unwrap();
             let error = stub.number().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unauthenticated, "{error}");
             proxy.cut();
@@ -204,7 +204,7 @@ fn a_subscriber_who_has_logged_out_is_told_nothing() {
         futures_lite::future::block_on(tell)
     };
     assert_eq!(told(), 2);
-    auth.logout(&auth.authenticate(&tokens[0]).unwrap()).unwrap();
+    auth.logout(&auth.authenticate(&tokens[0]).run().unwrap()).unwrap();
     assert_eq!((told(), readers.away()), (1, 0));
     drop(kept);
     server.shutdown().unwrap();

@@ -69,7 +69,11 @@ fn batches_are_answered_but_for_notifications() {
         json!({"jsonrpc":"2.0","method":"nothing"}),
         json!([{"jsonrpc":"2.0","method":"sum","params":[7,8]}]),
     ] {
-        let answer = agent().post(url(&server, "/api/-/rpc")).send(silent.to_string()).unwrap();
+        let answer = agent()
+            .post(url(&server, "/api/-/rpc"))
+            .content_type("application/json")
+            .send(silent.to_string())
+            .unwrap();
         assert_eq!(answer.status(), 204, "{silent}");
     }
     let many: Vec<Value> =

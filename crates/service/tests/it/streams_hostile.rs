@@ -25,7 +25,7 @@ impl Stranger {
     fn new(address: &str) -> Self {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let head = "GET /api/-/services HTTP/1.1\r\nHost: a\r\nUpgrade: marmota-services\r\n\
+        let head = "GET /api/-/services HTTP/1.1\r\nHost: localhost\r\nUpgrade: marmota-services\r\n\
                     Connection: Upgrade\r\n\r\n";
         stream.write_all(head.as_bytes()).unwrap();
         let mut answer = Vec::new();

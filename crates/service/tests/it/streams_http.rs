@@ -56,7 +56,7 @@ fn a_body_is_the_parameter_that_is_a_stream() {
     let detail = body["detail"].as_str().unwrap();
     assert!(detail.contains("item 2 of `numbers` of files.sum"), "{detail}");
     assert!(detail.contains(r#""two""#), "{detail}");
-    let chunked = "POST /api/files/sum HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
+    let chunked = "POST /api/files/sum HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
                    Transfer-Encoding: chunked\r\n\r\n2\r\n1\n\r\n3\r\n20\n\r\n0\r\n\r\n";
     assert!(raw(&server, chunked.as_bytes()).ends_with(r#"{"result":21}"#));
     server.shutdown().unwrap();
@@ -86,11 +86,19 @@ fn streams_stand_in_json_too() {
 #[test]
 fn a_result_is_a_body_whose_error_is_no_end() {
     let server = served(&services(&Disk::default()));
-    let mut answer = agent().post(url(&server, "/api/files/get")).send("[200500]").unwrap();
+    let mut answer = agent()
+        .post(url(&server, "/api/files/get"))
+        .content_type("application/json")
+        .send("[200500]")
+        .unwrap();
     assert_eq!(answer.headers()["content-type"], "application/octet-stream");
     let bytes = answer.body_mut().read_to_vec().unwrap();
     assert!(bytes.len() == 200_500 && bytes.iter().all(|&byte| byte == 7));
-    let mut answer = agent().post(url(&server, "/api/files/count")).send("[5]").unwrap();
+    let mut answer = agent()
+        .post(url(&server, "/api/files/count"))
+        .content_type("application/json")
+        .send("[5]")
+        .unwrap();
     assert_eq!(answer.headers()["content-type"], "application/x-ndjson");
     assert_eq!(answer.body_mut().read_to_string().unwrap(), "0\n1\n2\n3\n4\n");
     let doubled = agent().post(url(&server, "/api/files/doubled"));
@@ -99,13 +107,18 @@ fn a_result_is_a_body_whose_error_is_no_end() {
     let wanted: String = (0..50_000).map(|number| format!("{}\n", number * 2)).collect();
     assert_eq!(answer.body_mut().read_to_string().unwrap(), wanted);
     // A last line says why, and the body has no end that a client could take for a good one.
-    let request = "POST /api/files/breaking HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n[3]";
+    let request =
+        "POST /api/files/breaking HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\n[3]";
     let answer = raw(&server, request.as_bytes());
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let error = r#"{"error":{"code":-32000,"message":"3 are enough","data":{"kind":"stale"}}}"#;
     assert!(answer.contains("0\n1\n2\n") && answer.contains(error), "{answer}");
     assert!(!answer.ends_with("0\r\n\r\n"), "{answer}");
-    let mut answer = agent().post(url(&server, "/api/files/breaking")).send("[3]").unwrap();
+    let mut answer = agent()
+        .post(url(&server, "/api/files/breaking"))
+        .content_type("application/json")
+        .send("[3]")
+        .unwrap();
     assert!(answer.body_mut().read_to_string().is_err());
     server.shutdown().unwrap();
 }
@@ -157,13 +170,21 @@ fn an_error_before_the_first_item_has_its_own_status() {
     };
     is_gone(post("/api/late/bytes", "[0,0]"));
     is_gone(post("/api/late/bytes", "[3,0]"));
-    let mut begun = agent().post(url(&server, "/api/late/bytes")).send("[3,1]").unwrap();
+    let mut begun = agent()
+        .post(url(&server, "/api/late/bytes"))
+        .content_type("application/json")
+        .send("[3,1]")
+        .unwrap();
     assert_eq!(begun.status(), 200);
     assert!(begun.body_mut().read_to_vec().is_err(), "it has begun, and is cut off");
     // The head waits, and the error comes when it comes.
     for (body, is_error) in [("[true]", true), ("[false]", false)] {
         open.send_blocking(()).unwrap();
-        let mut answer = agent().post(url(&server, "/api/late/gated")).send(body).unwrap();
+        let mut answer = agent()
+            .post(url(&server, "/api/late/gated"))
+            .content_type("application/json")
+            .send(body)
+            .unwrap();
         let text = answer.body_mut().read_to_string().unwrap();
         assert_eq!((answer.status() == 404, text == "1\n"), (is_error, !is_error), "{text}");
     }
@@ -187,8 +208,7 @@ fn a_body_that_is_too_long_or_cut_off_is_an_error_of_the_method() {
     let server = served(&services);
     let bytes = "application/octet-stream";
     assert_eq!(send(&server, "/api/files/put?name=", bytes, &[1; 100_000]).0, 200);
-    let chunks =
-        "POST /api/files/put?name= HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let chunks = "POST /api/files/put?name= HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
     let mut request = chunks.as_bytes().to_vec();
     for _ in 0..11 {
         request.extend_from_slice(b"2710\r\n");
@@ -216,13 +236,14 @@ fn a_client_that_goes_ends_what_it_has_begun() {
     let server = served(&both);
     let address = server.addresses()[0].to_string();
     let mut stream = TcpStream::connect(&address).unwrap();
-    let head = "POST /api/gate/end HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n1\n2\n";
+    let head =
+        "POST /api/gate/end HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n1\n2\n";
     stream.write_all(head.as_bytes()).unwrap();
     reaches(&keeper.inside, 1, "the method runs");
     drop(stream);
     reaches(&keeper.inside, 0, "the method has ended");
     let mut stream = TcpStream::connect(&address).unwrap();
-    let head = "POST /api/files/count HTTP/1.1\r\nHost: a\r\nContent-Length: 22\r\n\r\n\
+    let head = "POST /api/files/count HTTP/1.1\r\nHost: localhost\r\nContent-Length: 22\r\n\r\n\
                 [18446744073709551615]";
     stream.write_all(head.as_bytes()).unwrap();
     stream.read_exact(&mut [0; 100]).unwrap();
@@ -265,7 +286,7 @@ fn rights_are_asked_before_a_byte_of_a_body_is_read() {
     for path in ["put?name=a", "sum", "doubled"] {
         // The body is never sent, and the client was not told to send it.
         let head = format!(
-            "POST /api/files/{path} HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\
+            "POST /api/files/{path} HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n\
              Content-Length: 1000000\r\n\r\n"
         );
         let answer = raw(&server, head.as_bytes());

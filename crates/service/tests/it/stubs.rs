@@ -118,12 +118,17 @@ fn a_request_by_itself_has_none() {
     let url = format!("http://{}/api", server.addresses()[0]);
     let agent: ureq::Agent =
         ureq::Agent::config_builder().http_status_as_error(false).build().into();
-    let mut answer = agent.post(format!("{url}/counter/add")).send(r#"{"number":1}"#).unwrap();
+    let mut answer = agent
+        .post(format!("{url}/counter/add"))
+        .content_type("application/json")
+        .send(r#"{"number":1}"#)
+        .unwrap();
     let text = answer.body_mut().read_to_string().unwrap();
     assert_eq!(answer.status(), 501, "{text}");
     assert!(text.contains("counter.add") && text.contains("connect by a socket"), "{text}");
     let call = r#"{"jsonrpc":"2.0","method":"counter.add","params":[1],"id":1,"stub":1}"#;
-    let text = agent.post(format!("{url}/-/rpc")).send(call).unwrap();
+    let text =
+        agent.post(format!("{url}/-/rpc")).content_type("application/json").send(call).unwrap();
     let text = text.into_body().read_to_string().unwrap();
     assert!(text.contains("connect by a socket"), "{text}");
     assert_eq!(alive.load(Ordering::SeqCst), 0);

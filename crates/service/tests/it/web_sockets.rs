@@ -40,7 +40,7 @@ impl Browser {
     pub(crate) fn open(address: &str) -> Self {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        let head = "GET /api/-/services HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\
+        let head = "GET /api/-/services HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\
                     Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
         stream.write_all(head.as_bytes()).unwrap();

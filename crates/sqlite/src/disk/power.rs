@@ -1,5 +1,9 @@
 //! What a loss of power leaves of a record: what was synced, and of what was
 //! written since each sector, or not.
+//!
+//! A sync that fails drops what it was to write, as Linux does: the pages pass
+//! for clean, so that no later sync writes them. The process still reads them.
+//! A new file has its name for sure once the folder was synced.
 
 use std::collections::HashMap;
 use std::io;
@@ -37,6 +41,10 @@ struct File {
     since: Vec<Event>,
     /// How much of `since` the sync that is under way takes along.
     syncing: usize,
+    /// What a process reads.
+    cached: Option<Vec<u8>>,
+    /// True if its name is on the disk for sure.
+    is_linked: bool,
 }
 
 impl File {
@@ -61,7 +69,8 @@ impl File {
         }
     }
 
-    fn done(&mut self, event: &Event) {
+    fn done(&mut self, event: &Event, dice: &mut Dice) {
+        Self::apply(&mut self.cached, event, || true);
         match event {
             Event::Sync { .. } => self.syncing = self.since.len(),
             Event::Synced { .. } => {
@@ -70,12 +79,29 @@ impl File {
                 }
                 self.syncing = 0;
             }
-            event => self.since.push(event.clone()),
+            Event::SyncFailed { .. } => {
+                // Each sector may have reached the disk before it failed.
+                let deleted =
+                    self.since.iter().rposition(|one| matches!(one, Event::Delete { .. }));
+                for event in self.since.drain(deleted.map_or(0, |place| place + 1)..) {
+                    Self::apply(&mut self.safe, &event, || dice.roll(2) == 0);
+                }
+                self.syncing = 0;
+            }
+            Event::FolderSynced { .. } => {
+                // It is open, so it exists, though nothing may be written yet.
+                self.cached.get_or_insert_default();
+            }
+            event => {
+                self.is_linked &= !matches!(event, Event::Delete { .. });
+                self.since.push(event.clone());
+            }
         }
     }
 
-    /// What was deleted stays so.
+    /// What was deleted stays so, and what is new has its name.
     fn folder_synced(&mut self) {
+        self.is_linked = self.cached.is_some();
         let deleted = self.since.iter().rposition(|event| matches!(event, Event::Delete { .. }));
         if let Some(place) = deleted {
             self.since.drain(..=place);
@@ -93,13 +119,25 @@ impl PowerCut {
 
     /// Goes on by one event of a record.
     pub fn go_on(&mut self, event: &Event) {
-        let file = event.file();
-        let is_new = self.files.get(file).is_none_or(|file| file.safe.is_none());
-        self.files.entry(file.to_owned()).or_default().done(event);
-        if let (true, Event::Synced { .. }) = (is_new, event) {
-            // SQLite syncs the folder along with a new file.
-            self.files.values_mut().for_each(File::folder_synced);
+        let Self { files, dice } = self;
+        files.entry(event.file().to_owned()).or_default().done(event, dice);
+        if let Event::FolderSynced { .. } = event {
+            files.values_mut().for_each(File::folder_synced);
         }
+    }
+
+    /// Writes into an empty folder what a process that was killed leaves: all
+    /// that was written, whether it was synced or not.
+    ///
+    /// # Errors
+    /// The system's, of the folder.
+    pub fn leave_killed(&self, folder: &Path) -> io::Result<()> {
+        for (name, file) in &self.files {
+            if let Some(bytes) = &file.cached {
+                std::fs::write(folder.join(name), bytes)?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes into an empty folder what would be left now, where of what was
@@ -118,7 +156,8 @@ impl PowerCut {
             for event in &file.since {
                 File::apply(&mut bytes, event, || dice.roll(8) < eighths);
             }
-            if let Some(bytes) = bytes {
+            let is_named = file.is_linked || dice.roll(8) < eighths;
+            if let Some(bytes) = bytes.filter(|_| is_named) {
                 std::fs::write(folder.join(name), bytes)?;
             }
         }

@@ -10,11 +10,18 @@ use super::{Failure, code, initialize};
 /// What is about to be done to a file, or has been.
 #[derive(Debug)]
 pub(crate) enum Act<'a> {
-    Write { offset: u64, bytes: &'a [u8] },
-    Truncate { bytes: u64 },
+    Write {
+        offset: u64,
+        bytes: &'a [u8],
+    },
+    Truncate {
+        bytes: u64,
+    },
     Sync,
     Synced,
     Delete,
+    /// The folder's, after a new log or journal was synced.
+    SyncFolder,
 }
 
 /// Told of each act; one that is answered with false fails.
@@ -70,6 +77,7 @@ extern "C" fn hook(
         2 => Act::Sync,
         3 => Act::Synced,
         4 => Act::Delete,
+        5 => Act::SyncFolder,
         _ => return code::OK,
     };
     let goes_on = OBSERVER.get().is_none_or(|observer| observer(path, &act));

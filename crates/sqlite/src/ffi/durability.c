@@ -29,10 +29,22 @@ int marmota_sync_log(sqlite3 *db){
   return sqlite3OsSync(log, CKPT_SYNC_FLAGS(pager->walSyncFlags));
 }
 
-/* How many system calls of this thread have waited for the disk. */
+/*
+** How many system calls of this thread have waited for the disk, in the lower
+** 48 bits, and how many of those failed, in the others.
+*/
 sqlite3_uint64 marmota_syncs(void){
 #ifdef MARMOTA_SYNCS
   return MARMOTA_SYNCS;
+#else
+  return 0;
+#endif
+}
+
+/* The system's error of the last of this thread's that failed. */
+int marmota_sync_errno(void){
+#ifdef MARMOTA_SYNCS
+  return marmota_thread_sync_errno;
 #else
   return 0;
 #endif
@@ -60,7 +72,9 @@ int marmota_checkpoint(sqlite3 *db){
 ** and measurements. Files are those of the default one; only the methods below
 ** are ours. It is the default as soon as marmota_simulate_disk() was called.
 */
-enum { DISK_WRITE, DISK_TRUNCATE, DISK_SYNC, DISK_SYNCED, DISK_DELETE };
+enum {
+  DISK_WRITE, DISK_TRUNCATE, DISK_SYNC, DISK_SYNCED, DISK_DELETE, DISK_SYNC_FOLDER
+};
 
 /* Answers a result code: anything but SQLITE_OK is done instead. */
 typedef int (*marmota_disk_hook)(int, const char*, sqlite3_int64, const void*, int);
@@ -70,6 +84,7 @@ struct marmota_DiskFile {
   sqlite3_io_methods methods;
   const sqlite3_io_methods *real;
   const char *name;
+  int syncs_folder;   /* As UNIXFILE_DIRSYNC: true until the first sync. */
 };
 
 static sqlite3_vfs marmota_disk_vfs;
@@ -97,11 +112,27 @@ static int diskTruncate(sqlite3_file *file, sqlite3_int64 size){
   return rc==SQLITE_OK ? disk->real->xTruncate(file, size) : rc;
 }
 
+/* A wait for the disk that fails by the simulation counts as the system's does. */
+static int diskSyncFailed(void){
+#ifdef MARMOTA_SYNCS
+  marmota_thread_sync_errno = EIO;
+  MARMOTA_SYNCS += 1ULL << 48;
+#endif
+  return SQLITE_IOERR_FSYNC;
+}
+
 static int diskSync(sqlite3_file *file, int flags){
   marmota_DiskFile *disk = diskFile(file);
   int rc = marmota_disk_tell(DISK_SYNC, disk->name, 0, 0, 0);
-  if( rc==SQLITE_OK ) rc = disk->real->xSync(file, flags);
-  if( rc==SQLITE_OK ) marmota_disk_tell(DISK_SYNCED, disk->name, 0, 0, 0);
+  if( rc!=SQLITE_OK ) return diskSyncFailed();
+  rc = disk->real->xSync(file, flags);
+  if( rc!=SQLITE_OK ) return rc;
+  marmota_disk_tell(DISK_SYNCED, disk->name, 0, 0, 0);
+  if( disk->syncs_folder ){
+    disk->syncs_folder = 0;
+    /* SQLite ignores that this failed, and so does this. */
+    if( marmota_disk_tell(DISK_SYNC_FOLDER, disk->name, 0, 0, 0)!=SQLITE_OK ) diskSyncFailed();
+  }
   return rc;
 }
 
@@ -111,6 +142,8 @@ static int diskOpen(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int 
   if( file->pMethods==0 || name==0 ) return rc;
   disk->real = file->pMethods;
   disk->name = name;
+  disk->syncs_folder = (flags & SQLITE_OPEN_CREATE)!=0
+      && (flags & (SQLITE_OPEN_WAL|SQLITE_OPEN_MAIN_JOURNAL))!=0;
   disk->methods = *disk->real;
   disk->methods.xClose = diskClose;
   disk->methods.xWrite = diskWrite;

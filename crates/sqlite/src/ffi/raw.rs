@@ -9,6 +9,7 @@ pub(super) const OPEN_CREATE: c_int = 0x4;
 pub(super) const OPEN_NOMUTEX: c_int = 0x8000;
 pub(super) const OPEN_EXRESCODE: c_int = 0x0200_0000;
 pub(super) const PREPARE_PERSISTENT: u32 = 1;
+pub(super) const DBCONFIG_NO_CKPT_ON_CLOSE: c_int = 1006;
 pub(super) const DBCONFIG_ENABLE_QPSG: c_int = 1007;
 
 #[repr(C)]
@@ -205,12 +206,25 @@ unsafe extern "C" {
     pub(super) fn marmota_synchronous(db: *mut Db, level: c_int);
     pub(super) fn marmota_sync_log(db: *mut Db) -> c_int;
     pub(super) fn marmota_syncs() -> u64;
+    pub(super) fn marmota_sync_errno() -> c_int;
     pub(super) fn marmota_log_pages(db: *mut Db) -> c_uint;
     pub(super) fn marmota_checkpoint(db: *mut Db) -> c_int;
 }
 
+// `budget.c`.
+unsafe extern "C" {
+    pub(super) fn marmota_hold(db: *mut Db) -> c_int;
+}
+
 // `sqlite3.h`.
 unsafe extern "C" {
+    pub(super) fn marmota_sqlite3_progress_handler(
+        db: *mut Db,
+        steps: c_int,
+        handler: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
+        data: *mut c_void,
+    );
+    pub(super) fn marmota_sqlite3_db_release_memory(db: *mut Db) -> c_int;
     pub(super) fn marmota_sqlite3_initialize() -> c_int;
     pub(super) fn marmota_sqlite3_libversion() -> *const c_char;
     pub(super) fn marmota_sqlite3_open_v2(
@@ -222,6 +236,7 @@ unsafe extern "C" {
     pub(super) fn marmota_sqlite3_close_v2(db: *mut Db) -> c_int;
     pub(super) fn marmota_sqlite3_db_config(db: *mut Db, option: c_int, ...) -> c_int;
     pub(super) fn marmota_sqlite3_busy_timeout(db: *mut Db, timeout_ms: c_int) -> c_int;
+    pub(super) fn marmota_sqlite3_extended_errcode(db: *mut Db) -> c_int;
     pub(super) fn marmota_sqlite3_errmsg(db: *mut Db) -> *const c_char;
     pub(super) fn marmota_sqlite3_changes64(db: *mut Db) -> i64;
     pub(super) fn marmota_sqlite3_last_insert_rowid(db: *mut Db) -> i64;

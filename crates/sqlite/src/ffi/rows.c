@@ -15,6 +15,7 @@
 */
 #include MARMOTA_SQLITE_SOURCE
 #include "durability.c"
+#include "budget.c"
 
 #ifdef MARMOTA_CIPHER
 #include "cipher.c"

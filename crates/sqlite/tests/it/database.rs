@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use marmota_model::{
-    Collation, Currency, EnumStored, Error, Field, FieldSet, Filter, Index, KeyKind, Kind, Literal,
-    NoRows, Query, Result, Role, RowSink, RowSource, Rule, Schema, Table, Value, ValueRef, Variant,
+    Collation, Currency, EnumStored, Error, Field, FieldSet, FilterExpr, Index, KeyKind, Kind,
+    Literal, NoRows, Query, Result, Role, RowSink, RowSource, Rule, Schema, Table, Value, ValueRef,
+    Variant,
 };
 use marmota_sqlite::{Location, Options, Sqlite};
 use marmota_store::engine::{Engine, Session};
@@ -155,7 +156,7 @@ pub(crate) trait Calls {
     fn insert_many(&mut self, table: &Table, rows: &[Vec<ValueRef<'_>>]) -> Result<Outcome>;
     fn row(&mut self, table: &Table, key: ValueRef<'_>) -> Option<Vec<Value>>;
     fn rows(&mut self, table: &Table, query: &Query) -> Vec<Vec<Value>>;
-    fn count(&mut self, table: &Table, filter: Option<&Filter>) -> u64;
+    fn count(&mut self, table: &Table, filter: Option<&FilterExpr>) -> u64;
 }
 
 impl Calls for Box<dyn Session> {
@@ -185,7 +186,7 @@ impl Calls for Box<dyn Session> {
         rows.0
     }
 
-    fn count(&mut self, table: &Table, filter: Option<&Filter>) -> u64 {
+    fn count(&mut self, table: &Table, filter: Option<&FilterExpr>) -> u64 {
         self.run(Operation::Count { table, filter }).unwrap().rows
     }
 }

@@ -1,17 +1,20 @@
 //! The SQLite engine through its public interface.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod budget;
 mod concurrency;
 mod database;
 mod disk;
 #[cfg(feature = "encryption")]
 mod encryption;
+mod failed_syncs;
 mod group;
 mod kill;
 #[path = "../../../store/tests/it/killed.rs"]
 mod killed;
 mod migrations;
 mod operations;
+mod places;
 mod power;
 mod prepare;
 mod processes;

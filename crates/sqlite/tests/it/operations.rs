@@ -309,6 +309,7 @@ fn deletes_are_by_key_and_by_filter() {
     assert_eq!(session.run(delete(1, Some(1))).unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(session.run(delete(1, None)).unwrap_err().kind(), ErrorKind::NotFound);
     let filter = marmota_model::parse_filter(&person, "name >= \"c\"").unwrap();
+    let filter = filter.into_expr_for(&person).unwrap();
     let some = Operation::DeleteWhere { table: &person, filter: Some(&filter) };
     assert_eq!(session.run(some).unwrap().rows, 2);
     let all = Operation::DeleteWhere { table: &person, filter: None };

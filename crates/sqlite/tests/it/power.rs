@@ -1,11 +1,11 @@
 //! A loss of power at every wait for the disk: what was written since may be
-//! there, or not, or in part. And a disk that fails.
+//! there, or not, or in part.
 
 use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use marmota_model::{ErrorKind, Query, ValueRef};
+use marmota_model::{Query, ValueRef};
 use marmota_sqlite::disk::{Disk, Event, PowerCut};
 use marmota_sqlite::{Durability, Location, Options, Sqlite};
 use marmota_store::Store;
@@ -14,7 +14,7 @@ use marmota_store::operation::Operation;
 
 use crate::database::{Calls, file, id, options, table};
 
-fn note() -> std::sync::Arc<marmota_model::Table> {
+pub(crate) fn note() -> std::sync::Arc<marmota_model::Table> {
     table("note", vec![id(), marmota_model::Field::new("number", marmota_model::Kind::I64)])
 }
 
@@ -45,7 +45,7 @@ fn cut_everywhere(record: &[Event], mut check: impl FnMut(usize, &Path)) -> usiz
 }
 
 /// Looks at every page of the file.
-fn check(path: &Path) {
+pub(crate) fn check(path: &Path) {
     #[cfg(not(feature = "encryption"))]
     assert_eq!(marmota_sqlite::disk::integrity(path).unwrap(), "ok");
     // The same check, which needs the key, and the key is then the same again.
@@ -54,7 +54,7 @@ fn check(path: &Path) {
 }
 
 /// The numbers of the rows that a folder has after a loss of power.
-fn numbers(folder: &Path) -> HashSet<i64> {
+pub(crate) fn numbers(folder: &Path) -> HashSet<i64> {
     let (path, note) = (folder.join("a.db"), note());
     let engine = file(&path, std::slice::from_ref(&note));
     let rows = engine.session().unwrap().rows(&note, &Query::new());
@@ -70,9 +70,32 @@ fn store(path: &Path, options: Options) -> Store {
     Store::builder(engine).schema(note().schema().clone()).open().unwrap()
 }
 
-fn insert(store: &Store, number: i64) -> marmota_model::Result<()> {
+pub(crate) fn insert(store: &Store, number: i64) -> marmota_model::Result<()> {
     let table = store.table("note")?;
     store.run(&mut Operation::insert(&table, &row(number)), &mut marmota_model::NoRows).map(drop)
+}
+
+pub(crate) fn insert_with(
+    store: &Store,
+    number: i64,
+    durability: Durability,
+) -> marmota_model::Result<()> {
+    let table = store.table("note")?;
+    let (row, mut outcome) = (row(number), Default::default());
+    let mut operation = Operation::insert(&table, &row);
+    let no_rows = &mut marmota_model::NoRows;
+    let submitted = store.submit(Some(durability), &mut operation, no_rows, &mut outcome)?;
+    if let marmota_store::Progress::Pending(mut pending) = submitted {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        loop {
+            let polled =
+                store.poll(&mut pending, &mut operation, no_rows, &mut outcome, &mut context);
+            if let std::task::Poll::Ready(done) = polled {
+                return done;
+            }
+        }
+    }
+    Ok(())
 }
 
 #[test]
@@ -136,19 +159,8 @@ fn a_relaxed_row_is_on_the_disk_within_a_second_and_one_of_none_stays_sound() {
     let disk = Disk::at(folder.path()).unwrap();
     disk.record(true);
     let store = store(&folder.path().canonicalize().unwrap().join("a.db"), options());
-    let table = store.table("note").unwrap();
     let insert = |number, durability| {
-        let (row, mut outcome) = (row(number), Default::default());
-        let mut operation = Operation::insert(&table, &row);
-        let no_rows = &mut marmota_model::NoRows;
-        let submitted = store.submit(Some(durability), &mut operation, no_rows, &mut outcome);
-        if let marmota_store::Progress::Pending(mut pending) = submitted.unwrap() {
-            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-            while store
-                .poll(&mut pending, &mut operation, no_rows, &mut outcome, &mut context)
-                .is_pending()
-            {}
-        }
+        insert_with(&store, number, durability).unwrap();
         disk.recorded()
     };
     insert(1, Durability::Full);
@@ -180,43 +192,4 @@ fn a_relaxed_row_is_on_the_disk_within_a_second_and_one_of_none_stays_sound() {
     });
     assert!(lost > 0, "the window is there: a loss of power before the sync takes them");
     assert!(kept > 0);
-}
-
-#[test]
-fn a_disk_that_fails_at_the_commit_acknowledges_nobody() {
-    let folder = tempfile::tempdir().unwrap();
-    let disk = Disk::at(folder.path()).unwrap();
-    let path = folder.path().canonicalize().unwrap().join("a.db");
-    let store = store(&path, options());
-    let mut acknowledged = HashSet::new();
-    for round in 0..6 {
-        disk.fail_after(Some(round % 3));
-        let told: Vec<(i64, bool)> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..8)
-                .map(|thread| {
-                    let store = &store;
-                    scope.spawn(move || {
-                        let numbers =
-                            (0..4).map(|number| i64::from(round) * 1000 + thread * 100 + number);
-                        let told = numbers.map(|number| match insert(store, number) {
-                            Ok(()) => (number, true),
-                            Err(error) => {
-                                assert_eq!(error.kind(), ErrorKind::Io, "{error}");
-                                (number, false)
-                            }
-                        });
-                        told.collect::<Vec<_>>()
-                    })
-                })
-                .collect();
-            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
-        });
-        disk.fail_after(None);
-        assert!(told.iter().any(|(_, done)| !done), "the disk failed");
-        acknowledged.extend(told.iter().filter(|(_, done)| *done).map(|(number, _)| *number));
-    }
-    insert(&store, -1).unwrap();
-    acknowledged.insert(-1);
-    store.close().unwrap();
-    assert_eq!(numbers(folder.path()), acknowledged);
 }

@@ -20,7 +20,7 @@ fn note() -> std::sync::Arc<marmota_model::Table> {
 /// Starts this program again, for one of the tests below to do its part.
 fn start(part: &str, variable: &str, path: &Path) -> (Child, impl Iterator<Item = String>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", part, "--nocapture"])
+        .args(["--ignored", "--exact", part, "--nocapture"])
         .env(variable, path)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -89,8 +89,9 @@ fn writers_of_other_processes_fail_nobody() {
 
 /// The other process: holds the right to write for 60 ms, again and again.
 #[test]
+#[ignore = "a process that another test starts"]
 fn writes_and_takes_its_time() {
-    let Some(path) = std::env::var_os("MARMOTA_WRITE") else { return };
+    let path = std::env::var_os("MARMOTA_WRITE").expect("started by another test");
     let note = note();
     let options = Options { busy_timeout_ms: 60_000, ..options() };
     let engine = Sqlite::open(Location::File(path.into()), options).unwrap();
@@ -147,8 +148,9 @@ fn all_that_wait_are_told_at_once_who_has_the_file() {
 }
 
 #[test]
+#[ignore = "a process that another test starts"]
 fn holds_a_write() {
-    let Some(path) = std::env::var_os("MARMOTA_HOLD_WRITE") else { return };
+    let path = std::env::var_os("MARMOTA_HOLD_WRITE").expect("started by another test");
     let note = note();
     let engine = file(path.as_ref(), std::slice::from_ref(&note));
     let mut session = engine.session().unwrap();
@@ -188,8 +190,9 @@ fn who_has_an_exclusive_file_is_named_until_it_is_killed() {
 }
 
 #[test]
+#[ignore = "a process that another test starts"]
 fn has_it_to_itself() {
-    let Some(path) = std::env::var_os("MARMOTA_EXCLUSIVE") else { return };
+    let path = std::env::var_os("MARMOTA_EXCLUSIVE").expect("started by another test");
     let note = note();
     let options = Options { exclusive: true, ..options() };
     let engine = Sqlite::open(Location::File(path.into()), options).unwrap();

@@ -1,7 +1,8 @@
 //! Filters, orders, pages and limits.
 
 use marmota_model::{
-    Comparison, Filter, Order, Place, Query, Value, ValueRef, parse_filter, parse_order,
+    Comparison, FilterExpr, Order, Place, Query, SortKey, Value, ValueRef, parse_filter,
+    parse_order,
 };
 use marmota_sqlite::Sqlite;
 use marmota_store::engine::{Engine, Session};
@@ -53,7 +54,8 @@ fn filters_have_the_logic_of_sql() {
         ("name ~ \"\\\\\"", vec![4]),
         ("name ^ \"a\"", vec![1, 5]),
     ] {
-        let filter = match parse_filter(&person, text) {
+        let read = parse_filter(&person, text).and_then(|filter| filter.into_expr_for(&person));
+        let filter = match read {
             Ok(filter) => filter,
             Err(error) => panic!("{text}: {error}"),
         };
@@ -66,12 +68,12 @@ fn filters_have_the_logic_of_sql() {
 #[test]
 fn lists_without_members_have_a_meaning() {
     let (_engine, mut session, person) = people();
-    let none = Filter::In { field: YEAR, values: vec![] };
+    let none = FilterExpr::In { field: YEAR, values: vec![] };
     for (filter, count) in [
-        (Filter::And(vec![]), 5),
-        (Filter::Or(vec![]), 0),
+        (FilterExpr::And(vec![]), 5),
+        (FilterExpr::Or(vec![]), 0),
         (none.clone(), 0),
-        (Filter::Not(Box::new(none)), 5),
+        (FilterExpr::Not(Box::new(none)), 5),
     ] {
         assert_eq!(session.count(&person, Some(&filter)), count, "{filter:?}");
     }
@@ -80,20 +82,20 @@ fn lists_without_members_have_a_meaning() {
 #[test]
 fn the_largest_filter_allowed_is_taken() {
     let (_engine, mut session, person) = people();
-    let is = |value: i64| Filter::Compare {
+    let is = |value: i64| FilterExpr::Compare {
         field: 0,
         comparison: Comparison::Equal,
         value: Value::Int(value),
     };
-    let wide = Filter::Or((0..marmota_model::FILTER_TERMS_MAX as i64 - 1).map(is).collect());
+    let wide = FilterExpr::Or((0..marmota_model::FILTER_TERMS_MAX as i64 - 1).map(is).collect());
     wide.check(&person).unwrap();
     assert_eq!(session.count(&person, Some(&wide)), 5);
     let mut deep = is(3);
     for _ in 0..marmota_model::FILTER_DEPTH_MAX {
-        deep = Filter::Not(Box::new(Filter::And(vec![deep])));
+        deep = FilterExpr::Not(Box::new(FilterExpr::And(vec![deep])));
     }
     assert_eq!(session.count(&person, Some(&deep)), 1);
-    let long = Filter::Match { field: 1, place: Place::Anywhere, text: "a".repeat(60_000) };
+    let long = FilterExpr::Match { field: 1, place: Place::Anywhere, text: "a".repeat(60_000) };
     let error = session.run(Operation::Count { table: &person, filter: Some(&long) }).unwrap_err();
     assert_eq!(error.kind(), marmota_model::ErrorKind::Invalid);
 }
@@ -109,7 +111,10 @@ fn nulls_sort_first_and_last_when_descending() {
         ("email", [2, 1, 3, 5, 4]),
         ("-id", [5, 4, 3, 2, 1]),
     ] {
-        let order = match parse_order(&person, text) {
+        let keys = |order: Vec<Order>| {
+            order.into_iter().map(|by| by.into_key_for(&person)).collect::<Result<Vec<_>, _>>()
+        };
+        let order = match parse_order(&person, text).and_then(keys) {
             Ok(order) => order,
             Err(error) => panic!("{text}: {error}"),
         };
@@ -121,7 +126,7 @@ fn nulls_sort_first_and_last_when_descending() {
 #[test]
 fn pages_put_together_are_the_whole_list() {
     let (_engine, mut session, person) = people();
-    let order = |field, descending| Order { field, descending };
+    let order = |field, descending| SortKey { field, descending };
     for order in [
         vec![],
         vec![order(0, true)],
@@ -161,7 +166,7 @@ fn more_shapes_than_are_kept_all_work() {
     let (_engine, mut session, person) = people();
     for round in 0..2 {
         for count in 1..400 {
-            let filter = Filter::In { field: 0, values: (1..=count).map(Value::Int).collect() };
+            let filter = FilterExpr::In { field: 0, values: (1..=count).map(Value::Int).collect() };
             let found = session.count(&person, Some(&filter));
             assert_eq!(found, 5.min(count as u64), "round {round}");
         }

@@ -32,7 +32,7 @@ enum Slot<'s, V: Verb> {
 /// up those that wait.
 ///
 /// ```
-/// use marmota_model::{Field, Kind, Query, Role, Schema};
+/// use marmota_model::{Field, Kind, Role, Schema};
 /// use marmota_store::{Store, action::all, memory::Memory};
 ///
 /// let schema = Schema::new(
@@ -41,7 +41,7 @@ enum Slot<'s, V: Verb> {
 /// );
 /// let store = Store::builder(Memory::new()).schema(schema).open()?;
 /// let notes = store.table("note")?;
-/// let lists = all((0..3).map(|_| store.list_records(&notes, Query::new()))).run()?;
+/// let lists = all((0..3).map(|_| store.list_records(&notes))).run()?;
 /// assert_eq!(lists.len(), 3);
 /// # Ok::<(), marmota_model::Error>(())
 /// ```

@@ -94,6 +94,7 @@ impl Memory {
             );
             return Err(Error::new(ErrorKind::Conflict, message));
         }
+        crate::private_file::have_folder(path, memory.shared.creates_folders)?;
         let vault = &*memory.shared.vault;
         let loaded = file::load(from, vault)?;
         if counted(&loaded)? != *tables {

@@ -1,7 +1,7 @@
 //! A filter asked of a row that lies in no table: the same predicate that
 //! lists go by, so that the two cannot disagree.
 
-use marmota_model::{Filter, Result, Table, ValueRef};
+use marmota_model::{FilterExpr, Result, Table, ValueRef};
 
 use super::layout::Layout;
 use super::predicate::Predicate;
@@ -9,20 +9,20 @@ use super::predicate::Predicate;
 /// A filter on the rows of one table, which it outlives.
 #[derive(Clone, Debug)]
 pub struct Condition {
-    filter: Filter,
+    filter: FilterExpr,
     layout: Layout,
 }
 
 impl Condition {
     /// For rows of this table.
     #[must_use]
-    pub fn new(filter: Filter, table: &Table) -> Self {
+    pub fn new(filter: FilterExpr, table: &Table) -> Self {
         Self { filter, layout: Layout::new(table) }
     }
 
     /// The filter.
     #[must_use]
-    pub const fn filter(&self) -> &Filter {
+    pub const fn filter(&self) -> &FilterExpr {
         &self.filter
     }
 

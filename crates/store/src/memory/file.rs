@@ -183,9 +183,11 @@ pub(super) fn replace(
 ) -> Result<()> {
     let cipher = vault.begin(Use::Snapshot)?;
     let folder = folder_of(path);
-    std::fs::create_dir_all(folder).map_err(|error| failed("make the folder of", path, error))?;
+    crate::private_file::have_folder(path, false)?;
     let beside = Beside(folder.join(format!("{}{}.tmp", beside(path)?, std::process::id())));
-    let file = File::create(&beside.0).map_err(|error| failed("write", path, error))?;
+    let file = crate::private_file::create(&beside.0)
+        .and_then(|file| crate::private_file::take_mode(&beside.0, path).map(|()| file))
+        .map_err(|error| failed("write", path, error))?;
     let mut out = BufWriter::with_capacity(1 << 16, file);
     let written = match cipher {
         None => write(&mut out)?,

@@ -15,8 +15,9 @@
 //! before it is on the disk; what they write on top of it lies behind it, and
 //! cannot be kept without it.
 //!
-//! When a wait for the disk fails nobody knows what is there: the engine
-//! answers nothing any more, because rows that were refused must not be seen.
+//! When a wait for the disk fails it is unknown what is there: commits that
+//! waited are [`ErrorKind::Lost`], and the engine answers nothing any more,
+//! because rows that may not be there must not be seen.
 
 mod changes;
 mod log_file;
@@ -153,7 +154,8 @@ impl Journal {
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if the disk does not take it, [`ErrorKind::Invalid`]
-    /// if it is too long; nothing is written then.
+    /// if it is too long: nothing is written then. [`ErrorKind::Lost`] if half
+    /// of it is left.
     pub(super) fn append(&self, record: &mut Record) -> Result<u64> {
         let payload = &record.0[RECORD_BYTES..];
         if payload.len() > record::PAYLOAD_BYTES_MAX {
@@ -189,7 +191,7 @@ impl Journal {
             Err(error) => {
                 // Half a record must not stay, or what comes next is lost behind it.
                 if let Err(error) = log.file.set_len(log.bytes) {
-                    return Err(self.fail(&error));
+                    return Err(unknown(self.fail(&error)));
                 }
                 return Err(fault(error));
             }
@@ -236,7 +238,8 @@ impl Journal {
         false
     }
 
-    /// Ready once everything up to a position is on the disk.
+    /// Ready once everything up to a position is on the disk, or with
+    /// [`ErrorKind::Lost`] if that cannot be known.
     pub(super) fn poll(
         &self,
         position: u64,
@@ -251,7 +254,7 @@ impl Journal {
             return Poll::Ready(Ok(()));
         }
         if let Err(error) = self.check() {
-            return Poll::Ready(Err(error));
+            return Poll::Ready(Err(unknown(error)));
         }
         match waiting.wakers.iter_mut().find(|(_, other, _)| *other == name) {
             Some((_, _, waker)) => waker.clone_from(context.waker()),
@@ -511,6 +514,16 @@ impl Waiting {
 const fn bytes_max(snapshot_bytes: u64) -> u64 {
     let double = snapshot_bytes.saturating_mul(2);
     if double > LOG_BYTES_MIN { double } else { LOG_BYTES_MIN }
+}
+
+/// The error for a commit that is in the log, perhaps not on the disk.
+#[cold]
+fn unknown(failure: Error) -> Error {
+    let message = format!(
+        "whether the write took place is unknown, read before you retry: {}",
+        failure.message()
+    );
+    Error::new(ErrorKind::Lost, message).with_source(failure)
 }
 
 /// The error for what a disk would not take; nothing was written.

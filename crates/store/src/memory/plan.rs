@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use marmota_model::{Comparison, Filter, Order, Place, Value, ValueRef};
+use marmota_model::{Comparison, FilterExpr, Place, SortKey, Value, ValueRef};
 use smallvec::SmallVec;
 
 use super::compare;
@@ -37,9 +37,9 @@ pub(super) struct Plan {
 
 /// What is asked for.
 pub(super) struct Wanted<'q> {
-    pub(super) filter: Option<&'q Filter>,
+    pub(super) filter: Option<&'q FilterExpr>,
     /// With the key as its last member; empty for any order.
-    pub(super) order: &'q [Order],
+    pub(super) order: &'q [SortKey],
     pub(super) limit: Option<u64>,
     /// The values behind which to begin, one a member of the order.
     pub(super) after: Option<&'q [Value]>,
@@ -85,10 +85,10 @@ impl Plan {
 }
 
 /// The filter's demands that hold whatever the rest of it says.
-fn gather<'f>(rows: &TableRows, filter: &'f Filter, conditions: &mut Conditions<'f>) {
+fn gather<'f>(rows: &TableRows, filter: &'f FilterExpr, conditions: &mut Conditions<'f>) {
     match filter {
-        Filter::And(all) => all.iter().for_each(|one| gather(rows, one, conditions)),
-        Filter::Compare { field, comparison, value } => {
+        FilterExpr::And(all) => all.iter().for_each(|one| gather(rows, one, conditions)),
+        FilterExpr::Compare { field, comparison, value } => {
             let value = value.as_ref();
             if !rows.pages.layout.columns.get(*field).is_some_and(|c| layout::fits(c, value)) {
                 return;
@@ -103,7 +103,7 @@ fn gather<'f>(rows: &TableRows, filter: &'f Filter, conditions: &mut Conditions<
                 Comparison::GreaterOrEqual => condition.low = Some((value, true)),
             }
         }
-        Filter::In { field, values } => {
+        FilterExpr::In { field, values } => {
             let column = rows.pages.layout.columns.get(*field);
             let fits = |value: &Value| column.is_some_and(|c| layout::fits(c, value.as_ref()));
             if values.iter().all(fits) {
@@ -111,7 +111,7 @@ fn gather<'f>(rows: &TableRows, filter: &'f Filter, conditions: &mut Conditions<
             }
         }
         // The order must disregard the case as `starts_with` does.
-        Filter::Match { field, place: Place::Start, text }
+        FilterExpr::Match { field, place: Place::Start, text }
             if rows
                 .pages
                 .layout
@@ -166,12 +166,12 @@ struct Planner<'p> {
     wanted: &'p Wanted<'p>,
     conditions: Conditions<'p>,
     /// The order without the fields that have one value only.
-    order: SmallVec<[Order; 4]>,
+    order: SmallVec<[SortKey; 4]>,
 }
 
 impl<'p> Planner<'p> {
     fn new(rows: &'p TableRows, wanted: &'p Wanted<'p>, conditions: Conditions<'p>) -> Self {
-        let free = |by: &&Order| equal(&conditions, by.field).is_none();
+        let free = |by: &&SortKey| equal(&conditions, by.field).is_none();
         let order = wanted.order.iter().filter(free).copied().collect();
         Self { rows, wanted, conditions, order }
     }
@@ -261,7 +261,7 @@ impl<'p> Planner<'p> {
         })
     }
 
-    fn after<'v>(&self, by: &Order, after: &'v [Value]) -> Option<ValueRef<'v>> {
+    fn after<'v>(&self, by: &SortKey, after: &'v [Value]) -> Option<ValueRef<'v>> {
         let place = self.wanted.order.iter().position(|other| other.field == by.field)?;
         after.get(place).map(Value::as_ref)
     }

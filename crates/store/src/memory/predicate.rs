@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use marmota_model::json::JsonCondition;
 use marmota_model::{
-    Comparison, Error, ErrorKind, Filter, Place, Result, Search, Table, Value, ValueRef, Words,
+    Comparison, Error, ErrorKind, FilterExpr, Place, Result, Search, Table, Value, ValueRef, Words,
 };
 use smallvec::SmallVec;
 
@@ -107,18 +107,18 @@ impl<'f> Predicate<'f> {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a field that the table has not.
-    pub(super) fn new(filter: &'f Filter, table: &Table, layout: &Layout) -> Result<Self> {
+    pub(super) fn new(filter: &'f FilterExpr, table: &Table, layout: &Layout) -> Result<Self> {
         let column = |field: usize| {
             layout.columns.get(field).copied().ok_or_else(|| {
                 let message = format!("a filter names field {field} of `{}`", table.name());
                 Error::new(ErrorKind::Invalid, message)
             })
         };
-        let all = |filters: &'f [Filter]| {
+        let all = |filters: &'f [FilterExpr]| {
             filters.iter().map(|filter| Self::new(filter, table, layout)).collect::<Result<_>>()
         };
         Ok(match filter {
-            Filter::Compare { field, comparison, value } => {
+            FilterExpr::Compare { field, comparison, value } => {
                 let (column, comparison, value) = (column(*field)?, *comparison, value.as_ref());
                 match ordinal(value) {
                     Some(value) if column.is_ordinal() => {
@@ -127,20 +127,20 @@ impl<'f> Predicate<'f> {
                     _ => Self::Compare { column, comparison, value },
                 }
             }
-            Filter::In { field, values } => {
+            FilterExpr::In { field, values } => {
                 let column = column(*field)?;
                 let mut values: Vec<_> = values.iter().map(Value::as_ref).collect();
                 values.sort_by(|a, b| compare::order(column.collation, *a, *b));
                 Self::In { column, values }
             }
-            Filter::Match { field, place, text } => {
+            FilterExpr::Match { field, place, text } => {
                 Self::Match { column: column(*field)?, place: *place, text }
             }
-            Filter::IsNull { field } => Self::IsNull { column: column(*field)? },
-            Filter::Inside { field, condition } => {
+            FilterExpr::IsNull { field } => Self::IsNull { column: column(*field)? },
+            FilterExpr::Inside { field, condition } => {
                 Self::Inside { column: column(*field)?, condition }
             }
-            Filter::Search { field, search } => {
+            FilterExpr::Search { field, search } => {
                 let columns: SmallVec<[Column; 4]> = match field {
                     Some(field) => std::iter::once(column(*field)).collect::<Result<_>>()?,
                     None => table.search_fields().map(column).collect::<Result<_>>()?,
@@ -148,9 +148,9 @@ impl<'f> Predicate<'f> {
                 let words = columns.iter().map(|_| Words::default()).collect();
                 Self::Search { columns, search, words: RefCell::new(words) }
             }
-            Filter::Not(inner) => Self::Not(Box::new(Self::new(inner, table, layout)?)),
-            Filter::And(filters) => Self::And(all(filters)?),
-            Filter::Or(filters) => Self::Or(all(filters)?),
+            FilterExpr::Not(inner) => Self::Not(Box::new(Self::new(inner, table, layout)?)),
+            FilterExpr::And(filters) => Self::And(all(filters)?),
+            FilterExpr::Or(filters) => Self::Or(all(filters)?),
         })
     }
 

@@ -41,6 +41,7 @@ impl Memory {
     /// use marmota_store::key::Key;
     /// use marmota_store::memory::Memory;
     /// # let folder = std::env::temp_dir().join(format!("marmota-memkey-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&folder)?;
     /// let path = folder.join("app.mem");
     /// let url = format!("memory:{}?durability=full", path.display());
     /// let engine = Memory::from_url(&url)?;

@@ -4,14 +4,23 @@
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
-use marmota_model::{FieldSet, Filter, Order, Query, Result, RowSink, ValueRef};
+use marmota_model::{FieldSet, FilterExpr, Query, Result, RowSink, SortKey, ValueRef};
 use smallvec::{SmallVec, smallvec};
 
 use super::compare;
 use super::layout::Column;
+use super::long_scan::{Asked, Budget, LongScan, RUN_ROWS, Rest};
 use super::plan::{Access, Plan, Wanted};
 use super::predicate::Predicate;
 use super::table_rows::{TableRows, Values};
+
+/// How a list or count ended.
+pub(super) enum Read {
+    /// So many rows were lent or counted.
+    Done(u64),
+    /// It has turns left.
+    Over(Box<LongScan>),
+}
 
 /// The most rows that room is made for at once.
 const ROOM_ROWS_MAX: usize = 4096;
@@ -43,8 +52,8 @@ impl TableRows {
         1
     }
 
-    /// Lends the rows that a query selects; gives how many.
-    pub(super) fn list(&self, query: &Query, sink: &mut dyn RowSink) -> Result<u64> {
+    /// Lends the rows that a query selects, for one turn.
+    pub(super) fn list(&self, query: &Query, sink: &mut dyn RowSink) -> Result<Read> {
         let with_after;
         let filter = if query.after.is_some() {
             with_after = query.filter_with_after(&self.table);
@@ -67,7 +76,8 @@ impl TableRows {
             .collect();
         let mut row: Values<'_> = smallvec![ValueRef::Absent; self.table.fields().len()];
         let mut lent = 0;
-        self.select(&wanted, |number| {
+        let mut budget = Budget::first();
+        let rest = self.select(&wanted, Some(&mut budget), |number| {
             let stored = self.pages.row(number);
             for (field, column) in &columns {
                 row[*field] = stored.value_in_place(column);
@@ -75,44 +85,55 @@ impl TableRows {
             lent += 1;
             sink.row(&row)
         })?;
-        Ok(lent)
+        let Some(rest) = rest else { return Ok(Read::Done(lent)) };
+        let filter = filter.cloned();
+        let asked = Asked { filter, order: order.clone(), fields, counts: false };
+        Ok(Read::Over(LongScan::open(self, asked, Rest { lent, ..rest })))
     }
 
-    /// How many rows a filter selects.
-    pub(super) fn count(&self, filter: Option<&Filter>) -> Result<u64> {
+    /// How many rows a filter selects, as far as one turn goes.
+    pub(super) fn count(&self, filter: Option<&FilterExpr>) -> Result<Read> {
         if filter.is_none() {
-            return Ok(self.keys.len() as u64);
+            return Ok(Read::Done(self.keys.len() as u64));
         }
-        let mut count = 0;
-        self.select(&Wanted { filter, order: &[], limit: None, after: None }, |_| {
-            count += 1;
+        let mut lent = 0;
+        let wanted = Wanted { filter, order: &[], limit: None, after: None };
+        let mut budget = Budget::first();
+        let rest = self.select(&wanted, Some(&mut budget), |_| {
+            lent += 1;
             ControlFlow::Continue(())
         })?;
-        Ok(count)
+        let Some(rest) = rest else { return Ok(Read::Done(lent)) };
+        let (filter, order, fields) = (filter.cloned(), Vec::new(), FieldSet::EMPTY);
+        let asked = Asked { filter, order, fields, counts: true };
+        Ok(Read::Over(LongScan::open(self, asked, Rest { lent, ..rest })))
     }
 
     /// The rows that a filter selects.
-    pub(super) fn numbers(&self, filter: Option<&Filter>) -> Result<Vec<u32>> {
+    pub(super) fn numbers(&self, filter: Option<&FilterExpr>) -> Result<Vec<u32>> {
         let mut numbers = Vec::new();
-        self.select(&Wanted { filter, order: &[], limit: None, after: None }, |number| {
+        let wanted = Wanted { filter, order: &[], limit: None, after: None };
+        self.select(&wanted, None, |number| {
             numbers.push(number);
             ControlFlow::Continue(())
         })?;
         Ok(numbers)
     }
 
+    /// Lends the numbers of rows; gives what is left when the budget is used up.
     fn select(
         &self,
         wanted: &Wanted<'_>,
+        mut budget: Option<&mut Budget>,
         mut lend: impl FnMut(u32) -> ControlFlow<()>,
-    ) -> Result<()> {
+    ) -> Result<Option<Rest>> {
         let predicate = wanted
             .filter
             .map(|filter| Predicate::new(filter, &self.table, &self.pages.layout))
             .transpose()?;
         let mut left = wanted.limit.unwrap_or(u64::MAX);
         if left == 0 {
-            return Ok(());
+            return Ok(None);
         }
         let plan = Plan::new(self, wanted);
         let mut lend_some = |number: u32| {
@@ -121,30 +142,64 @@ impl TableRows {
             if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         if plan.sorted {
-            self.walk(&plan, predicate.as_ref(), lend_some);
-            return Ok(());
+            let looked_at = self.walk(&plan, predicate.as_ref(), budget, lend_some);
+            return Ok(looked_at.map(|looked_at| {
+                let (rows, lent) = (self.rest(&plan, looked_at), 0);
+                Rest { rows, found: None, left, lent }
+            }));
         }
         let mut sorter = Sorter::new(self, wanted.order, wanted.limit);
-        self.walk(&plan, predicate.as_ref(), |number| {
+        let looked_at = self.walk(&plan, predicate.as_ref(), budget.as_deref_mut(), |number| {
             sorter.add(number);
             ControlFlow::Continue(())
         });
+        if budget.is_some() && (looked_at.is_some() || sorter.found.len() > 4 * RUN_ROWS) {
+            let rows = looked_at.map(|looked_at| self.rest(&plan, looked_at)).unwrap_or_default();
+            return Ok(Some(Rest { rows, found: Some(sorter.found), left, lent: 0 }));
+        }
         let _ = sorter.sorted().into_iter().try_for_each(|(_, number)| lend_some(number));
-        Ok(())
+        Ok(None)
     }
 
+    /// The rows of a walk behind so many of them.
+    #[cold]
+    fn rest(&self, plan: &Plan, mut looked_at: usize) -> Vec<u32> {
+        let mut rows = Vec::with_capacity(self.keys.len().saturating_sub(looked_at));
+        self.walk(plan, None, None, |number| {
+            match looked_at {
+                0 => rows.push(number),
+                _ => looked_at -= 1,
+            }
+            ControlFlow::Continue(())
+        });
+        rows
+    }
+
+    /// Lends the rows of a plan; gives how many were looked at when the budget
+    /// was used up.
     #[inline]
     fn walk(
         &self,
         plan: &Plan,
         predicate: Option<&Predicate<'_>>,
+        mut budget: Option<&mut Budget>,
         mut lend: impl FnMut(u32) -> ControlFlow<()>,
-    ) {
-        let lend = |number: u32| match predicate {
-            Some(predicate) if !predicate.selects(self.pages.row(number)) => {
-                ControlFlow::Continue(())
+    ) -> Option<usize> {
+        let (mut looked_at, mut is_over) = (0, false);
+        let lend = |number: u32| {
+            if let Some(budget) = &mut budget
+                && budget.is_over()
+            {
+                is_over = true;
+                return ControlFlow::Break(());
             }
-            _ => lend(number),
+            looked_at += 1;
+            match predicate {
+                Some(predicate) if !predicate.selects(self.pages.row(number)) => {
+                    ControlFlow::Continue(())
+                }
+                _ => lend(number),
+            }
         };
         let _ = match &plan.access {
             Access::Rows(rows) => rows.iter().copied().try_for_each(lend),
@@ -153,20 +208,21 @@ impl TableRows {
                 self.indexes[*number].ordered.walk(*from, *to, plan.reverse, lend)
             }
         };
+        is_over.then_some(looked_at)
     }
 }
 
 /// Sorts rows, and keeps no more of them than are asked for.
 struct Sorter<'s> {
     rows: &'s TableRows,
-    order: &'s [Order],
+    order: &'s [SortKey],
     keep: usize,
     /// The rows so far, each with the prefix of its first value.
     found: Vec<(u64, u32)>,
 }
 
 impl<'s> Sorter<'s> {
-    fn new(rows: &'s TableRows, order: &'s [Order], limit: Option<u64>) -> Self {
+    fn new(rows: &'s TableRows, order: &'s [SortKey], limit: Option<u64>) -> Self {
         let keep = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
         let found = Vec::with_capacity(keep.saturating_mul(2).min(ROOM_ROWS_MAX));
         Self { rows, order, keep, found }
@@ -200,7 +256,7 @@ impl<'s> Sorter<'s> {
     }
 }
 
-fn compare_rows(rows: &TableRows, order: &[Order], a: (u64, u32), b: (u64, u32)) -> Ordering {
+fn compare_rows(rows: &TableRows, order: &[SortKey], a: (u64, u32), b: (u64, u32)) -> Ordering {
     a.0.cmp(&b.0).then_with(|| {
         let (a, b) = (rows.pages.row(a.1), rows.pages.row(b.1));
         for by in order {

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Cache};
 use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSink, Table, ValueRef};
+use parking_lot::RwLock;
 use smallvec::SmallVec;
 
 use super::Shared;
@@ -17,10 +18,15 @@ use super::journal::{self, Journal, Record};
 use super::lent::{LentTable, LentTables};
 use super::locked::{Locked, Needs, NotNow};
 use super::log::Log;
+use super::long_scan::{LongScan, Turn};
+use super::table_rows::TableRows;
 use super::write::execute;
 use crate::durability::Durability;
 use crate::engine::{Session, Submitted, Ticket};
 use crate::operation::{Operation, Outcome};
+
+/// How long a list or count may take.
+const READ_MAX: Duration = Duration::from_secs(30);
 
 /// A session.
 pub(super) struct MemorySession {
@@ -47,6 +53,14 @@ struct Waiting {
     durability: Option<Durability>,
     /// It was carried out, and waits for the disk.
     written: Option<Box<Written>>,
+    /// It is a read that has turns left.
+    scan: Option<Scan>,
+}
+
+/// A read that has turns left, of the rows of a table.
+struct Scan {
+    long: Box<LongScan>,
+    rows: Arc<RwLock<TableRows>>,
 }
 
 /// What was carried out and is not yet answered.
@@ -63,6 +77,8 @@ enum Attempt {
     Kept,
     /// It has to wait for the disk to have the log up to a position.
     Written(u64),
+    /// It is a read that has turns left.
+    Scan(Scan),
 }
 
 /// An open transaction; its session has the gate.
@@ -166,7 +182,7 @@ impl MemorySession {
             };
             // Once the tables are locked: `close` sets it before it locks them.
             self.shared.check_open()?;
-            match &mut self.transaction {
+            let scan = match &mut self.transaction {
                 None => {
                     if let Some(journal) = self.shared.journal.get()
                         && operation.is_write()
@@ -195,7 +211,9 @@ impl MemorySession {
                     execute(operation, needs.table, sink, &mut locked, log, outcome)
                 }
             }?;
-            return Ok(Attempt::Done);
+            let Some(long) = scan else { return Ok(Attempt::Done) };
+            let rows = Arc::clone(&locked.slot(needs.table).rows);
+            return Ok(Attempt::Scan(Scan { long, rows }));
         }
     }
 
@@ -275,6 +293,43 @@ fn keep(
 }
 
 impl MemorySession {
+    /// One more turn of a long read.
+    fn poll_scan(
+        &mut self,
+        place: usize,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        context: &Context<'_>,
+    ) -> Poll<Result<()>> {
+        let Waiting { scan: Some(scan), until, .. } = &mut self.waiting[place] else {
+            return Poll::Ready(Err(given_up()));
+        };
+        let turned = match self.shared.check_open() {
+            Ok(()) if Instant::now() >= *until => {
+                self.shared.read_timeouts.fetch_add(1, Ordering::Relaxed);
+                Err(late())
+            }
+            Ok(()) => scan.long.turn(&scan.rows, sink),
+            Err(error) => Err(error),
+        };
+        if let Ok(Turn::Over) = turned {
+            self.leave_turn(context);
+            return Poll::Pending;
+        }
+        self.waiting.swap_remove(place);
+        Poll::Ready(turned.map(|turn| {
+            if let Turn::Done(rows) = turn {
+                outcome.rows = rows;
+            }
+        }))
+    }
+
+    /// Leaves the thread to others, and is polled again behind them.
+    fn leave_turn(&self, context: &Context<'_>) {
+        self.shared.read_yields.fetch_add(1, Ordering::Relaxed);
+        context.waker().wake_by_ref();
+    }
+
     /// Ready once the disk has what was written.
     fn poll_written(
         &mut self,
@@ -318,14 +373,16 @@ impl Session for MemorySession {
             outcome.rows = rows;
             return Ok(Submitted::Done);
         }
-        let written = match self.attempt(durability, operation, sink, outcome)? {
+        let (written, scan) = match self.attempt(durability, operation, sink, outcome)? {
             Attempt::Done => return Ok(Submitted::Done),
-            Attempt::Kept => None,
-            Attempt::Written(position) => Some(Written::new(position, operation, outcome)),
+            Attempt::Kept => (None, None),
+            Attempt::Written(position) => (Some(Written::new(position, operation, outcome)), None),
+            Attempt::Scan(scan) => (None, Some(scan)),
         };
         self.tickets += 1;
-        let (ticket, until) = (self.tickets, Instant::now() + WAIT_MAX);
-        self.waiting.push(Waiting { ticket, until, durability, written });
+        let wait = if scan.is_some() { READ_MAX } else { WAIT_MAX };
+        let (ticket, until) = (self.tickets, Instant::now() + wait);
+        self.waiting.push(Waiting { ticket, until, durability, written, scan });
         Ok(Submitted::Waiting(Ticket(ticket)))
     }
 
@@ -344,6 +401,9 @@ impl Session for MemorySession {
         if self.waiting[place].written.is_some() {
             return self.poll_written(place, outcome, context);
         }
+        if self.waiting[place].scan.is_some() {
+            return self.poll_scan(place, sink, outcome, context);
+        }
         self.shared.gate.register((self.id, ticket.0), context);
         let attempted = self.attempt(durability, operation, sink, outcome);
         let polled = match attempted {
@@ -354,6 +414,13 @@ impl Session for MemorySession {
                 self.shared.gate.forget((self.id, ticket.0));
                 self.waiting[place].written = Some(Written::new(position, operation, outcome));
                 return self.poll_written(place, outcome, context);
+            }
+            Ok(Attempt::Scan(scan)) => {
+                self.shared.gate.forget((self.id, ticket.0));
+                let waiting = &mut self.waiting[place];
+                (waiting.scan, waiting.until) = (Some(scan), Instant::now() + READ_MAX);
+                self.leave_turn(context);
+                return Poll::Pending;
             }
             Err(error) => Err(error),
         };
@@ -410,6 +477,9 @@ impl Session for MemorySession {
         };
         let waiting = self.waiting.swap_remove(place);
         self.shared.gate.forget((self.id, ticket.0));
+        if waiting.scan.is_some() {
+            self.shared.reads_cancelled.fetch_add(1, Ordering::Relaxed);
+        }
         if let (Some(written), Some(journal)) = (waiting.written, self.shared.journal.get()) {
             journal.forget((self.id, ticket.0));
             self.is_over |= written.commits;
@@ -428,6 +498,16 @@ impl Drop for MemorySession {
             self.cancel(Ticket(waiting.ticket));
         }
     }
+}
+
+#[cold]
+fn late() -> Error {
+    let message = format!(
+        "the read took longer than {} s, as long as a read of tables in memory may: select fewer \
+         rows, or add an index for its filter and order",
+        READ_MAX.as_secs()
+    );
+    Error::new(ErrorKind::Timeout, message)
 }
 
 #[cold]

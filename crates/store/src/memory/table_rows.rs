@@ -12,6 +12,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::key_index::KeyIndex;
 use super::layout::{self, Layout};
+use super::long_scan::Scans;
 use super::page::Pages;
 use super::row_index::RowIndex;
 
@@ -24,6 +25,8 @@ pub(super) struct TableRows {
     pub(super) pages: Pages,
     pub(super) keys: KeyIndex,
     pub(super) indexes: Vec<RowIndex>,
+    /// The reads that continue later, and see rows as they were.
+    pub(super) scans: Scans,
     /// The session whose open transaction has used it, or 0. Others may not
     /// change it. Set under either lock, by the session that has the gate.
     pub(super) owner: AtomicU64,
@@ -41,6 +44,7 @@ impl TableRows {
             pages: Pages::new(Layout::new(&table)),
             keys: KeyIndex::new(key, table.key_kind()),
             indexes,
+            scans: Scans::default(),
             owner: AtomicU64::new(0),
             changed: false,
             retired: false,
@@ -171,6 +175,7 @@ impl TableRows {
 
     /// Writes changes that [`TableRows::check_update`] has let through.
     pub(super) fn update(&mut self, number: u32, changes: &[ValueRef<'_>]) {
+        self.keep_for_scans(number);
         let changed = FieldSet::present(changes);
         let touches = |index: &RowIndex| index.fields.iter().any(|&field| changed.contains(field));
         for index in self.indexes.iter_mut().filter(|index| touches(index)) {
@@ -184,8 +189,19 @@ impl TableRows {
         }
     }
 
+    /// Called before a row changes or goes.
+    #[inline]
+    fn keep_for_scans(&mut self, number: u32) {
+        if !self.scans.are_none() {
+            let mut scans = std::mem::take(&mut self.scans);
+            scans.keep(number, || self.copy(number, self.table.all()));
+            self.scans = scans;
+        }
+    }
+
     /// Removes a row.
     pub(super) fn remove(&mut self, number: u32) {
+        self.keep_for_scans(number);
         self.keys.remove(&self.pages, number);
         for index in &mut self.indexes {
             index.remove(&self.pages, number);

@@ -10,13 +10,15 @@ use super::compare;
 use super::conflict;
 use super::locked::Locked;
 use super::log::{Log, Statement, without};
+use super::long_scan::LongScan;
 use super::plan::Search;
+use super::scan::Read;
 use super::table_rows::{TableRows, Values};
-use crate::operation::{self, BatchFailure, Keys, OnConflict, Operation, Outcome};
+use crate::operation::{BatchMachine, BatchParts, Keys, OnConflict, Operation, Outcome};
 use crate::prepare::no_target;
 
 /// Carries out an operation that is about rows, of the table with this number
-/// unless it is a batch.
+/// unless it is a batch; gives a read that has turns left.
 pub(super) fn execute(
     operation: &mut Operation<'_>,
     table: u32,
@@ -24,20 +26,26 @@ pub(super) fn execute(
     locked: &mut Locked<'_>,
     log: &mut Log,
     outcome: &mut Outcome,
-) -> Result<()> {
+) -> Result<Option<Box<LongScan>>> {
     *outcome = match operation {
         Operation::Get { key, fields, .. } => {
             outcome.rows = locked.rows(table)?.get(*key, *fields, sink);
-            return Ok(());
+            return Ok(None);
         }
         Operation::Insert { row, on_conflict: OnConflict::Refuse, .. } => {
-            return insert(locked, log, table, row, outcome);
+            return insert(locked, log, table, row, outcome).map(|()| None);
         }
         Operation::Insert { row, on_conflict, .. } => {
             conflict::insert(locked, log, table, row, *on_conflict)
         }
-        Operation::List { query, .. } => locked.rows(table)?.list(query, sink).map(Outcome::rows),
-        Operation::Count { filter, .. } => locked.rows(table)?.count(*filter).map(Outcome::rows),
+        Operation::List { query, .. } => match locked.rows(table)?.list(query, sink)? {
+            Read::Done(rows) => Ok(Outcome::rows(rows)),
+            Read::Over(scan) => return Ok(Some(scan)),
+        },
+        Operation::Count { filter, .. } => match locked.rows(table)?.count(*filter)? {
+            Read::Done(rows) => Ok(Outcome::rows(rows)),
+            Read::Over(scan) => return Ok(Some(scan)),
+        },
         Operation::InsertMany { rows, on_conflict: OnConflict::Refuse, .. } => {
             insert_many(locked, log, table, *rows)
         }
@@ -59,7 +67,7 @@ pub(super) fn execute(
         Operation::Batch { .. } => batch(locked, log, operation),
         _ => Err(unexpected()),
     }?;
-    Ok(())
+    Ok(None)
 }
 
 #[cold]
@@ -276,11 +284,9 @@ fn delete_rows(
 }
 
 fn batch(locked: &mut Locked<'_>, log: &mut Log, operation: &mut Operation<'_>) -> Result<Outcome> {
-    let Operation::Batch { writes, links, mode, once, results } = operation else {
-        return Err(unexpected());
-    };
+    let parts = BatchParts::of(operation).ok_or_else(unexpected)?;
     let statement = Statement::new(locked, log);
-    let done = operation::run_batch(writes, links, *mode, once.as_mut(), results, |step, sink| {
+    BatchMachine::run(parts, |step, sink| {
         let (locked, log) = (&mut *statement.locked, &mut *statement.log);
         match step {
             Operation::Savepoint(name) => log.save(*name),
@@ -289,24 +295,17 @@ fn batch(locked: &mut Locked<'_>, log: &mut Log, operation: &mut Operation<'_>) 
             step => {
                 let number = locked.catalog.find(step.table().ok_or_else(unexpected)?)?;
                 let mut outcome = Outcome::default();
-                execute(step, number, sink, locked, log, &mut outcome)?;
+                if let Some(scan) = execute(step, number, sink, locked, log, &mut outcome)? {
+                    outcome.rows = scan.finish(locked.rows(number)?, sink)?;
+                }
                 return Ok(outcome);
             }
         }
         Ok(Outcome::default())
-    });
-    match done {
-        Ok(()) => {
-            statement.keep();
-            Ok(Outcome::rows(results.iter().flatten().map(|outcome| outcome.rows).sum()))
-        }
-        // The batch fails with its last result, which keeps it as well.
-        Err(BatchFailure::Write) => Err(match results.last() {
-            Some(Err(failed)) => placed("", failed),
-            _ => Error::new(ErrorKind::Bug, "a batch failed without the result of a write"),
-        }),
-        Err(BatchFailure::Engine(error)) => Err(error),
-    }
+    })?;
+    statement.keep();
+    let Operation::Batch { results, .. } = operation else { return Err(unexpected()) };
+    Ok(Outcome::rows(results.iter().flatten().map(|outcome| outcome.rows).sum()))
 }
 
 /// The error once more, saying where it happened in front.

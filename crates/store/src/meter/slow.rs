@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use marmota_model::text::excerpt;
-use marmota_model::{Filter, Table, Timestamp};
+use marmota_model::{FilterExpr, Table, Timestamp};
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -78,12 +78,12 @@ impl SlowCalls {
         };
         log::warn!(
             target: "marmota::slow",
-            "{} took {:.1} ms: {} rows, by {} ({})",
+            "{} took {:.1} ms: {} rows{}{}",
             call.what,
             call.seconds * 1e3,
             call.rows,
-            call.who.as_deref().unwrap_or("nobody in particular"),
-            call.session.as_deref().unwrap_or("no session"),
+            call.who.as_ref().map(|who| format!(", by {who}")).unwrap_or_default(),
+            call.session.as_ref().map(|session| format!(" ({session})")).unwrap_or_default(),
         );
         let mut kept = self.kept.lock();
         if kept.len() == KEPT {
@@ -120,7 +120,7 @@ fn described(verb: &str, operation: &Operation<'_>) -> String {
     text
 }
 
-fn by_fields(text: &mut String, table: &Table, filter: Option<&Filter>) {
+fn by_fields(text: &mut String, table: &Table, filter: Option<&FilterExpr>) {
     let Some(filter) = filter else { return };
     let fields = filter.fields(table);
     let names = table.fields().iter().enumerate().filter(|(place, _)| fields.contains(*place));

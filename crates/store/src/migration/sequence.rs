@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use marmota_model::{
-    Error, ErrorKind, Field, Kind, NoRows, Order, Query, Result, Role, RowSink, Schema, Table,
+    Error, ErrorKind, Field, Kind, NoRows, Query, Result, Role, RowSink, Schema, SortKey, Table,
     Timestamp, Value, ValueRef,
 };
 
@@ -85,7 +85,7 @@ impl Sequence {
     /// What was done, in order.
     fn done(&self, run: &mut Run<'_>) -> Result<Vec<Done>> {
         let query = Query {
-            order: vec![Order { field: NUMBER, descending: false }],
+            order: vec![SortKey { field: NUMBER, descending: false }],
             fields: Some(self.table.all()),
             ..Query::new()
         };

@@ -6,16 +6,16 @@
 //! table do: the second finds what the first has kept.
 
 use std::borrow::Cow;
-use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use marmota_model::{
-    Comparison, Error, Field, Filter, Index, Kind, Query, Result, Role, RowSink, Schema, Table,
+    Comparison, Error, Field, FilterExpr, Index, Kind, Query, Result, Role, Schema, Table,
     Timestamp, Value, ValueRef, Violation, text,
 };
 use sha2::{Digest, Sha256};
 
-use super::{Keys, Operation, Outcome};
+use super::{Keys, Outcome, Write};
 
 /// The table of answers.
 pub const ANSWERS: &str = "marmota_answer";
@@ -184,7 +184,7 @@ pub struct Answered {
 /// A batch that takes place once.
 pub struct Once<'a> {
     /// The table of answers.
-    pub table: &'a Table,
+    pub table: &'a Arc<Table>,
     /// For how long they are kept.
     pub limits: Idempotency,
     /// Whose answer is wanted.
@@ -195,8 +195,14 @@ pub struct Once<'a> {
     pub answered: &'a mut Option<Answered>,
 }
 
-/// Carries out an operation in the transaction of a batch.
-pub(super) type Run<'r> = dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome> + 'r;
+/// What was found of an earlier batch with the same key.
+pub(super) enum Recalled {
+    Nothing,
+    /// An answer that this write is to delete.
+    TooOld(Write),
+    /// The answer, and the write that counts this repeat.
+    Answer(Write, Vec<u8>),
+}
 
 impl Once<'_> {
     /// The same, lent for less long.
@@ -211,80 +217,87 @@ impl Once<'_> {
         Once { key, ..self.lend() }
     }
 
-    /// Looks for the answer; false if there is none yet.
-    pub(super) fn recall(&mut self, run: &mut Run<'_>) -> Result<bool> {
-        let table = self.table;
-        let filter = Filter::Compare {
+    /// The look for an answer.
+    pub(super) fn query(&self) -> Query {
+        let filter = FilterExpr::Compare {
             field: KEY,
             comparison: Comparison::Equal,
             value: Value::Text(self.key.key.clone()),
         };
-        let query = Query {
+        Query {
             filter: Some(filter),
-            fields: Some(table.all()),
+            fields: Some(self.table.all()),
             limit: Some(1),
             ..Query::new()
-        };
-        let mut found = None;
-        let mut keep = |row: &[ValueRef<'_>]| {
-            found = Some(row.iter().map(ValueRef::to_value).collect::<Vec<_>>());
-            ControlFlow::Break(())
-        };
-        run(&mut Operation::List { table, query: &query }, &mut keep)?;
-        let Some(mut row) = found else { return Ok(false) };
-        let key = row[table.key()].clone();
-        if matches!(&row[AT], Value::Timestamp(at) if *at < self.oldest()) {
-            let key = key.as_ref();
-            run(&mut Operation::Delete { table, key, version: None }, &mut marmota_model::NoRows)?;
-            return Ok(false);
         }
-        if row[REQUEST] != Value::Blob(self.key.request.to_vec()) {
+    }
+
+    /// What follows from the row that was found, or from no values.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Invalid`] for a key of another request.
+    pub(super) fn recall(&self, mut row: Vec<Value>) -> Result<Recalled> {
+        if row.len() <= REPEATS {
+            return Ok(Recalled::Nothing);
+        }
+        let table = Arc::clone(self.table);
+        let key = std::mem::take(&mut row[table.key()]);
+        if matches!(&row[AT], Value::Timestamp(at) if *at < self.oldest()) {
+            return Ok(Recalled::TooOld(Write::Delete { table, key, version: None }));
+        }
+        if !matches!(&row[REQUEST], Value::Blob(request) if *request == self.key.request) {
             let message = "was used for another request; a new request takes a new key";
             return Err(refused(self.key.given(), "same_request", message.to_owned()));
         }
         // A write, so that this answer waits for the disk as the first one did.
-        let mut count = Operation::Increment {
-            table,
-            key: key.as_ref(),
-            field: REPEATS,
-            by: ValueRef::Int(1),
-            stamp: ValueRef::Absent,
+        let (field, by, stamp) = (REPEATS, Value::Int(1), Value::Absent);
+        let count = Write::Increment { table, key, field, by, stamp };
+        let answer = match std::mem::take(&mut row[ANSWER]) {
+            Value::Blob(bytes) => bytes,
+            _ => Vec::new(),
         };
-        run(&mut count, &mut marmota_model::NoRows)?;
-        if let Value::Blob(bytes) = std::mem::take(&mut row[ANSWER]) {
-            *self.answered = Some(Answered { bytes, repeated: true });
-        }
-        Ok(true)
+        Ok(Recalled::Answer(count, answer))
     }
 
-    /// Keeps the answer to what took place, and forgets old ones.
-    pub(super) fn keep(&mut self, results: &[Result<Outcome>], run: &mut Run<'_>) -> Result<()> {
-        let table = self.table;
+    /// The write that keeps the answer to what took place.
+    pub(super) fn keep(&mut self, results: &[Result<Outcome>]) -> Write {
         let bytes = (self.answer)(results);
-        let row = [
-            ValueRef::Absent,
-            ValueRef::Text(&self.key.key),
-            ValueRef::Blob(&self.key.request),
-            ValueRef::Blob(&bytes),
-            ValueRef::Timestamp(self.key.now),
-            ValueRef::Int(0),
+        let row = vec![
+            Value::Absent,
+            Value::Text(self.key.key.clone()),
+            Value::Blob(self.key.request.to_vec()),
+            Value::Blob(bytes),
+            Value::Timestamp(self.key.now),
+            Value::Int(0),
         ];
-        let kept = run(&mut Operation::insert(table, &row), &mut marmota_model::NoRows)?;
-        if let Keys::One(Value::Int(id)) = kept.keys
-            && id % TRIM_EVERY == 0
-        {
-            let compare = |field, comparison, value| Filter::Compare { field, comparison, value };
-            let keys_max = i64::try_from(self.limits.keys_max).unwrap_or(i64::MAX);
-            let last = Value::Int(id.saturating_sub(keys_max));
-            let filter = Filter::Or(vec![
-                compare(table.key(), Comparison::LessOrEqual, last),
-                compare(AT, Comparison::Less, Value::Timestamp(self.oldest())),
-            ]);
-            let mut trim = Operation::DeleteWhere { table, filter: Some(&filter) };
-            run(&mut trim, &mut marmota_model::NoRows)?;
+        Write::insert(Arc::clone(self.table), row)
+    }
+
+    /// Takes the answer out of the write that has kept it.
+    pub(super) fn answer_of(kept: &mut Write) -> Vec<u8> {
+        match kept {
+            Write::Insert { row, .. } => match row.get_mut(ANSWER).map(std::mem::take) {
+                Some(Value::Blob(bytes)) => bytes,
+                _ => Vec::new(),
+            },
+            _ => Vec::new(),
         }
-        *self.answered = Some(Answered { bytes, repeated: false });
-        Ok(())
+    }
+
+    /// The write that forgets old answers, now and then.
+    pub(super) fn trim(&self, kept: &Outcome) -> Option<Write> {
+        let Keys::One(Value::Int(id)) = kept.keys else { return None };
+        if id % TRIM_EVERY != 0 {
+            return None;
+        }
+        let compare = |field, comparison, value| FilterExpr::Compare { field, comparison, value };
+        let keys_max = i64::try_from(self.limits.keys_max).unwrap_or(i64::MAX);
+        let last = Value::Int(id.saturating_sub(keys_max));
+        let filter = FilterExpr::Or(vec![
+            compare(self.table.key(), Comparison::LessOrEqual, last),
+            compare(AT, Comparison::Less, Value::Timestamp(self.oldest())),
+        ]);
+        Some(Write::DeleteWhere { table: Arc::clone(self.table), filter: Some(filter) })
     }
 
     fn oldest(&self) -> Timestamp {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use marmota_model::{FieldSet, Filter, KeyKind, Kind, Result, Table, ValueRef};
+use marmota_model::{FieldSet, FilterExpr, KeyKind, Kind, Result, Table, ValueRef};
 
 use super::Right;
 use crate::memory::condition::Condition;
@@ -18,10 +18,10 @@ pub(crate) enum Access {
 
 impl Access {
     /// To the rows that one of the filters selects.
-    pub(super) fn of(table: &Table, mut filters: Vec<Filter>) -> Self {
+    pub(super) fn of(table: &Table, mut filters: Vec<FilterExpr>) -> Self {
         let filter = match filters.len() {
             1 => filters.remove(0),
-            _ => Filter::Or(filters),
+            _ => FilterExpr::Or(filters),
         };
         Self::Where(Arc::new(Condition::new(filter, table)))
     }
@@ -33,7 +33,7 @@ impl Access {
             (Self::All, access) | (access, Self::All) => access.clone(),
             (Self::Where(one), Self::Where(two)) if one.filter() == two.filter() => self.clone(),
             (Self::Where(one), Self::Where(two)) => {
-                let both = Filter::And(vec![one.filter().clone(), two.filter().clone()]);
+                let both = FilterExpr::And(vec![one.filter().clone(), two.filter().clone()]);
                 Self::of(table, vec![both])
             }
         }
@@ -68,13 +68,13 @@ impl Access {
     }
 
     /// The filter for it, beside another one; none for all rows.
-    pub(super) fn narrow(&self, filter: Option<Filter>) -> Option<Filter> {
+    pub(super) fn narrow(&self, filter: Option<FilterExpr>) -> Option<FilterExpr> {
         match (self, filter) {
             (Self::All, filter) => filter,
-            (Self::Denied, _) => Some(Filter::Or(Vec::new())),
+            (Self::Denied, _) => Some(FilterExpr::Or(Vec::new())),
             (Self::Where(condition), None) => Some(condition.filter().clone()),
             (Self::Where(condition), Some(filter)) => {
-                Some(Filter::And(vec![condition.filter().clone(), filter]))
+                Some(FilterExpr::And(vec![condition.filter().clone(), filter]))
             }
         }
     }
@@ -109,7 +109,7 @@ pub(crate) struct TableRights {
 
 impl TableRights {
     /// Those that grants give, each with its filter.
-    pub(super) fn new(table: &Arc<Table>, granted: &[(&[Right], Option<Filter>)]) -> Self {
+    pub(super) fn new(table: &Arc<Table>, granted: &[(&[Right], Option<FilterExpr>)]) -> Self {
         let of = |right| {
             let mut filters = Vec::new();
             for (_, filter) in granted.iter().filter(|(rights, _)| rights.contains(&right)) {

@@ -1,17 +1,24 @@
 //! Writes whose rights only the database can tell: carried out in one
-//! transaction with the reads that they ask for, on every engine alike.
+//! transaction with the looks that they ask for, on every engine alike.
+//!
+//! A look is a count of rows. Those before the write, in this order: the row
+//! that is written, the rows that it refers to, the rows that an insert meets.
+//! After the write, the row as it is then. [`Checks`] says which look is next
+//! and what a count means; who carries them out is [`crate::operation::BatchMachine`].
 
-use marmota_model::{Comparison, Error, Filter, NoRows, Result, Table, Value, ValueRef, Violation};
+use std::sync::Arc;
+
+use marmota_model::{Comparison, Error, FilterExpr, Result, Table, Value, ValueRef, Violation};
 
 use super::access::{Access, Referring, TableRights};
 use super::{Right, Rights};
-use crate::audit::{Run, in_the_way};
+use crate::audit::in_the_way;
 use crate::operation::{Effect, OnConflict, Operation, Outcome, Write, key_made};
 use crate::prepare;
 use crate::read::no_row;
 
 impl Rights {
-    /// Whether a write is to be carried out by [`Rights::carry_out`].
+    /// Whether a write is to be carried out with [`Checks`].
     pub(crate) fn guard(&self, write: &Write) -> bool {
         let Ok(rights) = self.of(write.table()) else { return true };
         match write {
@@ -102,79 +109,6 @@ impl Rights {
         prepare::finish(violations)
     }
 
-    /// Carries out a write inside a transaction, unless the caller may not.
-    pub(crate) fn carry_out(&self, write: &Write, run: &mut Run<'_>) -> Result<Outcome> {
-        let bare = write.bare();
-        let table = &**bare.table();
-        match bare {
-            Write::Insert { row, on_conflict, .. } => {
-                let rights = self.admit_insert(table, *on_conflict)?;
-                check_references(rights, row, run)?;
-                let meets_others = !self.may_meet(rights, row, *on_conflict, run)?;
-                let outcome = match meets_others {
-                    // They are not to be touched, nor told of: it is refused as any conflict is.
-                    true => write.refusing().with_operation(&mut *run)?,
-                    false => write.with_operation(&mut *run)?,
-                };
-                let access = match outcome.effect {
-                    Effect::Ignored => return Ok(outcome),
-                    Effect::Updated => &rights.update,
-                    Effect::Inserted | Effect::Replaced => &rights.insert,
-                };
-                if let Some(key) = key_made(bare, &outcome) {
-                    self.check_written(rights, access, key.as_ref(), run)?;
-                }
-                Ok(outcome)
-            }
-            Write::Update { key, row, .. } => {
-                let rights = self.admit(Right::Update, table)?;
-                self.check_there(rights, Right::Update, key.as_ref(), run)?;
-                check_references(rights, row, run)?;
-                let outcome = write.with_operation(&mut *run)?;
-                self.check_written(rights, &rights.update, key.as_ref(), run)?;
-                Ok(outcome)
-            }
-            Write::Increment { key, .. } => {
-                let rights = self.admit(Right::Update, table)?;
-                self.check_there(rights, Right::Update, key.as_ref(), run)?;
-                let outcome = write.with_operation(&mut *run)?;
-                self.check_written(rights, &rights.update, key.as_ref(), run)?;
-                Ok(outcome)
-            }
-            Write::Delete { key, .. } => {
-                let rights = self.admit(Right::Delete, table)?;
-                self.check_there(rights, Right::Delete, key.as_ref(), run)?;
-                write.with_operation(run)
-            }
-            Write::DeleteWhere { .. } => {
-                self.admit(Right::Delete, table)?;
-                write.with_operation(run)
-            }
-            // Neither is bare.
-            Write::Audited { .. } | Write::Guarded { .. } => write.with_operation(run),
-        }
-    }
-
-    /// Refuses a write to a row that the caller may not write to, or that is
-    /// not there for them.
-    fn check_there(
-        &self,
-        rights: &TableRights,
-        right: Right,
-        key: ValueRef<'_>,
-        run: &mut Run<'_>,
-    ) -> Result<()> {
-        let access = rights.access(right);
-        // Where all rows may be written, the engine itself says which there are.
-        if access.is_all() || is_there(&rights.table, access, key, run)? {
-            return Ok(());
-        }
-        match is_there(&rights.table, &rights.read, key, run)? {
-            true => Err(self.denied_row(right, &rights.table, key)),
-            false => Err(no_row(&rights.table, key)),
-        }
-    }
-
     #[cold]
     fn denied_row(&self, right: Right, table: &Table, key: ValueRef<'_>) -> Error {
         let (who, what) = (self.caller_name(), right.name());
@@ -182,58 +116,283 @@ impl Rights {
         let message = format!("{who} may not {what} the row {key} of `{}`", table.name());
         Error::new(self.refusal(), message)
     }
+}
 
-    /// Refuses what was written, if the caller may not write such a row.
-    fn check_written(
-        &self,
-        rights: &TableRights,
-        access: &Access,
-        key: ValueRef<'_>,
-        run: &mut Run<'_>,
-    ) -> Result<()> {
-        match access.is_all() || is_there(&rights.table, access, key, run)? {
-            true => Ok(()),
-            false => Err(self.unsuitable(&rights.table)),
+/// A look at rows: how many of a table a filter selects.
+type Count = (Arc<Table>, Option<FilterExpr>);
+
+/// How far the looks that go with a write have come.
+#[derive(Debug, Default)]
+pub(crate) struct Checks {
+    stage: Stage,
+    violations: Vec<Violation>,
+    /// The insert meets rows that its caller may not touch.
+    meets_others: bool,
+}
+
+/// What is looked at, or comes next.
+#[derive(Clone, Copy, Debug, Default)]
+enum Stage {
+    /// The row written, for the right to write it.
+    There,
+    /// The same row, for the right to read it: which error it is.
+    Seen,
+    /// The row that this one of the table's references refers to.
+    Reference(usize),
+    /// The rows that an insert meets.
+    Meets,
+    /// So many; and those of them that the caller may touch.
+    MayMeet(u64),
+    /// Nothing.
+    #[default]
+    Over,
+}
+
+impl Checks {
+    /// Begins the looks for a write.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Denied`] for what its caller may do with no
+    /// row of the table.
+    pub(crate) fn begin(write: &Write) -> Result<Self> {
+        let Some(rights) = write.rights() else { return Ok(Self::default()) };
+        let table = &**write.table();
+        let stage = match write.bare() {
+            Write::Insert { on_conflict, .. } => {
+                rights.admit_insert(table, *on_conflict)?;
+                Stage::Reference(0)
+            }
+            Write::Update { .. } | Write::Increment { .. } => {
+                rights.admit(Right::Update, table)?;
+                Stage::There
+            }
+            Write::Delete { .. } => {
+                rights.admit(Right::Delete, table)?;
+                Stage::There
+            }
+            Write::DeleteWhere { .. } => {
+                rights.admit(Right::Delete, table)?;
+                Stage::Over
+            }
+            Write::Audited { .. } | Write::Guarded { .. } => Stage::Over,
+        };
+        Ok(Self { stage, ..Self::default() })
+    }
+
+    /// The next look; none when the write may be carried out.
+    ///
+    /// # Errors
+    /// What the looks so far have come to.
+    pub(crate) fn next(&mut self, write: &Write) -> Result<Option<Count>> {
+        let Some(all) = write.rights() else { return Ok(None) };
+        let (rights, bare) = (all.of(write.table())?, write.bare());
+        loop {
+            match self.stage {
+                Stage::There => {
+                    let (right, key) = written_row(bare)?;
+                    let access = rights.access(right);
+                    // Where all rows may be written, the engine itself says which there are.
+                    if access.is_all() {
+                        self.stage = after_there(bare);
+                        continue;
+                    }
+                    match look_for(&rights.table, access, key) {
+                        None => self.counted(write, 0)?,
+                        look => return Ok(look),
+                    }
+                }
+                Stage::Seen => {
+                    let (_, key) = written_row(bare)?;
+                    match look_for(&rights.table, &rights.read, key) {
+                        None => self.counted(write, 0)?,
+                        look => return Ok(look),
+                    }
+                }
+                Stage::Reference(at) => {
+                    let Some(referring) = rights.referring.get(at) else {
+                        prepare::finish(std::mem::take(&mut self.violations))?;
+                        self.stage = match bare {
+                            Write::Insert { .. } => Stage::Meets,
+                            _ => Stage::Over,
+                        };
+                        continue;
+                    };
+                    let Some(key) = referred_to(rights, referring, bare) else {
+                        self.stage = Stage::Reference(at + 1);
+                        continue;
+                    };
+                    match look_for(&referring.target, &referring.access, key) {
+                        None => self.counted(write, 0)?,
+                        look => return Ok(look),
+                    }
+                }
+                Stage::Meets => match met(rights, bare).filter(|access| !access.is_all()) {
+                    Some(_) => {
+                        return Ok(Some((Arc::clone(&rights.table), Some(rows_met(bare)))));
+                    }
+                    None => self.stage = Stage::Over,
+                },
+                Stage::MayMeet(_) => {
+                    let access = met(rights, bare).unwrap_or(&rights.read);
+                    let filter = access.narrow(Some(rows_met(bare)));
+                    return Ok(Some((Arc::clone(&rights.table), filter)));
+                }
+                Stage::Over => return Ok(None),
+            }
         }
     }
 
-    /// Whether the caller may do to the rows in the way what the insert does.
-    fn may_meet(
-        &self,
-        rights: &TableRights,
-        row: &[Value],
-        on_conflict: OnConflict,
-        run: &mut Run<'_>,
-    ) -> Result<bool> {
-        let access = match on_conflict {
-            OnConflict::Refuse => return Ok(true),
-            OnConflict::Ignore => &rights.read,
-            OnConflict::Replace => &rights.delete,
-            OnConflict::Update { .. } => &rights.update,
+    /// Takes how many rows the look has found.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Denied`] or
+    /// [`marmota_model::ErrorKind::NotFound`] for a row that the caller may not
+    /// write to.
+    pub(crate) fn counted(&mut self, write: &Write, rows: u64) -> Result<()> {
+        let Some(all) = write.rights() else { return Ok(()) };
+        let (rights, bare) = (all.of(write.table())?, write.bare());
+        self.stage = match self.stage {
+            Stage::There if rows > 0 => after_there(bare),
+            Stage::There => Stage::Seen,
+            Stage::Seen => {
+                let (right, key) = written_row(bare)?;
+                return Err(match rows > 0 {
+                    true => all.denied_row(right, &rights.table, key),
+                    false => no_row(&rights.table, key),
+                });
+            }
+            Stage::Reference(at) => {
+                if let Some(referring) = rights.referring.get(at).filter(|_| rows == 0)
+                    && let Some(key) = referred_to(rights, referring, bare)
+                {
+                    self.violations.push(referring.violation(&rights.table, key));
+                }
+                Stage::Reference(at + 1)
+            }
+            Stage::Meets if rows == 0 => Stage::Over,
+            Stage::Meets => Stage::MayMeet(rows),
+            Stage::MayMeet(all) => {
+                self.meets_others = all != rows;
+                Stage::Over
+            }
+            Stage::Over => Stage::Over,
+        };
+        Ok(())
+    }
+
+    /// True for an insert that is to refuse what is there already: its caller
+    /// may not touch those rows, nor be told of them.
+    pub(crate) const fn refuses(&self) -> bool {
+        self.meets_others
+    }
+
+    /// The look at what was written, if there has to be one.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Denied`] for a row that the caller may not
+    /// write.
+    pub(crate) fn of_written(&self, write: &Write, outcome: &Outcome) -> Result<Option<Count>> {
+        let Some(all) = write.rights() else { return Ok(None) };
+        let (rights, bare) = (all.of(write.table())?, write.bare());
+        let (access, key) = match bare {
+            Write::Insert { .. } => {
+                let access = match outcome.effect {
+                    Effect::Ignored => return Ok(None),
+                    Effect::Updated => &rights.update,
+                    Effect::Inserted | Effect::Replaced => &rights.insert,
+                };
+                match key_made(bare, outcome) {
+                    Some(key) => (access, key),
+                    None => return Ok(None),
+                }
+            }
+            Write::Update { key, .. } | Write::Increment { key, .. } => (&rights.update, key),
+            _ => return Ok(None),
         };
         if access.is_all() {
-            return Ok(true);
+            return Ok(None);
         }
-        let there = in_the_way(&rights.table, row);
-        let all = count(&rights.table, Some(&there), run)?;
-        Ok(all == 0 || all == count(&rights.table, access.narrow(Some(there)).as_ref(), run)?)
+        match look_for(&rights.table, access, key.as_ref()) {
+            None => self.counted_written(write, 0).map(|()| None),
+            look => Ok(look),
+        }
+    }
+
+    /// Takes how many rows that look has found.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Denied`] if the caller may not write such a
+    /// row.
+    pub(crate) fn counted_written(&self, write: &Write, rows: u64) -> Result<()> {
+        match write.rights() {
+            Some(all) if rows == 0 => Err(all.unsuitable(&all.of(write.table())?.table)),
+            _ => Ok(()),
+        }
     }
 }
 
-/// Refuses references to rows that the caller may not refer to, as if those
-/// were not there.
-fn check_references(rights: &TableRights, row: &[Value], run: &mut Run<'_>) -> Result<()> {
-    let row: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
-    let own_key = row[rights.table.key()];
-    let mut violations = Vec::new();
-    for referring in &rights.referring {
-        let Some(key) = referring.key_in(&row) else { continue };
-        let to_itself = referring.target.name() == rights.table.name() && key == own_key;
-        if !to_itself && !is_there(&referring.target, &referring.access, key, run)? {
-            violations.push(referring.violation(&rights.table, key));
+/// What comes after the look at the row that is written.
+const fn after_there(bare: &Write) -> Stage {
+    match bare {
+        Write::Update { .. } => Stage::Reference(0),
+        _ => Stage::Over,
+    }
+}
+
+/// The right that a write of one row takes, and the row's key.
+fn written_row(bare: &Write) -> Result<(Right, ValueRef<'_>)> {
+    match bare {
+        Write::Update { key, .. } | Write::Increment { key, .. } => {
+            Ok((Right::Update, key.as_ref()))
+        }
+        Write::Delete { key, .. } => Ok((Right::Delete, key.as_ref())),
+        _ => {
+            let message = "the row of a write without a key was asked for";
+            Err(Error::new(marmota_model::ErrorKind::Bug, message))
         }
     }
-    prepare::finish(violations)
+}
+
+/// The key that a written row refers to by a field, unless that is its own.
+fn referred_to<'w>(
+    rights: &TableRights,
+    referring: &Referring,
+    bare: &'w Write,
+) -> Option<ValueRef<'w>> {
+    let (Write::Insert { row, .. } | Write::Update { row, .. }) = bare else { return None };
+    let key = row.get(referring.field).map(Value::as_ref)?;
+    let own = row.get(rights.table.key()).map(Value::as_ref);
+    let to_itself = referring.target.name() == rights.table.name() && Some(key) == own;
+    (!key.is_null() && !key.is_absent() && !to_itself).then_some(key)
+}
+
+/// What the caller has to have the right to of the rows that an insert meets.
+const fn met<'r>(rights: &'r TableRights, bare: &Write) -> Option<&'r Access> {
+    let Write::Insert { on_conflict, .. } = bare else { return None };
+    match on_conflict {
+        OnConflict::Refuse => None,
+        OnConflict::Ignore => Some(&rights.read),
+        OnConflict::Replace => Some(&rights.delete),
+        OnConflict::Update { .. } => Some(&rights.update),
+    }
+}
+
+fn rows_met(bare: &Write) -> FilterExpr {
+    match bare {
+        Write::Insert { table, row, .. } => in_the_way(table, row),
+        _ => FilterExpr::Or(Vec::new()),
+    }
+}
+
+/// The look for a row with this key that an access extends to; none if it
+/// extends to no row.
+fn look_for(table: &Arc<Table>, access: &Access, key: ValueRef<'_>) -> Option<Count> {
+    if matches!(access, Access::Denied) {
+        return None;
+    }
+    let (field, value) = (table.key(), key.to_value());
+    let row = FilterExpr::Compare { field, comparison: Comparison::Equal, value };
+    Some((Arc::clone(table), access.narrow(Some(row))))
 }
 
 impl Referring {
@@ -245,18 +404,4 @@ impl Referring {
     fn violation(&self, table: &Table, key: ValueRef<'_>) -> Violation {
         prepare::no_target(&table.fields()[self.field], key, self.target.name())
     }
-}
-
-/// Whether a row with this key is there for an access.
-fn is_there(table: &Table, access: &Access, key: ValueRef<'_>, run: &mut Run<'_>) -> Result<bool> {
-    if matches!(access, Access::Denied) {
-        return Ok(false);
-    }
-    let (field, value) = (table.key(), key.to_value());
-    let row = Filter::Compare { field, comparison: Comparison::Equal, value };
-    Ok(count(table, access.narrow(Some(row)).as_ref(), run)? > 0)
-}
-
-fn count(table: &Table, filter: Option<&Filter>, run: &mut Run<'_>) -> Result<u64> {
-    run(&mut Operation::Count { table, filter }, &mut NoRows).map(|outcome| outcome.rows)
 }

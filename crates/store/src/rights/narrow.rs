@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use marmota_model::{
-    Comparison, Error, ErrorKind, FieldSet, Filter, KeyKind, Query, Result, RowSink, RowSource,
+    Comparison, Error, ErrorKind, FieldSet, FilterExpr, KeyKind, Query, Result, RowSink, RowSource,
     Table, Value, ValueRef,
 };
 
@@ -21,7 +21,7 @@ pub(crate) enum HistoryOf<'r> {
     /// Those of a row that may be read.
     Open,
     /// Those of a row of this table, if this selects it.
-    If(&'r Table, Filter),
+    If(&'r Table, FilterExpr),
 }
 
 impl Rights {
@@ -115,7 +115,11 @@ impl Rights {
     }
 
     /// The filter of a delete, and-ed to what the caller may delete.
-    pub(crate) fn narrow_delete(&self, table: &Table, filter: Option<Filter>) -> Option<Filter> {
+    pub(crate) fn narrow_delete(
+        &self,
+        table: &Table,
+        filter: Option<FilterExpr>,
+    ) -> Option<FilterExpr> {
         self.of(table).map_or(&Access::Denied, |rights| &rights.delete).narrow(filter)
     }
 
@@ -166,25 +170,29 @@ impl Rights {
             (Access::Where(_), None) => Ok(HistoryOf::Any),
             (access @ Access::Where(_), Some(value)) => {
                 let field = of.table.key();
-                let row = Filter::Compare { field, comparison: Comparison::Equal, value };
-                let filter = access.narrow(Some(row)).unwrap_or(Filter::Or(Vec::new()));
+                let row = FilterExpr::Compare { field, comparison: Comparison::Equal, value };
+                let filter = access.narrow(Some(row)).unwrap_or(FilterExpr::Or(Vec::new()));
                 Ok(HistoryOf::If(&of.table, filter))
             }
         }
     }
 
     /// The table and the key of the row whose entries alone a filter selects.
-    fn pinned<'f>(&self, filter: &'f Filter) -> Option<(&TableRights, &'f str)> {
+    fn pinned<'f>(&self, filter: &'f FilterExpr) -> Option<(&TableRights, &'f str)> {
         let (mut names, mut key) = (None, None);
-        let mut look = |filter: &'f Filter| match filter {
-            Filter::Compare { field, comparison: Comparison::Equal, value: Value::Text(text) } => {
+        let mut look = |filter: &'f FilterExpr| match filter {
+            FilterExpr::Compare {
+                field,
+                comparison: Comparison::Equal,
+                value: Value::Text(text),
+            } => {
                 if *field == History::OF_TABLE.position() {
                     names = Some(vec![&**text]);
                 } else if *field == History::OF_KEY.position() {
                     key = Some(&**text);
                 }
             }
-            Filter::In { field, values } if *field == History::OF_TABLE.position() => {
+            FilterExpr::In { field, values } if *field == History::OF_TABLE.position() => {
                 names = values.iter().map(|value| value.as_ref().as_text()).collect();
             }
             _ => {}
@@ -200,9 +208,9 @@ impl Rights {
 }
 
 /// Calls with each filter that has to be true.
-fn each_of<'f>(filter: &'f Filter, with: &mut impl FnMut(&'f Filter)) {
+fn each_of<'f>(filter: &'f FilterExpr, with: &mut impl FnMut(&'f FilterExpr)) {
     match filter {
-        Filter::And(all) => all.iter().for_each(|one| each_of(one, with)),
+        FilterExpr::And(all) => all.iter().for_each(|one| each_of(one, with)),
         one => with(one),
     }
 }

@@ -13,6 +13,7 @@ use crate::operation::{Operation, Outcome};
 struct Announced<'c> {
     cache: &'c Cache,
     writing: Writing,
+    succeeded: bool,
 }
 
 impl Announced<'_> {
@@ -23,7 +24,7 @@ impl Announced<'_> {
 
 impl Drop for Announced<'_> {
     fn drop(&mut self) {
-        self.cache.wrote(std::mem::take(&mut self.writing));
+        self.cache.ended(std::mem::take(&mut self.writing), self.succeeded);
     }
 }
 
@@ -53,8 +54,9 @@ impl Scope {
             }
             _ => return self.pass_by(durability, operation, sink, outcome),
         };
-        let announced = Announced { cache, writing };
+        let mut announced = Announced { cache, writing, succeeded: false };
         let mut progress = self.pass_by(durability, operation, sink, outcome)?;
+        announced.succeeded = true;
         if let Progress::Pending(pending) = &mut progress {
             pending.writing = announced.disarm();
         }

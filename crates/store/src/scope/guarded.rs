@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use marmota_model::{Filter, NoRows, Result, RowSink, Table};
+use marmota_model::{FilterExpr, NoRows, Result, RowSink, Table};
 
 use super::{Pending, Progress, Scope};
 use crate::durability::Durability;
@@ -16,7 +16,7 @@ use crate::operation::{Operation, Outcome};
 use crate::rights::{HistoryOf, Rights};
 
 /// The look at a row: counts it, if the caller may see its history.
-fn look<'l>(table: &'l Table, filter: &'l Filter) -> Operation<'l> {
+fn look<'l>(table: &'l Table, filter: &'l FilterExpr) -> Operation<'l> {
     Operation::Count { table, filter: Some(filter) }
 }
 

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use marmota_model::{
-    ErrorKind, Field, FieldSet, Kind, NoRows, Query, Record, Result, Role, RowSink, Schema, Table,
-    Value, ValueRef,
+    ErrorKind, Field, FieldSet, Kind, NoRows, Record, Result, Role, RowSink, Schema, Table, Value,
+    ValueRef,
 };
 use marmota_store::engine::{self, Capability, Engine, Session, Submitted, Ticket};
 use marmota_store::memory::Memory;
@@ -233,7 +233,7 @@ fn nobody_sees_the_old_row_once_the_new_one_was_seen() {
         // It took place, and is not acknowledged yet.
         stand.stops.behind_write.wait();
         assert_eq!(stand.store.table_version(&stand.table), None);
-        let listed = stand.store.list_records(&stand.table, Query::new()).run().unwrap();
+        let listed = stand.store.list_records(&stand.table).run().unwrap();
         assert_eq!(listed[0].value("text").unwrap().as_ref().as_text(), Some("new"));
         assert_eq!(stand.get(&stand.table), "new");
         stand.stops.behind_write.let_go();

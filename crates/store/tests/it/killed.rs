@@ -19,7 +19,7 @@ pub(crate) fn written_until_killed(
     environment: &[(&str, &str)],
 ) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
+        .args(["--ignored", "--exact", test, "--nocapture"])
         .env("MARMOTA_WRITE", path)
         .env("MARMOTA_ROUND", round.to_string())
         .envs(environment.iter().copied())

@@ -9,6 +9,7 @@ mod memory_file;
 mod memory_log;
 mod memory_log_crash;
 mod memory_model;
+mod memory_places;
 mod memory_session;
 mod meter;
 mod small_disk;

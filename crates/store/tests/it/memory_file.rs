@@ -115,7 +115,7 @@ fn every_kind_of_field_goes_there_and_back() {
     let table = table_of("thing", every_kind());
     let engine = filled(&table);
     for format in [Format::Json, Format::Binary] {
-        let path = folder.path().join("new folder").join(format!("{format:?}"));
+        let path = folder.path().join(format!("{format:?}"));
         engine.save(&path, format).unwrap();
         let loaded = Memory::load(&path).unwrap();
         loaded.prepare(std::slice::from_ref(&table), 3).unwrap();

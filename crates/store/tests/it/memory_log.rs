@@ -162,7 +162,7 @@ fn what_is_committed_is_there_without_a_close() {
 #[test]
 fn a_close_writes_what_is_new_only() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("new folder").join("app.mem");
+    let path = folder.path().join("app.mem");
     let note = note();
     for round in 0..3 {
         let engine = open(&path, std::slice::from_ref(&note));

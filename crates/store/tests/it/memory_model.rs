@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use marmota_model::{
-    Collation, Comparison, ErrorKind, Field, Filter, Index, Kind, Order, Place, Query, Result,
-    Role, Schema, Table, Value, ValueRef,
+    Collation, Comparison, ErrorKind, Field, FilterExpr, Index, Kind, Place, Query, Result, Role,
+    Schema, SortKey, Table, Value, ValueRef,
 };
 use marmota_store::engine::{self, Engine, Session};
 use marmota_store::memory::Memory;
@@ -70,9 +70,9 @@ impl Naive {
         self.rows.iter().position(|row| collate(&self.table, ID, &row[ID], key).is_eq())
     }
 
-    fn ask(&self, filter: &Filter, row: &Row) -> Option<bool> {
+    fn ask(&self, filter: &FilterExpr, row: &Row) -> Option<bool> {
         match filter {
-            Filter::Compare { field, comparison, value } => {
+            FilterExpr::Compare { field, comparison, value } => {
                 if row[*field] == Value::Null {
                     return None;
                 }
@@ -86,12 +86,12 @@ impl Naive {
                     Comparison::GreaterOrEqual => order != Ordering::Less,
                 })
             }
-            Filter::In { values, .. } if values.is_empty() => Some(false),
-            Filter::In { field, values } => {
+            FilterExpr::In { values, .. } if values.is_empty() => Some(false),
+            FilterExpr::In { field, values } => {
                 let same = |value| collate(&self.table, *field, &row[*field], value).is_eq();
                 (row[*field] != Value::Null).then(|| values.iter().any(same))
             }
-            Filter::Match { field, place, text } => {
+            FilterExpr::Match { field, place, text } => {
                 let Value::Text(stored) = &row[*field] else { return None };
                 let (stored, text) = (stored.to_ascii_lowercase(), text.to_ascii_lowercase());
                 Some(match place {
@@ -99,14 +99,14 @@ impl Naive {
                     Place::Start => stored.starts_with(&text),
                 })
             }
-            Filter::IsNull { field } => Some(row[*field] == Value::Null),
-            Filter::Inside { field, condition } => condition.ask(match &row[*field] {
+            FilterExpr::IsNull { field } => Some(row[*field] == Value::Null),
+            FilterExpr::Inside { field, condition } => condition.ask(match &row[*field] {
                 Value::Json(json) => Some(json),
                 _ => None,
             }),
-            Filter::Search { .. } => unreachable!("no field of these tables is searched"),
-            Filter::Not(inner) => self.ask(inner, row).map(|answer| !answer),
-            Filter::And(all) => {
+            FilterExpr::Search { .. } => unreachable!("no field of these tables is searched"),
+            FilterExpr::Not(inner) => self.ask(inner, row).map(|answer| !answer),
+            FilterExpr::And(all) => {
                 let answers: Vec<_> = all.iter().map(|one| self.ask(one, row)).collect();
                 if answers.contains(&Some(false)) {
                     Some(false)
@@ -114,7 +114,7 @@ impl Naive {
                     (!answers.contains(&None)).then_some(true)
                 }
             }
-            Filter::Or(any) => {
+            FilterExpr::Or(any) => {
                 let answers: Vec<_> = any.iter().map(|one| self.ask(one, row)).collect();
                 if answers.contains(&Some(true)) {
                     Some(true)
@@ -216,10 +216,10 @@ enum Step {
     Update(Value, Row, Option<i64>),
     Increment(Value, i64),
     Delete(Value),
-    DeleteWhere(Filter),
+    DeleteWhere(FilterExpr),
     Get(Value),
     List(Query, Option<usize>),
-    Count(Filter),
+    Count(FilterExpr),
     Begin,
     Commit,
     Rollback,
@@ -296,7 +296,7 @@ fn changes(text_key: bool) -> impl Strategy<Value = Row> {
     fields
 }
 
-fn filter(text_key: bool) -> impl Strategy<Value = Filter> {
+fn filter(text_key: bool) -> impl Strategy<Value = FilterExpr> {
     let comparison = prop::sample::select(vec![
         Comparison::Equal,
         Comparison::Equal,
@@ -307,14 +307,18 @@ fn filter(text_key: bool) -> impl Strategy<Value = Filter> {
         Comparison::GreaterOrEqual,
     ]);
     let compare = (0..FIELDS, comparison).prop_flat_map(move |(field, comparison)| {
-        value(field, text_key).prop_map(move |value| Filter::Compare { field, comparison, value })
+        value(field, text_key).prop_map(move |value| FilterExpr::Compare {
+            field,
+            comparison,
+            value,
+        })
     });
     let within = (0..FIELDS).prop_flat_map(move |field| {
         prop::collection::vec(value(field, text_key), 0..4)
-            .prop_map(move |values| Filter::In { field, values })
+            .prop_map(move |values| FilterExpr::In { field, values })
     });
     let place = prop::sample::select(vec![Place::Anywhere, Place::Start]);
-    let matches = (CODE..=NAME, place, text()).prop_map(|(field, place, text)| Filter::Match {
+    let matches = (CODE..=NAME, place, text()).prop_map(|(field, place, text)| FilterExpr::Match {
         field,
         place,
         text,
@@ -323,20 +327,20 @@ fn filter(text_key: bool) -> impl Strategy<Value = Filter> {
         5 => compare,
         1 => within,
         1 => matches,
-        1 => (0..FIELDS).prop_map(|field| Filter::IsNull { field }),
+        1 => (0..FIELDS).prop_map(|field| FilterExpr::IsNull { field }),
     ];
     leaf.prop_recursive(3, 12, 3, |inner| {
         prop_oneof![
-            1 => inner.clone().prop_map(|inner| Filter::Not(Box::new(inner))),
-            3 => prop::collection::vec(inner.clone(), 0..4).prop_map(Filter::And),
-            1 => prop::collection::vec(inner, 0..3).prop_map(Filter::Or),
+            1 => inner.clone().prop_map(|inner| FilterExpr::Not(Box::new(inner))),
+            3 => prop::collection::vec(inner.clone(), 0..4).prop_map(FilterExpr::And),
+            1 => prop::collection::vec(inner, 0..3).prop_map(FilterExpr::Or),
         ]
     })
 }
 
 fn query(text_key: bool) -> impl Strategy<Value = Query> {
     let order = prop::collection::vec(
-        (0..FIELDS, any::<bool>()).prop_map(|(field, descending)| Order { field, descending }),
+        (0..FIELDS, any::<bool>()).prop_map(|(field, descending)| SortKey { field, descending }),
         0..3,
     );
     let limit = prop::option::of(0u64..8);
@@ -560,7 +564,7 @@ fn play(text_key: bool, steps: &[Step]) -> Result<(), TestCaseError> {
     // What indexes say at the end is what the rows say.
     for field in 0..FIELDS {
         let mut query = Query::new();
-        query.order = vec![Order { field, descending: false }];
+        query.order = vec![SortKey { field, descending: false }];
         twins.step(&Step::List(query, None))?;
     }
     Ok(())
@@ -602,8 +606,12 @@ fn a_page_begins_behind_a_row_that_the_filter_leaves_out() {
     {
         let value = Value::Float(-0.0);
         let query = Query {
-            filter: Some(Filter::Compare { field: RATIO, comparison: Comparison::Equal, value }),
-            order: vec![Order { field: RATIO, descending }],
+            filter: Some(FilterExpr::Compare {
+                field: RATIO,
+                comparison: Comparison::Equal,
+                value,
+            }),
+            order: vec![SortKey { field: RATIO, descending }],
             after: Some(vec![Value::Float(ratio), Value::Int(20)]),
             ..Query::new()
         };

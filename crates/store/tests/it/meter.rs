@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use marmota_model::{Caller, Field, Kind, Query, Record, Role, Schema, parse_filter};
+use marmota_model::{Caller, Field, Kind, Record, Role, Schema, parse_filter};
 use marmota_store::Store;
 use marmota_store::memory::Memory;
 use marmota_store::meter::{Activity, Measured, Metering};
@@ -42,7 +42,7 @@ fn operations_are_counted_by_table_and_verb_with_their_rows_and_errors() {
     store.transaction(|own| own.insert_record(&note(&store, "b")).run().map(drop)).unwrap();
     assert!(store.get_record(&table, id.clone()).run().is_ok());
     assert!(store.get_record(&table, 77).run().is_err(), "found nothing");
-    assert_eq!(store.list_records(&table, Query::new()).run().unwrap().len(), 2);
+    assert_eq!(store.list_records(&table).run().unwrap().len(), 2);
     let mut batch = store.batch();
     batch.insert_record(&note(&store, "c"));
     batch.delete_value(table.clone(), id, None);
@@ -89,7 +89,7 @@ fn what_takes_long_is_told_without_a_value() {
     let hers = store.acting_under(rights).in_session("session 3");
     hers.insert_record(&note(&store, "secret")).run().unwrap();
     let filter = parse_filter(&table, "text = 'secret' and id > 5").unwrap();
-    hers.list_records(&table, Query { filter: Some(filter), ..Query::new() }).run().unwrap();
+    hers.list_records(&table).filter(filter).run().unwrap();
     store.note_call(Duration::from_secs(1), || "calculator.add".into());
 
     let slow = store.activity().unwrap().slow;

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context as Polled, Poll, Waker};
 
-use marmota_model::{Field as Of, Kind, Query, Record, Role, Schema};
+use marmota_model::{Field as Of, Kind, Record, Role, Schema};
 use marmota_store::memory::Memory;
 use marmota_store::meter::Metering;
 use marmota_store::{Store, StoreBuilder};
@@ -122,7 +122,7 @@ fn an_operation_has_a_span_inside_of_its_callers() {
             store.get_record(&table, id.clone()).run().unwrap();
             assert!(store.get_record(&table, 77).run().is_err(), "found nothing");
             store.insert_record(&record(&store, "secret too")).run().unwrap();
-            assert_eq!(store.list_records(&table, Query::new()).run().unwrap().len(), 2);
+            assert_eq!(store.list_records(&table).run().unwrap().len(), 2);
             says(
                 heard,
                 &[

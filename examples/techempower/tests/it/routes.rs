@@ -102,7 +102,7 @@ fn an_update(program: &Program) {
     let table = store.table("world").unwrap();
     for family in FAMILIES {
         let path = format!("/{family}updates?queries=20");
-        let before = store.list_records(&table, marmota::model::Query::new()).run().unwrap();
+        let before = store.list_records(&table).run().unwrap();
         let answered = check_worlds(&program.json(&path), 20);
         let mut changed = 0;
         // A row may be drawn twice; the last number is the one that stays.

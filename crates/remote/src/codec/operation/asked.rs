@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use marmota_model::{FieldSet, Filter, Query, Result, Table, ValueRef};
+use marmota_model::{FieldSet, FilterExpr, Query, Result, Table, ValueRef};
 use marmota_store::operation::OnConflict;
 
 use super::{
@@ -17,14 +17,14 @@ use crate::codec::bytes::{Bytes, broken};
 pub(crate) enum Asked<'p, 't> {
     Get { table: &'t Table, key: ValueRef<'p>, fields: FieldSet },
     List { table: &'t Table, query: Query },
-    Count { table: &'t Table, filter: Option<Filter> },
+    Count { table: &'t Table, filter: Option<FilterExpr> },
     Insert { table: &'t Table, row: Vec<ValueRef<'p>>, on_conflict: OnConflict },
     InsertMany { table: &'t Table, rows: AskedRows<'p>, on_conflict: OnConflict },
     Update { table: &'t Table, key: ValueRef<'p>, row: Vec<ValueRef<'p>>, version: Option<i64> },
     UpdateMany { table: &'t Table, rows: AskedRows<'p> },
     Increment { table: &'t Table, key: ValueRef<'p>, field: usize, by: ValueRef<'p> },
     Delete { table: &'t Table, key: ValueRef<'p>, version: Option<i64> },
-    DeleteWhere { table: &'t Table, filter: Option<Filter> },
+    DeleteWhere { table: &'t Table, filter: Option<FilterExpr> },
     Batch(Box<AskedBatch>),
     Begin,
     Commit,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use marmota_model::{Error, ErrorKind, Filter, Result, Table, Value};
+use marmota_model::{Error, ErrorKind, FilterExpr, Result, Table, Value};
 use marmota_store::operation::{BatchMode, Link, LinkAt, OnConflict, Once, OnceKey, Write};
 
 use super::asked::{field_of, table_of};
@@ -37,7 +37,7 @@ pub(crate) enum AskedWrite {
     Update { table: Arc<Table>, key: Value, row: Vec<Value>, version: Option<i64> },
     Increment { table: Arc<Table>, key: Value, field: usize, by: Value },
     Delete { table: Arc<Table>, key: Value, version: Option<i64> },
-    DeleteWhere { table: Arc<Table>, filter: Option<Filter> },
+    DeleteWhere { table: Arc<Table>, filter: Option<FilterExpr> },
 }
 
 fn actor(writes: &[Write]) -> Option<&str> {

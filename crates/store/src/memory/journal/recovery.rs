@@ -30,6 +30,7 @@ use super::log_file::{self, LogFile};
 use super::record::{self, HeadFault, Identity, Rest};
 use super::{Counts, Journal, Lock, Tail, Waiting, bytes_max, fault, with_suffix};
 use crate::durability::Durability;
+use crate::private_file;
 
 /// So many logs, of processes that were killed, and a snapshot is due.
 const LOGS_MAX: usize = 16;
@@ -87,7 +88,7 @@ pub(super) fn remove_logs(path: &Path, goes: impl Fn(u64) -> bool) {
 
 /// Makes a log of a head, with its name on the disk.
 pub(super) fn create(path: &Path, head: &[u8]) -> io::Result<File> {
-    let file = OpenOptions::new().append(true).create(true).open(path)?;
+    let file = private_file::options().append(true).create(true).open(path)?;
     file.set_len(0)?;
     (&file).write_all(head)?;
     file.sync_all()?;
@@ -99,7 +100,8 @@ pub(super) fn create(path: &Path, head: &[u8]) -> io::Result<File> {
 fn lock(path: &Path) -> Result<Lock> {
     let path = with_suffix(path, ".lock");
     let cannot = |error| failed("lock", &path, error);
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+    let mut options = private_file::options();
+    let file = options.read(true).write(true).create(true).truncate(false).open(&path);
     let mut file = file.map_err(cannot)?;
     match file.try_lock() {
         Ok(()) => {}
@@ -138,9 +140,6 @@ impl<'p> Alone<'p> {
     /// # Errors
     /// [`ErrorKind::Busy`] if another process has it.
     pub(in super::super) fn with(path: &'p Path) -> Result<Self> {
-        let folder = folder_of(path);
-        std::fs::create_dir_all(folder)
-            .map_err(|error| failed("make the folder of", path, error))?;
         Ok(Self { path, _lock: lock(path)? })
     }
 
@@ -229,8 +228,6 @@ pub(in super::super) fn open(
     durability: Durability,
     closed: &Arc<AtomicBool>,
 ) -> Result<Opened> {
-    let folder = folder_of(path);
-    std::fs::create_dir_all(folder).map_err(|error| failed("make the folder of", path, error))?;
     let lock = lock(path)?;
     let found = recover(path, vault)?;
     if found.is_there && found.link.is_none() {

@@ -1,0 +1,240 @@
+//! From a token to who has it: from memory where it was shown a short time
+//! ago, and else by a read that no thread waits for.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use marmota_model::{Error, Result};
+use marmota_store::Store;
+
+use crate::auth::{Auth, Inner, KEY_PREFIX, unauthenticated};
+use crate::event::Event;
+use crate::known::{Known, Proof};
+use crate::token::{TOKEN_BYTES_MAX, TokenHash};
+
+type Reading = Pin<Box<dyn Future<Output = Result<Arc<Known>>> + Send>>;
+
+/// A caller who is being authenticated: `.await` it, or [`Authenticating::run`] it. Of a token
+/// that was shown a short time ago it is ready at once ([`Authenticating::ready`]).
+#[must_use = "nobody is authenticated until it is awaited or run"]
+pub struct Authenticating(State);
+
+enum State {
+    Ready(Option<Result<Arc<Known>>>),
+    Reading(Reading),
+}
+
+impl Authenticating {
+    const fn of(result: Result<Arc<Known>>) -> Self {
+        Self(State::Ready(Some(result)))
+    }
+
+    fn unknown(message: &str) -> Self {
+        Self::of(Err(unauthenticated(message)))
+    }
+
+    /// Takes the result if no read is needed for it; never blocks.
+    pub fn ready(&mut self) -> Option<Result<Arc<Known>>> {
+        match &mut self.0 {
+            State::Ready(result) => result.take(),
+            State::Reading(_) => None,
+        }
+    }
+
+    /// Waits for the result, blocking the thread where the store has to be read.
+    ///
+    /// # Errors
+    /// As [`Auth::authenticate`].
+    pub fn run(mut self) -> Result<Arc<Known>> {
+        self.ready().unwrap_or_else(|| marmota_store::action::block_on(self))
+    }
+}
+
+impl Future for Authenticating {
+    type Output = Result<Arc<Known>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            State::Ready(result) => result.take().map_or(Poll::Pending, Poll::Ready),
+            State::Reading(reading) => reading.as_mut().poll(context),
+        }
+    }
+}
+
+impl fmt::Debug for Authenticating {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Authenticating")
+    }
+}
+
+impl Auth {
+    /// Finds who has a token: a session's, a key, or a JWT. From memory, where it was shown a
+    /// short time ago; otherwise it is read from the store.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Unauthenticated`] for an invalid token, or one whose session
+    /// has ended.
+    pub fn authenticate(&self, token: &str) -> Authenticating {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Authenticating::unknown("invalid token");
+        }
+        let (hash, of_user) = match token.contains('.') {
+            false => (TokenHash::of(token), None),
+            true => match self.0.jwts.read(token, self.0.now()) {
+                Some((user, session)) => (session, Some(user)),
+                None => return Authenticating::unknown("the JWT is invalid, or has ended"),
+            },
+        };
+        self.find(hash, token.starts_with(KEY_PREFIX), of_user)
+    }
+
+    /// Finds again who was known a while ago, as they are known now: for connections
+    /// that are kept.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Unauthenticated`] if the session or key they were known by has
+    /// ended.
+    pub fn still(&self, known: &Known) -> Authenticating {
+        self.find(known.token, matches!(known.proof, Proof::Key(_)), Some(known.user))
+    }
+
+    fn find(&self, hash: TokenHash, is_key: bool, of_user: Option<i64>) -> Authenticating {
+        if let Some(known) = self.0.remembered(hash) {
+            return Authenticating::of(of(known, of_user));
+        }
+        self.read(hash, is_key, of_user)
+    }
+
+    #[cold]
+    fn read(&self, hash: TokenHash, is_key: bool, of_user: Option<i64>) -> Authenticating {
+        let inner = Arc::clone(&self.0);
+        Authenticating(State::Reading(Box::pin(async move {
+            of(inner.read(hash, is_key).await?, of_user)
+        })))
+    }
+
+    /// Finds the store for who shows these bytes: a token, or none for an anonymous caller. A
+    /// server for other processes calls it (`marmota_remote::Service::admit_later`).
+    ///
+    /// # Errors
+    /// As [`Auth::authenticate`]; for none as well, where anonymous callers may do nothing.
+    pub fn store_of(&self, credential: &[u8]) -> StoreOf {
+        let now = |result| StoreOf(StoreState::Ready(Some(result)));
+        if credential.is_empty() {
+            let none = || unauthenticated("show a token: a session's, or a key");
+            return now(self.nobody().cloned().ok_or_else(none));
+        }
+        match std::str::from_utf8(credential) {
+            Err(_) => now(Err(unauthenticated("invalid token"))),
+            Ok(token) => StoreOf(StoreState::Finding(self.authenticate(token))),
+        }
+    }
+}
+
+/// The store for a caller who is being authenticated ([`Auth::store_of`]): `.await` it, or
+/// [`StoreOf::run`] it.
+#[must_use = "nobody is authenticated until it is awaited or run"]
+#[derive(Debug)]
+pub struct StoreOf(StoreState);
+
+#[derive(Debug)]
+enum StoreState {
+    Ready(Option<Result<Store>>),
+    Finding(Authenticating),
+}
+
+impl StoreOf {
+    /// Takes the result if no read is needed for it; never blocks.
+    pub fn ready(&mut self) -> Option<Result<Store>> {
+        match &mut self.0 {
+            StoreState::Ready(result) => result.take(),
+            StoreState::Finding(finding) => finding.ready().map(store),
+        }
+    }
+
+    /// Waits for the result, blocking the thread where the store has to be read.
+    ///
+    /// # Errors
+    /// As [`Auth::store_of`].
+    pub fn run(self) -> Result<Store> {
+        match self.0 {
+            StoreState::Ready(result) => result.unwrap_or_else(|| Err(unauthenticated("taken"))),
+            StoreState::Finding(finding) => store(finding.run()),
+        }
+    }
+}
+
+fn store(known: Result<Arc<Known>>) -> Result<Store> {
+    known.map(|known| known.store().clone())
+}
+
+impl Future for StoreOf {
+    type Output = Result<Store>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            StoreState::Ready(result) => result.take().map_or(Poll::Pending, Poll::Ready),
+            StoreState::Finding(finding) => Pin::new(finding).poll(context).map(store),
+        }
+    }
+}
+
+#[cold]
+fn unknown() -> Error {
+    unauthenticated("the token is unknown, or has ended")
+}
+
+fn of(known: Arc<Known>, of_user: Option<i64>) -> Result<Arc<Known>> {
+    match of_user.is_none_or(|user| user == known.user) {
+        true => Ok(known),
+        false => Err(unknown()),
+    }
+}
+
+impl Inner {
+    /// Who has a token, if that is in memory and good.
+    fn remembered(&self, hash: TokenHash) -> Option<Arc<Known>> {
+        let now = self.now().micros();
+        let known = self.knowledge.good(hash, now)?;
+        // Another process may have moved its end: the store knows.
+        if known.has_ended(now) {
+            return None;
+        }
+        self.renew(&known, now);
+        Some(known)
+    }
+
+    async fn read(&self, hash: TokenHash, is_key: bool) -> Result<Arc<Known>> {
+        let before = self.knowledge.mark(hash);
+        let found = match is_key {
+            true => self.find_key(hash).await?,
+            false => self.find_session(hash).await?,
+        };
+        let now = self.now().micros();
+        let found = found.ok_or_else(unknown)?;
+        let known = Arc::new(Known::new(found, hash, &self.store, before.epoch, now));
+        if let Some(moved) = self.knowledge.end_of(&known) {
+            // It was used here, and that is not kept yet.
+            known.ends_at.fetch_max(moved, Ordering::Relaxed);
+        }
+        if known.has_ended(now) {
+            self.end_later(&known);
+            self.tell(&Event::SessionEnded { user: known.user });
+            return Err(unauthenticated("the session has ended; log in again"));
+        }
+        // One that ends while it is read is good for this request alone, which began before.
+        self.knowledge.put(&known, before);
+        self.renew(&known, now);
+        Ok(known)
+    }
+}
+
+impl Known {
+    fn has_ended(&self, now: i64) -> bool {
+        now >= self.ends_at.load(Ordering::Relaxed).min(self.ends_at_last)
+    }
+}

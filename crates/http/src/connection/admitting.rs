@@ -1,0 +1,62 @@
+//! A request with a body whose head is there: what stands around its endpoint decides on it before
+//! any of the body is taken.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Poll};
+
+use super::{Connection, Phase};
+use crate::admission::{self, Admission};
+use crate::handler;
+use crate::local::Local;
+use crate::response::Response;
+use crate::status::Status;
+
+impl Connection {
+    /// Has the request decided on. True when its body may be taken now.
+    pub(super) fn admit(&mut self, local: &mut Local) -> bool {
+        let Some(request) = &self.request else { return false };
+        match admission::decide(request) {
+            Admission::Granted => true,
+            Admission::Refused(answer) => {
+                self.refuse_unread(answer, local);
+                false
+            }
+            Admission::Later(decision) => {
+                let task = local.take_task();
+                task.aim(self.token);
+                self.phase = Phase::Admitting { decision, task };
+                self.poll_decision(local) == Poll::Ready(true)
+            }
+        }
+    }
+
+    /// Polls a decision that comes later. `Ready` when it has come, false if it was a refusal,
+    /// which is answered then.
+    pub(super) fn poll_decision(&mut self, local: &mut Local) -> Poll<bool> {
+        let Phase::Admitting { decision, task } = &mut self.phase else {
+            return Poll::Ready(false);
+        };
+        task.arm();
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            decision.as_mut().poll(&mut Context::from_waker(task.waker()))
+        }));
+        let answer = match polled {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(Ok(()))) => None,
+            Ok(Poll::Ready(Err(answer))) => Some(answer),
+            Err(panic) => {
+                if let Some(request) = &self.request {
+                    handler::log_panic(request, &*panic);
+                }
+                Some(Response::from_status(Status::INTERNAL_SERVER_ERROR))
+            }
+        };
+        self.phase = Phase::Head;
+        let (Some(answer), Some(request)) = (answer, &self.request) else {
+            return Poll::Ready(true);
+        };
+        let answer = admission::refused(request, answer);
+        self.refuse_unread(answer, local);
+        Poll::Ready(false)
+    }
+}

@@ -1,0 +1,144 @@
+//! Frames that carry neither requests nor bodies. Each costs the client nothing and the server
+//! some work, so a connection has a bucket of them, which fills with time and with what explains
+//! them: requests, bodies, answers.
+
+/// What a client says first is no frame.
+const PREFACE_BYTES: usize = super::PREFACE.len();
+const FRAME_HEAD_BYTES: usize = 9;
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+/// Frames that a request explains: its priority, windows, reset.
+const PER_REQUEST: u64 = 8;
+/// Bytes of answers, or of bodies, that explain a frame: clients widen their windows at every
+/// event of a few bytes.
+const BYTES_PER_FRAME: u64 = 32;
+/// How many seconds' frames may come at once.
+const BURST_S: u64 = 10;
+
+/// Counts a connection's frames as they come.
+pub(super) struct ControlFrames {
+    /// The start of a frame's head whose rest has not come.
+    head: [u8; FRAME_HEAD_BYTES],
+    come: usize,
+    /// Bytes of a payload that are still to come.
+    payload: usize,
+    /// Thousandths of frames that may come.
+    left: u64,
+    per_second: u64,
+    at_ms: u64,
+}
+
+impl ControlFrames {
+    pub(super) fn new(per_second: u32, now_ms: u64) -> Self {
+        let per_second = u64::from(per_second.max(1));
+        Self {
+            head: [0; FRAME_HEAD_BYTES],
+            come: 0,
+            payload: PREFACE_BYTES,
+            left: per_second * BURST_S * 1_000,
+            per_second,
+            at_ms: now_ms,
+        }
+    }
+
+    /// Bytes of answers have left.
+    pub(super) fn note_sent(&mut self, bytes: usize) {
+        self.earn(bytes as u64 * 1_000 / BYTES_PER_FRAME);
+    }
+
+    fn earn(&mut self, thousandths: u64) {
+        let max = self.per_second * BURST_S * 1_000;
+        self.left = self.left.saturating_add(thousandths).min(max);
+    }
+
+    /// Takes what has come. False if it is a flood.
+    pub(super) fn admit(&mut self, mut bytes: &[u8], now_ms: u64) -> bool {
+        let passed_ms = now_ms.saturating_sub(std::mem::replace(&mut self.at_ms, now_ms));
+        self.earn(passed_ms.saturating_mul(self.per_second));
+        loop {
+            let skipped = self.payload.min(bytes.len());
+            self.payload -= skipped;
+            bytes = &bytes[skipped..];
+            if bytes.is_empty() {
+                return true;
+            }
+            let taken = (FRAME_HEAD_BYTES - self.come).min(bytes.len());
+            self.head[self.come..self.come + taken].copy_from_slice(&bytes[..taken]);
+            self.come += taken;
+            bytes = &bytes[taken..];
+            if self.come < FRAME_HEAD_BYTES {
+                return true;
+            }
+            self.come = 0;
+            if !self.frame() {
+                return false;
+            }
+        }
+    }
+
+    /// Takes the frame whose head is there.
+    fn frame(&mut self) -> bool {
+        let [high, middle, low, kind, flags, ..] = self.head;
+        let length = u32::from_be_bytes([0, high, middle, low]);
+        self.payload = length as usize;
+        match kind {
+            HEADERS => self.earn(PER_REQUEST * 1_000),
+            // Heads without an end are counted by `h2`.
+            CONTINUATION => {}
+            DATA if length > 0 => self.earn(u64::from(length) * 1_000 / BYTES_PER_FRAME),
+            DATA if flags & END_STREAM != 0 => {}
+            _ => match self.left.checked_sub(1_000) {
+                Some(left) => self.left = left,
+                None => return false,
+            },
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, length: u8) -> Vec<u8> {
+        let head = [0, 0, length, kind, flags, 0, 0, 0, 1];
+        [&head[..], &vec![b'x'; usize::from(length)]].concat()
+    }
+
+    #[test]
+    fn frames_that_nothing_explains_are_a_flood() {
+        for kind in [2, 3, 4, 6, 8, 77] {
+            let after_a_burst = || {
+                let mut frames = ControlFrames::new(10, 0);
+                assert!(frames.admit(&[b'P'; PREFACE_BYTES], 0));
+                assert!(frames.admit(&frame(kind, 0, 5).repeat(100), 0), "a burst of ten seconds'");
+                frames
+            };
+            // A connection that is refused one frame ends, so each case has one of its own.
+            assert!(!after_a_burst().admit(&frame(kind, 0, 5), 0));
+            let mut later = after_a_burst();
+            assert!(later.admit(&frame(kind, 0, 5).repeat(10), 1_000), "one second's more");
+            assert!(!later.admit(&frame(kind, 0, 5), 1_000));
+        }
+    }
+
+    #[test]
+    fn requests_bodies_and_answers_explain_frames() {
+        let mut frames = ControlFrames::new(1, 0);
+        assert!(frames.admit(&[b'P'; PREFACE_BYTES], 0));
+        for _ in 0..1_000 {
+            let pieces = [frame(1, 4, 20), frame(8, 0, 4).repeat(4), frame(0, 0, 255)];
+            assert!(frames.admit(&pieces.concat(), 0));
+            frames.note_sent(1_000);
+            assert!(frames.admit(&frame(8, 0, 4).repeat(5), 0));
+        }
+        // In pieces of any length.
+        let bytes = [frame(1, 4, 20), frame(0, 1, 0), frame(2, 0, 5)].concat();
+        for _ in 0..1_000 {
+            assert!(bytes.iter().all(|byte| frames.admit(&[*byte], 0)));
+        }
+        assert!(!frames.admit(&frame(0, 0, 0).repeat(100), 0), "empty frames of a body");
+    }
+}

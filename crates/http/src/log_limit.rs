@@ -1,0 +1,52 @@
+//! Lines of the log that clients may cause: one a second of each kind, with the number of those
+//! that were left out, so that no client fills the log.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Between two lines of one kind.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// One kind of line.
+pub(crate) struct LogLimit {
+    /// Milliseconds since the first line of any kind, and 1; 0 before the first of this kind.
+    last_ms: AtomicU64,
+    left_out: AtomicU64,
+}
+
+impl LogLimit {
+    pub(crate) const fn new() -> Self {
+        Self { last_ms: AtomicU64::new(0), left_out: AtomicU64::new(0) }
+    }
+
+    /// Whether a line may be written now, and how many were left out before it.
+    #[cold]
+    pub(crate) fn next(&self) -> Option<u64> {
+        static BEGUN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+        let elapsed = BEGUN.get_or_init(Instant::now).elapsed();
+        self.at(elapsed.as_millis() as u64 + 1)
+    }
+
+    fn at(&self, now_ms: u64) -> Option<u64> {
+        let last_ms = self.last_ms.load(Ordering::Relaxed);
+        let is_due = last_ms == 0 || now_ms >= last_ms + EVERY.as_millis() as u64;
+        let order = Ordering::Relaxed;
+        if is_due && self.last_ms.compare_exchange(last_ms, now_ms, order, order).is_ok() {
+            return Some(self.left_out.swap(0, Ordering::Relaxed));
+        }
+        self.left_out.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_a_second_says_how_many_were_left_out() {
+        let limit = LogLimit::new();
+        let lines: Vec<_> = [1, 2, 900, 1_001, 1_500, 5_000].map(|at_ms| limit.at(at_ms)).into();
+        assert_eq!(lines, [Some(0), None, None, Some(2), None, Some(1)]);
+    }
+}

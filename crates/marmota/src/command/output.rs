@@ -1,0 +1,76 @@
+//! Lines that a program prints, where standard output may be closed at any
+//! time: `program serve | head -1`. `println!` panics then.
+
+use std::fmt::{self, Display};
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+
+/// The exit code of a program whose standard output was closed while it printed
+/// a report: 128 and the number of SIGPIPE, as a shell shows it for other
+/// programs.
+pub const OUTPUT_CLOSED_CODE: u8 = 141;
+
+/// An error of writing to standard output. A subcommand that returns it ends
+/// with [`OUTPUT_CLOSED_CODE`] and without a message if the output was closed.
+#[derive(Debug)]
+pub struct OutputError(io::Error);
+
+impl Display for OutputError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "standard output cannot be written: {}", self.0)
+    }
+}
+
+impl std::error::Error for OutputError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+/// Prints a line of a report, which the program exists to make.
+///
+/// ```
+/// use marmota::command::{Done, report};
+/// fn run() -> Done {
+///     report(format_args!("{} rows", 3))?;
+///     Ok(std::process::ExitCode::SUCCESS)
+/// }
+/// # run().unwrap();
+/// ```
+///
+/// # Errors
+/// [`OutputError`], which the subcommand returns: with the reader gone there is
+/// no reason to go on.
+pub fn report(line: impl Display) -> Result<(), OutputError> {
+    print(&mut io::stdout().lock(), &line).map_err(OutputError)
+}
+
+/// Prints a line about what the program does, such as where it listens. If
+/// standard output is closed the line is lost and the program continues.
+pub fn notice(line: impl Display) {
+    let _ = print(&mut io::stdout().lock(), &line);
+}
+
+/// Prints a line to standard error. If that is closed the line is lost and the
+/// program continues.
+pub fn complain(line: impl Display) {
+    let _ = print(&mut io::stderr().lock(), &line);
+}
+
+fn print(out: &mut impl Write, line: &dyn Display) -> io::Result<()> {
+    writeln!(out, "{line}")?;
+    out.flush()
+}
+
+/// How a program ends whose subcommand failed: prints the error, unless it is
+/// that its output was closed.
+pub(super) fn end_of(name: &str, error: &(dyn std::error::Error + 'static)) -> ExitCode {
+    let closed = error
+        .downcast_ref::<OutputError>()
+        .is_some_and(|OutputError(error)| error.kind() == ErrorKind::BrokenPipe);
+    if closed {
+        return ExitCode::from(OUTPUT_CLOSED_CODE);
+    }
+    complain(format_args!("{name}: {error}"));
+    ExitCode::FAILURE
+}

@@ -1,0 +1,54 @@
+//! What a program was built from, for `--version` and the log.
+
+/// The optional parts that were compiled in, in the order of the manifest.
+const FEATURES: [(&str, bool); 12] = [
+    ("sqlite", cfg!(feature = "sqlite")),
+    ("encryption", cfg!(feature = "encryption")),
+    ("postgres", cfg!(feature = "postgres")),
+    ("mongodb", cfg!(feature = "mongodb")),
+    ("remote", cfg!(feature = "remote")),
+    ("auth", cfg!(feature = "auth")),
+    ("services", cfg!(feature = "services")),
+    ("tls", cfg!(feature = "tls")),
+    ("acme", cfg!(feature = "acme")),
+    ("compression", cfg!(feature = "compression")),
+    ("otel", cfg!(feature = "otel")),
+    ("program", cfg!(feature = "program")),
+];
+
+fn features() -> String {
+    let names: Vec<&str> = FEATURES.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
+    names.join(", ")
+}
+
+/// The program's version and below it, line by line, what it was built from.
+pub(super) fn long(version: &str) -> String {
+    let mut text = format!("{version}\nmarmota {}\nfeatures: {}", marmota_version(), features());
+    if let Some(sqlite) = sqlite() {
+        text.push_str("\nSQLite ");
+        text.push_str(sqlite);
+    }
+    text
+}
+
+/// The same in one line.
+pub(super) fn line(version: &str) -> String {
+    let program = if version.is_empty() { String::new() } else { format!("version {version}, ") };
+    let sqlite = sqlite().map(|version| format!(", SQLite {version}")).unwrap_or_default();
+    format!("{program}marmota {}, features {}{sqlite}", marmota_version(), features())
+}
+
+const fn marmota_version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+#[cfg(feature = "sqlite")]
+#[allow(clippy::unnecessary_wraps, reason = "without the feature there is none")]
+fn sqlite() -> Option<&'static str> {
+    Some(marmota_sqlite::Sqlite::sqlite_version())
+}
+
+#[cfg(not(feature = "sqlite"))]
+const fn sqlite() -> Option<&'static str> {
+    None
+}

@@ -1,0 +1,407 @@
+//! Filters and orders that know what they select from: their model by their
+//! type, or their table where they are made at run time. Engines get the plain
+//! [`FilterExpr`] and [`SortKey`], which name fields by position.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::marker::PhantomData;
+use std::ops::Not;
+use std::sync::Arc;
+
+use crate::{Error, ErrorKind, FilterExpr, Model, Record, Result, Schema, SortKey, Table};
+
+/// A condition on rows of the model `M`, made from its columns
+/// (`Person::BORN.gt(1900)`), or on rows of a table that is known at run time
+/// only: a `Filter<Record>`, from [`parse_filter`](crate::parse_filter).
+///
+/// Verbs take filters of their own model only; a `Filter<Record>` is compared
+/// with the table that it is used on.
+///
+/// ```
+/// # use marmota_model::{Column, Filter};
+/// # struct Person;
+/// # impl Person { const NAME: Column<Self, String> = Column::new(1, "name"); }
+/// let filter: Filter<Person> = Person::NAME.eq("Ann").or(Person::NAME.starts_with("B"));
+/// let others = !filter;
+/// ```
+///
+/// Columns of two models make no filter:
+/// ```compile_fail,E0308
+/// # use marmota_model::{Column, Filter};
+/// # struct Person;
+/// # impl Person { const NAME: Column<Self, String> = Column::new(1, "name"); }
+/// # struct City;
+/// # impl City { const NAME: Column<Self, String> = Column::new(1, "name"); }
+/// let filter = Person::NAME.eq("Ann").and(City::NAME.eq("Bourges"));
+/// ```
+#[must_use = "a filter selects nothing by itself; pass it to a verb"]
+pub struct Filter<M = Record> {
+    expr: FilterExpr,
+    subject: Subject,
+    model: PhantomData<fn() -> M>,
+}
+
+/// A field to sort the rows of the model `M` by, as
+/// [`Column::ascending`](crate::Column::ascending) makes it, or those of a
+/// table that is known at run time only, as
+/// [`parse_order`](crate::parse_order) does.
+#[must_use = "an order sorts nothing by itself; pass it to a verb"]
+pub struct Order<M = Record> {
+    key: SortKey,
+    subject: Subject,
+    model: PhantomData<fn() -> M>,
+}
+
+/// What the positions of fields in a filter or order mean.
+#[derive(Clone, Debug)]
+enum Subject {
+    /// Those of the model in the type; or there are none.
+    Model,
+    /// Those of a table.
+    Table(Arc<TableShape>),
+    /// Those of two tables: an error, where it is used.
+    Mixed(Arc<[Arc<TableShape>; 2]>),
+}
+
+/// The names and kinds of a table's fields: tables of the same shape have the
+/// same fields at the same positions.
+#[derive(Debug)]
+pub(crate) struct TableShape {
+    table: Box<str>,
+    fields: Box<[Box<str>]>,
+    hash: u64,
+}
+
+impl TableShape {
+    pub(crate) fn of(schema: &Schema) -> Self {
+        let fields = schema.fields.iter().map(|field| Box::from(&*field.name)).collect();
+        Self { table: Box::from(&*schema.name), fields, hash: hash_of(schema) }
+    }
+
+    fn field(&self, position: usize) -> &str {
+        self.fields.get(position).map_or("?", |name| name)
+    }
+}
+
+fn hash_of(schema: &Schema) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    schema.name.hash(&mut hasher);
+    for field in schema.fields.iter() {
+        (&*field.name, field.kind.name()).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+impl PartialEq for Subject {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Model, Self::Model) => true,
+            (Self::Table(one), Self::Table(two)) => one.hash == two.hash,
+            (Self::Mixed(one), Self::Mixed(two)) => {
+                one.iter().zip(two.iter()).all(|(one, two)| one.hash == two.hash)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Subject {
+    fn of(table: &Table) -> Self {
+        Self::Table(Arc::clone(table.shape()))
+    }
+
+    fn with(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Model, other) => other,
+            (one @ Self::Mixed(_), _) | (one, Self::Model) => one,
+            (_, two @ Self::Mixed(_)) => two,
+            (Self::Table(one), Self::Table(two)) if one.hash == two.hash => Self::Table(one),
+            (Self::Table(one), Self::Table(two)) => Self::Mixed(Arc::new([one, two])),
+        }
+    }
+
+    /// Refuses positions that are of another table. `field` is the first of
+    /// them.
+    #[inline]
+    fn check(&self, hash: u64, table: &str, field: Option<usize>) -> Result<()> {
+        match self {
+            Self::Model => Ok(()),
+            Self::Table(shape) if shape.hash == hash => Ok(()),
+            other => Err(other.misplaced(table, field)),
+        }
+    }
+
+    #[cold]
+    fn misplaced(&self, table: &str, field: Option<usize>) -> Error {
+        let message = match self {
+            Self::Mixed(both) => format!(
+                "a filter of `{table}` combines conditions on `{}` and `{}`; use those of one table",
+                both[0].table, both[1].table
+            ),
+            Self::Table(shape) => {
+                let on = field.map(|at| format!("field `{}` of ", shape.field(at)));
+                let other = if *shape.table == *table { "another version of " } else { "" };
+                format!(
+                    "a filter or order on {}{other}`{}` was used on `{table}`; make it with the \
+                     table that it is used on",
+                    on.unwrap_or_default(),
+                    shape.table
+                )
+            }
+            Self::Model => format!("a filter or order was used on `{table}`"),
+        };
+        Error::new(ErrorKind::Invalid, message)
+    }
+}
+
+impl<M> Filter<M> {
+    pub(crate) const fn of_model(expr: FilterExpr) -> Self {
+        Self { expr, subject: Subject::Model, model: PhantomData }
+    }
+
+    fn combine(self, other: Self, with: impl FnOnce(FilterExpr, FilterExpr) -> FilterExpr) -> Self {
+        let (expr, subject) = (with(self.expr, other.expr), self.subject.with(other.subject));
+        Self { expr, subject, model: PhantomData }
+    }
+
+    /// Rows that both filters select.
+    pub fn and(self, other: Self) -> Self {
+        self.combine(other, FilterExpr::and)
+    }
+
+    /// Rows that either filter selects.
+    pub fn or(self, other: Self) -> Self {
+        self.combine(other, FilterExpr::or)
+    }
+
+    /// Rows that each of the filters selects; every row if there are no
+    /// filters.
+    ///
+    /// ```
+    /// # use marmota_model::Filter;
+    /// # struct Person;
+    /// let everybody: Filter<Person> = Filter::all([]);
+    /// ```
+    pub fn all(filters: impl IntoIterator<Item = Self>) -> Self {
+        let (exprs, subject) = gather(filters);
+        Self { expr: FilterExpr::And(exprs), subject, model: PhantomData }
+    }
+
+    /// Rows that at least one of the filters selects; no row if there are no
+    /// filters.
+    pub fn any(filters: impl IntoIterator<Item = Self>) -> Self {
+        let (exprs, subject) = gather(filters);
+        Self { expr: FilterExpr::Or(exprs), subject, model: PhantomData }
+    }
+}
+
+fn gather<M>(filters: impl IntoIterator<Item = Filter<M>>) -> (Vec<FilterExpr>, Subject) {
+    let mut subject = Subject::Model;
+    let take = |filter: Filter<M>| {
+        subject = std::mem::replace(&mut subject, Subject::Model).with(filter.subject);
+        filter.expr
+    };
+    let exprs = filters.into_iter().map(take).collect();
+    (exprs, subject)
+}
+
+impl<M: Model> Filter<M> {
+    /// Rows whose searchable fields, taken together, have the words of a text:
+    /// `marmot -dog "alpine mead*"` ([`Search`](crate::Search)).
+    pub fn search(text: &str) -> Self {
+        Self::of_model(FilterExpr::search(text))
+    }
+
+    /// The expression that engines get.
+    #[must_use]
+    pub fn into_expr(self) -> FilterExpr {
+        self.expr
+    }
+}
+
+impl Filter {
+    /// A filter on rows of `table` from an expression, which names fields by
+    /// their positions in that table.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] naming the field and value that do not fit.
+    pub fn from_expr(table: &Table, expr: FilterExpr) -> Result<Self> {
+        expr.check(table)?;
+        Ok(Self::of_checked(table, expr))
+    }
+
+    pub(crate) fn of_checked(table: &Table, expr: FilterExpr) -> Self {
+        Self { expr, subject: Subject::of(table), model: PhantomData }
+    }
+
+    /// The expression that engines get, for an operation on `table`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] naming both tables and the field, if the filter
+    /// was made with a table of another name or with other fields.
+    pub fn into_expr_for(self, table: &Table) -> Result<FilterExpr> {
+        self.subject.check(table.shape().hash, table.name(), self.expr.first_field())?;
+        Ok(self.expr)
+    }
+
+    /// The filter as one of a model, for the verbs of that.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] naming both tables and the field, if the filter
+    /// was made with another table than the model's.
+    pub fn of<M: Model>(self) -> Result<Filter<M>> {
+        self.subject.check(hash_of(M::schema()), M::TABLE, self.expr.first_field())?;
+        Ok(Filter::of_model(self.expr))
+    }
+}
+
+impl<M> Not for Filter<M> {
+    type Output = Self;
+
+    /// Rows that the filter is false for. A comparison with NULL is neither
+    /// true nor false, and its row is in neither.
+    fn not(self) -> Self {
+        let expr = FilterExpr::Not(Box::new(self.expr));
+        Self { expr, subject: self.subject, model: PhantomData }
+    }
+}
+
+impl<M> Clone for Filter<M> {
+    fn clone(&self) -> Self {
+        let (expr, subject) = (self.expr.clone(), self.subject.clone());
+        Self { expr, subject, model: PhantomData }
+    }
+}
+
+impl<M> PartialEq for Filter<M> {
+    fn eq(&self, other: &Self) -> bool {
+        self.expr == other.expr && self.subject == other.subject
+    }
+}
+
+impl<M> fmt::Debug for Filter<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.expr.fmt(f)
+    }
+}
+
+impl<M> Order<M> {
+    pub(crate) const fn of_model(key: SortKey) -> Self {
+        Self { key, subject: Subject::Model, model: PhantomData }
+    }
+}
+
+impl<M: Model> Order<M> {
+    /// The sort key that engines get.
+    #[must_use]
+    pub fn into_key(self) -> SortKey {
+        self.key
+    }
+}
+
+impl Order {
+    /// An order of the rows of `table` by the field at a position.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a position that the table has not.
+    pub fn from_key(table: &Table, key: SortKey) -> Result<Self> {
+        key.check(table)?;
+        Ok(Self::of_checked(table, key))
+    }
+
+    pub(crate) fn of_checked(table: &Table, key: SortKey) -> Self {
+        Self { key, subject: Subject::of(table), model: PhantomData }
+    }
+
+    /// The sort key that engines get, for an operation on `table`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] naming both tables and the field, if the order
+    /// was made with a table of another name or with other fields.
+    pub fn into_key_for(self, table: &Table) -> Result<SortKey> {
+        self.subject.check(table.shape().hash, table.name(), Some(self.key.field))?;
+        Ok(self.key)
+    }
+
+    /// The order as one of a model, for the verbs of that.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] naming both tables and the field, if the order
+    /// was made with another table than the model's.
+    pub fn of<M: Model>(self) -> Result<Order<M>> {
+        self.subject.check(hash_of(M::schema()), M::TABLE, Some(self.key.field))?;
+        Ok(Order::of_model(self.key))
+    }
+}
+
+impl<M> Clone for Order<M> {
+    fn clone(&self) -> Self {
+        Self { key: self.key, subject: self.subject.clone(), model: PhantomData }
+    }
+}
+
+impl<M> PartialEq for Order<M> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key && self.subject == other.subject
+    }
+}
+
+impl<M> fmt::Debug for Order<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.key.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Field, Kind, Role, parse_filter, parse_order};
+
+    fn table(name: &'static str, fields: [&'static str; 2]) -> Table {
+        let fields = fields.map(|field| Field::new(field, Kind::TEXT));
+        let mut all = vec![Field::new("id", Kind::I64).role(Role::Key)];
+        all.extend(fields);
+        Table::new(Schema::new(name, all)).unwrap()
+    }
+
+    #[test]
+    fn a_filter_is_refused_where_its_positions_mean_other_fields() {
+        let (a, b) = (table("a", ["name", "city"]), table("b", ["city", "name"]));
+        let filter = parse_filter(&b, "id > 0 and name = 'y'").unwrap();
+        assert!(filter.clone().into_expr_for(&b).is_ok());
+        let error = filter.clone().into_expr_for(&a).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("`id` of `b` was used on `a`"), "{error}");
+        // Another version of the same table, and the same version of it.
+        let newer = table("b", ["name", "city"]);
+        let error = filter.clone().into_expr_for(&newer).unwrap_err();
+        assert!(error.to_string().contains("another version of `b`"), "{error}");
+        assert!(filter.clone().into_expr_for(&table("b", ["city", "name"])).is_ok());
+
+        let mixed = filter.and(!parse_filter(&a, "name = 'x'").unwrap());
+        for table in [&a, &b] {
+            let error = mixed.clone().into_expr_for(table).unwrap_err().to_string();
+            assert!(error.contains("conditions on `b` and `a`"), "{error}");
+        }
+        let any = Filter::any([mixed, Filter::all([])]);
+        assert!(any.into_expr_for(&b).is_err());
+        assert!(Filter::all([]).into_expr_for(&b).is_ok());
+    }
+
+    #[test]
+    fn an_order_is_refused_where_its_position_means_another_field() {
+        let (a, b) = (table("a", ["name", "city"]), table("b", ["city", "name"]));
+        let order = parse_order(&b, "-name").unwrap().remove(0);
+        assert_eq!(order.clone().into_key_for(&b).unwrap().field, 2);
+        let error = order.into_key_for(&a).unwrap_err().to_string();
+        assert!(error.contains("`name` of `b` was used on `a`"), "{error}");
+        assert!(Order::from_key(&a, SortKey { field: 3, descending: false }).is_err());
+    }
+
+    #[test]
+    fn an_expression_is_checked_against_its_table() {
+        let a = table("a", ["name", "city"]);
+        assert!(Filter::from_expr(&a, FilterExpr::IsNull { field: 3 }).is_err());
+        assert!(Filter::from_expr(&a, FilterExpr::IsNull { field: 2 }).is_ok());
+    }
+}

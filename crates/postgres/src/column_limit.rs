@@ -1,0 +1,174 @@
+//! Columns that hold less than their field: those of tables that another
+//! program made. Reading loses nothing, and the server refuses a value that does
+//! not fit; the error then names the field, the value and what the column takes.
+
+use std::fmt;
+
+use marmota_model::{Kind, Table, ValueRef, Violation};
+
+use crate::column::quoted;
+use crate::composer::Facts;
+
+/// What a column takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// Integers of so many bytes.
+    Integer(u8),
+    /// Texts of so many characters.
+    Chars(u32),
+    /// Amounts with so many digits before the point.
+    Digits(u32),
+}
+
+impl Limit {
+    /// The limit of a column that is declared so; none for types that have no
+    /// other limit than their field.
+    pub(crate) fn of(declared: &str) -> Option<Self> {
+        let (name, modifiers) = declared.split_once('(').unwrap_or((declared, ""));
+        let mut numbers = modifiers.trim_end_matches(')').split(',').map(str::parse::<u32>);
+        let mut number = || numbers.next().and_then(std::result::Result::ok);
+        match name {
+            "smallint" => Some(Self::Integer(2)),
+            "integer" => Some(Self::Integer(4)),
+            "bigint" => Some(Self::Integer(8)),
+            "character varying" => number().map(Self::Chars),
+            "numeric" => {
+                let (precision, scale) = (number()?, number().unwrap_or(0));
+                Some(Self::Digits(precision.saturating_sub(scale)))
+            }
+            _ => None,
+        }
+    }
+
+    /// True if some values of this kind do not fit.
+    pub(crate) fn is_narrower_than(self, kind: &Kind) -> bool {
+        match (self, kind) {
+            (Self::Integer(bytes), Kind::Int { min, max }) => {
+                let (least, most) = Self::integers(bytes);
+                *min < least || *max > most
+            }
+            (Self::Integer(bytes), _) => bytes < 8,
+            (Self::Chars(most), Kind::Text { chars_max, .. }) => {
+                *chars_max == 0 || *chars_max > most
+            }
+            (Self::Chars(_), _) => true,
+            // The greatest amount has 15.
+            (Self::Digits(most), _) => most < 15,
+        }
+    }
+
+    /// The least and the greatest integer.
+    const fn integers(bytes: u8) -> (i64, i64) {
+        let max = i64::MAX >> (64 - 8 * bytes as u32);
+        (-max - 1, max)
+    }
+
+    fn takes(self, value: ValueRef<'_>) -> bool {
+        match (self, value) {
+            (Self::Integer(bytes), ValueRef::Int(number)) => {
+                let (min, max) = Self::integers(bytes);
+                (min..=max).contains(&number)
+            }
+            (Self::Chars(most), ValueRef::Text(text)) => text.chars().count() <= most as usize,
+            (Self::Digits(most), ValueRef::Currency(amount)) => {
+                let whole = amount.scaled().unsigned_abs() / 10_000;
+                10_u64.checked_pow(most).is_none_or(|end| whole < end)
+            }
+            _ => true,
+        }
+    }
+
+    const fn rule(self) -> &'static str {
+        match self {
+            Self::Chars(_) => "max",
+            _ => "range",
+        }
+    }
+
+    /// The type that a column needs to take all that its field does.
+    const fn wider(self) -> &'static str {
+        match self {
+            Self::Integer(_) => "bigint",
+            Self::Chars(_) => "text",
+            Self::Digits(_) => "numeric(19,4)",
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Integer(bytes) => {
+                let (min, max) = Self::integers(bytes);
+                write!(f, "must be between {min} and {max}")
+            }
+            Self::Chars(most) => write!(f, "must have at most {most} characters"),
+            Self::Digits(most) => write!(f, "must have at most {most} digits before the point"),
+        }
+    }
+}
+
+/// The violation of a value by the limit of its column.
+fn violation(table: &Table, position: usize, value: ValueRef<'_>, limit: Limit) -> Violation {
+    let field = &table.fields()[position];
+    let message = format!(
+        "{limit} in the column of the database; ALTER TABLE {} ALTER COLUMN {} TYPE {} widens it",
+        quoted(table.name()),
+        quoted(&field.name),
+        limit.wider()
+    );
+    marmota_model::rule::violation(field, value, limit.rule(), message)
+}
+
+impl Facts {
+    /// The values of a row that their columns do not take.
+    #[cold]
+    pub(crate) fn beyond(&self, table: &Table, row: &[ValueRef<'_>]) -> Vec<Violation> {
+        let does_not_fit = |&&(position, limit): &&(usize, Limit)| {
+            row.get(position).is_some_and(|value| !limit.takes(*value))
+        };
+        let beyond = self.limits.iter().filter(does_not_fit);
+        beyond.map(|&(at, limit)| violation(table, at, row[at], limit)).collect()
+    }
+
+    /// The violation of a sum that its column does not take.
+    #[cold]
+    pub(crate) fn beyond_by(
+        &self,
+        table: &Table,
+        position: usize,
+        by: ValueRef<'_>,
+    ) -> Option<Violation> {
+        let (_, limit) = self.limits.iter().find(|(limited, _)| *limited == position)?;
+        let mut violation = violation(table, position, by, *limit);
+        violation.message = format!("the sum {}", violation.message);
+        Some(violation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use marmota_model::Currency;
+
+    #[test]
+    fn columns_say_what_they_take() {
+        let limit = |declared| Limit::of(declared).unwrap();
+        for (declared, fits, beyond) in [
+            ("smallint", 32_767, 32_768),
+            ("smallint", -32_768, -32_769),
+            ("integer", i64::from(i32::MIN), i64::from(i32::MIN) - 1),
+        ] {
+            assert!(limit(declared).takes(ValueRef::Int(fits)), "{declared}");
+            assert!(!limit(declared).takes(ValueRef::Int(beyond)), "{declared}");
+        }
+        assert!(limit("bigint").takes(ValueRef::Int(i64::MIN)));
+        assert!(limit("character varying(2)").takes(ValueRef::Text("éé")));
+        assert!(!limit("character varying(2)").takes(ValueRef::Text("abc")));
+        let amount = |scaled| ValueRef::Currency(Currency::from_scaled(scaled));
+        assert!(limit("numeric(6,4)").takes(amount(-999_999)));
+        assert!(!limit("numeric(6,4)").takes(amount(1_000_000)));
+        assert_eq!(Limit::of("numeric"), None);
+        assert_eq!((Limit::of("text"), Limit::of("character varying")), (None, None));
+    }
+}

@@ -1,0 +1,169 @@
+//! Ends statements that take longer than they may: SQLite calls a progress
+//! handler each thousand steps of its machine, which looks at the clock.
+//!
+//! A short read pays nothing for it but to say that it begins: the clock is
+//! read by the handler alone, so its first call begins the measure of a budget.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::{Connection, raw};
+
+/// How many steps of SQLite's machine lie between two looks at the clock: some
+/// ten microseconds.
+const STEPS: c_int = 1_000;
+
+/// Nothing is watched.
+const OFF: u8 = 0;
+/// A read with a budget, whose time is not measured yet.
+const BEGUN: u8 = 1;
+/// A read with a budget, which ends at [`Watch::until`].
+const MEASURED: u8 = 2;
+/// A read with a deadline and a flag that ends it.
+const LIMITED: u8 = 3;
+
+/// What a connection's handler looks at.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    db: NonNull<raw::Db>,
+    mode: AtomicU8,
+    /// When what runs has to end, in microseconds since `epoch`.
+    until: AtomicU64,
+    epoch: Instant,
+    budget: Duration,
+    /// Ends what runs.
+    cancelled: Mutex<Option<Arc<AtomicBool>>>,
+    /// It has ended what ran.
+    has_fired: AtomicBool,
+    /// It began the transaction that keeps a snapshot.
+    holds: AtomicBool,
+}
+
+// SAFETY: `db` is used by the handler alone, which SQLite calls on the thread
+// that steps a statement: the one that has the connection. All else is atomic
+// or locked.
+unsafe impl Send for Watch {}
+// SAFETY: as above.
+unsafe impl Sync for Watch {}
+
+impl Watch {
+    fn micros(&self, at: Instant) -> u64 {
+        let micros = at.saturating_duration_since(self.epoch).as_micros();
+        u64::try_from(micros).unwrap_or(u64::MAX)
+    }
+
+    /// True if what runs has to end.
+    fn is_over(&self) -> bool {
+        match self.mode.load(Ordering::Relaxed) {
+            OFF => false,
+            BEGUN => {
+                self.until.store(self.micros(Instant::now() + self.budget), Ordering::Relaxed);
+                self.mode.store(MEASURED, Ordering::Relaxed);
+                false
+            }
+            mode => {
+                let is_late = self.micros(Instant::now()) >= self.until.load(Ordering::Relaxed);
+                is_late || mode == LIMITED && self.is_cancelled()
+            }
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        let cancelled = self.cancelled.lock();
+        cancelled.as_ref().is_some_and(|cancelled| cancelled.load(Ordering::Relaxed))
+    }
+}
+
+/// The handler: what is not 0 interrupts the statement.
+unsafe extern "C" fn look(watch: *mut c_void) -> c_int {
+    // SAFETY: the pointer is that of a connection's watch, which lives as long
+    // as the connection.
+    let watch = unsafe { &*watch.cast::<Watch>() };
+    if !watch.is_over() {
+        return 0;
+    }
+    if watch.mode.load(Ordering::Relaxed) == MEASURED {
+        // SAFETY: the connection is open, since it steps a statement, on this
+        // thread.
+        let begun = unsafe { raw::marmota_hold(watch.db.as_ptr()) };
+        watch.holds.store(begun != 0, Ordering::Relaxed);
+    }
+    watch.has_fired.store(true, Ordering::Relaxed);
+    1
+}
+
+impl Connection {
+    /// Has statements ended that take longer than their budget; called once.
+    pub(crate) fn watch(&mut self, budget: Duration) {
+        let watch = Arc::new(Watch {
+            db: self.db,
+            mode: AtomicU8::new(OFF),
+            until: AtomicU64::new(0),
+            epoch: Instant::now(),
+            budget,
+            cancelled: Mutex::default(),
+            has_fired: AtomicBool::new(false),
+            holds: AtomicBool::new(false),
+        });
+        let data = Arc::as_ptr(&watch).cast_mut().cast();
+        // SAFETY: the connection is open, and keeps the watch until it is closed.
+        unsafe {
+            raw::marmota_sqlite3_progress_handler(self.db.as_ptr(), STEPS, Some(look), data);
+        }
+        self.watch = Some(watch);
+    }
+
+    /// Gives what is run next a budget. When that ends it, what it saw stays
+    /// (see [`Self::take_interrupted`]).
+    #[inline]
+    pub(crate) fn begin_budget(&self) {
+        if let Some(watch) = &self.watch {
+            watch.mode.store(BEGUN, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends what is run next at a time, or when the flag is set.
+    pub(crate) fn limit(&self, until: Option<Instant>, cancelled: Option<Arc<AtomicBool>>) {
+        let Some(watch) = &self.watch else { return };
+        let until = until.map_or(u64::MAX, |until| watch.micros(until));
+        watch.until.store(until, Ordering::Relaxed);
+        *watch.cancelled.lock() = cancelled;
+        watch.mode.store(LIMITED, Ordering::Relaxed);
+    }
+
+    /// True if what is run has a budget.
+    #[inline]
+    pub(crate) fn has_budget(&self) -> bool {
+        let mode = self.watch.as_ref().map(|watch| watch.mode.load(Ordering::Relaxed));
+        matches!(mode, Some(BEGUN | MEASURED))
+    }
+
+    /// Lets what is run next take its time.
+    #[inline]
+    pub(crate) fn end_budget(&self) {
+        if let Some(watch) = &self.watch {
+            watch.mode.store(OFF, Ordering::Relaxed);
+        }
+    }
+
+    /// True if what ran last was ended by the watch; once.
+    pub(crate) fn take_interrupted(&self) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.has_fired.swap(false, Ordering::Relaxed))
+    }
+
+    /// True if a budget's end began a transaction, which is to be rolled back; once.
+    pub(crate) fn take_hold(&self) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.holds.swap(false, Ordering::Relaxed))
+    }
+
+    /// Gives pages that are kept and not in use back.
+    pub(crate) fn release_memory(&self) {
+        // SAFETY: the connection is open.
+        unsafe { raw::marmota_sqlite3_db_release_memory(self.db.as_ptr()) };
+    }
+}

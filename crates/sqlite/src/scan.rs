@@ -1,0 +1,471 @@
+//! A read that has used up its budget and continues on a helper thread.
+//!
+//! The first budget ends inside a step of SQLite's, and the values of the
+//! statement are borrowed from the caller. So the statement is run again, with
+//! copies of them, on the same snapshot, and the rows that the sink has are
+//! skipped: they took two milliseconds, whatever the whole read takes. Where the
+//! sink has none, the read begins anew on any connection.
+//!
+//! The helper copies rows into buffers; each poll lends those that are full, on
+//! the caller's thread. When enough of them wait, the helper waits as well.
+
+use std::cell::OnceCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Waker;
+use std::time::Instant;
+
+use marmota_model::{Error, ErrorKind, FilterExpr, Query, Result, RowSink, Table, Value, ValueRef};
+use marmota_store::Durability;
+use marmota_store::operation::{Operation, Outcome};
+use marmota_store::row_buffer::RowBuffer;
+use marmota_store::sql::{SqlCall, SqlColumns};
+use marmota_store::tables::KnownTables;
+use parking_lot::{Condvar, Mutex};
+
+use crate::budget::late;
+use crate::engine::{Reader, Shared};
+use crate::group::closed;
+use crate::lane::Lane;
+use crate::writer::LongTurn;
+
+/// A buffer of so many bytes is passed on.
+const BUFFER_BYTES: usize = 64 << 10;
+/// How many bytes of rows wait to be lent before the helper waits.
+const READY_BYTES_MAX: usize = 1 << 20;
+/// The same for a scan that has the only connection or a transaction's: a caller
+/// that blocks its thread for that connection does not take rows meanwhile.
+const READY_BYTES_MAX_ALONE: usize = 64 << 20;
+
+/// See the module.
+pub(crate) struct Scan {
+    read: Read,
+    /// How many rows the sink had before.
+    skip: u64,
+    /// What a write waits for.
+    durability: Option<Durability>,
+    until: Option<Instant>,
+    /// How many bytes of rows wait before the helper does.
+    ready_bytes_max: AtomicUsize,
+    cancelled: Arc<AtomicBool>,
+    flow: Mutex<Flow>,
+    /// There is room for rows, or the scan is cancelled.
+    room: Condvar,
+}
+
+/// A read that owns its values, or a write that looks at many rows.
+enum Read {
+    List(Arc<Table>, Query),
+    Count(Arc<Table>, Option<FilterExpr>),
+    Sql(Box<str>, Vec<Value>, Option<Arc<SqlColumns>>),
+    DeleteWhere(Arc<Table>, Option<FilterExpr>),
+    /// SQL that writes, perhaps to tables whose history is kept.
+    Execute(Box<str>, Vec<Value>, Option<Arc<SqlColumns>>, bool),
+}
+
+/// Where a scan runs.
+pub(crate) enum Place {
+    /// On any connection that reads.
+    Any,
+    /// On the connection that has lent rows before, which keeps its snapshot.
+    Reader(Arc<Reader>),
+    /// On the only connection.
+    Writer(LongTurn<Lane>),
+    /// In a transaction, which gets its connection back.
+    Transaction(LongTurn<Lane>),
+}
+
+#[derive(Default)]
+struct Flow {
+    ready: VecDeque<RowBuffer>,
+    ready_bytes: usize,
+    free: Vec<RowBuffer>,
+    has_begun: bool,
+    ended: Option<Result<u64>>,
+    waker: Option<Waker>,
+    /// The connection of a transaction, given back.
+    turn: Option<LongTurn<Lane>>,
+    /// Those who wait for that connection.
+    waiting: Vec<Waker>,
+    /// True if the transaction has ended meanwhile.
+    is_left: bool,
+}
+
+/// What a scan has for its caller.
+pub(crate) enum Next {
+    Rows(RowBuffer),
+    Ended(Result<u64>),
+    /// The waker is woken when there is more.
+    Later {
+        /// No thread has begun with it.
+        is_queued: bool,
+    },
+}
+
+impl Scan {
+    /// A scan for an operation that reads, with copies of all it is made of.
+    pub(crate) fn new(
+        tables: &mut KnownTables,
+        operation: &Operation<'_>,
+        skip: u64,
+        until: Option<Instant>,
+    ) -> Result<Arc<Self>> {
+        let read = match operation {
+            Operation::List { table, query } => Read::List(tables.kept(table)?, (*query).clone()),
+            Operation::Count { table, filter } => Read::Count(tables.kept(table)?, filter.cloned()),
+            Operation::Sql { statement, .. } => {
+                let columns = statement.columns.get().cloned();
+                Read::Sql(statement.text.into(), statement.values.to_vec(), columns)
+            }
+            _ => return Err(Error::new(ErrorKind::Bug, "only lists, counts and SQL are scans")),
+        };
+        Ok(Self::of(read, skip, None, until))
+    }
+
+    /// The same for a write, which has no deadline: it is all or nothing.
+    pub(crate) fn of_write(
+        tables: &mut KnownTables,
+        operation: &Operation<'_>,
+        durability: Option<Durability>,
+    ) -> Result<Arc<Self>> {
+        let write = match operation {
+            Operation::DeleteWhere { table, filter } => {
+                Read::DeleteWhere(tables.kept(table)?, filter.cloned())
+            }
+            Operation::Sql { statement, .. } => {
+                let (columns, unaudited) = (statement.columns.get().cloned(), statement.unaudited);
+                let values = statement.values.to_vec();
+                Read::Execute(statement.text.into(), values, columns, unaudited)
+            }
+            _ => return Err(Error::new(ErrorKind::Bug, "only deletes and SQL are long writes")),
+        };
+        Ok(Self::of(write, 0, durability, None))
+    }
+
+    fn of(
+        read: Read,
+        skip: u64,
+        durability: Option<Durability>,
+        until: Option<Instant>,
+    ) -> Arc<Self> {
+        let (cancelled, flow, room) = (Arc::default(), Mutex::default(), Condvar::new());
+        let ready_bytes_max = AtomicUsize::new(READY_BYTES_MAX);
+        Arc::new(Self { read, skip, durability, until, ready_bytes_max, cancelled, flow, room })
+    }
+
+    const fn writes(&self) -> bool {
+        matches!(self.read, Read::DeleteWhere(..) | Read::Execute(..))
+    }
+
+    /// Says which columns the rows have, before they are lent.
+    pub(crate) fn name_columns(&self, operation: &Operation<'_>) {
+        if let (
+            Read::Sql(.., Some(columns)) | Read::Execute(_, _, Some(columns), _),
+            Operation::Sql { statement, .. },
+        ) = (&self.read, operation)
+        {
+            // Set already if the operation is the same as before.
+            let _ = statement.columns.set(Arc::clone(columns));
+        }
+    }
+
+    /// How many rows the sink had before.
+    pub(crate) const fn skipped(&self) -> u64 {
+        self.skip
+    }
+
+    pub(crate) const fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
+    /// What is there for the caller, who is woken for what comes later.
+    pub(crate) fn next(&self, waker: &Waker) -> Next {
+        let mut flow = self.flow.lock();
+        if let Some(rows) = flow.ready.pop_front() {
+            let was_full = flow.ready_bytes >= self.ready_bytes_max.load(Ordering::Relaxed);
+            flow.ready_bytes -= rows.size();
+            drop(flow);
+            if was_full {
+                self.room.notify_one();
+            }
+            return Next::Rows(rows);
+        }
+        if let Some(ended) = flow.ended.take() {
+            return Next::Ended(ended);
+        }
+        match &mut flow.waker {
+            Some(known) => known.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+        Next::Later { is_queued: !flow.has_begun }
+    }
+
+    /// Takes a buffer back that was lent.
+    pub(crate) fn give_back(&self, mut rows: RowBuffer) {
+        // A single row may have been large.
+        if rows.size() <= 2 * BUFFER_BYTES {
+            rows.clear();
+            self.flow.lock().free.push(rows);
+        }
+    }
+
+    /// Ends it before its end.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+        // With the lock, or a helper about to wait would not hear of it.
+        let mut flow = self.flow.lock();
+        flow.ready.clear();
+        flow.ready_bytes = 0;
+        drop(flow);
+        self.room.notify_one();
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// The connection of the transaction, if it is back.
+    pub(crate) fn take_turn(&self) -> Option<LongTurn<Lane>> {
+        self.flow.lock().turn.take()
+    }
+
+    /// Has `waker` woken when the transaction has its connection back.
+    pub(crate) fn wait_for_turn(&self, waker: &Waker) {
+        let mut flow = self.flow.lock();
+        if flow.turn.is_some() {
+            drop(flow);
+            waker.wake_by_ref();
+        } else if !flow.waiting.iter().any(|known| known.will_wake(waker)) {
+            flow.waiting.push(waker.clone());
+        }
+    }
+
+    /// The transaction has ended: its connection is rolled back when the scan
+    /// ends; given at once if it has.
+    pub(crate) fn leave(&self) -> Option<LongTurn<Lane>> {
+        self.cancel();
+        let mut flow = self.flow.lock();
+        flow.is_left = true;
+        flow.turn.take()
+    }
+
+    /// Carries it out, on a helper thread.
+    pub(crate) fn carry_out(&self, shared: &Shared, place: Place) {
+        if matches!(place, Place::Writer(_) | Place::Transaction(_)) {
+            self.ready_bytes_max.store(READY_BYTES_MAX_ALONE, Ordering::Relaxed);
+        }
+        self.flow.lock().has_begun = true;
+        let ended = match place {
+            Place::Any => match shared.take_reader() {
+                Ok(reader) => self.run_on_reader(shared, reader),
+                Err(error) => Err(error),
+            },
+            Place::Reader(reader) => self.run_on_reader(shared, reader),
+            Place::Writer(mut turn) => {
+                turn.lane().ok_or_else(closed).and_then(|lane| self.run_on(shared, lane))
+            }
+            Place::Transaction(mut turn) => {
+                let ended =
+                    turn.lane().ok_or_else(closed).and_then(|lane| self.run_on(shared, lane));
+                self.return_turn(turn);
+                ended
+            }
+        };
+        self.end(shared, ended);
+    }
+
+    fn run_on_reader(&self, shared: &Shared, reader: Arc<Reader>) -> Result<u64> {
+        let mut lane = reader.lock();
+        let ended = match &mut *lane {
+            Some(lane) => self.run_on(shared, lane),
+            None => Err(closed()),
+        };
+        if shared.is_closed() {
+            lane.take();
+        }
+        drop(lane);
+        shared.give_reader_back(reader);
+        ended
+    }
+
+    fn run_on(&self, shared: &Shared, lane: &mut Lane) -> Result<u64> {
+        let (mut outcome, mut rows) = (Outcome::default(), RowBuffer::default());
+        let mut is_stuck = false;
+        let ended = if self.is_late() || self.is_cancelled() {
+            Err(self.stopped(shared))
+        } else {
+            // A write that is given up takes place all the same.
+            if !self.writes() {
+                lane.connection.limit(self.until, Some(Arc::clone(&self.cancelled)));
+            }
+            let mut copying = Copying { scan: self, skip: self.skip, rows, is_stuck: false };
+            let run = || self.run_read(lane, &mut copying, &mut outcome);
+            let ended = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+                let message = "the thread that carried out a read panicked";
+                Err(Error::new(ErrorKind::Bug, message))
+            });
+            (rows, is_stuck) = (copying.rows, copying.is_stuck);
+            lane.connection.end_budget();
+            match lane.connection.take_interrupted() || self.is_cancelled() {
+                true => Err(self.stopped(shared)),
+                false => ended,
+            }
+        };
+        if lane.connection.take_hold() {
+            lane.roll_back();
+        }
+        ended?;
+        if is_stuck || rows.rows() > 0 && self.hand_over(rows).is_none() {
+            return Err(self.stopped(shared));
+        }
+        Ok(outcome.rows)
+    }
+
+    fn run_read(
+        &self,
+        lane: &mut Lane,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        let columns = OnceCell::new();
+        let sql = |text, values, writes, unaudited| Operation::Sql {
+            statement: SqlCall {
+                text,
+                values,
+                writes,
+                unaudited,
+                database: None,
+                columns: &columns,
+            },
+            lender: None,
+        };
+        let mut operation = match &self.read {
+            Read::List(table, query) => Operation::List { table, query },
+            Read::Count(table, filter) => Operation::Count { table, filter: filter.as_ref() },
+            Read::Sql(text, values, _) => sql(text, values, false, false),
+            Read::DeleteWhere(table, filter) => {
+                Operation::DeleteWhere { table, filter: filter.as_ref() }
+            }
+            Read::Execute(text, values, _, unaudited) => sql(text, values, true, *unaudited),
+        };
+        if self.writes() {
+            return lane.run_alone(self.durability, &mut operation, sink, outcome);
+        }
+        lane.run(&mut operation, sink, outcome)
+    }
+
+    fn is_late(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    fn stopped(&self, shared: &Shared) -> Error {
+        if self.is_cancelled() {
+            return Error::new(ErrorKind::Timeout, "the read was given up");
+        }
+        shared.counts.read_timeout();
+        late(shared.options.read_deadline_ms)
+    }
+
+    /// Passes rows on; gives a buffer for the next. The thread waits while too
+    /// many wait to be lent.
+    fn hand_over(&self, rows: RowBuffer) -> Option<RowBuffer> {
+        let mut flow = self.flow.lock();
+        // A write has the writer's turn, and does not wait for anybody.
+        let ready_bytes_max = self.ready_bytes_max.load(Ordering::Relaxed);
+        while flow.ready_bytes >= ready_bytes_max && !self.writes() {
+            if self.is_cancelled() {
+                return None;
+            }
+            match self.until {
+                Some(until) if self.room.wait_until(&mut flow, until).timed_out() => return None,
+                Some(_) => {}
+                None => self.room.wait(&mut flow),
+            }
+        }
+        if self.is_cancelled() {
+            return None;
+        }
+        flow.ready_bytes += rows.size();
+        flow.ready.push_back(rows);
+        let next = flow.free.pop().unwrap_or_default();
+        let waker = flow.waker.take();
+        drop(flow);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Some(next)
+    }
+
+    fn return_turn(&self, mut turn: LongTurn<Lane>) {
+        let mut flow = self.flow.lock();
+        if flow.is_left {
+            drop(flow);
+            if let Some(lane) = turn.lane() {
+                lane.roll_back();
+            }
+            return;
+        }
+        flow.turn = Some(turn);
+        let waiting = std::mem::take(&mut flow.waiting);
+        drop(flow);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    fn end(&self, shared: &Shared, ended: Result<u64>) {
+        shared.scan_ended();
+        let mut flow = self.flow.lock();
+        flow.ended = Some(ended);
+        let waker = flow.waker.take();
+        drop(flow);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Copies rows into buffers, but for those that the caller has.
+struct Copying<'s> {
+    scan: &'s Scan,
+    skip: u64,
+    rows: RowBuffer,
+    /// True if rows could not be passed on in time, or nobody wants them.
+    is_stuck: bool,
+}
+
+impl RowSink for Copying<'_> {
+    fn row(&mut self, row: &[ValueRef<'_>]) -> ControlFlow<()> {
+        if self.skip > 0 {
+            self.skip -= 1;
+            return ControlFlow::Continue(());
+        }
+        self.rows.push(row);
+        if self.rows.size() < BUFFER_BYTES {
+            return ControlFlow::Continue(());
+        }
+        match self.scan.hand_over(std::mem::take(&mut self.rows)) {
+            Some(next) => {
+                self.rows = next;
+                ControlFlow::Continue(())
+            }
+            None => {
+                self.is_stuck = true;
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Scan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match &self.read {
+            Read::List(table, _) => table.name(),
+            Read::Count(table, _) | Read::DeleteWhere(table, _) => table.name(),
+            Read::Sql(text, ..) | Read::Execute(text, ..) => text,
+        };
+        write!(f, "a scan of {what}, {} rows skipped", self.skip)
+    }
+}

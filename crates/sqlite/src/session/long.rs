@@ -1,0 +1,229 @@
+//! Operations that use up their budget on the caller's thread: how they are
+//! handed to a helper thread ([`crate::scan`]), and what comes back.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use marmota_model::{Result, RowSink};
+use marmota_store::Durability;
+use marmota_store::engine::Ticket;
+use marmota_store::operation::{Operation, Outcome};
+
+use super::{Attempt, SqliteSession, closed, unknown_ticket};
+use crate::budget::{Ended, POLL_BUDGET, late};
+use crate::lane::Lane;
+use crate::scan::{Next, Place, Scan};
+use crate::waiting::Wait;
+use crate::writer::LongTurn;
+
+impl SqliteSession {
+    /// Has a read of the session's own connection continue on a helper thread.
+    #[cold]
+    pub(super) fn continue_read(&mut self, operation: &Operation<'_>, lent: u64) -> Attempt {
+        let place = if lent > 0 {
+            let Some(reader) = self.reader.take() else { return Attempt::Done(Err(closed())) };
+            if self.shared.helpers.are_busy()
+                && let Some(lane) = &*reader.lock()
+            {
+                lane.connection.release_memory();
+            }
+            Place::Reader(reader)
+        } else {
+            if let Some(lane) = self.reader.as_ref().map(|reader| reader.lock()).as_deref_mut()
+                && let Some(lane) = lane
+            {
+                lane.end_hold();
+            }
+            Place::Any
+        };
+        self.start_scan(operation, lent, place)
+    }
+
+    /// A list, count or SQL where there is but one connection.
+    pub(super) fn read_on_writer(
+        &mut self,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Attempt {
+        let Some(mut turn) = self.shared.writer.try_long_turn() else { return Attempt::Wait };
+        let Some(lane) = turn.lane() else { return Attempt::Done(Err(closed())) };
+        match lane.run_in_budget(operation, sink, outcome) {
+            Ended::Done(result) => Attempt::Done(result),
+            Ended::Over(lent) => self.start_scan(operation, lent, Place::Writer(turn)),
+        }
+    }
+
+    /// A write that may look at many rows. It is in no group: SQL may undo more
+    /// than itself (`OR ROLLBACK`), and so does what is interrupted.
+    pub(super) fn write_in_budget(
+        &mut self,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Attempt {
+        let Some(mut turn) = self.shared.writer.try_long_turn() else { return Attempt::Wait };
+        let Some(lane) = turn.lane() else { return Attempt::Done(Err(closed())) };
+        match lane.write_in_budget(durability, operation, sink, outcome) {
+            Ended::Done(result) => Attempt::Done(result),
+            Ended::Over(_) => self.continue_write(durability, operation, turn),
+        }
+    }
+
+    /// Has a write that was undone when its budget was used up run again, on a
+    /// helper thread.
+    #[cold]
+    pub(super) fn continue_write(
+        &mut self,
+        durability: Option<Durability>,
+        operation: &Operation<'_>,
+        turn: LongTurn<Lane>,
+    ) -> Attempt {
+        let scan = Scan::of_write(&mut self.tables, operation, durability);
+        match scan.and_then(|scan| self.shared.reserve_scan().map(|()| scan)) {
+            Ok(scan) => {
+                self.shared.start_scan(&scan, Place::Writer(turn));
+                Attempt::Scan(scan)
+            }
+            Err(error) => Attempt::Done(Err(error)),
+        }
+    }
+
+    pub(super) fn start_scan(
+        &mut self,
+        operation: &Operation<'_>,
+        lent: u64,
+        place: Place,
+    ) -> Attempt {
+        let limit_ms = self.shared.options.read_deadline_ms;
+        let limit = Duration::from_millis(limit_ms.into());
+        let until = (limit_ms > 0).then(|| Instant::now() + limit);
+        let scan = Scan::new(&mut self.tables, operation, lent, until);
+        let scan = scan.and_then(|scan| self.shared.reserve_scan().map(|()| scan));
+        let error = match (scan, place) {
+            (Ok(scan), place) => {
+                if matches!(place, Place::Transaction(_)) {
+                    self.away = Some(Arc::clone(&scan));
+                }
+                self.shared.start_scan(&scan, place);
+                return Attempt::Scan(scan);
+            }
+            (Err(error), Place::Transaction(turn)) => {
+                self.transaction = Some(turn);
+                error
+            }
+            (Err(error), Place::Writer(mut turn)) => {
+                if let Some(lane) = turn.lane() {
+                    lane.end_hold();
+                }
+                error
+            }
+            // The connection is closed with its snapshot.
+            (Err(error), Place::Reader(_) | Place::Any) => error,
+        };
+        Attempt::Done(Err(error))
+    }
+
+    /// Takes the transaction's connection back from a scan, if that has ended.
+    pub(super) fn is_back(&mut self) -> bool {
+        let Some(turn) = self.away.as_ref().and_then(|scan| scan.take_turn()) else { return false };
+        self.transaction = Some(turn);
+        self.away = None;
+        true
+    }
+
+    /// An operation of a transaction whose connection a scan has.
+    pub(super) fn poll_away(
+        &mut self,
+        ticket: Ticket,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        waker: &Waker,
+    ) -> Poll<Result<()>> {
+        let Some(Wait::Away { durability }) = self.waiting.find(ticket) else {
+            return Poll::Ready(Err(unknown_ticket()));
+        };
+        let durability = *durability;
+        if let Some(scan) = &self.away {
+            scan.wait_for_turn(waker);
+        }
+        match self.attempt(durability, operation, sink, outcome) {
+            Attempt::Done(result) => {
+                self.forget(ticket);
+                Poll::Ready(result)
+            }
+            Attempt::Away => Poll::Pending,
+            Attempt::Scan(scan) => {
+                self.waiting.change(ticket, Wait::Scan(scan, 0));
+                self.poll_scan(ticket, operation, sink, outcome, waker)
+            }
+            // The transaction has ended meanwhile.
+            Attempt::Member(member) => {
+                let wait = self.member(member);
+                self.waiting.change(ticket, wait);
+                self.poll_member(ticket, outcome, waker)
+            }
+            Attempt::Wait => {
+                let wait = Wait::Turn { until: self.until(), waker: None, durability };
+                self.waiting.change(ticket, wait);
+                self.poll_turn(ticket, operation, sink, outcome, waker)
+            }
+        }
+    }
+
+    /// A read on a helper thread: lends what is there.
+    pub(super) fn poll_scan(
+        &mut self,
+        ticket: Ticket,
+        operation: &Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        waker: &Waker,
+    ) -> Poll<Result<()>> {
+        let Some(Wait::Scan(scan, so_far)) = self.waiting.find(ticket) else {
+            return Poll::Ready(Err(unknown_ticket()));
+        };
+        let began = Instant::now();
+        scan.name_columns(operation);
+        loop {
+            match scan.next(waker) {
+                Next::Rows(rows) => {
+                    let (lent, flow) = rows.lend(sink);
+                    *so_far += lent;
+                    scan.give_back(rows);
+                    if flow.is_break() {
+                        outcome.rows = scan.skipped() + *so_far;
+                        self.forget(ticket);
+                        return Poll::Ready(Ok(()));
+                    }
+                    if began.elapsed() >= POLL_BUDGET {
+                        self.shared.counts.read_yield();
+                        waker.wake_by_ref();
+                        return Poll::Pending;
+                    }
+                }
+                Next::Ended(ended) => {
+                    self.waiting.remove(ticket);
+                    return Poll::Ready(ended.map(|rows| outcome.rows = rows));
+                }
+                Next::Later { is_queued } => {
+                    let Some(until) = scan.until().filter(|_| is_queued) else {
+                        return Poll::Pending;
+                    };
+                    if began < until {
+                        // No helper looks at its deadline yet.
+                        #[cfg(target_os = "linux")]
+                        let _ = marmota_store::engine::wake_at(until, waker.clone());
+                        return Poll::Pending;
+                    }
+                    self.forget(ticket);
+                    self.shared.counts.read_timeout();
+                    return Poll::Ready(Err(late(self.shared.options.read_deadline_ms)));
+                }
+            }
+        }
+    }
+}

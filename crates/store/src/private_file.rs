@@ -1,0 +1,83 @@
+//! Files and folders that a database makes: for their owner alone (modes 0600
+//! and 0700, less what the umask takes away), since they hold rows, and among
+//! them hashes of passwords. What exists keeps its mode.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+use marmota_model::{Error, ErrorKind, Result};
+
+/// Options that make a file for its owner alone, if they make one.
+#[must_use]
+pub fn options() -> OpenOptions {
+    #[allow(unused_mut, reason = "only Unix has modes")]
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// Makes a file, or empties the one that exists.
+///
+/// # Errors
+/// The system's.
+pub fn create(path: &Path) -> io::Result<File> {
+    options().write(true).create(true).truncate(true).open(path)
+}
+
+/// Gives a new file the mode of the one that it replaces, if that exists.
+///
+/// # Errors
+/// The system's.
+pub fn take_mode(new: &Path, replaced: &Path) -> io::Result<()> {
+    match std::fs::metadata(replaced) {
+        Ok(metadata) => std::fs::set_permissions(new, metadata.permissions()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The folder that a file is in.
+#[must_use]
+pub fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Makes sure that a file's folder exists; makes it if `creates` says so.
+///
+/// # Errors
+/// [`ErrorKind::Io`] naming the folder and the way out.
+pub fn have_folder(path: &Path, creates: bool) -> Result<()> {
+    let folder = folder_of(path);
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if folder.exists() {
+        let message = format!("{} for {} is not a folder", folder.display(), path.display());
+        return Err(Error::new(ErrorKind::Io, message));
+    }
+    if !creates {
+        let (file, folder) = (path.display(), folder.display());
+        let message = format!(
+            "the folder {folder} for {file} does not exist: correct the path, or make the folder \
+             (mkdir -p {folder}); the URL of a database takes create_folders=true"
+        );
+        return Err(Error::new(ErrorKind::Io, message));
+    }
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).map_err(|error| {
+        let message = format!(
+            "the folder {} for {} cannot be made ({error}): make it, or name another",
+            folder.display(),
+            path.display()
+        );
+        Error::new(ErrorKind::Io, message).with_source(error)
+    })
+}

@@ -1,0 +1,110 @@
+//! Which tables the generic interfaces (REST, OpenAPI, remote stores) reach: one rule for all of
+//! them. They serve the program's own models. Tables with the prefix [`OWN_PREFIX`] (users,
+//! sessions, keys, the history) are internal: they have routes and methods for what may be done
+//! with them, and no grant opens them, not even an administrator's.
+
+use std::sync::Arc;
+
+use marmota_model::{Error, ErrorKind, Result, Table};
+
+use super::{OWN_PREFIX, Right};
+use crate::history::HISTORY_TABLE;
+use crate::registry::Registry;
+use crate::scope::Scope;
+
+/// The table that a program with accounts has.
+const USERS: &str = "marmota_user";
+
+/// Returns true for a table of Marmota's own, which generic interfaces never reach.
+#[must_use]
+pub fn is_internal(table: &Table) -> bool {
+    table.name().starts_with(OWN_PREFIX)
+}
+
+impl Registry {
+    /// Returns true if the store keeps accounts (`marmota_auth::models`), so that an interface
+    /// has to authenticate its callers.
+    #[must_use]
+    pub fn has_accounts(&self) -> bool {
+        self.table(USERS).is_ok()
+    }
+
+    /// Checks that an interface may serve this store without authenticating its callers.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`] for a store that keeps accounts.
+    pub fn check_anonymous(&self) -> Result<()> {
+        match self.has_accounts() {
+            false => Ok(()),
+            true => Err(Error::new(
+                ErrorKind::Denied,
+                "the store keeps accounts, but its callers are not authenticated: add \
+                 `.auth(&auth)` (`serve --auth`), or `.allow_anonymous()` to let everyone read \
+                 and write all other tables",
+            )),
+        }
+    }
+}
+
+impl Scope {
+    /// Returns the tables that a generic interface shows to the caller of this store: the
+    /// program's own, of which the caller may do something with rows.
+    pub fn exposed_tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.registry().tables().iter().filter(|table| self.is_exposed(table))
+    }
+
+    fn is_exposed(&self, table: &Table) -> bool {
+        // A caller to whom a table's rows can only be referred to has no use for it.
+        let uses = [Right::Read, Right::Insert, Right::Update, Right::Delete, Right::History];
+        let may = |right| self.rights().is_none_or(|rights| rights.allow(table, right));
+        !is_internal(table) && uses.into_iter().any(may)
+    }
+
+    /// Returns the table `name` as generic interfaces find it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for an internal table as for one that does not exist, naming the
+    /// tables of [`Scope::exposed_tables`]; [`ErrorKind::Denied`] (or
+    /// [`ErrorKind::Unauthenticated`], for an anonymous caller) for a table of which the caller
+    /// may do nothing.
+    pub fn exposed_table(&self, name: &str) -> Result<&Arc<Table>> {
+        match self.registry().find(name).filter(|table| !is_internal(table)) {
+            Some(table) if self.rights().is_none() => Ok(table),
+            Some(table) if self.is_exposed(table) => Ok(table),
+            Some(table) => Err(self.refuse_table(table)),
+            None => Err(self.no_table(name)),
+        }
+    }
+
+    /// Returns the table `name` as remote stores find it: as [`Scope::exposed_table`] does, and
+    /// the table of the history, which they read as [`Scope::history`] does (rights narrow it, and
+    /// nothing but the store writes to it).
+    ///
+    /// # Errors
+    /// As [`Scope::exposed_table`]. A table to which the caller may only refer is found.
+    pub fn exposed_to_remote(&self, name: &str) -> Result<&Arc<Table>> {
+        let table = self.registry().find(name);
+        table
+            .filter(|table| !is_internal(table) || table.name() == HISTORY_TABLE)
+            .ok_or_else(|| self.no_table(name))
+    }
+
+    #[cold]
+    fn refuse_table(&self, table: &Table) -> Error {
+        match self.rights() {
+            Some(rights) => rights.denied(Right::Read, table),
+            None => self.no_table(table.name()),
+        }
+    }
+
+    #[cold]
+    fn no_table(&self, name: &str) -> Error {
+        let name = marmota_model::text::excerpt(name);
+        let names: Vec<&str> = self.exposed_tables().map(|table| table.name()).collect();
+        let message = match &*names {
+            [] => format!("there is no table `{name}`"),
+            names => format!("there is no table `{name}`; there are: {}", names.join(", ")),
+        };
+        Error::new(ErrorKind::NotFound, message)
+    }
+}
