@@ -57,5 +57,5 @@ pub use temporary::TemporaryServer;
 
 // The guide's page is tried here, where there is a server.
 #[cfg(all(doctest, feature = "temporary-server"))]
-#[doc = include_str!("../../../docs/guide/mongodb.md")]
+#[doc = include_str!("../../../docs/guide/23-mongodb.md")]
 mod guide {}

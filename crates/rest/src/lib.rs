@@ -1,6 +1,6 @@
 //! REST over any registered model, and errors as answers.
 //!
-//! [`api`] gives a [`Router`] with the whole contract (`docs/guide/rest.md`):
+//! [`api`] gives a [`Router`] with the whole contract (`docs/guide/08-rest.md`):
 //! rows, lists with filters and keyset pages, blobs, increments, batches. A
 //! request becomes an operation on the registry's snapshot; the rows that the
 //! engine lends are written as JSON into the answer. No struct is built, and

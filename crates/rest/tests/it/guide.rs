@@ -1,4 +1,4 @@
-//! The curl lines of `docs/guide/rest.md`, asked one after the other, answer
+//! The curl lines of `docs/guide/08-rest.md`, asked one after the other, answer
 //! as printed. `…` in the page stands for anything; of an answer's head, the
 //! lines that the page shows have to be there.
 
@@ -9,7 +9,7 @@ use marmota_store::memory::Memory;
 
 use crate::client::{Answer, Client};
 
-const PAGE: &str = include_str!("../../../../docs/guide/rest.md");
+const PAGE: &str = include_str!("../../../../docs/guide/08-rest.md");
 const ADDRESS: &str = "http://127.0.0.1:8080";
 
 /// The page's model.
