@@ -1,89 +1,116 @@
 //! The guide: the pages of `docs/guide`, whose examples are compiled and run.
 
+#[cfg(all(feature = "sqlite", feature = "server"))]
+#[doc = include_str!("../../../docs/guide/01-getting-started.md")]
+pub mod getting_started {}
+
 #[doc = include_str!("../../../docs/guide/02-models.md")]
 pub mod models {}
 
+#[cfg(feature = "sqlite")]
 #[doc = include_str!("../../../docs/guide/03-crud.md")]
-pub mod store {}
-
-#[cfg(feature = "sqlite")]
-#[doc = include_str!("../../../docs/guide/05-raw-sql.md")]
-pub mod sql {}
-
-#[cfg(feature = "sqlite")]
-#[doc = include_str!("../../../docs/guide/25-several-databases.md")]
-pub mod databases {}
+pub mod crud {}
 
 #[cfg(feature = "sqlite")]
 #[doc = include_str!("../../../docs/guide/04-queries.md")]
-pub mod filters {}
+pub mod queries {}
 
 #[cfg(feature = "sqlite")]
-#[doc = include_str!("../../../docs/guide/36-durability.md")]
-pub mod durability {}
+#[doc = include_str!("../../../docs/guide/05-raw-sql.md")]
+pub mod raw_sql {}
+
+#[cfg(feature = "sqlite")]
+#[doc = include_str!("../../../docs/guide/06-transactions-and-batches.md")]
+pub mod transactions_and_batches {}
 
 #[cfg(feature = "sqlite")]
 #[doc = include_str!("../../../docs/guide/07-history.md")]
 pub mod history {}
 
 #[cfg(feature = "server")]
-#[doc = include_str!("../../../docs/guide/35-metrics-and-logs.md")]
-pub mod state {}
-
-#[cfg(all(feature = "sqlite", feature = "auth"))]
-#[doc = include_str!("../../../docs/guide/09-auth-and-rights.md")]
-pub mod auth {}
-
-#[cfg(feature = "postgres")]
-#[doc = include_str!("../../../docs/guide/22-postgresql.md")]
-pub mod postgres {}
-
-#[cfg(feature = "server")]
 #[doc = include_str!("../../../docs/guide/08-rest.md")]
 pub mod rest {}
 
-#[cfg(feature = "compression")]
+#[cfg(all(feature = "sqlite", feature = "auth"))]
+#[doc = include_str!("../../../docs/guide/09-auth-and-rights.md")]
+pub mod auth_and_rights {}
+
+#[cfg(all(feature = "server", feature = "tls"))]
 #[doc = include_str!("../../../docs/guide/10-server.md")]
 pub mod server {}
 
+#[cfg(all(feature = "sqlite", feature = "compression"))]
+#[doc = include_str!("../../../docs/guide/11-handlers.md")]
+pub mod handlers {}
+
 #[cfg(feature = "server")]
 #[doc = include_str!("../../../docs/guide/12-middleware.md")]
-pub mod layers {}
+pub mod middleware {}
 
 #[cfg(feature = "server")]
 #[doc = include_str!("../../../docs/guide/13-files-and-forms.md")]
-pub mod files {}
+pub mod files_and_forms {}
 
 #[cfg(feature = "compression")]
 #[doc = include_str!("../../../docs/guide/14-websockets.md")]
 pub mod websockets {}
 
-#[cfg(all(feature = "remote", feature = "auth"))]
-#[doc = include_str!("../../../docs/guide/24-remote-stores.md")]
-pub mod remote {}
-
 #[cfg(feature = "services")]
 #[doc = include_str!("../../../docs/guide/15-services.md")]
 pub mod services {}
 
-#[cfg(feature = "encryption")]
-#[doc = include_str!("../../../docs/guide/37-encryption.md")]
-pub mod encryption {}
+#[doc = include_str!("../../../docs/guide/16-csv.md")]
+pub mod csv {}
 
 #[doc = include_str!("../../../docs/guide/17-collections.md")]
 pub mod collections {}
 
 #[cfg(feature = "sqlite")]
+#[doc = include_str!("../../../docs/guide/20-sqlite.md")]
+pub mod sqlite {}
+
+#[doc = include_str!("../../../docs/guide/21-memory.md")]
+pub mod memory {}
+
+#[cfg(feature = "postgres")]
+#[doc = include_str!("../../../docs/guide/22-postgresql.md")]
+pub mod postgresql {}
+
+#[cfg(all(feature = "remote", feature = "auth"))]
+#[doc = include_str!("../../../docs/guide/24-remote-stores.md")]
+pub mod remote_stores {}
+
+#[cfg(all(feature = "sqlite", feature = "server"))]
+#[doc = include_str!("../../../docs/guide/25-several-databases.md")]
+pub mod several_databases {}
+
+#[cfg(feature = "command")]
+#[doc = include_str!("../../../docs/guide/32-command-line.md")]
+pub mod command_line {}
+
+#[cfg(feature = "sqlite")]
 #[doc = include_str!("../../../docs/guide/33-migrations.md")]
-pub mod schema_change {}
+pub mod migrations {}
 
 #[cfg(feature = "sqlite")]
 #[doc = include_str!("../../../docs/guide/34-backup.md")]
 pub mod backup {}
 
-#[cfg(feature = "command")]
-#[doc = include_str!("../../../docs/guide/32-command-line.md")]
-pub mod command {}
+#[cfg(feature = "server")]
+#[doc = include_str!("../../../docs/guide/35-metrics-and-logs.md")]
+pub mod metrics_and_logs {}
 
-#[doc = include_str!("../../../docs/guide/16-csv.md")]
-pub mod csv {}
+#[cfg(feature = "sqlite")]
+#[doc = include_str!("../../../docs/guide/36-durability.md")]
+pub mod durability {}
+
+#[cfg(feature = "encryption")]
+#[doc = include_str!("../../../docs/guide/37-encryption.md")]
+pub mod encryption {}
+
+#[cfg(feature = "sqlite")]
+#[doc = include_str!("../../../docs/guide/38-cache.md")]
+pub mod cache {}
+
+#[doc = include_str!("../../../docs/guide/39-stress-tests.md")]
+pub mod stress_tests {}
