@@ -84,6 +84,14 @@ pub mod remote_stores {}
 #[doc = include_str!("../../../docs/guide/25-several-databases.md")]
 pub mod several_databases {}
 
+#[cfg(all(feature = "sqlite", feature = "server"))]
+#[doc = include_str!("../../../docs/guide/30-configuration.md")]
+pub mod configuration {}
+
+#[cfg(feature = "command")]
+#[doc = include_str!("../../../docs/guide/31-deployment.md")]
+pub mod deployment {}
+
 #[cfg(feature = "command")]
 #[doc = include_str!("../../../docs/guide/32-command-line.md")]
 pub mod command_line {}
@@ -114,3 +122,14 @@ pub mod cache {}
 
 #[doc = include_str!("../../../docs/guide/39-stress-tests.md")]
 pub mod stress_tests {}
+
+#[cfg(all(feature = "sqlite", feature = "server", feature = "auth", feature = "services"))]
+#[doc = include_str!("../../../docs/guide/40-testing.md")]
+pub mod testing {}
+
+#[doc = include_str!("../../../docs/guide/41-writing-an-engine.md")]
+pub mod writing_an_engine {}
+
+#[cfg(feature = "server")]
+#[doc = include_str!("../../../docs/guide/42-errors.md")]
+pub mod errors {}
