@@ -218,6 +218,7 @@ impl Connection {
         let sealed = self.link.as_ref().map_or(0, |link| link.outgoing.capacity());
         let taken = match &self.phase {
             Phase::Taken(takeover) => takeover.unread().map_or(0, |(bytes, _)| bytes),
+            Phase::Streaming(outflow) => outflow.held_bytes(),
             _ => 0,
         };
         self.output.capacity() + tail + sealed + taken + self.handed_bytes

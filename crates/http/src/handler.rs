@@ -70,6 +70,8 @@ pub struct Endpoint {
     /// What decides on requests with a body by their head.
     pub(crate) check: Option<Arc<Check>>,
     pub(crate) is_layered: bool,
+    /// The length from which its answers are compressed.
+    pub(crate) compresses_from: Option<usize>,
 }
 
 /// Decides on a request by its head.
@@ -100,6 +102,7 @@ impl Endpoint {
             timeout_ms: None,
             check: None,
             is_layered: false,
+            compresses_from: None,
         }
     }
 
@@ -272,7 +275,7 @@ pub(crate) fn run(
             None => Flow::Done,
         };
         match flow {
-            Flow::Done => out.finish().map_or(Ran::Failed, Ran::Written),
+            Flow::Done => out.finish_for(request).map_or(Ran::Failed, Ran::Written),
             Flow::Later(answer) => {
                 out.reset();
                 let added = std::mem::take(&mut out.added);

@@ -373,7 +373,7 @@ impl Http2 {
         let mut out =
             ResponseWriter::new(&mut text, local, Persistence::Implied, client, self.token);
         out.respond(response);
-        let tail = out.finish().unwrap_or_default();
+        let tail = out.finish_for(&begun.request).unwrap_or_default();
         self.send(begun, &text, tail, local);
         local.give_output(text);
     }
@@ -402,7 +402,10 @@ impl Http2 {
                 body = whole.into_bytes();
                 None
             }
-            Some(Tail::Stream(stream)) => Some(stream.0),
+            Some(Tail::Stream(stream)) => {
+                held_bytes += stream.0.held_bytes();
+                Some(stream.0)
+            }
             Some(Tail::Successor(successor))
                 if let Some(body) = tunnel
                     && message::opens(text) =>

@@ -2,6 +2,7 @@
 //! in its place, and may add headers to whatever the answer will be. An endpoint without layers
 //! pays nothing for them.
 
+mod compression;
 mod cors;
 mod rate_limit;
 mod request_id;
@@ -13,6 +14,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+pub use compression::Compression;
 pub use cors::Cors;
 pub use rate_limit::RateLimit;
 pub use request_id::RequestId;
@@ -55,6 +57,12 @@ pub trait Layer: Send + Sync + 'static {
     /// Whether it answers OPTIONS of paths that have no handler for them.
     fn answers_options(&self) -> bool {
         false
+    }
+
+    /// The length in bytes from which it has answers compressed, as [`Compression`] does. None for
+    /// other layers.
+    fn compresses_from(&self) -> Option<usize> {
+        None
     }
 }
 
@@ -136,6 +144,11 @@ pub(crate) struct Layered {
 impl Layered {
     /// The endpoint with its handler inside of the layer.
     pub(crate) fn around(layer: &Arc<dyn Layer>, mut endpoint: Endpoint) -> Endpoint {
+        if let Some(bytes) = layer.compresses_from() {
+            // It has nothing to do before the answer is written.
+            endpoint.compresses_from = Some(bytes);
+            return endpoint;
+        }
         let inner = endpoint.handler;
         endpoint.handler = Arc::new(Self { layer: Arc::clone(layer), inner });
         endpoint.is_layered = true;

@@ -46,6 +46,8 @@ mod body_sender;
 mod bound;
 mod budget;
 mod claim;
+#[cfg(feature = "compression")]
+mod coding;
 mod connection;
 mod descriptors;
 mod epoll;
@@ -110,7 +112,7 @@ pub use head::Version;
 pub use inlet::{BodyError, BodyReader};
 #[cfg(feature = "tracing")]
 pub use layer::Traces;
-pub use layer::{AddedHeaders, Cors, Layer, RateLimit, RequestId, SecurityHeaders};
+pub use layer::{AddedHeaders, Compression, Cors, Layer, RateLimit, RequestId, SecurityHeaders};
 pub use limits::Limits;
 pub use method::Method;
 pub use metrics::Metrics;

@@ -65,6 +65,8 @@ pub struct BodyStream {
     producer: Box<dyn Producer>,
     length: Option<u64>,
     heartbeat: Option<Heartbeat>,
+    /// Bytes of memory that its producer holds until it has ended.
+    held_bytes: usize,
 }
 
 /// What is sent when a body has stood still for so long.
@@ -87,7 +89,19 @@ pub(crate) enum Ahead {
 impl BodyStream {
     /// The body that a producer makes.
     pub fn new(producer: impl Producer) -> Self {
-        Self { producer: Box::new(producer), length: None, heartbeat: None }
+        Self { producer: Box::new(producer), length: None, heartbeat: None, held_bytes: 0 }
+    }
+
+    /// Counts bytes that the producer holds as unread by the client.
+    #[cfg(feature = "compression")]
+    pub(crate) fn holding(mut self, bytes: usize) -> Self {
+        self.held_bytes = bytes;
+        self
+    }
+
+    /// Bytes of memory that its producer holds until it has ended.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes
     }
 
     /// Says how long it is, for `Content-Length`. A producer that makes more or fewer bytes has

@@ -2,7 +2,7 @@
 //! those that write straight into the connection's buffer use [`crate::ResponseWriter`].
 
 #[cfg(feature = "compression")]
-mod coding;
+mod compressed;
 
 use std::borrow::Cow;
 use std::fmt;

@@ -2,12 +2,16 @@
 //! requests before it. The status line, `Server` and `Date` are one copy of prepared bytes;
 //! `Content-Length` is filled in when the length of the body is known.
 
+#[cfg(feature = "compression")]
+mod compress;
+
 use crate::body::Body;
 use crate::head::is_value;
 use crate::layer::AddedHeaders;
 use crate::local::Local;
 use crate::producer::BodyStream;
 use crate::protocol::Successor;
+use crate::request::Request;
 use crate::response::{HeaderError, Payload, Response, check_header};
 use crate::status::Status;
 use crate::task::Task;
@@ -332,6 +336,22 @@ impl<'a> ResponseWriter<'a> {
             Persistence::Said => self.out.extend_from_slice(b"Connection: keep-alive\r\n"),
             Persistence::Close => self.out.extend_from_slice(b"Connection: close\r\n"),
         }
+    }
+
+    /// Completes the answer to a request, compressed if its endpoint has that. `Err` as `finish`.
+    pub(crate) fn finish_for(&mut self, request: &Request) -> Result<Option<Tail>, ()> {
+        let tail = self.finish()?;
+        #[cfg(feature = "compression")]
+        {
+            let exchange = &request.0;
+            let endpoint = exchange.endpoint.and_then(|index| exchange.routes.endpoint(index));
+            if let Some(bytes_min) = endpoint.and_then(|endpoint| endpoint.compresses_from) {
+                return Ok(compress::compress(request, bytes_min, self.out, self.start, tail));
+            }
+        }
+        #[cfg(not(feature = "compression"))]
+        let _ = request;
+        Ok(tail)
     }
 
     /// Completes the answer. `Err` when the handler cut bytes off that were not its own.

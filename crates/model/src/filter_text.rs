@@ -528,6 +528,8 @@ mod tests {
             Field::new("died", Kind::I64).nullable(true),
             Field::new("born", Kind::Date),
             Field::new("options", Kind::Json).nullable(true),
+            Field::new("wakes", Kind::Time),
+            Field::new("seen", Kind::Timestamp),
         ];
         Table::new(Schema::new("person", fields)).unwrap()
     }
@@ -550,6 +552,24 @@ mod tests {
         let filter = expr(r#"name = 'O''Brien \\ "x"'"#);
         let FilterExpr::Compare { value, .. } = filter else { panic!() };
         assert_eq!(value, Value::from(r#"O'Brien \ "x""#));
+    }
+
+    #[test]
+    fn dates_and_times_need_no_quotes() {
+        for (field, text) in [
+            ("born", "1815-12-10"),
+            ("wakes", "07:30:00"),
+            ("wakes", "07:30:00.25"),
+            ("seen", "2026-11-23T09:00:00Z"),
+            ("seen", "2026-11-23T09:00:00.5+02:00"),
+        ] {
+            for (before, after) in [("", ""), ("(", ")"), ("not ", " and id = 1")] {
+                let bare = expr(&format!("{before}{field} >= {text}{after}"));
+                assert_eq!(bare, expr(&format!("{before}{field} >= '{text}'{after}")), "{text}");
+            }
+        }
+        let error = parse_filter(&table(), "born > 1815-13-10").unwrap_err();
+        assert_eq!(error.violations()[0].field, "born");
     }
 
     #[test]

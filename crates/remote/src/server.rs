@@ -60,6 +60,7 @@ pub(crate) struct Settings {
     pub(crate) store: Store,
     pub(crate) admit: Option<Arc<Admit>>,
     pub(crate) takes_actors: bool,
+    pub(crate) allow_anonymous: bool,
     pub(crate) packet_bytes_max: usize,
     pub(crate) answer_bytes_max: usize,
     pub(crate) operations_max: usize,
@@ -74,12 +75,15 @@ impl std::fmt::Debug for Service {
 }
 
 impl Service {
-    /// Serves a store to everybody who reaches it.
+    /// Serves a store to everybody who reaches it. A store that keeps accounts
+    /// (`marmota_auth::models`) takes [`Service::authenticate`], [`Service::admit`] or
+    /// [`Service::allow_anonymous`]; a server with its routes does not start otherwise.
     pub fn new(store: &Store) -> Self {
         Self(Arc::new(Settings {
             store: store.clone(),
             admit: None,
             takes_actors: true,
+            allow_anonymous: false,
             packet_bytes_max: 16 << 20,
             answer_bytes_max: 64 << 20,
             operations_max: 256,
@@ -156,6 +160,30 @@ impl Service {
             settings.admit = Some(Arc::new(admit));
             settings.takes_actors = false;
         })
+    }
+
+    /// Serves a store that keeps accounts without authenticating its clients: everyone reads and
+    /// writes the tables of the program's models. The tables of accounts stay unreachable.
+    pub fn allow_anonymous(self) -> Self {
+        self.with(|settings| settings.allow_anonymous = true)
+    }
+
+    /// Checks that clients are authenticated where the store keeps accounts.
+    #[cfg(feature = "http")]
+    fn check_accounts(&self) -> Result<()> {
+        let settings = &self.0;
+        if settings.admit.is_some()
+            || settings.allow_anonymous
+            || !settings.store.registry().has_accounts()
+        {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Denied,
+            "the store keeps accounts, but clients of the remote service are not authenticated: \
+             add `.authenticate(…)` (`serve --auth`), or `.allow_anonymous()` to let everyone \
+             read and write all other tables",
+        ))
     }
 
     /// Bytes of what is asked for at most, 16 MiB by default.

@@ -4,13 +4,18 @@ use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use marmota_http::{Endpoint, Flow, Method, Request, ResponseWriter, Router, Status};
+use marmota_http::{
+    Admission, Compression, Endpoint, Flow, IntoResponse, Method, Request, ResponseWriter, Router,
+    Status,
+};
 #[cfg(feature = "auth")]
-use marmota_http::{IntoResponse, Response};
+use marmota_http::Response;
 use marmota_model::{Error, ErrorKind, Table};
 use marmota_store::registry::Registry;
+use marmota_store::rights::Right;
 use marmota_store::{Store, Tenants};
 
+use crate::accept::{self, Offer};
 use crate::answer::{Out, refuse};
 use crate::batch::BatchCall;
 use crate::batch_lines;
@@ -76,6 +81,7 @@ pub struct Api {
     lines_bytes_max: u64,
     stores: Stores,
     beside: OpenApi,
+    compression: bool,
     settings: Settings,
 }
 
@@ -206,6 +212,7 @@ impl Api {
             lines_bytes_max: 16 << 30,
             stores,
             beside: OpenApi::new(),
+            compression: true,
             settings: Settings {
                 page_rows_default: 100,
                 page_rows_max: 1_000,
@@ -279,6 +286,14 @@ impl Api {
         self
     }
 
+    /// Sets whether answers are compressed for clients that take it, as [`Compression`] does:
+    /// bodies of at least 1 KiB, and lines. Default: true. Without the feature `compression` of
+    /// the server it has no effect.
+    pub const fn compression(mut self, compression: bool) -> Self {
+        self.compression = compression;
+        self
+    }
+
     /// Who makes a request, for the history of audited models; none for
     /// nobody in particular. Called for each request that reads or writes.
     pub fn actor(
@@ -328,7 +343,8 @@ impl Api {
             let path = if self.prefix.is_empty() { "/" } else { &self.prefix };
             return Router::new().refuse(path, error.message());
         }
-        let Self { prefix, body_bytes_max, lines_bytes_max, stores, beside, mut settings } = self;
+        let Self { prefix, body_bytes_max, lines_bytes_max, stores, beside, .. } = self;
+        let (compression, mut settings) = (self.compression, self.settings);
         settings.page_rows_default = settings.page_rows_default.min(settings.page_rows_max);
         #[cfg(feature = "auth")]
         let door = match &stores {
@@ -340,7 +356,7 @@ impl Api {
             Stores::One(store) => Source::One(Arc::new(Shared { store, pages, settings })),
             Stores::Tenants(tenants) => Source::Tenants(OfTenant { tenants, pages, settings }),
         };
-        let routes = Routes { source, body_bytes_max, lines_bytes_max };
+        let routes = Routes { source, body_bytes_max, lines_bytes_max, compression };
         let at = |path: &str| format!("{prefix}{path}");
         let root = if prefix.is_empty() { "/".to_owned() } else { prefix.clone() };
         let router = Router::new();
@@ -375,9 +391,19 @@ impl Api {
 }
 
 /// Where a request finds what it needs.
+#[derive(Clone)]
 enum Source {
     One(Arc<Shared>),
     Tenants(OfTenant),
+}
+
+impl Source {
+    fn shared(&self, request: &Request) -> Result<Cow<'_, Arc<Shared>>> {
+        match self {
+            Self::One(api) => Ok(Cow::Borrowed(api)),
+            Self::Tenants(of) => of.shared(request).map(Cow::Owned),
+        }
+    }
 }
 
 /// What a request of a tenant needs, beside the tenant's store.
@@ -406,44 +432,96 @@ impl OfTenant {
     }
 }
 
+/// The store for a request whose caller was authenticated before its body was read.
+struct CallerStore(Store);
+
+/// Decides on a request with a body before any of it is read: who makes it, and whether they have
+/// one of the rights that its method takes.
+fn admit(source: &Source, request: &Request) -> Admission {
+    let found = match source.shared(request) {
+        Ok(api) => match api.store_for(request) {
+            Ok(Found::Now(store)) => Ok(store.into_owned()),
+            #[cfg(feature = "auth")]
+            Ok(Found::Later(finding)) => {
+                let request = request.clone();
+                return Admission::Later(Box::pin(async move {
+                    let store = finding.await.map_err(IntoResponse::into_response)?;
+                    keep_caller(store, &request).map_err(IntoResponse::into_response)
+                }));
+            }
+            Err(error) => Err(error),
+        },
+        Err(error) => Err(error),
+    };
+    match found.and_then(|store| keep_caller(store, request)) {
+        Ok(()) => Admission::Granted,
+        Err(error) => Admission::Refused(error.into_response()),
+    }
+}
+
+/// Leaves the store with the request, for its handler.
+fn keep_caller(store: Store, request: &Request) -> Result<()> {
+    if let Some(name) = request.param("table") {
+        let table = store.exposed_table(&name)?;
+        match request.method() {
+            Method::Post if request.param("id").is_none() => {
+                store.check_right(Right::Insert, table)?;
+            }
+            // A PUT inserts, too, where clients give keys.
+            Method::Put if store.check_right(Right::Insert, table).is_ok() => {}
+            Method::Post | Method::Put | Method::Patch => {
+                store.check_right(Right::Update, table)?;
+            }
+            _ => {}
+        }
+    }
+    // It is the only value that is ever left.
+    let _ = request.set_extension(CallerStore(store));
+    Ok(())
+}
+
 /// Makes endpoints.
 struct Routes {
     source: Source,
     body_bytes_max: Option<usize>,
     lines_bytes_max: u64,
+    compression: bool,
 }
 
 impl Routes {
     fn endpoint(
         &self,
+        offer: Offer,
         handler: impl Fn(Call<'_>, &mut Out<'_, '_>) -> Flow + Send + Sync + 'static,
     ) -> Endpoint {
         let handler = Arc::new(handler);
-        let answer = move |api: &Arc<Shared>, request: &Request, out: &mut Out<'_, '_>| match api
-            .store_for(request)
-        {
-            Ok(Found::Now(store)) => handler(Call { api, store: &store, request }, out),
-            #[cfg(feature = "auth")]
-            Ok(Found::Later(finding)) => later(&handler, api, request, finding),
-            Err(error) => refused(error, out),
+        let answer = move |api: &Arc<Shared>, request: &Request, out: &mut Out<'_, '_>| {
+            if let Err(error) = accept::check(request, offer) {
+                return refused(error, out);
+            }
+            if let Some(CallerStore(store)) = request.extension() {
+                return handler(Call { api, store, request }, out);
+            }
+            match api.store_for(request) {
+                Ok(Found::Now(store)) => handler(Call { api, store: &store, request }, out),
+                #[cfg(feature = "auth")]
+                Ok(Found::Later(finding)) => later(&handler, api, request, finding),
+                Err(error) => refused(error, out),
+            }
         };
-        let endpoint = match &self.source {
-            Source::One(api) => {
-                let api = Arc::clone(api);
-                Endpoint::direct(move |request: &Request, out: &mut ResponseWriter<'_>| {
-                    answer(&api, request, &mut Out::Direct(out))
-                })
+        let source = self.source.clone();
+        let endpoint = Endpoint::direct(move |request: &Request, out: &mut ResponseWriter<'_>| {
+            let out = &mut Out::Direct(out);
+            match source.shared(request) {
+                Ok(api) => answer(&api, request, out),
+                Err(error) => refused(error, out),
             }
-            Source::Tenants(of) => {
-                let of = of.clone();
-                Endpoint::direct(move |request: &Request, out: &mut ResponseWriter<'_>| {
-                    let out = &mut Out::Direct(out);
-                    match of.shared(request) {
-                        Ok(api) => answer(&api, request, out),
-                        Err(error) => refused(error, out),
-                    }
-                })
-            }
+        });
+        let source = self.source.clone();
+        let endpoint = endpoint.before_body(move |request| admit(&source, request));
+        let endpoint = match self.compression {
+            true => endpoint.layer(Compression::new()),
+            false => endpoint,
         };
         match self.body_bytes_max {
             Some(bytes) => endpoint.body_bytes_max(bytes),
@@ -453,7 +531,7 @@ impl Routes {
 
     /// A verb on the table that the path names.
     fn table<V: Verb<Subject = Table>>(&self, make: fn(On<'_>) -> Result<V>) -> Endpoint {
-        self.endpoint(move |call, out| {
+        self.endpoint(Offer::Json, move |call, out| {
             with_table(call, out, |on, out| match make(on) {
                 Ok(verb) => carry_out(verb, on, out),
                 Err(error) => refused(error, out),
@@ -463,9 +541,12 @@ impl Routes {
 
     /// A row's blob, or the history of a row that has no field of that name.
     fn part(&self) -> Endpoint {
-        self.endpoint(|call, out| {
+        self.endpoint(Offer::Any, |call, out| {
             with_table(call, out, |on, out| {
                 if history::is_asked_for(on) {
+                    if let Err(error) = accept::check(on.request, Offer::Json) {
+                        return refused(error, out);
+                    }
                     return match history::list(on) {
                         Ok((list, table)) => carry_out(list, On { subject: table, ..on }, out),
                         Err(error) => refused(error, out),
@@ -481,9 +562,9 @@ impl Routes {
 
     /// A page of rows or, where that is asked for, all as lines.
     fn list(&self) -> Endpoint {
-        self.endpoint(|call, out| {
+        self.endpoint(Offer::JsonOrLines, |call, out| {
             with_table(call, out, |on, out| {
-                if ndjson::is_wanted(on.request) {
+                if accept::prefers_lines(on.request) {
                     return match RowLines::new(on) {
                         Ok(lines) => lines.answer(),
                         Err(error) => refused(error, out),
@@ -499,7 +580,7 @@ impl Routes {
 
     /// One row or, where the body is an array or lines, many.
     fn insert(&self) -> Endpoint {
-        let endpoint = self.endpoint(|call, out| {
+        let endpoint = self.endpoint(Offer::Json, |call, out| {
             with_table(call, out, |on, out| {
                 if ndjson::is_sent(on.request) {
                     return insert_lines::begin(on).unwrap_or_else(|error| refused(error, out));
@@ -526,7 +607,7 @@ impl Routes {
     }
 
     fn batch(&self) -> Endpoint {
-        let endpoint = self.endpoint(|call, out| {
+        let endpoint = self.endpoint(Offer::JsonOrLines, |call, out| {
             let on: On<'_, Registry> = call.on(call.store.registry());
             if ndjson::is_sent(on.request) {
                 return batch_lines::begin(on).unwrap_or_else(|error| refused(error, out));
@@ -540,14 +621,14 @@ impl Routes {
     }
 
     fn open_api(&self, beside: OpenApi) -> Endpoint {
-        self.endpoint(move |call, out| {
+        self.endpoint(Offer::Json, move |call, out| {
             schema_document::open_api(call.store, &beside, call.request, out);
             Flow::Done
         })
     }
 
     fn document(&self) -> Endpoint {
-        self.endpoint(|call, out| {
+        self.endpoint(Offer::Json, |call, out| {
             schema_document::answer(call.store, call.request, out);
             Flow::Done
         })

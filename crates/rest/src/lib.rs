@@ -17,6 +17,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod accept;
 #[cfg(feature = "auth")]
 mod account_routes;
 mod answer;

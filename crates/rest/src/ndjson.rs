@@ -1,4 +1,4 @@
-//! Newline-delimited JSON: which requests ask for it, which bring it, and where its lines end.
+//! Newline-delimited JSON: its names, which requests bring it, and where its lines end.
 
 use marmota_http::Request;
 
@@ -9,7 +9,7 @@ pub(crate) const NDJSON: &str = "application/x-ndjson";
 const NAMES: [&str; 4] =
     [NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"];
 
-fn is_name(media_type: &str) -> bool {
+pub(crate) fn is_name(media_type: &str) -> bool {
     NAMES.iter().any(|name| name.eq_ignore_ascii_case(media_type))
 }
 
@@ -17,27 +17,6 @@ fn is_name(media_type: &str) -> bool {
 pub(crate) fn is_sent(request: &Request) -> bool {
     let kind = request.header_text("content-type").unwrap_or_default();
     is_name(kind.split(';').next().unwrap_or_default().trim())
-}
-
-/// Whether the answer is to be lines: `Accept` names them, and no JSON before them.
-pub(crate) fn is_wanted(request: &Request) -> bool {
-    let Some(accept) = request.header_text("accept") else { return false };
-    accept.split(',').find_map(kind_accepted).unwrap_or(false)
-}
-
-/// Whether a part of `Accept` is for lines; none if it is for neither lines nor JSON.
-fn kind_accepted(part: &str) -> Option<bool> {
-    let mut parameters = part.split(';').map(str::trim);
-    let media_type = parameters.next()?;
-    let is_lines = is_name(media_type);
-    if !is_lines && !media_type.eq_ignore_ascii_case("application/json") {
-        return None;
-    }
-    let refused = parameters.any(|parameter| {
-        let quality = parameter.strip_prefix("q=").or_else(|| parameter.strip_prefix("Q="));
-        quality.is_some_and(|quality| quality.parse() == Ok(0.0_f32))
-    });
-    (!refused).then_some(is_lines)
 }
 
 /// A line of a body, without its end.
@@ -115,21 +94,6 @@ impl Lines {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn what_is_accepted() {
-        for (part, kind) in [
-            ("application/x-ndjson", Some(true)),
-            (" Application/NDJSON ; q=0.5", Some(true)),
-            ("application/json", Some(false)),
-            ("application/x-ndjson;q=0", None),
-            ("application/x-ndjson; q=0.000", None),
-            ("*/*", None),
-            ("", None),
-        ] {
-            assert_eq!(kind_accepted(part), kind, "{part}");
-        }
-    }
 
     fn all(text: &[u8], steps: &[usize], bytes_max: usize) -> Result<Vec<(u64, Vec<u8>)>, TooLong> {
         let (mut lines, mut bytes, mut found, mut sent) =

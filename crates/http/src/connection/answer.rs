@@ -134,7 +134,11 @@ impl Connection {
         let start = self.output.len();
         let mut out = ResponseWriter::new(&mut self.output, local, persistence, client, self.token);
         out.respond(response);
-        let tail = out.finish().unwrap_or_default();
+        let finished = match &self.request {
+            Some(request) => out.finish_for(request),
+            None => out.finish(),
+        };
+        let tail = finished.unwrap_or_default();
         self.record(start, tail.as_ref(), local);
         self.finish_request(tail, persistence, local);
     }

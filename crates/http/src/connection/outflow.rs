@@ -45,6 +45,11 @@ impl Outflow {
         self.stalled
     }
 
+    /// Bytes of memory that the body holds until it has ended.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.body.held_bytes()
+    }
+
     /// Appends the next bytes of the body, framed, to `out`. `Pending` when there may be more.
     fn make(&mut self, out: &mut Vec<u8>) -> Poll<Result<(), BoxError>> {
         let size_at = out.len();

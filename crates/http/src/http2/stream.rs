@@ -477,6 +477,7 @@ impl Sending {
             return Poll::Ready(Outcome::GivenUp);
         }
         feed(&mut self.upload, context);
+        let mut is_stalled = false;
         loop {
             while !self.piece.is_empty() {
                 let is_last = self.source.is_none();
@@ -491,10 +492,15 @@ impl Sending {
                 let _ = self.outlet.sender.send_data(Bytes::new(), true);
                 return Poll::Ready(Outcome::Done);
             };
+            if is_stalled {
+                // Its producer wakes this stream: others have their turn until then.
+                return Poll::Pending;
+            }
             let heartbeat = source.heartbeat();
             let mut made = Vec::new();
             let ahead = source.poll_ahead(context, &mut made, AHEAD_BYTES);
             feed(&mut self.upload, context);
+            is_stalled = matches!(ahead, Ahead::Stalled) && heartbeat.is_none();
             let is_short = self.left.is_some_and(|left| left != made.len() as u64);
             let is_long = self.left.is_some_and(|left| left < made.len() as u64);
             let failed = match ahead {
@@ -525,7 +531,8 @@ impl Sending {
                 self.outlet.clock.stop();
             }
             self.left = self.left.map(|left| left - made.len() as u64);
-            self.held.set(made.capacity());
+            let source_bytes = self.source.as_ref().map_or(0, BodyStream::held_bytes);
+            self.held.set(made.capacity() + source_bytes);
             self.piece = Bytes::from(made);
         }
     }

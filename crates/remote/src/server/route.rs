@@ -38,12 +38,17 @@ impl Service {
     }
 
     /// The routes by which clients reach it at the URL
-    /// `http://HOST:PORT/PREFIX`, beside REST or without it.
+    /// `http://HOST:PORT/PREFIX`, beside REST or without it. A server with those of a store that
+    /// keeps accounts does not start, unless clients are authenticated
+    /// ([`Service::authenticate`], [`Service::admit`]) or [`Service::allow_anonymous`] was called.
     #[must_use]
     pub fn router_at(&self, prefix: &str) -> Router {
+        let path = format!("{}{PATH}", prefix.trim_end_matches('/'));
+        if let Err(error) = self.check_accounts() {
+            return Router::new().refuse(&path, error.message());
+        }
         let settings = Arc::clone(&self.0);
         let endpoint = Endpoint::direct(move |request, out| answer(&settings, request, out));
-        let path = format!("{}{PATH}", prefix.trim_end_matches('/'));
         Router::new().on(Method::Get, &path, endpoint)
     }
 }

@@ -51,6 +51,26 @@ fn a_table_that_is_not_served_is_named() {
 }
 
 #[test]
+fn a_store_with_accounts_is_not_served_without_authentication() {
+    use marmota_model::{Field, Kind, Role, Schema};
+
+    let id = vec![Field::new("id", Kind::I64).role(Role::Key)];
+    let served = Store::builder(marmota_store::memory::Memory::new())
+        .model::<Person>()
+        .schema(Schema::new("marmota_user", id))
+        .open()
+        .unwrap();
+    let start = |service: &Service| {
+        Server::bind("127.0.0.1:0").unwrap().servers(1).start(service.router())
+    };
+    let service = Service::new(&served);
+    let error = start(&service).unwrap_err().to_string();
+    assert!(error.contains("keeps accounts") && error.contains(".authenticate("), "{error}");
+    start(&service.clone().allow_anonymous()).unwrap().shutdown().unwrap();
+    start(&service.admit(|store, _| Ok(store.clone()))).unwrap().shutdown().unwrap();
+}
+
+#[test]
 fn internal_tables_are_not_served() {
     use marmota_model::{Field, Kind, Role, Schema};
 

@@ -65,6 +65,10 @@ impl Guarded {
         Client::new(self.server.local_addr())
     }
 
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
+        self.server.local_addr()
+    }
+
     /// Adds a user; gives a token of theirs.
     pub(crate) fn user(&self, name: &str) -> (i64, String) {
         let (id, token) = self.auth.add_user(name, &[], false).unwrap();

@@ -1,15 +1,19 @@
 //! The REST contract over real sockets and every engine.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod accept;
 #[cfg(feature = "auth")]
 mod auth;
 #[cfg(feature = "auth")]
 mod authentication;
 mod batch;
 mod batch_lines;
+#[cfg(feature = "auth")]
+mod before_body;
 mod blob;
 mod bounds;
 mod client;
+mod compression;
 mod failing;
 mod faulty;
 mod guide;

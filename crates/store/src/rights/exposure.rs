@@ -76,6 +76,18 @@ impl Scope {
         }
     }
 
+    /// Checks that the caller of this store has a right to rows of a table, whichever these are:
+    /// what an interface can tell before it reads the rows that a request brings.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], or [`ErrorKind::Unauthenticated`] for an anonymous caller.
+    pub fn check_right(&self, right: Right, table: &Table) -> Result<()> {
+        match self.rights() {
+            Some(rights) => rights.admit(right, table).map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// Returns the table `name` as remote stores find it: as [`Scope::exposed_table`] does, and
     /// the table of the history, which they read as [`Scope::history`] does (rights narrow it, and
     /// nothing but the store writes to it).

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use marmota_model::rule::violation;
 use marmota_model::{Comparison, Error, FilterExpr, Result, Table, Value, ValueRef, Violation};
 
 use super::access::{Access, Referring, TableRights};
@@ -401,7 +402,13 @@ impl Referring {
         row.get(self.field).copied().filter(|key| !key.is_null() && !key.is_absent())
     }
 
+    /// The same for a row that does not exist as for one that the caller may not refer to.
     fn violation(&self, table: &Table, key: ValueRef<'_>) -> Violation {
-        prepare::no_target(&table.fields()[self.field], key, self.target.name())
+        let target = self.target.name();
+        let message = format!(
+            "must be the key of a row of `{target}` that this caller may read or refer to; if \
+             there is such a row, a grant of `refer` on `{target}` is missing"
+        );
+        violation(&table.fields()[self.field], key, "reference", message)
     }
 }
