@@ -66,6 +66,16 @@ pub trait Layer: Send + Sync + 'static {
     }
 }
 
+impl Layer for Compression {
+    fn enter(&self, _: &Request, _: &mut AddedHeaders) -> ControlFlow<Response> {
+        ControlFlow::Continue(())
+    }
+
+    fn compresses_from(&self) -> Option<usize> {
+        Some(self.bytes_min)
+    }
+}
+
 /// Headers that a layer adds to an answer it does not make.
 #[derive(Debug, Default)]
 pub struct AddedHeaders(Vec<(Cow<'static, str>, Cow<'static, [u8]>)>);

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
 
+#[cfg(feature = "auth")]
+use marmota_http::Response;
 use marmota_http::{
     Admission, Compression, Endpoint, Flow, IntoResponse, Method, Request, ResponseWriter, Router,
     Status,
 };
-#[cfg(feature = "auth")]
-use marmota_http::Response;
 use marmota_model::{Error, ErrorKind, Table};
 use marmota_store::registry::Registry;
 use marmota_store::rights::Right;

@@ -1,11 +1,5 @@
 //! Answers in the content coding that their client takes.
 
-use std::ops::ControlFlow;
-
-use super::{AddedHeaders, Layer};
-use crate::request::Request;
-use crate::response::Response;
-
 /// Sends answers as zstd, brotli or gzip to clients whose `Accept-Encoding` takes one of them.
 ///
 /// It compresses texts (`text/*`, JSON, XML, JavaScript, SVG, …) of at least 1 KiB
@@ -31,7 +25,7 @@ use crate::response::Response;
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Compression {
-    bytes_min: usize,
+    pub(super) bytes_min: usize,
 }
 
 impl Default for Compression {
@@ -50,15 +44,5 @@ impl Compression {
     pub const fn bytes_min(mut self, bytes: usize) -> Self {
         self.bytes_min = bytes;
         self
-    }
-}
-
-impl Layer for Compression {
-    fn enter(&self, _: &Request, _: &mut AddedHeaders) -> ControlFlow<Response> {
-        ControlFlow::Continue(())
-    }
-
-    fn compresses_from(&self) -> Option<usize> {
-        Some(self.bytes_min)
     }
 }

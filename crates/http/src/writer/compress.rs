@@ -68,7 +68,7 @@ pub(super) fn compress(
     };
     // A client of HTTP/1.0 has to be told the length.
     let is_old = request.0.head.version == Version::Http10;
-    if is_old && !matches!(tail, None if out.len() - head_end <= coding::WHOLE_BYTES_MAX) {
+    if is_old && (tail.is_some() || out.len() - head_end > coding::WHOLE_BYTES_MAX) {
         return tail;
     }
     let lines = head.lines_for_coded(&out[start..head_end]);
@@ -142,8 +142,8 @@ struct Head {
 impl Head {
     /// Reads the lines of a head.
     fn of(lines: &[u8]) -> Self {
-        let mut head = Self::default();
-        head.is_fixed = lines.get(9..12) == Some(b"206");
+        let is_part = lines.get(9..12) == Some(b"206");
+        let mut head = Self { is_fixed: is_part, ..Self::default() };
         for (name, value) in headers(lines) {
             let has = |word| has_word(value, word);
             match () {

@@ -60,9 +60,8 @@ fn a_store_with_accounts_is_not_served_without_authentication() {
         .schema(Schema::new("marmota_user", id))
         .open()
         .unwrap();
-    let start = |service: &Service| {
-        Server::bind("127.0.0.1:0").unwrap().servers(1).start(service.router())
-    };
+    let start =
+        |service: &Service| Server::bind("127.0.0.1:0").unwrap().servers(1).start(service.router());
     let service = Service::new(&served);
     let error = start(&service).unwrap_err().to_string();
     assert!(error.contains("keeps accounts") && error.contains(".authenticate("), "{error}");

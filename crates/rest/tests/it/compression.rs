@@ -94,7 +94,7 @@ fn the_tag_of_a_compressed_row_is_taken_back() {
     for header in [accept, "X-Nothing: 1"] {
         let known = format!("If-None-Match: {}", tag(&coded));
         let answer = client.send("GET /api/page/1", &[header, &known], b"").is(304);
-        assert_eq!(answer.header("vary").is_some(), header == accept);
+        assert_eq!(answer.header("vary"), Some("Accept-Encoding"));
     }
     let body = serde_json::json!({ "text": text_of(7) }).to_string();
     let patch = |client: &mut Client, tag: &str| {
