@@ -59,6 +59,9 @@ impl Verb for InsertMany {
             let ran = run(&mut operation, &mut NoRows);
             outcome = Some(ran.map_err(|halt| match (halt, refused.get()) {
                 (Halt::Failed(error), Some(index)) => Halt::Failed(error.at(index)),
+                (Halt::Failed(error), None) => {
+                    Halt::Failed(self.broken_rule(table, &objects, error))
+                }
                 (halt, _) => halt,
             })?);
         }
@@ -71,6 +74,25 @@ impl Verb for InsertMany {
 }
 
 impl InsertMany {
+    /// The error of the first row that breaks a rule, else `error`. An engine stores rows in
+    /// pieces of its own size, so it may meet a conflict before it has read all of them.
+    fn broken_rule(&mut self, table: &Table, objects: &[&RawValue], error: ApiError) -> ApiError {
+        if !matches!(error.error().kind(), ErrorKind::Conflict | ErrorKind::Invalid) {
+            return error;
+        }
+        let (scratch, refused) = (Scratch::new(), Cell::new(None));
+        let mut rows = Objects::new(table, objects, &scratch, self.stamp, &mut self.keys, &refused);
+        rows.on_conflict = self.on_conflict;
+        let mut row = empty_row(table);
+        loop {
+            match (rows.next(&mut row), refused.get()) {
+                (Ok(true), _) => {}
+                (Err(broken), Some(index)) => return ApiError::from(broken).at(index),
+                _ => return error,
+            }
+        }
+    }
+
     fn write_keys(&self, table: &Table, keys: &Keys, rows: usize, body: &mut Vec<u8>) {
         let kind = &table.fields()[table.key()].kind;
         body.extend_from_slice(b"{\"keys\":[");

@@ -288,6 +288,11 @@ fn many_rows_are_inserted_or_none() {
         client.json("POST /api/city", "[{]").refuses(400);
         let keys = r#"[{"code":"a","name":"x"},{"code":"b","name":"y"}]"#;
         assert_eq!(client.json("POST /api/city", keys).text(), r#"{"keys":["a","b"]}"#);
+        // The rules of all rows come before conflicts, however many an engine reads at a time.
+        let long = "z".repeat(41);
+        let bad = format!(r#"[{{"code":"a","name":"x"}},{{"code":"c","name":"{long}"}}]"#);
+        let refused = client.json("POST /api/city", &bad).names(422, "name", "max");
+        assert_eq!(refused.value()["index"], 1);
         let notes = client.json("POST /api/note", r#"[{"words":"a"},{"words":"b"}]"#).is(201);
         for key in notes.value()["keys"].as_array().unwrap() {
             client.get(&format!("/api/note/{}", key.as_str().unwrap())).is(200);
