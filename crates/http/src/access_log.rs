@@ -3,16 +3,12 @@
 
 use std::fmt::Write as _;
 use std::io::Write;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::address::Peer;
+use crate::background_writer::BackgroundWriter;
 use crate::request::Request;
 
-/// Pieces that wait for the disk, each of some turns of a thread.
-const WAITING_MAX: usize = 256;
 /// A longer `User-Agent` or `Referer` is cut.
 const FIELD_BYTES_MAX: usize = 512;
 
@@ -24,6 +20,8 @@ enum Format {
 }
 
 /// Where a server writes a line for each request; see [`crate::Server::access_log`].
+/// When the server has ended and the last clone is dropped, all lines are written,
+/// unless the sink takes more than a second for them.
 ///
 /// ```no_run
 /// use marmota_http::{AccessLog, Router, Server};
@@ -35,8 +33,7 @@ enum Format {
 #[derive(Clone, Debug)]
 pub struct AccessLog {
     format: Format,
-    sender: SyncSender<Vec<u8>>,
-    lost: Arc<AtomicU64>,
+    writer: BackgroundWriter,
 }
 
 impl AccessLog {
@@ -58,28 +55,33 @@ impl AccessLog {
         Self::new(Format::Json, sink)
     }
 
-    fn new(format: Format, mut sink: impl Write + Send + 'static) -> std::io::Result<Self> {
-        let (sender, lines) = sync_channel::<Vec<u8>>(WAITING_MAX);
-        let lost = Arc::new(AtomicU64::new(0));
-        let uncounted = Arc::clone(&lost);
-        std::thread::Builder::new().name("marmota-access-log".to_owned()).spawn(move || {
-            for piece in lines {
-                if let Err(error) = sink.write_all(&piece).and_then(|()| sink.flush()) {
-                    uncounted.fetch_add(1, Ordering::Relaxed);
-                    log::error!("the access log cannot be written: {error}");
-                }
-            }
-        })?;
-        Ok(Self { format, sender, lost })
+    fn new(format: Format, sink: impl Write + Send + 'static) -> std::io::Result<Self> {
+        let writer = BackgroundWriter::new("marmota-access-log", Reporting(sink))?;
+        Ok(Self { format, writer })
     }
 
     /// Pieces of some lines each that were left out, because the sink was too slow or failed.
     pub fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
+        self.writer.lost()
     }
 
     pub(crate) fn thread(&self) -> LogLines {
         LogLines { log: self.clone(), lines: String::new() }
+    }
+}
+
+/// A sink whose errors are logged.
+struct Reporting<W>(W);
+
+impl<W: Write> Write for Reporting<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes).inspect_err(|error| {
+            log::error!("the access log cannot be written: {error}");
+        })
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
     }
 }
 
@@ -113,11 +115,7 @@ impl LogLines {
             return;
         }
         let lines = std::mem::take(&mut self.lines).into_bytes();
-        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
-            self.log.sender.try_send(lines)
-        {
-            self.log.lost.fetch_add(1, Ordering::Relaxed);
-        }
+        self.log.writer.push(lines);
     }
 }
 

@@ -3,7 +3,9 @@
 //! `log` go as well.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use marmota_http::BackgroundWriter;
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_rest::Levels;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -11,12 +13,18 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
+/// How long a program that ends waits for the reader of its log.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// One of those that all go to.
 pub(crate) type AnyLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// A log on stderr, and its filter.
+/// A log on stderr, and its filter. A separate thread writes the lines, so that a pipe
+/// that is not read blocks no one: 4 MiB of lines wait for it, further lines are left
+/// out. When the log is dropped it waits up to a second for what is not written.
 pub struct Log {
     filter: Mutex<String>,
+    writer: BackgroundWriter,
     targets: reload::Handle<Targets, Registry>,
 }
 
@@ -44,14 +52,25 @@ impl Log {
 
     fn beside(filter: &str, other: Option<AnyLayer>) -> Result<Arc<Self>> {
         let (layer, targets) = reload::Layer::new(parse(filter)?);
-        let lines = fmt::layer().with_writer(std::io::stderr);
+        let writer = BackgroundWriter::new("marmota-log", std::io::stderr()).map_err(|error| {
+            Error::new(ErrorKind::Io, "the log's thread cannot be started").with_source(error)
+        })?;
+        let of_lines = writer.clone();
+        let lines = fmt::layer().with_writer(move || of_lines.clone());
         // It would report a closed stderr on stderr, and panic.
         let lines = lines.log_internal_errors(false).with_filter(layer);
         let layers: Vec<_> = other.into_iter().chain([lines.boxed()]).collect();
         tracing_subscriber::registry().with(layers).try_init().map_err(|error| {
             Error::new(ErrorKind::Conflict, format!("the process has a log already: {error}"))
         })?;
-        Ok(Arc::new(Self { filter: Mutex::new(filter.to_owned()), targets }))
+        Ok(Arc::new(Self { filter: Mutex::new(filter.to_owned()), writer, targets }))
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        // The process has a clone for good.
+        let _ = self.writer.drain(END_TIMEOUT);
     }
 }
 

@@ -19,7 +19,10 @@ fn ask(folder: &Folder, head: &str, body: &str) -> String {
     let (file, until) = (folder.0.path().join("s"), Instant::now() + Duration::from_secs(60));
     let mut stream = loop {
         match UnixStream::connect(&file) {
-            Ok(stream) => break stream,
+            Ok(stream) => {
+                stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+                break stream;
+            }
             Err(error) => assert!(Instant::now() < until, "no server: {error}"),
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -56,6 +59,26 @@ fn a_server_outlives_the_readers_of_its_output() {
     }
     interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_log_that_is_not_read_stops_no_request() {
+    let folder = Folder::new();
+    let mut child = serve(&folder, &["--log", "trace", "--slow-ms", "0"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Each is a line or more of the log; a pipe takes up to 64 KiB of whole lines.
+    for _ in 0..600 {
+        let answer = ask(&folder, "GET /api/person?limit=1 HTTP/1.1", "");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let mut log = Vec::new();
+    child.stderr.take().unwrap().read_to_end(&mut log).unwrap();
+    assert!(log.len() >= 48 << 10, "the pipe was not full: {} bytes", log.len());
 }
 
 #[test]

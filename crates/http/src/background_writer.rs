@@ -1,0 +1,193 @@
+//! Writing on a thread of its own: a sink that is slow, or a pipe that is not read,
+//! blocks no one, and what it cannot take is left out and counted.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What waits for the sink at most.
+const WAITING_BYTES_MAX: usize = 4 << 20;
+/// How long the last handle waits for a sink that is slow.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A writer that never blocks: a thread hands on what is written to it. Up to 4 MiB
+/// wait for the sink; further pieces are left out. Clones write to the same sink;
+/// when the last of them is dropped it waits up to a second for what is not written.
+///
+/// ```
+/// use std::io::Write;
+/// let mut out = marmota_http::BackgroundWriter::new("notes", std::io::sink())?;
+/// out.write_all(b"one line\n")?;
+/// assert!(out.drain(std::time::Duration::from_secs(1)));
+/// assert_eq!(out.lost(), 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct BackgroundWriter(Arc<WriterHandle>);
+
+/// Ends the thread when the last clone is dropped.
+#[derive(Debug)]
+struct WriterHandle(Arc<PieceQueue>);
+
+impl Drop for WriterHandle {
+    fn drop(&mut self) {
+        self.0.state().is_ended = true;
+        self.0.changed.notify_all();
+        self.0.drain(END_TIMEOUT);
+    }
+}
+
+#[derive(Debug, Default)]
+struct PieceQueue {
+    state: Mutex<QueueState>,
+    changed: Condvar,
+    lost: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct QueueState {
+    pieces: Vec<Vec<u8>>,
+    bytes: usize,
+    is_writing: bool,
+    is_ended: bool,
+}
+
+impl BackgroundWriter {
+    /// Starts the thread that writes to `sink`.
+    ///
+    /// # Errors
+    /// The system's, if it cannot start a thread.
+    pub fn new(name: &str, sink: impl Write + Send + 'static) -> io::Result<Self> {
+        let queue = Arc::new(PieceQueue::default());
+        let of_thread = Arc::clone(&queue);
+        std::thread::Builder::new().name(name.to_owned()).spawn(move || of_thread.run(sink))?;
+        Ok(Self(Arc::new(WriterHandle(queue))))
+    }
+
+    /// Hands a piece over, or leaves it out and counts it.
+    pub fn push(&self, piece: Vec<u8>) {
+        self.0.0.push(piece);
+    }
+
+    /// Pieces that were left out, because the sink was too slow or failed.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.0.0.lost.load(Ordering::Relaxed)
+    }
+
+    /// Waits until all is written; false if `timeout` passed before.
+    #[must_use]
+    pub fn drain(&self, timeout: Duration) -> bool {
+        self.0.0.drain(timeout)
+    }
+}
+
+impl Write for BackgroundWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.push(bytes.to_vec());
+        Ok(bytes.len())
+    }
+
+    /// Does nothing: see [`BackgroundWriter::drain`].
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl PieceQueue {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, piece: Vec<u8>) {
+        let mut state = self.state();
+        if state.bytes + piece.len() > WAITING_BYTES_MAX {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        state.bytes += piece.len();
+        state.pieces.push(piece);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn drain(&self, timeout: Duration) -> bool {
+        let is_busy = |state: &mut QueueState| state.is_writing || !state.pieces.is_empty();
+        let waited = self.changed.wait_timeout_while(self.state(), timeout, is_busy);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    /// Writes what comes, until the last handle has gone.
+    fn run(&self, mut sink: impl Write) {
+        loop {
+            let is_idle = |state: &mut QueueState| state.pieces.is_empty() && !state.is_ended;
+            let waited = self.changed.wait_while(self.state(), is_idle);
+            let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+            if state.pieces.is_empty() {
+                return;
+            }
+            let pieces = std::mem::take(&mut state.pieces);
+            state.is_writing = true;
+            drop(state);
+            for piece in &pieces {
+                if sink.write_all(piece).and_then(|()| sink.flush()).is_err() {
+                    self.lost.fetch_add(1, Ordering::Relaxed);
+                }
+                self.state().bytes -= piece.len();
+            }
+            self.state().is_writing = false;
+            self.changed.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    /// A sink that takes a piece when it is let.
+    struct Held(Receiver<()>, Sender<Vec<u8>>);
+
+    impl Write for Held {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.recv().map_err(io::Error::other)?;
+            self.1.send(bytes.to_vec()).map_err(io::Error::other)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_sink_that_takes_nothing_blocks_no_one() {
+        let ((allow, allowed), (written, pieces)) = (channel(), channel());
+        let out = BackgroundWriter::new("test", Held(allowed, written)).unwrap();
+        for _ in 0..5 {
+            out.push(vec![b'x'; 1 << 20]);
+        }
+        assert_eq!(out.lost(), 1);
+        assert!(!out.drain(Duration::from_millis(10)));
+        (0..4).for_each(|_| allow.send(()).unwrap());
+        assert!(out.drain(Duration::from_secs(30)));
+        assert_eq!(pieces.try_iter().count(), 4);
+        // There is room again.
+        out.push(b"y".to_vec());
+        allow.send(()).unwrap();
+        drop(out);
+        assert_eq!(pieces.iter().collect::<Vec<_>>(), [b"y"]);
+    }
+
+    #[test]
+    fn what_the_sink_refuses_is_counted() {
+        let (written, _) = channel();
+        let out = BackgroundWriter::new("test", Held(channel().1, written)).unwrap();
+        out.push(b"x".to_vec());
+        assert!(out.drain(Duration::from_secs(30)));
+        assert_eq!(out.lost(), 1);
+    }
+}
