@@ -35,6 +35,15 @@ struct Session {
 
 const SUM: i64 = 1_000;
 
+/// Stops the writer, also where the test fails: its scope waits for it.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// The URLs of the databases beside the first, which lie in the same folder.
 fn others(folder: &Path) -> [(&'static str, String); 2] {
     let archive = format!("sqlite:{}?create_folders=true", folder.join("archive.db").display());
@@ -107,6 +116,7 @@ fn each_database_is_of_one_moment() {
                 std::thread::sleep(Duration::from_micros(200));
             }
         });
+        let _stop = StopOnDrop(&stop);
         for round in 0..8 {
             std::thread::sleep(Duration::from_millis(10));
             let before = done.each_ref().map(|number| number.load(Ordering::Acquire));
@@ -129,7 +139,6 @@ fn each_database_is_of_one_moment() {
             check_numbers(sessions.unwrap(), before[1]);
             copy.close().unwrap();
         }
-        stop.store(true, Ordering::Relaxed);
     });
     store.close().unwrap();
 }
