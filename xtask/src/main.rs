@@ -29,7 +29,8 @@ cargo xtask COMMAND
   otel      what a collector of OpenTelemetry's is sent (the feature `otel`)
   ferretdb  the server for the tests of MongoDB's protocol
   readme    the README's example in a crate of its own
-  soak [NAME]  the long runs, or those whose name begins so; not part of `test`
+  soak [NAME] [--allow-not-run NAME]
+            the long runs, or those whose name begins so; not part of `test`
   fuzz [N]  each fuzz target for N seconds (as in `test`: 30, the same each time)";
 
 fn main() -> ExitCode {
@@ -48,8 +49,7 @@ fn main() -> ExitCode {
         ["otel"] => otel(),
         ["ferretdb"] => ferretdb::make(),
         ["readme"] => readme::check(),
-        ["soak"] => soak::all(""),
-        ["soak", name] => soak::all(name),
+        ["soak", arguments @ ..] => soak::start(arguments),
         ["fuzz"] => fuzz::check(),
         ["fuzz", seconds] => fuzz::search(seconds),
         _ => {

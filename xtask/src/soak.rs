@@ -1,110 +1,167 @@
-//! Long runs, by name: `cargo xtask soak` runs all of them and says of each
-//! whether it passed, failed or was not run, and why; `cargo xtask soak NAME`
-//! runs those whose name begins so.
+//! Long runs, by name: `cargo xtask soak` runs all of them and ends with a list
+//! of what passed, failed or was not run, and why; `cargo xtask soak NAME` runs
+//! those whose name begins so. What is not run is a failure, unless
+//! `--allow-not-run NAME` names it.
+//!
+//! Each run is a program of `xtask/soak` that starts the service or the clients
+//! it needs, and ends with 0, with [`NOT_RUN`], or with an error. Its last line
+//! is the reason.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use crate::ferretdb;
 use crate::step::{Failure, cargo, root, run};
 
-/// Operations of a differential run.
-const OPERATIONS: &str = "100000";
+/// The exit code of a run whose means are missing on this machine.
+const NOT_RUN: i32 = 77;
 
 /// How a long run ended.
-pub(crate) enum Outcome {
+enum Outcome {
     Passed,
     Failed(String),
     NotRun(String),
 }
 
+/// A long run: a program in Python and its arguments. `{folder}` is a temporary folder.
 struct Soak {
     name: &'static str,
-    run: fn(&str) -> Result<Outcome, Failure>,
+    program: &'static str,
+    arguments: &'static [&'static str],
 }
 
-/// All long runs. Add one by its name and function; the function is given the
-/// name.
+/// All long runs. Operations of MongoDB are few, because FerretDB reads a whole
+/// collection for most of them.
+#[rustfmt::skip]
 const RUNS: &[Soak] = &[
-    Soak { name: "differential-sqlite", run: differential },
-    Soak { name: "differential-sqlite-cache", run: differential },
-    Soak { name: "differential-memory", run: differential },
-    Soak { name: "differential-memory-cache", run: differential },
-    Soak { name: "differential-postgres", run: differential },
-    Soak { name: "differential-postgres-cache", run: differential },
-    Soak { name: "differential-mongodb", run: differential },
+    Soak { name: "differential-sqlite", program: "differential", arguments: &["--url", "sqlite:{folder}/a.db"] },
+    Soak { name: "differential-sqlite-cache", program: "differential", arguments: &["--url", "sqlite:{folder}/a.db", "--cache"] },
+    Soak { name: "differential-memory", program: "differential", arguments: &["--url", "memory:"] },
+    Soak { name: "differential-memory-cache", program: "differential", arguments: &["--url", "memory:", "--cache"] },
+    Soak { name: "differential-postgres", program: "differential", arguments: &["--url", "postgres:"] },
+    Soak { name: "differential-postgres-cache", program: "differential", arguments: &["--url", "postgres:", "--cache"] },
+    Soak { name: "differential-mongodb", program: "differential", arguments: &["--url", "mongodb:", "--plain", "--operations", "10000"] },
+    Soak { name: "differential-mongodb-cache", program: "differential", arguments: &["--url", "mongodb:", "--plain", "--operations", "10000", "--cache"] },
+    Soak { name: "differential-replica", program: "differential", arguments: &["--url", "replica:", "--operations", "10000"] },
+    Soak { name: "disk-full-sqlite", program: "disk_full", arguments: &["--engine", "sqlite"] },
+    Soak { name: "disk-full-memory", program: "disk_full", arguments: &["--engine", "memory"] },
+    Soak { name: "signals-sqlite", program: "signals", arguments: &["--engine", "sqlite"] },
+    Soak { name: "signals-memory", program: "signals", arguments: &["--engine", "memory"] },
+    Soak { name: "outputs", program: "outputs", arguments: &[] },
+    Soak { name: "abuses", program: "abuses", arguments: &[] },
+    Soak { name: "hostile", program: "hostile", arguments: &[] },
 ];
 
-/// Runs those whose name begins with `name`.
-pub(crate) fn all(name: &str) -> Result<(), Failure> {
-    let mut failed = Vec::new();
-    let chosen: Vec<&Soak> = RUNS.iter().filter(|soak| soak.name.starts_with(name)).collect();
-    if chosen.is_empty() {
-        let names: Vec<&str> = RUNS.iter().map(|soak| soak.name).collect();
-        let message = format!("no long run is called {name}; they are {}", names.join(", "));
-        return Err(Failure(message));
+/// Runs what the arguments select: a beginning of names, `--allow-not-run NAME`.
+pub(crate) fn start(arguments: &[&str]) -> Result<(), Failure> {
+    let (mut name, mut allowed) = ("", Vec::new());
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match (*word, name) {
+            ("--allow-not-run", _) => match words.next() {
+                Some(word) => allowed.push(*word),
+                None => return Err(Failure("--allow-not-run takes a name".to_owned())),
+            },
+            (word, "") if !word.starts_with('-') => name = word,
+            (word, _) => return Err(Failure(format!("soak: unknown argument {word}"))),
+        }
     }
+    let chosen: Vec<&Soak> = RUNS.iter().filter(|soak| soak.name.starts_with(name)).collect();
+    let unknown = allowed.iter().find(|allowed| RUNS.iter().all(|soak| soak.name != **allowed));
+    if let Some(unknown) = chosen.is_empty().then_some(&name).or(unknown) {
+        let names: Vec<&str> = RUNS.iter().map(|soak| soak.name).collect();
+        let names = names.join(", ");
+        return Err(Failure(format!("no long run is called {unknown}; they are {names}")));
+    }
+    summarize(&chosen, &allowed)
+}
+
+/// Runs them and prints how each ended, once all have.
+fn summarize(chosen: &[&Soak], allowed: &[&str]) -> Result<(), Failure> {
+    let (mut lines, mut failed) = (Vec::new(), Vec::new());
     for soak in chosen {
+        eprintln!("==> soak {}", soak.name);
         let started = Instant::now();
-        let outcome =
-            (soak.run)(soak.name).unwrap_or_else(|error| Outcome::Failed(error.to_string()));
+        let outcome = soak.run().unwrap_or_else(|error| Outcome::Failed(error.to_string()));
         let seconds = started.elapsed().as_secs();
-        match outcome {
-            Outcome::Passed => println!("{}: passed ({seconds} s)", soak.name),
-            Outcome::NotRun(why) => println!("{}: not run: {why}", soak.name),
-            Outcome::Failed(why) => {
-                println!("{}: failed ({seconds} s): {why}", soak.name);
+        lines.push(match outcome {
+            Outcome::Passed => format!("{}: passed ({seconds} s)", soak.name),
+            Outcome::NotRun(why) if allowed.contains(&soak.name) => {
+                format!("{}: not run, as allowed: {why}", soak.name)
+            }
+            Outcome::NotRun(why) => {
                 failed.push(soak.name);
+                format!("{}: not run: {why}", soak.name)
+            }
+            Outcome::Failed(why) => {
+                failed.push(soak.name);
+                format!("{}: failed ({seconds} s): {why}", soak.name)
+            }
+        });
+    }
+    println!("\nSoak runs:");
+    lines.iter().for_each(|line| println!("  {line}"));
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure(format!("failed or not run: {}", failed.join(", ")))),
+    }
+}
+
+impl Soak {
+    fn run(&self) -> Result<Outcome, Failure> {
+        if (self.name.contains("mongodb") || self.name.contains("replica"))
+            && let Err(error) = ferretdb::make()
+        {
+            return Ok(Outcome::NotRun(format!("FerretDB cannot be built: {error}")));
+        }
+        let (flag, package, example) = match self.program {
+            "hostile" => ("--program", "marmota-http", "hostile"),
+            _ => ("--server", "marmota", "soak_server"),
+        };
+        let mut build = cargo();
+        build.args(["build", "--profile", "soak", "--locked", "-p", package, "--example", example]);
+        if package == "marmota" {
+            build.args(["--features", "mongodb"]);
+        }
+        run(&mut build)?;
+        let folder = std::env::temp_dir().join(format!("marmota-soak-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        let shown = folder.display().to_string();
+        let script = root().join("xtask/soak").join(self.program).with_extension("py");
+        let mut command = Command::new("python3");
+        // Lines as they come, and no compiled files next to the sources.
+        command.args(["-u", "-B"]).arg(script);
+        command.arg(flag).arg(target().join("soak/examples").join(example));
+        command.args(self.arguments.iter().map(|word| word.replace("{folder}", &shown)));
+        let ended = listened(&mut command);
+        std::fs::remove_dir_all(&folder)?;
+        let (code, last) = ended?;
+        Ok(match code {
+            Some(0) => Outcome::Passed,
+            Some(NOT_RUN) => Outcome::NotRun(last),
+            _ => Outcome::Failed(last),
+        })
+    }
+}
+
+/// Runs a command, shows its output, and gives its exit code and its last line.
+fn listened(command: &mut Command) -> Result<(Option<i32>, String), Failure> {
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let mut last = String::new();
+    if let Some(out) = child.stdout.take() {
+        for line in BufReader::new(out).lines() {
+            let line = line?;
+            println!("{line}");
+            if !line.trim().is_empty() {
+                last = line;
             }
         }
     }
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(Failure(format!("failed: {}", failed.join(", ")))),
-    }
+    Ok((child.wait()?.code(), last))
 }
 
-/// Random REST operations against a model in Python, on the engine in the name.
-fn differential(name: &str) -> Result<Outcome, Failure> {
-    if name.contains("mongodb") {
-        let why = "the server of this test has no FerretDB yet; `conformance` compares the engine";
-        return Ok(Outcome::NotRun(why.to_owned()));
-    }
-    let folder = tempdir()?;
-    let url = match name.split('-').nth(1) {
-        Some("sqlite") => format!("sqlite:{}", folder.join("a.db").display()),
-        Some("postgres") => "postgres:".to_owned(),
-        _ => "memory:".to_owned(),
-    };
-    run(cargo().args(["build", "--release", "-p", "marmota", "--example", "soak_server"]))?;
-    let mut server = Command::new(root().join("target/release/examples/soak_server"));
-    server.arg(url).stdin(Stdio::piped()).stdout(Stdio::piped());
-    if name.ends_with("-cache") {
-        server.arg("--cache");
-    }
-    let mut server = server.spawn()?;
-    let mut address = String::new();
-    if let Some(out) = server.stdout.take() {
-        BufReader::new(out).read_line(&mut address)?;
-    }
-    let compared = Command::new("python3")
-        .arg(root().join("xtask/soak/differential.py"))
-        .args(["--address", address.trim(), "--operations", OPERATIONS])
-        .status();
-    drop(server.stdin.take());
-    let ended = server.wait()?;
-    std::fs::remove_dir_all(&folder)?;
-    Ok(match (compared?.success(), ended.success()) {
-        (true, true) => Outcome::Passed,
-        (false, _) => Outcome::Failed("the service answers otherwise than the model".to_owned()),
-        (true, false) => Outcome::Failed(format!("the service ended with {ended}")),
-    })
-}
-
-fn tempdir() -> Result<std::path::PathBuf, Failure> {
-    let name = format!("marmota-soak-{}", std::process::id());
-    let folder = Path::new(&std::env::temp_dir()).join(name);
-    std::fs::create_dir_all(&folder)?;
-    Ok(folder)
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }

@@ -1,39 +1,49 @@
-//! The service of the differential test: `soak_server URL [--cache]` serves its
-//! models until its standard input ends, and prints the address first. The URL
-//! `postgres:` starts a PostgreSQL server of its own.
+//! The service of the soak runs: `soak_server URL [--cache] [--plain] [ARGUMENTS]`
+//! is the subcommand `serve` over the models of the differential test, at a free
+//! port, with further arguments of `serve`. The URLs `postgres:` and `mongodb:`
+//! start a temporary server. `--plain`: without the models
+//! that have a history and without `Idempotency-Key`, which need transactions.
 #![allow(missing_docs, reason = "a program")]
 
 #[path = "../tests/soak/service.rs"]
 mod service;
 
-use std::io::Read;
+use std::process::ExitCode;
 
-use marmota::http::Server;
+use marmota::command::Command;
 use marmota_postgres::TemporaryServer;
 
 /// What the cache holds at most, so that rows leave it too.
 const CACHE_BYTES: u64 = 16 * 1024;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let url = words.first().ok_or("soak_server URL [--cache]")?;
+fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let has_cache = take(&mut words, "--cache");
+    let is_plain = take(&mut words, "--plain");
+    if words.is_empty() {
+        return Err("soak_server URL [--cache] [--plain] [ARGUMENTS of serve]".into());
+    }
+    let url = words.remove(0);
     let database = (url == "postgres:").then(|| TemporaryServer::start(&[])).transpose()?;
+    #[cfg(feature = "mongodb")]
+    let documents = (url == "mongodb:").then(marmota_mongo::TemporaryServer::start).transpose()?;
     let url = match &database {
         Some(server) => server.make_database()?,
-        None => url.clone(),
+        None => url,
     };
-    let builder = service::open(&url)?;
-    let builder = match words.iter().any(|word| word == "--cache") {
-        true => builder.cache(CACHE_BYTES),
-        false => builder,
-    };
-    let store = builder.open()?;
-    let server = Server::bind("127.0.0.1:0")?.threads(2);
-    let url = server.url();
-    let running = server.start(service::routes(&store))?;
-    println!("{}", url.trim_start_matches("http://"));
-    std::io::stdin().read_to_end(&mut Vec::new())?;
-    running.shutdown_handle().shutdown();
-    running.join()?;
-    Ok(store.close()?)
+    #[cfg(feature = "mongodb")]
+    let url = documents.as_ref().map_or(url, marmota_mongo::TemporaryServer::url);
+    let program = Command::new(move |url| {
+        let builder = if is_plain { service::open_plain(url) } else { service::open(url) }?;
+        Ok(if has_cache { builder.cache(CACHE_BYTES) } else { builder })
+    });
+    let serve = ["soak_server", "serve", "--listen", "127.0.0.1:0", "--db", &url];
+    Ok(program.run_with(serve.into_iter().map(str::to_owned).chain(words)))
+}
+
+/// Whether the word is there; takes it out.
+fn take(words: &mut Vec<String>, word: &str) -> bool {
+    let before = words.len();
+    words.retain(|other| other != word);
+    words.len() < before
 }

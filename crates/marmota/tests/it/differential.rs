@@ -11,15 +11,17 @@ use marmota::http::Server;
 use marmota::store::StoreBuilder;
 
 /// Serves the store and has the program compare; panics with what differs.
-fn compare(builder: StoreBuilder, seed: u32) {
+fn compare(builder: StoreBuilder, seed: u32, options: &[&str]) {
     let store = builder.open().unwrap();
     let server = Server::bind("127.0.0.1:0").unwrap().threads(2);
     let url = server.url();
-    let running = server.start(service::routes(&store)).unwrap();
+    let running = server.start(marmota::rest::api(&store)).unwrap();
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../xtask/soak/differential.py");
     let output = Command::new("python3")
+        .arg("-B") // No compiled files next to the sources.
         .arg(program)
         .args(["--address", url.trim_start_matches("http://")])
+        .args(options)
         .args(["--operations", "600", "--clients", "3", "--seed", &seed.to_string()])
         .output()
         .unwrap();
@@ -36,21 +38,28 @@ fn compare(builder: StoreBuilder, seed: u32) {
 fn sqlite_answers_as_the_model() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}?durability=none", folder.path().join("a.db").display());
-    compare(service::open(&url).unwrap(), 1);
+    compare(service::open(&url).unwrap(), 1, &[]);
 }
 
 #[test]
 fn sqlite_with_a_cache_answers_as_the_model() {
-    compare(service::open("sqlite::memory:").unwrap().cache(16 * 1024), 2);
+    compare(service::open("sqlite::memory:").unwrap().cache(16 * 1024), 2, &[]);
 }
 
 #[test]
 fn memory_answers_as_the_model() {
-    compare(service::open("memory:").unwrap(), 3);
+    compare(service::open("memory:").unwrap(), 3, &[]);
 }
 
 #[test]
 fn postgresql_answers_as_the_model() {
     let server = marmota_postgres::TemporaryServer::start(&["fsync=off"]).unwrap();
-    compare(service::open(&server.make_database().unwrap()).unwrap(), 4);
+    compare(service::open(&server.make_database().unwrap()).unwrap(), 4, &[]);
+}
+
+#[cfg(feature = "mongodb")]
+#[test]
+fn mongodb_answers_as_the_model() {
+    let server = marmota_mongo::TemporaryServer::start().unwrap();
+    compare(service::open_plain(&server.url()).unwrap(), 5, &["--plain"]);
 }

@@ -11,6 +11,7 @@ mod login;
 mod pool;
 mod promises;
 mod replica;
+mod served;
 mod streams;
 mod tee;
 mod transactions;
