@@ -28,7 +28,7 @@ cargo xtask COMMAND
   openapi   openapi-spec-validator against the document of an API
   otel      what a collector of OpenTelemetry's is sent (the feature `otel`)
   ferretdb  the server for the tests of MongoDB's protocol
-  readme    the README's example in a crate of its own
+  readme    the examples of README and Getting started, each in a new crate
   soak [NAME] [--allow-not-run NAME]
             the long runs, or those whose name begins so; not part of `test`
   fuzz [N]  each fuzz target for N seconds (as in `test`: 30, the same each time)";

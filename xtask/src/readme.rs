@@ -1,5 +1,5 @@
-//! The README's example, as a user would try it: copied into a new crate that
-//! depends on `marmota` by path, run, and asked over HTTP.
+//! The examples of the README and of the guide's first page, as a user would try them: copied into
+//! a new crate that depends on `marmota` by path, run, and called over HTTP.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -19,19 +19,31 @@ impl Drop for Running {
     }
 }
 
+/// The README's example has at most this many lines.
+const README_LINES_MAX: usize = 25;
+
 pub(crate) fn check() -> Result<(), Failure> {
     let readme = fs::read_to_string(root().join("README.md"))?;
-    let example = block(&readme, "```rust\n")?;
-    let lines = example.lines().count();
-    if lines > 25 {
-        return Err(Failure(format!("the README's example has {lines} lines; 25 are promised")));
+    let lines = block(&readme, "```rust\n")?.lines().count();
+    if lines > README_LINES_MAX {
+        let message =
+            format!("the README's example has {lines} lines; {README_LINES_MAX} are promised");
+        return Err(Failure(message));
     }
+    try_page("README.md", "```rust\n", "people")?;
+    try_page("docs/guide/01-getting-started.md", "```rust,no_run\n", "tasks")
+}
+
+/// Runs a page's first program, in a crate of this name, and its curl lines.
+fn try_page(page: &str, fence: &str, name: &str) -> Result<(), Failure> {
+    let text = fs::read_to_string(root().join(page))?;
+    let example = block(&text, fence)?;
     let target = root().join("target");
-    let folder = target.join("readme-example");
+    let folder = target.join("page-examples").join(name);
     fs::create_dir_all(folder.join("src"))?;
     // As a user would: only the path is known, and no lock file of ours.
     let manifest = format!(
-        "[package]\nname = \"people\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
+        "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
          [dependencies]\nmarmota = {{ path = {:?} }}\n\n[workspace]\n",
         root().join("crates/marmota")
     );
@@ -42,18 +54,18 @@ pub(crate) fn check() -> Result<(), Failure> {
     // Only the port differs from what is printed: 8080 may be taken here.
     fs::write(folder.join("src/main.rs"), example.replace(ADDRESS, &address))?;
     run(cargo().arg("build").arg("--target-dir").arg(&target).current_dir(&folder))?;
-    let _ = fs::remove_file(folder.join("people.db"));
-    let child = Command::new(target.join("debug/people")).current_dir(&folder).spawn()?;
+    let _ = fs::remove_file(folder.join(format!("{name}.db")));
+    let child = Command::new(target.join("debug").join(name)).current_dir(&folder).spawn()?;
     let _running = Running(child);
-    ask(&readme, &address)
+    call(page, &text, &address)
 }
 
-/// Runs the README's curl lines and looks for what they are said to print.
-fn ask(readme: &str, address: &str) -> Result<(), Failure> {
-    let session = block(readme, "```console\n")?;
+/// Runs a page's curl lines and compares what they print with the page.
+fn call(page: &str, text: &str, address: &str) -> Result<(), Failure> {
+    let session = block(text, "```console\n")?;
     let mut lines = session.lines().peekable();
     wait_for(address)?;
-    let mut asked = 0;
+    let mut called = 0;
     while let Some(line) = lines.next() {
         let Some(command) = line.strip_prefix("$ curl ") else { continue };
         let mut command = format!("curl -sS {}", command.replace(ADDRESS, address));
@@ -68,21 +80,20 @@ fn ask(readme: &str, address: &str) -> Result<(), Failure> {
         let output = Command::new("sh").args(["-c", &command]).stderr(Stdio::inherit()).output()?;
         let got = String::from_utf8_lossy(&output.stdout);
         if got.trim() != wanted.trim() {
-            return Err(Failure(format!("{command}\n  printed {got}\n  README  {wanted}")));
+            return Err(Failure(format!("{command}\n  printed {got}\n  {page}  {wanted}")));
         }
-        asked += 1;
+        called += 1;
     }
-    if asked == 0 {
-        return Err(Failure("the README shows no curl line behind its example".to_owned()));
+    if called == 0 {
+        return Err(Failure(format!("{page} has no curl line after its example")));
     }
-    eprintln!("==> the README's example answers {asked} curl lines as printed");
+    eprintln!("==> {page}: the example answers {called} curl lines as printed");
     Ok(())
 }
 
-fn block<'a>(readme: &'a str, fence: &str) -> Result<&'a str, Failure> {
-    readme
-        .split_once(fence)
+fn block<'a>(page: &'a str, fence: &str) -> Result<&'a str, Failure> {
+    page.split_once(fence)
         .and_then(|(_, rest)| rest.split_once("```"))
         .map(|(block, _)| block)
-        .ok_or_else(|| Failure(format!("README.md has no {fence:?} block")))
+        .ok_or_else(|| Failure(format!("a page has no {fence:?} block")))
 }

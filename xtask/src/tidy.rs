@@ -1,12 +1,17 @@
 //! What ARCHITECTURE.md promises of the tree and no lint can see: which crate
 //! depends on which, where unsafe code stands, that every file says what it
-//! is, and that nothing large or generated is committed.
+//! is, and that nothing large or generated is committed. Documents are in
+//! plain English, and what they name exists.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+mod documents;
 mod imports;
+mod markdown;
+mod phrases;
+mod prose;
 
 use crate::step::{Failure, root};
 
@@ -77,7 +82,12 @@ pub(crate) fn check() -> Result<(), Failure> {
     for file in tracked()? {
         check_file(&file, &mut faults)?;
     }
-    imports::check(&tracked()?, &mut faults)?;
+    let files = tracked()?;
+    imports::check(&files, &mut faults)?;
+    let glossary = fs::read_to_string(root().join("docs/glossary.md"))?;
+    let phrases = phrases::Phrases::of_glossary(&glossary)?;
+    documents::check(&files, &phrases, &mut faults)?;
+    prose::check(&files, &phrases, &mut faults)?;
     if faults.is_empty() {
         eprintln!("==> tidy");
         return Ok(());

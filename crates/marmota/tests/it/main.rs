@@ -6,6 +6,7 @@ mod backup_of_several;
 mod bench;
 mod command;
 mod differential;
+mod documents;
 mod migrations;
 mod moving;
 mod output;

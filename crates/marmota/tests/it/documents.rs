@@ -1,0 +1,72 @@
+//! Every option that the documents name is in the program's help.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+/// Subcommands, each with a help of its own.
+const SUBCOMMANDS: [&str; 8] =
+    ["serve", "migrate", "backup", "move", "restore", "bench", "stress", "prove"];
+
+/// Options of builds with other features (`acme`, `otel`).
+const OTHER_FEATURES: [&str; 4] = ["--acme", "--acme-contact", "--acme-folder", "--otlp"];
+
+/// Options of cargo, curl, chrt, PostgreSQL's tools, systemctl, useradd, valgrind and of the
+/// example `techempower`.
+const OTHER_PROGRAMS: [&str; 18] = [
+    "--all-targets",
+    "--batch",
+    "--data-binary",
+    "--data-urlencode",
+    "--dbname",
+    "--example",
+    "--features",
+    "--file",
+    "--format",
+    "--get",
+    "--gives-way",
+    "--http2-prior-knowledge",
+    "--now",
+    "--path",
+    "--release",
+    "--system",
+    "--test",
+    "--tool",
+];
+
+#[test]
+fn options_in_the_documents_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut known: BTreeSet<String> =
+        OTHER_FEATURES.into_iter().chain(OTHER_PROGRAMS).map(str::to_owned).collect();
+    for subcommand in SUBCOMMANDS {
+        let output = Command::new(env!("CARGO_BIN_EXE_marmota"))
+            .args([subcommand, "--help"])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{subcommand} --help");
+        known.extend(options(&String::from_utf8(output.stdout).unwrap()));
+    }
+    let mut documents = vec![root.join("README.md"), root.join("docs/glossary.md")];
+    for entry in std::fs::read_dir(root.join("docs/guide")).unwrap() {
+        documents.push(entry.unwrap().path());
+    }
+    assert!(documents.len() > 30, "the guide has {} pages", documents.len());
+    for document in documents {
+        for option in options(&std::fs::read_to_string(&document).unwrap()) {
+            assert!(known.contains(&option), "{}: no help has {option}", document.display());
+        }
+    }
+}
+
+/// The words that begin with two hyphens.
+fn options(text: &str) -> BTreeSet<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    text.split(|c| !is_part(c))
+        .filter(|word| {
+            word.strip_prefix("--")
+                .is_some_and(|name| name.starts_with(|c: char| c.is_ascii_lowercase()))
+        })
+        .map(|word| word.trim_end_matches('-').to_owned())
+        .collect()
+}
