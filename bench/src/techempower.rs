@@ -116,10 +116,10 @@ const PEERS: [(&str, &str, &[&str]); 4] = [
 enum Contender {
     /// Marmota's, on SQLite.
     Sqlite,
-    /// Marmota's, on PostgreSQL.
+    /// Marmota's, on PostgreSQL, as it is started by default.
     Postgres,
-    /// The same, giving way to it.
-    GivingWay,
+    /// The same without batch scheduling.
+    BatchOff,
     /// Another of this name.
     Peer(&'static str),
 }
@@ -196,7 +196,7 @@ fn lines(test: &Test, contender: Contender) -> Vec<(&'static str, &'static str)>
             return test.peer.map(|path| (name, path)).into_iter().collect();
         }
         Contender::Postgres => ["PostgreSQL [orm]", "PostgreSQL [direct]", "PostgreSQL [async]"],
-        Contender::GivingWay => ["giving way [orm]", "giving way [direct]", "giving way [async]"],
+        Contender::BatchOff => ["batch off [orm]", "batch off [direct]", "batch off [async]"],
         Contender::Sqlite => ["SQLite [orm]", "SQLite [direct]", "SQLite [async]"],
     };
     // What asks no database is asked of one server.
@@ -208,7 +208,7 @@ fn lines(test: &Test, contender: Contender) -> Vec<(&'static str, &'static str)>
 }
 
 const ON_POSTGRES: &str = "marmota on PostgreSQL";
-const GIVING_WAY: &str = "marmota giving way to PostgreSQL";
+const BATCH_OFF: &str = "marmota on PostgreSQL without batch scheduling";
 
 fn specs(args: &Args, url: &str) -> Vec<ServerSpec> {
     let ours = |name, db| {
@@ -219,9 +219,9 @@ fn specs(args: &Args, url: &str) -> Vec<ServerSpec> {
         Some(wanted) => wanted.iter().any(|wanted| name.starts_with(wanted)),
         None => true,
     };
-    let mut giving_way = ours(GIVING_WAY, url);
-    giving_way.arguments.push("--gives-way".into());
-    let mut specs = vec![ours(ON_POSTGRES, url), giving_way];
+    let mut batch_off = ours(BATCH_OFF, url);
+    batch_off.arguments.extend(["--batch-scheduling", "off"].map(str::to_owned));
+    let mut specs = vec![ours(ON_POSTGRES, url), batch_off];
     for (name, package, words) in PEERS.into_iter().filter(|(name, ..)| is_wanted(name)) {
         let source = Source::Peer { set: "http", package };
         let arguments = [&["--port", "{port}", url], words].concat();
@@ -243,7 +243,7 @@ fn contender(spec: &ServerSpec) -> Contender {
     match peer {
         Some((name, ..)) => Contender::Peer(name),
         None if spec.name == ON_POSTGRES => Contender::Postgres,
-        None if spec.name == GIVING_WAY => Contender::GivingWay,
+        None if spec.name == BATCH_OFF => Contender::BatchOff,
         None => Contender::Sqlite,
     }
 }

@@ -42,6 +42,7 @@ mod address;
 mod admission;
 mod backend;
 mod background_writer;
+mod batch_scheduling;
 mod body;
 mod body_sender;
 mod bound;
@@ -83,8 +84,6 @@ mod response;
 mod ring;
 mod router;
 mod same_origin;
-#[allow(unsafe_code, reason = "two calls of the system")]
-mod schedule;
 mod seat;
 mod server;
 mod signpost;
@@ -93,6 +92,8 @@ mod slab;
 mod slack;
 mod status;
 mod task;
+#[allow(unsafe_code, reason = "two calls of the system")]
+mod thread_policy;
 #[cfg(feature = "tls")]
 mod tls;
 mod watch;
@@ -104,6 +105,7 @@ pub use address::{Address, Peer, ToAddresses};
 pub use admission::{Admission, LaterAdmission};
 pub use backend::Backend;
 pub use background_writer::BackgroundWriter;
+pub use batch_scheduling::{BatchScheduling, BatchSchedulingError};
 pub use body::Body;
 pub use body_sender::{BodySender, Gone};
 pub use descriptors::raise_descriptors_max;

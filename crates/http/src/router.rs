@@ -38,6 +38,8 @@ use crate::writer::ResponseWriter;
 pub struct Router {
     entries: Vec<Entry>,
     fallback: Option<Endpoint>,
+    /// The database server on this machine that handlers use.
+    pub(crate) local_database: Option<String>,
     /// What was found wrong before the patterns are looked at.
     faults: Vec<RouteError>,
 }
@@ -114,6 +116,7 @@ impl Router {
     #[must_use]
     pub fn nest(mut self, prefix: &str, inner: Router) -> Self {
         self.faults.extend(inner.faults);
+        self.local_database = self.local_database.or(inner.local_database);
         let prefix = prefix.trim_end_matches('/');
         for mut entry in inner.entries {
             entry.pattern = format!("{prefix}{}", entry.pattern);
@@ -184,6 +187,20 @@ impl Router {
     #[must_use]
     pub fn refuse(mut self, pattern: &str, reason: impl Into<String>) -> Self {
         self.faults.push(RouteError { pattern: pattern.to_owned(), reason: reason.into() });
+        self
+    }
+
+    /// Declares that handlers use a database server on this machine, for
+    /// [`BatchScheduling::Auto`](crate::BatchScheduling::Auto). The text is logged as the reason;
+    /// `None` changes nothing. REST and served stores declare their store's.
+    ///
+    /// ```
+    /// # use marmota_http::Router;
+    /// let router = Router::new().local_database(Some("PostgreSQL on this machine (127.0.0.1:5432)"));
+    /// ```
+    #[must_use]
+    pub fn local_database(mut self, database: Option<&str>) -> Self {
+        self.local_database = self.local_database.or(database.map(str::to_owned));
         self
     }
 

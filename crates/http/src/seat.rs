@@ -13,16 +13,16 @@ use crate::local::Local;
 use crate::observer::Observing;
 use crate::reactor::Reactor;
 use crate::router::Routes;
-use crate::schedule;
 use crate::server::ServerError;
 use crate::task::Inbox;
+use crate::thread_policy;
 use crate::worker::{Common, Worker};
 
 /// Everything a server thread starts with.
 pub(crate) struct Seat {
     pub(crate) listeners: Vec<Arc<Listener>>,
     pub(crate) core: Option<usize>,
-    pub(crate) gives_way: bool,
+    pub(crate) is_batch: bool,
     pub(crate) settled: Settled,
     pub(crate) runtime: Runtime,
     pub(crate) limits: Limits,
@@ -58,11 +58,11 @@ impl Seat {
             set.set(core);
             sched_setaffinity(None, &set).map_err(|error| ServerError::Thread(error.into()))?;
         }
-        if self.gives_way
-            && let Err(error) = schedule::give_way()
+        if self.is_batch
+            && let Err(error) = thread_policy::set_batch()
         {
-            // It serves as well without.
-            log::debug!("a server thread keeps its scheduling policy: {error}");
+            // It serves without.
+            log::warn!("batch scheduling off: a server thread keeps its policy: {error}");
         }
         let mut local = Local::new(
             self.limits,

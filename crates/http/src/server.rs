@@ -15,6 +15,7 @@ use signal_hook::iterator::Signals;
 use crate::access_log::AccessLog;
 use crate::address::{Address, ToAddresses};
 use crate::backend::{Backend, VARIABLE};
+use crate::batch_scheduling::BatchScheduling;
 use crate::bound::{Bound, deal, first_net};
 use crate::descriptors::{Descriptors, raise_descriptors_max};
 use crate::limits::Limits;
@@ -58,7 +59,7 @@ pub struct Server {
     servers: Option<usize>,
     threads: Option<usize>,
     pin: bool,
-    gives_way: bool,
+    batch_scheduling: BatchScheduling,
     backend: Backend,
     name: String,
     limits: Limits,
@@ -233,7 +234,7 @@ impl Server {
             servers: None,
             threads: None,
             pin: false,
-            gives_way: false,
+            batch_scheduling: BatchScheduling::Auto,
             backend: Backend::Auto,
             name: "Marmota".to_owned(),
             limits: Limits::default(),
@@ -381,16 +382,21 @@ impl Server {
         self
     }
 
-    /// Has the threads wait for their turn where something comes for them while others use the
-    /// core (Linux' SCHED_BATCH, unless the process has another policy than the usual one).
+    /// Sets when the threads have the scheduling policy SCHED_BATCH. Default:
+    /// [`BatchScheduling::Auto`], if the routes use a database server on this machine. The decision
+    /// is made when the server starts, and logged.
     ///
-    /// For a server on the machine of its database: the database is not interrupted at each answer
-    /// that it sends, so that a thread finds all of them at once. Where nothing else wants the
-    /// cores it changes nothing; beside programs that compute, an answer may be some milliseconds
-    /// later.
+    /// On idle cores the policy changes nothing. On a core that another program computes on, a
+    /// thread that wakes waits until that program's time slice ends, some milliseconds.
+    ///
+    /// ```
+    /// use marmota_http::{BatchScheduling, Server};
+    /// let server = Server::bind("127.0.0.1:0")?.batch_scheduling(BatchScheduling::Off);
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
     #[must_use]
-    pub fn gives_way(mut self, gives_way: bool) -> Self {
-        self.gives_way = gives_way;
+    pub fn batch_scheduling(mut self, batch_scheduling: BatchScheduling) -> Self {
+        self.batch_scheduling = batch_scheduling;
         self
     }
 
@@ -483,6 +489,7 @@ impl Server {
             }
         }
         let settled = self.backend.settle()?;
+        let is_batch = self.batch_scheduling.decide(router.local_database.as_deref());
         let mut routes = router.into_routes()?;
         routes.proxies = self.trusted.clone()?;
         routes.proxies.header = self.forwarded_header;
@@ -515,7 +522,7 @@ impl Server {
             let seat = Seat {
                 listeners: listeners[index % servers].clone(),
                 core: self.pin.then(|| cores.get(index % cores.len().max(1)).copied()).flatten(),
-                gives_way: self.gives_way,
+                is_batch,
                 settled,
                 runtime: runtime.clone(),
                 limits: self.limits.clone(),

@@ -223,6 +223,11 @@ impl Connection {
         self.number
     }
 
+    /// The address of the server, if it runs on this machine.
+    pub(crate) fn local_server(&self) -> Option<String> {
+        self.socket.local_server()
+    }
+
     /// Why it is gone, if it is.
     pub(crate) const fn loss(&self) -> Option<&Loss> {
         self.loss.as_ref()

@@ -69,13 +69,18 @@ impl Postgres {
         if let Some(direct) = &mut options.direct {
             direct.own = options.own.clone();
         }
+        let local_server =
+            first.local_server().map(|at| format!("PostgreSQL on this machine ({at})"));
         let lanes = || (0..options.lanes_max()).map(|_| Arc::default()).collect();
         let readers = (0..options.lanes_max()).map(|_| Arc::new(Lane::for_reads())).collect();
         let mut writers: Vec<Arc<Lane>> = lanes();
         writers[0] = Arc::new(Lane::with(first));
         Ok(Self(Arc::new(Shared {
             options: Arc::new(options),
-            capability: Capability::new("postgres", true).with_sql().with_row_locks(),
+            capability: Capability::new("postgres", true)
+                .with_sql()
+                .with_row_locks()
+                .with_local_server(local_server),
             catalog: Arc::default(),
             pool: Pool::default(),
             readers,

@@ -143,6 +143,23 @@ impl Socket {
         }
     }
 
+    /// The address of the server, if it runs on this machine: one reached over a Unix socket, the
+    /// loopback interface, or an address of this machine itself.
+    pub(crate) fn local_server(&self) -> Option<String> {
+        match &*self.stream {
+            Stream::Tcp(stream) => {
+                let (own, peer) = (stream.local_addr().ok()?, stream.peer_addr().ok()?);
+                let is_local = peer.ip().to_canonical().is_loopback() || peer.ip() == own.ip();
+                is_local.then(|| peer.to_string())
+            }
+            Stream::Unix(stream) => {
+                let address = stream.peer_addr().ok()?;
+                let path = address.as_pathname().map(|path| path.display().to_string());
+                Some(path.unwrap_or_else(|| "a Unix socket".to_owned()))
+            }
+        }
+    }
+
     /// What to wait for.
     pub(crate) const fn stream(&self) -> &Arc<Stream> {
         &self.stream

@@ -351,6 +351,10 @@ impl Api {
             Stores::One(_) => settings.door.clone(),
             Stores::Tenants(_) => None,
         };
+        let local_server = match &stores {
+            Stores::One(store) => store.capability().local_server.clone(),
+            Stores::Tenants(_) => None,
+        };
         let pages = Arc::new(Pages::default());
         let source = match stores {
             Stores::One(store) => Source::One(Arc::new(Shared { store, pages, settings })),
@@ -359,7 +363,7 @@ impl Api {
         let routes = Routes { source, body_bytes_max, lines_bytes_max, compression };
         let at = |path: &str| format!("{prefix}{path}");
         let root = if prefix.is_empty() { "/".to_owned() } else { prefix.clone() };
-        let router = Router::new();
+        let router = Router::new().local_database(local_server.as_deref());
         #[cfg(feature = "auth")]
         let router = match &door {
             Some(door) => crate::account_routes::add(router, &prefix, door),

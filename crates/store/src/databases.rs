@@ -93,7 +93,10 @@ impl Databases {
         let has_all = engines.iter().all(|(_, engine)| engine.capability().transactions);
         let capability = if has_all { capability } else { capability.without_transactions() };
         let reads = engines.iter().map(|(_, engine)| engine.capability().reads_meanwhile).max();
-        let capability = capability.with_reads_meanwhile(reads.unwrap_or_default());
+        let server =
+            engines.iter().find_map(|(_, engine)| engine.capability().local_server.clone());
+        let capability =
+            capability.with_reads_meanwhile(reads.unwrap_or_default()).with_local_server(server);
         let databases = engines.into_iter().map(|(name, engine)| Database { name, engine });
         let homes = Arc::new(Homes { by_name: homes, by_address: OnceLock::new() });
         Ok(Self { capability, homes, shared: databases.collect() })

@@ -230,6 +230,10 @@ pub struct Capability {
     pub row_locks: bool,
     /// What a read of one session comes to while another has a transaction open.
     pub reads_meanwhile: ReadsMeanwhile,
+    /// The database server that it is connected to, if that runs on this machine, such as
+    /// `PostgreSQL on this machine (127.0.0.1:5432)`. Default: `None`, as for an engine in this
+    /// process.
+    pub local_server: Option<String>,
 }
 
 /// What a read comes to while another session has a transaction open.
@@ -256,6 +260,7 @@ impl Capability {
             transactions: true,
             row_locks: false,
             reads_meanwhile: ReadsMeanwhile::Before,
+            local_server: None,
         }
     }
 
@@ -284,6 +289,13 @@ impl Capability {
     #[must_use]
     pub const fn with_row_locks(mut self) -> Self {
         self.row_locks = true;
+        self
+    }
+
+    /// The same engine, connected to this server on this machine.
+    #[must_use]
+    pub fn with_local_server(mut self, server: Option<String>) -> Self {
+        self.local_server = server;
         self
     }
 

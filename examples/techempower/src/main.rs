@@ -13,7 +13,7 @@ mod sql;
 use std::process::ExitCode;
 
 use clap::Parser;
-use marmota::http::{Flow, Method};
+use marmota::http::{BatchScheduling, Flow, Method};
 use marmota::prelude::*;
 
 #[cfg(feature = "mimalloc")]
@@ -45,9 +45,10 @@ struct Arguments {
     /// Pin each thread to a core.
     #[arg(short = 'p', long)]
     pin: bool,
-    /// Have the threads give way to a database that wants the same cores.
-    #[arg(long)]
-    gives_way: bool,
+    /// The scheduling policy SCHED_BATCH for the threads: auto (if the database server is on this
+    /// machine), on or off.
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    batch_scheduling: BatchScheduling,
 }
 
 /// The answer of `/json`, made for each request.
@@ -75,7 +76,7 @@ fn serve(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let data = data::Data::open(&arguments.db)?;
     let mut server = Server::bind((arguments.address.as_str(), arguments.port))?
         .pin(arguments.pin)
-        .gives_way(arguments.gives_way);
+        .batch_scheduling(arguments.batch_scheduling);
     if let Some(servers) = arguments.servers {
         server = server.servers(servers);
     }
@@ -89,6 +90,7 @@ fn serve(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
 
 fn router(data: &data::Data) -> Result<Router> {
     let router = Router::new()
+        .local_database(data.store.capability().local_server.as_deref())
         .direct(Method::Get, "/plaintext", |_, out| {
             out.send("text/plain", b"Hello, World!");
             Flow::Done

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use marmota_http::{Backend, Limits, Router, Server, ServerError};
+use marmota_http::{Backend, BatchScheduling, Limits, Router, Server, ServerError};
 
 use super::client::{Client, Gate, backend, bind, get, serve, serve_with};
 
@@ -80,15 +80,28 @@ fn policy() -> String {
 }
 
 #[test]
-fn threads_give_way_if_they_are_told_to() {
-    let router = || Router::new().get("/", |_| async { policy() });
-    let usual = bind().start(router()).unwrap();
+fn threads_are_batch_scheduled_with_a_database_on_this_machine() {
+    use BatchScheduling::{Auto, Off, On};
     let own = policy();
-    assert_eq!(get(usual.local_addr(), "/").text(), own);
-    let courteous = bind().gives_way(true).start(router()).unwrap();
-    // SCHED_BATCH, unless the tests run with a policy that somebody chose.
-    let expected = if own == "0" { "3" } else { &own };
-    assert_eq!(get(courteous.local_addr(), "/").text(), expected);
+    // SCHED_BATCH, unless the tests run with a policy that was chosen for them.
+    let batch = if own == "0" { "3" } else { &own };
+    let here = Some("PostgreSQL on this machine (127.0.0.1:5432)");
+    let cases = [
+        (Auto, here, batch),
+        (Auto, None, &own),
+        (On, None, batch),
+        (On, here, batch),
+        (Off, here, &own),
+        (Off, None, &own),
+    ];
+    for (batch_scheduling, database, expected) in cases {
+        let router = Router::new().get("/", |_| async { policy() }).local_database(database);
+        // Of nested routes as well.
+        let router = Router::new().nest("/api", router);
+        let server = bind().batch_scheduling(batch_scheduling).start(router).unwrap();
+        let policy = get(server.local_addr(), "/api/").text().to_owned();
+        assert_eq!(policy, expected, "{batch_scheduling:?} with {database:?}");
+    }
 }
 
 #[test]

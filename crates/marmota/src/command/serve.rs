@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 #[cfg(feature = "auth")]
 use marmota_auth::{Auth, Settings};
-use marmota_http::{ForwardedHeader, Router, Server, ToAddresses};
+use marmota_http::{BatchScheduling, ForwardedHeader, Router, Server, ToAddresses};
 #[cfg(feature = "auth")]
 use marmota_rest::Api;
 use marmota_store::{Idempotency, Store};
@@ -68,6 +68,10 @@ pub(super) struct Serve {
     /// Threads, at least 1; one for each core it may use, if not given
     #[arg(long, value_parser = threads)]
     threads: Option<usize>,
+    /// The scheduling policy SCHED_BATCH for the threads: auto (if the database server is on this
+    /// machine), on or off; see the guide's 22-postgresql.md
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    batch_scheduling: BatchScheduling,
 }
 
 impl Serve {
@@ -120,6 +124,7 @@ impl Serve {
         if let Some(threads) = self.threads {
             server = server.threads(threads);
         }
+        server = server.batch_scheduling(self.batch_scheduling);
         notice((command.greeting)(&server.url()));
         if is_new {
             let file = url.split('?').next().unwrap_or(url);
@@ -133,6 +138,8 @@ impl Serve {
             server = server.metrics(metrics);
         }
         let routes = self.routes(command, &store, &server.url(), &watch)?;
+        // Custom routes use the store as well.
+        let routes = routes.local_database(store.capability().local_server.as_deref());
         server.run(routes)?;
         log::info!(target: "marmota", "shutdown: no connection is open; closing the database");
         watch.end();

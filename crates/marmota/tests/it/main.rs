@@ -3,6 +3,7 @@
 
 mod backup;
 mod backup_of_several;
+mod batch_scheduling;
 mod bench;
 mod command;
 mod differential;

@@ -1,9 +1,15 @@
 //! Many clients that write to the same rows.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use marmota_postgres::Postgres;
+use marmota_store::Store;
 
 use crate::cancel::Numbers;
 use crate::{Tally, label, open, server};
+
+/// The server ends the sessions of a store that was closed within this.
+const SESSIONS_END: Duration = Duration::from_secs(60);
 
 #[test]
 fn updates_of_overlapping_sets_do_not_block_each_other() {
@@ -30,10 +36,24 @@ fn updates_of_overlapping_sets_do_not_block_each_other() {
             });
         }
     });
-    // The server's numbers come a second later.
-    std::thread::sleep(Duration::from_secs(2));
-    let sql = "SELECT deadlocks FROM pg_stat_database WHERE datname=current_database()";
-    assert_eq!(store.sql(sql).value::<i64>().run().unwrap(), Some(0));
+    store.close().unwrap();
+    assert_eq!(deadlocks(&url), 0);
+}
+
+/// How many deadlocks the server has met in a database, whose sessions must have been closed. A
+/// session reports its counts at the latest before it leaves `pg_stat_activity`.
+fn deadlocks(url: &str) -> i64 {
+    let (_, database) = url.rsplit_once('/').unwrap();
+    let own =
+        Store::builder(Postgres::from_url(&server().url("postgres")).unwrap()).open().unwrap();
+    let number = |sql: &str| own.sql(sql).bind(database).value::<i64>().run().unwrap().unwrap();
+    let until = Instant::now() + SESSIONS_END;
+    let sessions = || number("SELECT count(*) FROM pg_stat_activity WHERE datname=$1");
+    while sessions() > 0 {
+        assert!(Instant::now() < until, "{} sessions do not end", sessions());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    number("SELECT deadlocks FROM pg_stat_database WHERE datname=$1")
 }
 
 #[test]

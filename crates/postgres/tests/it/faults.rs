@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use futures_lite::future::{block_on, poll_once};
 use marmota_model::{ErrorKind, Result};
 use marmota_postgres::TemporaryServer;
 use marmota_store::Store;
@@ -228,13 +229,14 @@ fn transactions_beyond_the_limit_wait_and_are_told() {
     // The end of others is waited for.
     let store = limited(120_000);
     let open: Vec<_> = (0..2).map(|_| store.begin_run().unwrap()).collect();
-    let waiter = thread::scope(|scope| {
-        let waiter = scope.spawn(|| store.begin_run().map(drop));
-        thread::sleep(Duration::from_millis(50));
+    let mut waiter = Box::pin(store.begin());
+    block_on(async {
+        for _ in 0..5 {
+            assert!(poll_once(&mut waiter).await.is_none(), "a third transaction began");
+        }
         drop(open);
-        waiter.join().unwrap()
+        waiter.await.map(drop).unwrap();
     });
-    waiter.unwrap();
 }
 
 #[test]

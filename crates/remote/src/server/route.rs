@@ -49,7 +49,8 @@ impl Service {
         }
         let settings = Arc::clone(&self.0);
         let endpoint = Endpoint::direct(move |request, out| answer(&settings, request, out));
-        Router::new().on(Method::Get, &path, endpoint)
+        let local = self.0.store.capability().local_server.as_deref();
+        Router::new().local_database(local).on(Method::Get, &path, endpoint)
     }
 }
 

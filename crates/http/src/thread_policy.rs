@@ -1,11 +1,11 @@
-//! How the system schedules a server's thread. The code is `unsafe` because no safe crate
-//! that is in use has these calls.
+//! The scheduling policy of a server's thread. The code is `unsafe` because no well-kept safe crate
+//! has these calls.
 
 use std::io;
 
-/// Has the calling thread wait for its turn when it wakes, instead of interrupting who runs. A
-/// policy that was chosen for the process (by `chrt`, say) is left as it is.
-pub(crate) fn give_way() -> io::Result<()> {
+/// Gives the calling thread the policy SCHED_BATCH: when it wakes, it does not preempt the thread
+/// that runs on its core. A policy that was chosen for the process (by `chrt`, say) is kept.
+pub(crate) fn set_batch() -> io::Result<()> {
     // SAFETY: takes a number and gives one; 0 is the calling thread.
     let policy = unsafe { libc::sched_getscheduler(0) };
     if policy != libc::SCHED_OTHER {
