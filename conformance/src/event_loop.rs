@@ -131,15 +131,6 @@ impl<'t> EventLoop<'t> {
         }
     }
 
-    /// Polls for so long.
-    fn rest(&mut self, time: Duration) {
-        let until = Instant::now() + time;
-        while let Some(left) = until.checked_duration_since(Instant::now()) {
-            self.turn();
-            thread::park_timeout(left);
-        }
-    }
-
     /// Polls one until it is done.
     fn run(&mut self, name: &'static str, task: impl Future<Output = ()> + 't) {
         let task = self.spawn(name, task);
@@ -166,7 +157,8 @@ pub fn a_thread_stays_free_while_writes_wait(subject: &Subject) {
 }
 
 fn measure(stand: &Stand<'_>, subject: &Subject, round: usize) -> (Duration, &'static str) {
-    const HELD: [&str; 7] = ["plain", "keyed", "batch", "guarded", "upsert", "each", "deleted"];
+    const HELD: [&str; 8] =
+        ["plain", "keyed", "batch", "guarded", "upsert", "each", "deleted", "many"];
     let store: &Store = stand.store();
     let name = |kind: &str| format!("{kind} {round}");
     let counters: Vec<Counter> = HELD.iter().map(|kind| counter(&name(kind))).collect();
@@ -225,6 +217,10 @@ fn measure(stand: &Stand<'_>, subject: &Subject, round: usize) -> (Duration, &'s
         event_loop.spawn("an upsert", async {
             store.insert(&upsert).or_update().await.unwrap();
         }),
+        event_loop.spawn("an update of many", async {
+            let rows = [Counter { id: keys[7], sum: 10, ..counter(&name("many")) }];
+            assert_eq!(store.update_many(&rows).await.unwrap(), 1);
+        }),
         event_loop.spawn("a delete by a filter", async {
             store.delete_where::<Counter>(Counter::NAME.eq(name("deleted"))).await.unwrap();
         }),
@@ -234,9 +230,9 @@ fn measure(stand: &Stand<'_>, subject: &Subject, round: usize) -> (Duration, &'s
             guarded.increment(Counter::SUM, keys[3], 10).await.unwrap();
         }));
     }
-    event_loop.turn();
-    // None of it needs what the transaction holds, unless that is the whole database.
-    let others = match store.capability().reads_meanwhile {
+    // Submitted in the same turn, after the writes that wait. None of it needs what the transaction
+    // holds, unless that is the whole database.
+    let mut others = match store.capability().reads_meanwhile {
         ReadsMeanwhile::Wait => Vec::new(),
         _ => vec![
             event_loop.spawn("a read by key", async {
@@ -250,16 +246,15 @@ fn measure(stand: &Stand<'_>, subject: &Subject, round: usize) -> (Duration, &'s
             }),
         ],
     };
-    event_loop.finish(&others);
-    let mut others = Vec::new();
     if store.capability().row_locks {
-        // What was sent at once with a write that waits may wait with it, for no longer than
-        // it takes to notice.
-        event_loop.rest(Duration::from_millis(30));
         let free = async { store.increment(Counter::SUM, free, 1).await.map(drop).unwrap() };
         others.push(event_loop.spawn("a write of another row", free));
         others.push(event_loop.spawn("an insert", async {
             store.insert(&Page::default()).await.unwrap();
+        }));
+        others.push(event_loop.spawn("an update of many other rows", async {
+            let rows = [Page { id: page, text: "many".to_owned() }];
+            assert_eq!(store.update_many(&rows).await.unwrap(), 1);
         }));
         let mut other = store.batch();
         other.idempotency_key(name("other")).insert(&Page::default());
@@ -288,6 +283,7 @@ fn measure(stand: &Stand<'_>, subject: &Subject, round: usize) -> (Duration, &'s
     let sum = |kind: &str| sums.iter().find(|one| one.name == name(kind)).map(|one| one.sum);
     assert_eq!((sum("plain"), sum("keyed"), sum("batch")), (Some(11), Some(11), Some(21)));
     assert_eq!((sum("each"), sum("upsert"), sum("deleted")), (Some(11), Some(10), None));
+    assert_eq!(sum("many"), Some(10));
     assert_eq!(store.get::<Ledger>(ledger).run().unwrap().sum, 11);
     longest
 }

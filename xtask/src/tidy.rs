@@ -65,8 +65,8 @@ const ARROWS: [(&str, &[&str]); 15] = [
 const UNSAFE: [&str; 7] = [
     "crates/http/src/ring.rs",
     "crates/http/src/ring/",
-    "crates/http/src/schedule.rs",
     "crates/http/src/slack.rs",
+    "crates/http/src/thread_policy.rs",
     "crates/remote/src/shared/memory.rs",
     "crates/sqlite/src/ffi.rs",
     "crates/sqlite/src/ffi/",

@@ -48,8 +48,24 @@ mod ask {
     pub(super) const SASL_ENDS: i32 = 12;
 }
 
-/// Makes a connection; the server lets nothing be changed on one for reads.
-pub(crate) fn connect(options: &Options, is_for_reads: bool) -> Result<Connection, NoConnection> {
+/// What a connection is for, which decides its settings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The reads of a thread: the server lets nothing be changed.
+    Reads,
+    /// The writes of a thread, in order. A write that waits for a lock fails after
+    /// [`SHARED_LOCK_TIMEOUT`], since those after it wait as well.
+    SharedWrites,
+    /// One operation or transaction at a time.
+    #[default]
+    Exclusive,
+}
+
+/// How long a write waits for a lock on a connection that it shares.
+pub(crate) const SHARED_LOCK_TIMEOUT: Duration = Duration::from_millis(5);
+
+/// Makes a connection.
+pub(crate) fn connect(options: &Options, purpose: Purpose) -> Result<Connection, NoConnection> {
     let until = Instant::now() + Duration::from_millis(options.connect_timeout_ms.into());
     let unreached = |error: io::Error| NoConnection {
         kind: ErrorKind::Refused,
@@ -65,7 +81,7 @@ pub(crate) fn connect(options: &Options, is_for_reads: bool) -> Result<Connectio
     let mut socket = Socket::connect(options, until).map_err(unreached)?;
     let (number, mut out) = (Connection::next_number(), Vec::new());
     let name = options.own.name(number);
-    let settings = Settings::new(options, &name, is_for_reads);
+    let settings = Settings::new(options, &name, purpose);
     let who = [
         ("user", &*options.user),
         ("database", &options.database),
@@ -121,28 +137,34 @@ struct Settings<'a> {
     statement_timeout: String,
     synchronous_commit: &'static str,
     read_only: &'static str,
+    /// Milliseconds; the server's own if it is not set.
+    lock_timeout: Option<String>,
     name: &'a str,
 }
 
 impl<'a> Settings<'a> {
-    fn new(options: &Options, name: &'a str, is_for_reads: bool) -> Self {
+    fn new(options: &Options, name: &'a str, purpose: Purpose) -> Self {
         let on = |is_on| if is_on { "on" } else { "off" };
         Self {
             statement_timeout: options.statement_timeout_ms.to_string(),
             synchronous_commit: on(options.durability == Durability::Full),
-            read_only: on(is_for_reads),
+            read_only: on(purpose == Purpose::Reads),
+            lock_timeout: (purpose == Purpose::SharedWrites)
+                .then(|| SHARED_LOCK_TIMEOUT.as_millis().to_string()),
             name,
         }
     }
 
     /// For all transactions of a connection.
-    fn of_session(&self) -> [(&str, &str); 4] {
-        [
-            ("statement_timeout", &self.statement_timeout),
+    fn of_session(&self) -> impl Iterator<Item = (&str, &str)> {
+        let settings = [
+            ("statement_timeout", &*self.statement_timeout),
             ("synchronous_commit", self.synchronous_commit),
             ("default_transaction_read_only", self.read_only),
             (own::SETTING, self.name),
-        ]
+        ];
+        let lock_timeout = self.lock_timeout.as_deref().map(|time| ("lock_timeout", time));
+        settings.into_iter().chain(lock_timeout)
     }
 
     /// SQL that sets them for the transaction that it is run in.
@@ -162,7 +184,7 @@ impl<'a> Settings<'a> {
 /// Makes the first connection, and finds out whether the server is reached over
 /// a pooler: that refuses settings when a connection is made, or forgets them.
 pub(crate) fn connect_first(options: &mut Options) -> Result<Connection, NoConnection> {
-    match connect(options, false) {
+    match connect(options, Purpose::Exclusive) {
         Ok(mut connection) => {
             let mut known = String::new();
             let sql = format!("SELECT current_setting('{}',true)", own::SETTING);
@@ -182,7 +204,7 @@ pub(crate) fn connect_first(options: &mut Options) -> Result<Connection, NoConne
          and each transaction begins with its settings",
         options.place()
     );
-    connect(options, false)
+    connect(options, Purpose::Exclusive)
 }
 
 /// Asks the server, by a connection for nothing else, to end what it is at on

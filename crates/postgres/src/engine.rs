@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::composer::Catalog;
 use crate::connection::Connection;
-use crate::connector;
+use crate::connector::{self, Purpose};
 use crate::lane::Lane;
 use crate::listener::Listener;
 use crate::options::Options;
@@ -71,10 +71,9 @@ impl Postgres {
         }
         let local_server =
             first.local_server().map(|at| format!("PostgreSQL on this machine ({at})"));
-        let lanes = || (0..options.lanes_max()).map(|_| Arc::default()).collect();
-        let readers = (0..options.lanes_max()).map(|_| Arc::new(Lane::for_reads())).collect();
-        let mut writers: Vec<Arc<Lane>> = lanes();
-        writers[0] = Arc::new(Lane::with(first));
+        let lanes_max = options.lanes_max();
+        let lanes =
+            |purpose| (0..lanes_max).map(|_| Arc::new(Lane::new(purpose))).collect::<Vec<_>>();
         Ok(Self(Arc::new(Shared {
             options: Arc::new(options),
             capability: Capability::new("postgres", true)
@@ -82,9 +81,9 @@ impl Postgres {
                 .with_row_locks()
                 .with_local_server(local_server),
             catalog: Arc::default(),
-            pool: Pool::default(),
-            readers,
-            writers,
+            pool: Pool::of(Lane::with(first)),
+            readers: lanes(Purpose::Reads),
+            writers: lanes(Purpose::SharedWrites),
             sessions: AtomicUsize::new(0),
             listener: Mutex::default(),
             is_closed: AtomicBool::new(false),
@@ -229,17 +228,32 @@ impl Shared {
         usize::from(self.options.connections_max) - 2 * self.options.lanes_max()
     }
 
-    /// Calls `run` with a connection, and blocks until it is done.
+    /// Calls `run` with an exclusive connection, of the pool if one is free, and blocks until it is
+    /// done.
     fn with_connection<T>(
         &self,
         run: impl FnOnce(&mut Connection, &Options) -> Result<T>,
     ) -> Result<T> {
         self.check_open()?;
-        let mut inside = self.writers[0].lock();
+        let of_pool = self.pool.take_free(self);
+        let lane = of_pool.clone().unwrap_or_default();
+        let done = self.run_on(&lane, run);
+        match of_pool {
+            Some(lane) => self.pool.give_back(lane),
+            None => lane.lock().connection.iter_mut().for_each(Connection::close),
+        }
+        done
+    }
+
+    fn run_on<T>(
+        &self,
+        lane: &Lane,
+        run: impl FnOnce(&mut Connection, &Options) -> Result<T>,
+    ) -> Result<T> {
+        let mut inside = lane.lock();
         if inside.working().is_none() {
-            let made =
-                connector::connect(&self.options, false).map_err(|refused| refused.error())?;
-            inside.connection = Some(made);
+            let made = connector::connect(&self.options, Purpose::Exclusive);
+            inside.connection = Some(made.map_err(|refused| refused.error())?);
         }
         let connection = inside.connection.as_mut().ok_or_else(closed)?;
         run(connection, &self.options)
@@ -270,7 +284,7 @@ impl Shared {
         };
         let ours = self.with_connection(ask)?;
         let mut connection =
-            connector::connect(direct, false).map_err(|refused| refused.error())?;
+            connector::connect(direct, Purpose::Exclusive).map_err(|refused| refused.error())?;
         let theirs = ask(&mut connection, direct)?;
         connection.close();
         if ours != theirs {

@@ -90,14 +90,17 @@ impl Exchange<'_, '_> {
     /// Has what follows find rows in the order that it names them in, or as the
     /// server likes. It stays so, since most writes of many come behind others;
     /// where this group fails the server takes it back, see
-    /// [`Sending::turns_to_order`].
-    pub(crate) fn order(&mut self, in_order: bool) {
-        if !self.sending.turns_to_order(in_order) {
+    /// [`Sending::turns_to_order`]. On an exclusive connection it ends with the group, since
+    /// transactions keep that connection as it is.
+    pub(crate) fn order(&mut self, in_order: bool, is_exclusive: bool) {
+        let is_kept = !is_exclusive && self.sending.settings().is_none();
+        let turns = if is_kept { self.sending.turns_to_order(in_order) } else { in_order };
+        if !turns {
             return;
         }
         let controls = &*CONTROLS;
         match in_order {
-            true if self.sending.settings().is_some() => self.control(&controls.in_order_here),
+            true if !is_kept => self.control(&controls.in_order_here),
             true => self.control(&controls.in_order),
             false => controls.in_any_order.iter().for_each(|text| self.control(text)),
         }

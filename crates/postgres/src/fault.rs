@@ -37,6 +37,8 @@ pub(crate) mod code {
     pub(crate) const NO_ROW: &str = "22012";
     pub(crate) const SERIALIZATION: &str = "40001";
     pub(crate) const DEADLOCK: &str = "40P01";
+    /// A lock was not to be had within `lock_timeout`, or at once where that was asked for.
+    pub(crate) const LOCKED: &str = "55P03";
     pub(crate) const CANCELLED: &str = "57014";
     pub(crate) const DISK_FULL: &str = "53100";
     /// A text that was to be a number.
@@ -103,7 +105,7 @@ pub(crate) fn of(failure: &Failure) -> Error {
             ErrorKind::Timeout,
             "PostgreSQL took longer than statement_timeout_ms allows, and did nothing".to_owned(),
         ),
-        "55P03" => (ErrorKind::Busy, "what it needs is locked; try again".to_owned()),
+        code::LOCKED => (ErrorKind::Busy, "what it needs is locked; try again".to_owned()),
         "2200H" => {
             (ErrorKind::Engine, "there are no keys left: the highest is taken; free it".to_owned())
         }

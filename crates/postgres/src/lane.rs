@@ -10,7 +10,7 @@ use marmota_store::engine::wake_at;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::connection::Connection;
-use crate::connector::{self, NoConnection};
+use crate::connector::{self, NoConnection, Purpose};
 use crate::options::Options;
 
 /// The first pause between two attempts; each is twice as long as the last.
@@ -35,17 +35,16 @@ pub(crate) struct Inside {
     /// that it meets nothing else.
     pub(crate) is_cancelling: bool,
     pub(crate) is_closed: bool,
-    /// The server lets nothing be changed on its connections.
-    is_for_reads: bool,
+    purpose: Purpose,
 }
 
 impl Lane {
-    /// A lane that carries reads only.
-    pub(crate) fn for_reads() -> Self {
-        Self(Mutex::new(Inside { is_for_reads: true, ..Inside::default() }))
+    /// A lane without a connection yet.
+    pub(crate) fn new(purpose: Purpose) -> Self {
+        Self(Mutex::new(Inside { purpose, ..Inside::default() }))
     }
 
-    /// A lane with a connection.
+    /// A lane with a connection, which is exclusive.
     pub(crate) fn with(connection: Connection) -> Self {
         Self(Mutex::new(Inside { connection: Some(connection), ..Inside::default() }))
     }
@@ -64,7 +63,7 @@ impl Inside {
     /// The connection, if there is one that works.
     pub(crate) fn working(&mut self) -> Option<&mut Connection> {
         if let Some(connection) = &mut self.connection {
-            connection.look(self.is_for_reads);
+            connection.look(self.purpose == Purpose::Reads);
             if connection.loss().is_some() && connection.wanted() == 0 {
                 self.connection = None;
             }
@@ -122,8 +121,8 @@ impl Inside {
         self.refused.take_if(|refused| refused.is_final);
         let (lane, options) = (Arc::clone(lane), Arc::clone(options));
         let thread = std::thread::Builder::new().name("marmota-postgres-connect".to_owned());
-        let is_for_reads = self.is_for_reads;
-        self.connecting = thread.spawn(move || connect(&lane, &options, is_for_reads)).is_ok();
+        let purpose = self.purpose;
+        self.connecting = thread.spawn(move || connect(&lane, &options, purpose)).is_ok();
     }
 
     pub(crate) fn wake_all(&mut self) {
@@ -132,10 +131,10 @@ impl Inside {
 }
 
 /// Tries until it is connected, or nobody waits any more.
-fn connect(lane: &Lane, options: &Options, is_for_reads: bool) {
+fn connect(lane: &Lane, options: &Options, purpose: Purpose) {
     let mut pause = PAUSE;
     loop {
-        let made = connector::connect(options, is_for_reads);
+        let made = connector::connect(options, purpose);
         let mut inside = lane.lock();
         if inside.is_closed {
             inside.connecting = false;

@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::announcement::{self, CHANNEL};
 use crate::connection::Connection;
-use crate::connector;
+use crate::connector::{self, Purpose};
 use crate::options::Options;
 use crate::query::Texts;
 use crate::socket::Stream;
@@ -105,7 +105,7 @@ impl Inside {
     /// missing. Later it is not made again: it was dropped on purpose.
     fn connect(&self, makes: bool) -> Result<Connection> {
         let options = &self.options;
-        let made = connector::connect(options, false);
+        let made = connector::connect(options, Purpose::Exclusive);
         let mut connection = made.map_err(|refused| refused.error())?;
         self.state.lock().stream = Some(connection.stream());
         if makes {

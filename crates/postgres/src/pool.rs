@@ -39,6 +39,12 @@ impl Inside {
 }
 
 impl Pool {
+    /// A pool of one lane.
+    pub(crate) fn of(lane: Lane) -> Self {
+        let inside = Inside { free: vec![Arc::new(lane)], ..Inside::default() };
+        Self { inside: Mutex::new(inside), given_back: Condvar::default() }
+    }
+
     /// Takes a lane; none if all are taken, then `waker` is woken when that
     /// changes.
     ///

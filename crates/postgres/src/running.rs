@@ -168,6 +168,7 @@ impl Running {
         let (describes, in_transaction) = (self.describes.clone(), self.in_transaction);
         let (stage, script, roles) = (&self.stage, &self.script, &mut self.roles);
         let (is_each, has_begun) = (self.is_each, &mut self.has_begun);
+        let is_exclusive = self.has_lane;
         let failed = connection.state() == State::Failed;
         let all = 0..script.calls.len();
         let controls = &*CONTROLS;
@@ -186,7 +187,7 @@ impl Running {
                     // Transactions have connections of their own, and keep them as they are.
                     if !in_transaction {
                         exchange.settings();
-                        exchange.order(script.in_order);
+                        exchange.order(script.in_order, is_exclusive);
                     }
                     exchange.calls(script, all, false);
                     if only_reads {
@@ -274,6 +275,11 @@ impl Running {
                     self.stage = Stage::Describe;
                     Next::Send
                 }
+                Some((_, failure)) if self.must_leave_shared(&failure) => {
+                    self.stage = Stage::Describe;
+                    self.wants_lane = true;
+                    Next::Send
+                }
                 Some((role, failure)) => self.fail_sql(composer, operation, role, &failure),
             },
             Stage::Main | Stage::Again => match failure {
@@ -313,6 +319,16 @@ impl Running {
         self.in_transaction && (self.writes || self.is_held_to_reading)
     }
 
+    /// True for a write that met a lock on a connection that it shares, and is to wait for it on an
+    /// exclusive one.
+    fn must_leave_shared(&self, failure: &Failure) -> bool {
+        self.writes
+            && !self.in_transaction
+            && !self.has_lane
+            && self.reply.lent == 0
+            && failure.code() == code::LOCKED
+    }
+
     pub(crate) fn recover(&mut self, error: Error) -> Next {
         self.stage = Stage::Recover(error);
         Next::Send
@@ -330,6 +346,11 @@ impl Running {
                 .is_some_and(|subject| subject.may_find_it()),
             _ => false,
         };
+        if self.must_leave_shared(&failure) {
+            self.wants_lane = true;
+            self.stage = Stage::Again;
+            return Next::Send;
+        }
         let lost = failure.lost_a_race() || found_nothing;
         let was_hit = self.may_be_cancelled && failure.is_cancelled();
         let again = failure.is_of_preparing() || (lost || was_hit) && !self.in_transaction;

@@ -81,9 +81,6 @@ impl Sending<'_> {
     /// in order, or no more. Taken as told from here on, until a group that
     /// does tell it fails.
     pub(crate) fn turns_to_order(&mut self, in_order: bool) -> bool {
-        if self.connection.settings.is_some() {
-            return in_order;
-        }
         let turns = self.connection.in_order != Some(in_order);
         self.connection.in_order = Some(in_order);
         self.exchange.turns |= turns;

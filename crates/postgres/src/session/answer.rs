@@ -1,0 +1,132 @@
+//! Taking the answer of an operation, or the loss of its connection.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Instant;
+
+use marmota_model::RowSink;
+use marmota_store::operation::{Operation, Outcome};
+
+use super::{PostgresSession, Step};
+use crate::connection::{Connection, Loss};
+use crate::fault;
+use crate::reply::{Lending, Reply, Rows};
+use crate::running::{Next, Running, Stage};
+
+/// How often a read is begun again when its connection went away.
+const READ_TRIES_MAX: u32 = 3;
+
+impl PostgresSession {
+    pub(super) fn answer_step(
+        &mut self,
+        running: &mut Running,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        waker: &Waker,
+    ) -> Step {
+        let lane = Arc::clone(&running.lane);
+        let mut inside = lane.lock();
+        let (of, number) = running.exchange.unwrap_or_default();
+        let connection = inside.connection.as_mut().filter(|connection| connection.number() == of);
+        let is_first = !std::mem::replace(&mut running.has_yielded, true);
+        if is_first && connection.as_ref().is_some_and(|connection| connection.has_unsent()) {
+            // Whoever else is ready on this thread is sent with it.
+            waker.wake_by_ref();
+            return Step::Wait;
+        }
+        let answered = match connection {
+            None => Poll::Ready(Err(Loss("the connection was lost".into()))),
+            Some(connection) => {
+                let answered = take_answer(connection, number, running, operation, sink);
+                if answered.is_pending() {
+                    connection.wait(number, waker);
+                    if connection.take_leave() {
+                        self.shared.note_yield();
+                        waker.wake_by_ref();
+                    }
+                    return Step::Wait;
+                }
+                if let Some((_, failure)) = running.reply.failures.first()
+                    && failure.is_of_preparing()
+                {
+                    running.script.calls.iter().for_each(|call| connection.forget(&call.text));
+                }
+                running.may_be_cancelled = connection.may_be_cancelled(number);
+                answered.map(|answered| answered.map(|()| connection.state()))
+            }
+        };
+        drop(inside);
+        match answered {
+            Poll::Ready(Ok(state)) => {
+                match running.conclude(&mut self.composer, operation, outcome, state) {
+                    Next::Done(result) => Step::Done(result),
+                    Next::Send => {
+                        if running.wants_lane && !running.has_lane {
+                            self.met_lock = Some(Instant::now());
+                        }
+                        Step::GoOn
+                    }
+                }
+            }
+            Poll::Ready(Err(loss)) => self.lost(running, &loss),
+            Poll::Pending => Step::Wait,
+        }
+    }
+
+    /// The connection went away. A read that has given nothing begins again.
+    fn lost(&mut self, running: &mut Running, loss: &Loss) -> Step {
+        let error = fault::lost(loss, &self.shared.options, running.writes);
+        if let Some(open) = &mut self.transaction {
+            open.is_lost = true;
+            // Nothing of it is done, unless it was being committed.
+            let undone = !running.is_commit;
+            return Step::Done(Err(if undone { error.repeatable() } else { error }));
+        }
+        if !running.writes
+            && running.reply.lent == 0
+            && running.tries < READ_TRIES_MAX
+            && !self.shared.is_closed()
+        {
+            running.tries += 1;
+            running.exchange = None;
+            return Step::GoOn;
+        }
+        Step::Done(Err(error))
+    }
+}
+
+/// Takes what has come for an operation; rows of a read go to the sink.
+fn take_answer(
+    connection: &mut Connection,
+    number: u64,
+    running: &mut Running,
+    operation: &Operation<'_>,
+    sink: &mut dyn RowSink,
+) -> Poll<Result<(), Loss>> {
+    let Running { reply, roles, script, stage, sql, .. } = running;
+    let reads = matches!(stage, Stage::Main | Stage::Again);
+    let rows = match (operation, script.calls.first(), &*sql) {
+        (Operation::Get { table, .. } | Operation::List { table, .. }, Some(call), _) => {
+            Some(Rows::Table(table, &call.text.columns))
+        }
+        (Operation::Sql { .. }, _, Some(text)) => Some(Rows::Sql(text)),
+        _ => None,
+    };
+    let mut lending = rows.filter(|_| reads).map(|rows| Lending { rows, sink });
+    let is_lending = lending.is_some();
+    let mut take = |connection: &mut Connection, reply: &mut Reply| {
+        connection.answer(number, &mut |message| reply.hear(roles, message, &mut lending))
+    };
+    if !is_lending {
+        return take(connection, reply);
+    }
+    match catch_unwind(AssertUnwindSafe(|| take(connection, reply))) {
+        Ok(answered) => answered,
+        Err(panicked) => {
+            connection.abandon(number);
+            resume_unwind(panicked)
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Which connection an operation is sent on, and the wait for it.
+//!
+//! The server executes what comes by one connection in order, and a write may
+//! wait for a row that another transaction has locked. On the shared connection
+//! for writes it fails when it has waited for [`SHARED_LOCK_TIMEOUT`], and is
+//! sent again on a connection of the pool, where it waits as long as it has to.
+//! A write may also take long by itself. So once the shared connection has given
+//! no answer for [`STALL`], or a write on it met a lock within that time, further
+//! writes of the thread use connections of the pool as well, as long as some are
+//! free. What was sent before a slow write was noticed stays in order after it.
+//! Order is not promised between writes that are in progress at once: a write
+//! that has to follow another is submitted when that was answered, and then sees
+//! it from any connection. A write that is cancelled makes its connection's
+//! writes news, so that a cache is notified of what it may still do.
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use marmota_model::Result;
+use marmota_store::engine::{Ticket, wake_at};
+
+use super::{PostgresSession, Step};
+use crate::connector::SHARED_LOCK_TIMEOUT;
+use crate::engine::closed;
+use crate::lane::{Inside, Lane};
+use crate::running::Running;
+
+/// A connection for writes that has given no answer for so long is left to those
+/// that wait on it. Longer than a commit waits for a disk, as a rule.
+const STALL: Duration = SHARED_LOCK_TIMEOUT;
+
+impl PostgresSession {
+    /// True if the server has been at a write of this thread's shared connection
+    /// for so long that others are not to wait for it.
+    pub(super) fn writer_stalls(&mut self) -> bool {
+        if self.met_lock.is_some_and(|at| at.elapsed() < STALL) {
+            return true;
+        }
+        self.met_lock = None;
+        let mut inside = self.writer.lock();
+        inside.connection.as_mut().is_some_and(|connection| connection.stalls(STALL))
+    }
+
+    /// Gives a write a connection of its own, if there is one.
+    #[cold]
+    pub(super) fn leave_writer(&self, running: &mut Running) {
+        if let Some(lane) = self.shared.pool.take_free(&self.shared) {
+            (running.lane, running.has_lane, running.wants_lane) = (lane, true, true);
+        }
+    }
+
+    /// Takes a lane that nobody else has; what to do if there is none.
+    pub(super) fn take_lane(&self, running: &mut Running, waker: &Waker) -> Option<Step> {
+        if !running.has_lane {
+            match self.shared.pool.take(&self.shared, running.until, waker) {
+                Ok(Some(lane)) => (running.lane, running.has_lane) = (lane, true),
+                Ok(None) => return Some(Step::Wait),
+                Err(error) => return Some(Step::Done(Err(error))),
+            }
+        }
+        None
+    }
+
+    /// What was given up on a connection, and what ends it there, must not meet its next owner: it
+    /// would undo a part of the transaction, and the rest be carried out by itself.
+    pub(super) fn wait_for_quiet(&self, running: &Running, inside: &Inside, waker: &Waker) -> Step {
+        if Instant::now() >= running.until {
+            return Step::Done(Err(inside.too_long(&self.shared.options)));
+        }
+        // Whoever is not woken then looks when something else happens.
+        let _ = wake_at(running.until, waker.clone());
+        Step::Wait
+    }
+
+    pub(super) fn wait_for_connection(
+        &self,
+        running: &Running,
+        lane: &Arc<Lane>,
+        inside: &mut Inside,
+        waker: &Waker,
+    ) -> Result<()> {
+        if inside.is_closed {
+            return Err(closed());
+        }
+        if let Some(refused) = inside.refusal() {
+            return Err(refused);
+        }
+        if Instant::now() >= running.until {
+            return Err(inside.too_long(&self.shared.options));
+        }
+        inside.want(lane, &self.shared.options, running.until, Some(waker));
+        Ok(())
+    }
+
+    pub(super) fn send_step(
+        &mut self,
+        ticket: Ticket,
+        running: &mut Running,
+        waker: &Waker,
+    ) -> Step {
+        if running.wants_lane
+            && let Some(step) = self.take_lane(running, waker)
+        {
+            return step;
+        }
+        if running.wants_lane {
+            let lane = Arc::clone(&running.lane);
+            let mut inside = lane.lock();
+            if inside.working().is_some_and(|connection| !connection.is_quiet(waker)) {
+                return self.wait_for_quiet(running, &inside, waker);
+            }
+        }
+        if self.write_down(ticket, running) {
+            return Step::GoOn;
+        }
+        if let Some(open) = &mut self.transaction {
+            open.waiting.push(waker.clone());
+            return Step::Wait;
+        }
+        let lane = Arc::clone(&running.lane);
+        let mut inside = lane.lock();
+        match self.wait_for_connection(running, &lane, &mut inside, waker) {
+            Ok(()) => Step::Wait,
+            Err(error) => Step::Done(Err(error)),
+        }
+    }
+}

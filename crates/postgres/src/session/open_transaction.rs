@@ -1,0 +1,31 @@
+//! The transaction that is open on a session.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use marmota_model::{Error, ErrorKind};
+use marmota_store::engine::Ticket;
+
+use crate::lane::Lane;
+
+/// A transaction that is open.
+pub(super) struct Open {
+    /// Tells it from those before it.
+    pub(super) number: u64,
+    pub(super) lane: Arc<Lane>,
+    pub(super) connection: u64,
+    pub(super) savepoints: Vec<u32>,
+    /// It lost against another transaction, or its connection.
+    pub(super) is_lost: bool,
+    /// The operation that is under way: one at a time, so that one that fails
+    /// can be undone before the next.
+    pub(super) busy: Option<Ticket>,
+    /// The batch that is under way step by step: others wait until it is over.
+    pub(super) batch: Option<Ticket>,
+    pub(super) waiting: Vec<Waker>,
+}
+
+#[cold]
+pub(super) fn no_transaction() -> Error {
+    Error::new(ErrorKind::Invalid, "no transaction is open: begin one first")
+}

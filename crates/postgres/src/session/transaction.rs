@@ -1,0 +1,154 @@
+//! The operations that begin and end the transaction of a session.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use marmota_model::{Error, ErrorKind, FieldSet, Result};
+use marmota_store::engine::Submitted;
+use marmota_store::operation::Operation;
+
+use super::open_transaction::{Open, no_transaction};
+use super::{PostgresSession, Step};
+use crate::connection::State;
+use crate::exchange::CONTROLS;
+use crate::fault;
+use crate::giving_up;
+use crate::running::{Running, Stage};
+use crate::script::Role;
+use crate::statement::{Text, Verb};
+
+impl PostgresSession {
+    /// A step of a transaction; done at once where that is possible.
+    pub(super) fn control(&mut self, operation: &Operation<'_>) -> Option<Result<Submitted>> {
+        let step = match operation {
+            Operation::Begin => return Some(self.begin()),
+            Operation::Rollback => return Some(self.roll_back()),
+            Operation::Commit => "COMMIT".to_owned(),
+            Operation::Savepoint(number) => format!("SAVEPOINT s{number}"),
+            Operation::Release(number) => format!("RELEASE s{number}"),
+            Operation::RollbackTo(number) => format!("ROLLBACK TO s{number}"),
+            _ => return None,
+        };
+        Some(self.submit_control(operation, &step))
+    }
+
+    fn begin(&mut self) -> Result<Submitted> {
+        if self.transaction.is_some() {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "a transaction is open already; set a savepoint in it",
+            ));
+        }
+        self.shared.check_open()?;
+        let mut running = self.running(Stage::Control);
+        running.writes = true;
+        running.is_begin = true;
+        Ok(Submitted::Waiting(self.tickets.add(running)))
+    }
+
+    fn roll_back(&mut self) -> Result<Submitted> {
+        if self.transaction.is_none() {
+            return Err(no_transaction());
+        }
+        self.end(true);
+        Ok(Submitted::Done)
+    }
+
+    fn submit_control(&mut self, operation: &Operation<'_>, step: &str) -> Result<Submitted> {
+        let Some(open) = &mut self.transaction else { return Err(no_transaction()) };
+        if open.is_lost {
+            if matches!(operation, Operation::Commit) {
+                self.end(true);
+            }
+            return Err(fault::lost_race());
+        }
+        let known = |open: &Open, number: &u32| open.savepoints.iter().position(|s| s == number);
+        match operation {
+            Operation::Savepoint(number) => open.savepoints.push(*number),
+            Operation::Release(number) | Operation::RollbackTo(number) => {
+                let Some(at) = known(open, number) else {
+                    let message = "the transaction has no such savepoint any more";
+                    return Err(Error::new(ErrorKind::Invalid, message));
+                };
+                let kept = usize::from(matches!(operation, Operation::RollbackTo(_)));
+                open.savepoints.truncate(at + kept);
+            }
+            _ => {}
+        }
+        let mut running = self.running(Stage::Control);
+        running.is_commit = matches!(operation, Operation::Commit);
+        let shape = step.as_bytes();
+        let text =
+            self.composer
+                .texts
+                .find(Verb::Control, u32::MAX, FieldSet::EMPTY, 0, shape, || Text::plain(step));
+        running.script.call(Role::Main(0), text, |_| Ok(0))?;
+        Ok(Submitted::Waiting(self.tickets.add(running)))
+    }
+
+    /// Looks for a connection that is free, and begins a transaction on it.
+    pub(super) fn begin_step(&mut self, running: &mut Running, waker: &Waker) -> Step {
+        if let Some(step) = self.take_lane(running, waker) {
+            return step;
+        }
+        let lane = Arc::clone(&running.lane);
+        let mut inside = lane.lock();
+        let Some(connection) = inside.working() else {
+            return match self.wait_for_connection(running, &lane, &mut inside, waker) {
+                Ok(()) => Step::Wait,
+                Err(error) => Step::Done(Err(error)),
+            };
+        };
+        if !connection.is_quiet(waker) {
+            return self.wait_for_quiet(running, &inside, waker);
+        }
+        // Nobody waits for the answer: it comes before that of the first
+        // operation, and goes out with it.
+        let number = connection.submit(|sending| {
+            sending.call(&CONTROLS.begin, 0, &[]);
+            if let Some(settings) = sending.settings() {
+                sending.call(&settings, 0, &[]);
+            }
+            sending.sync();
+        });
+        connection.abandon(number);
+        running.has_lane = false;
+        self.begun += 1;
+        self.transaction = Some(Open {
+            number: self.begun,
+            connection: connection.number(),
+            lane: Arc::clone(&lane),
+            savepoints: Vec::new(),
+            is_lost: false,
+            busy: None,
+            batch: None,
+            waiting: Vec::new(),
+        });
+        Step::Done(Ok(()))
+    }
+
+    /// Ends the transaction, and gives its connection back; `undoes` if it is
+    /// still open on the server.
+    pub(super) fn end(&mut self, undoes: bool) {
+        let Some(open) = self.transaction.take() else { return };
+        let mut inside = open.lane.lock();
+        if let Some(connection) = inside.connection.as_mut()
+            && connection.number() == open.connection
+            && (undoes || connection.state() != State::Idle)
+        {
+            if connection.under_way() > 0 {
+                let exchange = (connection.number(), connection.current());
+                giving_up::watch(&open.lane, &self.shared.options, exchange);
+            }
+            let number = connection.submit(|sending| {
+                sending.call(&CONTROLS.rollback, 0, &[]);
+                sending.sync();
+            });
+            connection.abandon(number);
+            connection.flush();
+        }
+        drop(inside);
+        open.waiting.into_iter().for_each(Waker::wake);
+        self.shared.pool.give_back(open.lane);
+    }
+}
