@@ -69,6 +69,21 @@ struct Exchange {
     is_wanted: bool,
     /// It says whether rows are found in order.
     turns: bool,
+    /// It may share its Sync with exchanges after it.
+    shares_sync: bool,
+    /// Its statements without an answer, if it shares its Sync.
+    calls_left: u32,
+    /// One before it failed that it shares its Sync with: the server did not execute it.
+    is_skipped: bool,
+}
+
+/// How the answer of an exchange ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// It was answered.
+    Answered,
+    /// The server did not execute it, because of the failure of another: it has to be sent again.
+    Skipped,
 }
 
 /// Hears what is announced.
@@ -91,6 +106,8 @@ pub(crate) struct Connection {
     first: u64,
     /// How many of them have come whole.
     ended: usize,
+    /// The last exchange shares its Sync, which is not written yet.
+    lacks_sync: bool,
     /// Statements by their names, with when they were last used.
     prepared: HashMap<u128, u64>,
     /// Set at the beginning of each transaction, over a pooler; nothing else is
@@ -158,6 +175,7 @@ impl Connection {
             exchanges: VecDeque::new(),
             first: 0,
             ended: 0,
+            lacks_sync: false,
             prepared: HashMap::new(),
             settings: None,
             uses: 0,
@@ -360,7 +378,7 @@ impl Connection {
         &mut self,
         number: u64,
         take: &mut dyn FnMut(Message<'_>),
-    ) -> Poll<Result<(), Loss>> {
+    ) -> Poll<Result<Ending, Loss>> {
         let mut began = None;
         loop {
             let Some(place) = self.place(number) else {
@@ -371,10 +389,12 @@ impl Connection {
                 return Poll::Pending;
             }
             if place < self.ended {
+                let is_skipped = self.exchanges[place].is_skipped;
                 self.exchanges[place].is_wanted = false;
                 self.let_go();
                 self.pass_on();
-                return Poll::Ready(Ok(()));
+                let ending = if is_skipped { Ending::Skipped } else { Ending::Answered };
+                return Poll::Ready(Ok(ending));
             }
             if let Some(loss) = &self.loss {
                 return Poll::Ready(Err(loss.clone()));

@@ -105,6 +105,10 @@ pub struct Options {
     /// writes, shared by all threads, each operation behind the one before;
     /// the rest are for transactions, which have one to themselves.
     pub connections_max: u16,
+    /// Whether reads by key that a thread sends together share one Sync message: PostgreSQL then sends
+    /// their answers together, at a third of the processor time for each. Reads that fail with
+    /// another's error are sent again. Default: true.
+    pub group_reads: bool,
     /// The server itself, where these name a connection pooler: a pooler passes on
     /// no announcements, which a cache needs ([`Options::parse`]: `direct_url`).
     /// Default: none.
@@ -127,7 +131,7 @@ impl Options {
     /// Further names: `port`, `user`, `password`, `dbname`, `sslmode`,
     /// `sslrootcert`, `application_name`, `connect_timeout` (seconds), and of
     /// Marmota's own `durability`, `acquire_timeout_ms`,
-    /// `statement_timeout_ms`, `connections_max`, and `direct_url`, the URL of the
+    /// `statement_timeout_ms`, `connections_max`, `group_reads` (true or false), and `direct_url`, the URL of the
     /// server itself where this one names a connection pooler.
     ///
     /// # Errors
@@ -178,6 +182,13 @@ impl Options {
                 30_000,
             )?,
             connections_max: number("connections_max", given.get("connections_max"), 40)?,
+            group_reads: match given.get("group_reads").as_deref() {
+                None | Some("true") => true,
+                Some("false") => false,
+                Some(other) => {
+                    return Err(invalid("group_reads", other, "say true or false"));
+                }
+            },
             direct: match given.get("direct_url") {
                 Some(url) if url::Parts::parse(&url)?.get("direct_url").is_some() => {
                     return Err(invalid("direct_url", "…", "it cannot have one of its own"));

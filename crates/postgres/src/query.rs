@@ -44,7 +44,7 @@ impl Connection {
         };
         loop {
             match self.answer(number, &mut hear) {
-                Poll::Ready(Ok(())) => break,
+                Poll::Ready(Ok(_)) => break,
                 Poll::Ready(Err(loss)) => return Err(QueryError::Lost(loss)),
                 Poll::Pending => self.sleep(Duration::from_secs(1)),
             }

@@ -16,7 +16,7 @@ use marmota_store::refusal;
 
 use crate::composer::Composer;
 use crate::conflict;
-use crate::connection::{Connection, State};
+use crate::connection::{Connection, Sending, State};
 use crate::exchange::{CONTROLS, Exchange, each, link, look};
 use crate::fault::{self, Failure, code};
 use crate::lane::Lane;
@@ -99,6 +99,8 @@ pub(crate) struct Running {
     pub(crate) sql: Option<Arc<SqlText>>,
     /// It is SQL that is to read, in a transaction that may write.
     pub(crate) is_held_to_reading: bool,
+    /// It may share its Sync with others of its turn.
+    pub(crate) shares_sync: bool,
     /// It has a lane that is to be given back.
     pub(crate) has_lane: bool,
     /// The end of another that was given up may have ended it.
@@ -131,6 +133,7 @@ impl Running {
             describes: None,
             sql: None,
             is_held_to_reading: false,
+            shares_sync: false,
             has_lane: false,
             may_be_cancelled: false,
             steps: None,
@@ -172,7 +175,7 @@ impl Running {
         let failed = connection.state() == State::Failed;
         let all = 0..script.calls.len();
         let controls = &*CONTROLS;
-        let number = connection.submit(|sending| {
+        let build = |sending: &mut Sending<'_>| {
             let mut exchange = Exchange { sending, roles };
             match stage {
                 Stage::Main | Stage::Again => {
@@ -196,7 +199,9 @@ impl Running {
                     if guarded {
                         exchange.control(&controls.release);
                     }
-                    exchange.sync();
+                    if !exchange.sending.shares_sync() {
+                        exchange.sync();
+                    }
                 }
                 Stage::Describe => {
                     if guarded {
@@ -251,7 +256,11 @@ impl Running {
                     exchange.sync();
                 }
             }
-        });
+        };
+        let number = match self.shares_sync {
+            true => connection.submit_shared(build),
+            false => connection.submit(build),
+        };
         self.exchange = Some((connection.number(), number));
     }
 

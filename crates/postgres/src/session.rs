@@ -169,6 +169,8 @@ impl PostgresSession {
         if self.transaction.is_none() {
             if !running.writes {
                 running.lane = Arc::clone(&self.reader);
+                running.shares_sync =
+                    self.shared.options.group_reads && matches!(operation, Operation::Get { .. });
             } else if !running.wants_lane && self.writer_stalls() {
                 self.leave_writer(&mut running);
             }

@@ -1,7 +1,9 @@
 //! Whose is what has come: every message is looked at once, in the order that
 //! it came in, and held for the exchange that it answers.
 
-use super::{Connection, State};
+use std::collections::VecDeque;
+
+use super::{Connection, Exchange, State};
 use crate::fault::code;
 use crate::wire::backend::{self, Message};
 
@@ -92,6 +94,9 @@ impl Connection {
             }
             return Some(Ok(()));
         }
+        if let Message::Ready(_) = message {
+            end_skipped(&mut self.exchanges, &mut self.ended);
+        }
         let Some(exchange) = self.exchanges.get_mut(self.ended) else {
             if let Message::Failure(notice) = message {
                 // The server ends: a failure that answers nothing.
@@ -100,6 +105,7 @@ impl Connection {
             }
             return Some(Ok(()));
         };
+        let mut skips = false;
         match message {
             Message::Parsed => {
                 exchange.parsing.pop_front();
@@ -120,7 +126,10 @@ impl Connection {
                     self.prepared.remove(&statement);
                     exchange.parsing.pop_front();
                 }
+                exchange.calls_left = 0;
+                skips = exchange.shares_sync && exchange.groups_left == 0;
             }
+            Message::Complete(_) => exchange.calls_left = exchange.calls_left.saturating_sub(1),
             Message::Ready(state) => {
                 self.state = match state {
                     b'T' => State::Transaction,
@@ -131,7 +140,7 @@ impl Connection {
             }
             _ => {}
         }
-        let ends = exchange.groups_left == 0;
+        let ends = exchange.groups_left == 0 && exchange.calls_left == 0;
         if exchange.is_wanted {
             // An announcement may lie in between.
             let start = if exchange.held.is_empty() { came.start } else { exchange.held.start };
@@ -146,7 +155,24 @@ impl Connection {
             self.ended += 1;
             self.let_go();
         }
+        if skips {
+            self.skip();
+        }
         Some(Ok(()))
+    }
+
+    /// An exchange has failed that does not have the Sync of its group: the server skips the others,
+    /// and what they would prepare.
+    fn skip(&mut self) {
+        for exchange in self.exchanges.iter_mut().skip(self.ended) {
+            (exchange.is_skipped, exchange.calls_left) = (true, 0);
+            for (statement, _) in exchange.parsing.drain(..) {
+                self.prepared.remove(&statement);
+            }
+            if exchange.groups_left > 0 {
+                return;
+            }
+        }
     }
 
     /// Lets go of exchanges at the front that are over.
@@ -169,5 +195,19 @@ impl Connection {
                 waker.wake_by_ref();
             }
         }
+    }
+}
+
+/// The Sync of a group is answered: its skipped exchanges are over, but for the last, which has that
+/// answer.
+fn end_skipped(exchanges: &mut VecDeque<Exchange>, ended: &mut usize) {
+    while let Some(exchange) = exchanges.get_mut(*ended)
+        && exchange.is_skipped
+        && exchange.groups_left == 0
+    {
+        if let Some(waker) = exchange.waker.take() {
+            waker.wake();
+        }
+        *ended += 1;
     }
 }

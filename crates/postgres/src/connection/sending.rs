@@ -46,6 +46,12 @@ impl Sending<'_> {
             }
         }
         frontend::execute(&mut self.connection.out);
+        self.exchange.calls_left += u32::from(self.exchange.shares_sync);
+    }
+
+    /// True if what this exchange sends ends without a Sync of its own.
+    pub(crate) const fn shares_sync(&self) -> bool {
+        self.exchange.shares_sync
     }
 
     /// Asks what a statement's parameters and rows are.
@@ -129,7 +135,33 @@ impl Sending<'_> {
 impl Connection {
     /// Adds an exchange to what is sent with the next poll; gives its number.
     pub(crate) fn submit(&mut self, build: impl FnOnce(&mut Sending<'_>)) -> u64 {
-        let mut exchange = Exchange { is_wanted: true, ..Exchange::default() };
+        self.end_shared_sync();
+        self.push(Exchange { is_wanted: true, ..Exchange::default() }, build)
+    }
+
+    /// The same for statements that only read, soon end and do not fail by themselves: those that
+    /// are submitted before the next poll have one Sync ([`Sending::shares_sync`]), at which
+    /// PostgreSQL sends their answers together. If one fails, those after it are
+    /// [skipped](super::Ending::Skipped). Over a pooler each has its own.
+    pub(crate) fn submit_shared(&mut self, build: impl FnOnce(&mut Sending<'_>)) -> u64 {
+        if self.settings.is_some() {
+            return self.submit(build);
+        }
+        self.lacks_sync = true;
+        self.push(Exchange { is_wanted: true, shares_sync: true, ..Exchange::default() }, build)
+    }
+
+    /// Writes the Sync that the last exchanges share.
+    pub(super) fn end_shared_sync(&mut self) {
+        if std::mem::take(&mut self.lacks_sync)
+            && let Some(last) = self.exchanges.back_mut()
+        {
+            frontend::sync(&mut self.out);
+            (last.groups, last.groups_left) = (1, 1);
+        }
+    }
+
+    fn push(&mut self, mut exchange: Exchange, build: impl FnOnce(&mut Sending<'_>)) -> u64 {
         if self.under_way() == 0 {
             self.used = Instant::now();
         }

@@ -50,6 +50,7 @@ impl Connection {
     }
 
     pub(super) fn send(&mut self) -> io::Result<()> {
+        self.end_shared_sync();
         while self.sent < self.out.len() {
             match self.socket.write(&self.out[self.sent..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

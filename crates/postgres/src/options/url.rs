@@ -5,7 +5,7 @@ use marmota_model::{Error, ErrorKind, Result};
 use super::invalid;
 
 /// The names that a URL may give behind its `?`.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
     "host",
     "port",
     "user",
@@ -19,6 +19,7 @@ const NAMES: [&str; 14] = [
     "acquire_timeout_ms",
     "statement_timeout_ms",
     "connections_max",
+    "group_reads",
     "direct_url",
 ];
 

@@ -9,7 +9,7 @@ use marmota_model::RowSink;
 use marmota_store::operation::{Operation, Outcome};
 
 use super::{PostgresSession, Step};
-use crate::connection::{Connection, Loss};
+use crate::connection::{Connection, Ending, Loss};
 use crate::fault;
 use crate::reply::{Lending, Reply, Rows};
 use crate::running::{Next, Running, Stage};
@@ -54,12 +54,18 @@ impl PostgresSession {
                     running.script.calls.iter().for_each(|call| connection.forget(&call.text));
                 }
                 running.may_be_cancelled = connection.may_be_cancelled(number);
-                answered.map(|answered| answered.map(|()| connection.state()))
+                answered.map(|answered| answered.map(|ending| (ending, connection.state())))
             }
         };
         drop(inside);
         match answered {
-            Poll::Ready(Ok(state)) => {
+            Poll::Ready(Ok((Ending::Skipped, _))) => {
+                // With a Sync of its own, so that no other skips it again.
+                running.shares_sync = false;
+                running.exchange = None;
+                Step::GoOn
+            }
+            Poll::Ready(Ok((Ending::Answered, state))) => {
                 match running.conclude(&mut self.composer, operation, outcome, state) {
                     Next::Done(result) => Step::Done(result),
                     Next::Send => {
@@ -104,7 +110,7 @@ fn take_answer(
     running: &mut Running,
     operation: &Operation<'_>,
     sink: &mut dyn RowSink,
-) -> Poll<Result<(), Loss>> {
+) -> Poll<Result<Ending, Loss>> {
     let Running { reply, roles, script, stage, sql, .. } = running;
     let reads = matches!(stage, Stage::Main | Stage::Again);
     let rows = match (operation, script.calls.first(), &*sql) {

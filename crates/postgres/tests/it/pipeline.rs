@@ -73,8 +73,51 @@ fn what_is_submitted_together_is_one_write() {
     let after = proxy.pieces();
     assert!(rows.iter().zip(&keys).all(|(row, key)| row.as_ref().unwrap().id == *key));
     assert_eq!(after.0 - before.0, 1, "writes");
-    // What comes back does so in as many pieces as the server likes: it sends
-    // one at each Sync.
+    // They share a Sync: the server sends when its buffer of 8 kB is full, and at the end.
+    assert!(after.1 - before.1 <= 4, "{} pieces for 200 rows", after.1 - before.1);
+}
+
+#[test]
+fn reads_with_a_sync_each_come_to_the_same() {
+    let store = open(&format!("{}?group_reads=false", server().make_database().unwrap()));
+    let keys = store.insert_many(&(0..50).map(label).collect::<Vec<_>>()).run().unwrap();
+    check_all(&store, &keys);
+}
+
+#[test]
+fn reads_after_one_that_fails_are_sent_again() {
+    let url = server().make_database().unwrap();
+    let (store, hand) = (open(&url), Postgres::from_url(&url).unwrap());
+    let keys = store.insert_many(&(0..50).map(label).collect::<Vec<_>>()).run().unwrap();
+    check_all(&store, &keys);
+    for kind in ["varchar(100)", "text"] {
+        // The first of them fails, as its statement is prepared for other columns; the server
+        // executes none of those that share its Sync.
+        hand.execute(&format!("ALTER TABLE tally ALTER COLUMN label TYPE {kind}")).unwrap();
+        check_all(&store, &keys);
+    }
+}
+
+/// Reads all rows in one turn, lists and raw SQL between them.
+fn check_all(store: &Store, keys: &[i64]) {
+    let reads = keys.iter().map(|key| -> Pin<Box<dyn Future<Output = Result<Vec<i64>>> + '_>> {
+        Box::pin(async move {
+            match key % 7 {
+                0 => {
+                    let rows = store.list::<Tally>().filter(Tally::ID.eq(*key)).await?;
+                    Ok(rows.iter().map(|row| row.id).collect())
+                }
+                1 => {
+                    let sql = store.sql("SELECT id FROM tally WHERE id=?").bind(*key);
+                    Ok(sql.value::<i64>().await?.into_iter().collect())
+                }
+                _ => Ok(vec![store.get::<Tally>(*key).await?.id]),
+            }
+        })
+    });
+    for (row, key) in join(reads.collect()).into_iter().zip(keys) {
+        assert_eq!(row.unwrap(), [*key]);
+    }
 }
 
 #[test]
