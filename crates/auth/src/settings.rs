@@ -56,73 +56,72 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What every user may do, beside what their groups may.
+    /// Adds grants for every user, in addition to those of their groups. Default: none.
     pub fn everyone(mut self, grants: impl IntoIterator<Item = Grant>) -> Self {
         self.everyone.extend(grants);
         self
     }
 
-    /// What may be done without a login; nothing if never called.
+    /// Adds grants for anonymous callers. Default: none.
     pub fn nobody(mut self, grants: impl IntoIterator<Item = Grant>) -> Self {
         self.nobody.extend(grants);
         self
     }
 
-    /// A session ends when it was not used for so long; 8 hours.
+    /// Sets after how long without use a session ends. Default: 8 hours.
     pub const fn session_idle(mut self, time: Duration) -> Self {
         self.session_idle = time;
         self
     }
 
-    /// A session ends after this however it is used; 30 days.
+    /// Sets the longest duration of a session. Default: 30 days.
     pub const fn session_age_max(mut self, time: Duration) -> Self {
         self.session_age_max = time;
         self
     }
 
-    /// A login ends the user's other sessions.
+    /// Sets whether a login ends the user's other sessions. Default: false.
     pub const fn one_session(mut self, one: bool) -> Self {
         self.one_session = one;
         self
     }
 
-    /// So many sessions a user at most, and so many keys; 50. A login beyond it
-    /// ends the oldest session.
+    /// Sets the most sessions of a user, and the most keys. One more login ends the oldest session.
+    /// Default: 50.
     pub fn sessions_max(mut self, sessions: usize) -> Self {
         self.sessions_max = sessions.max(1);
         self
     }
 
-    /// A JWT is good for so long, if its session is; 15 minutes.
+    /// Sets how long a JWT is valid, at most as long as its session. Default: 15 minutes.
     pub const fn jwt_age(mut self, time: Duration) -> Self {
         self.jwt_age = time;
         self
     }
 
-    /// What JWTs are signed with (HS256), at least 32 bytes: for several
-    /// processes, or for JWTs that outlive one. Random for each process by
-    /// default.
+    /// Sets the secret that signs JWTs (HS256), at least 32 bytes: for several processes, or for JWTs
+    /// that outlive one. Default: random for each process.
     pub fn jwt_secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.jwt_secret = Some(Zeroizing::new(secret.into()));
         self
     }
 
-    /// A one-time token is good for so long; 24 hours.
+    /// Sets how long a one-time token is valid. Default: 24 hours.
     pub const fn token_age(mut self, time: Duration) -> Self {
         self.token_age = time;
         self
     }
 
-    /// For so long what was read of a session is believed without asking the
-    /// database; 10 seconds. What this process changes holds at once; this is
-    /// how long another one on the same database may take to hear of a logout.
+    /// Sets how long a session is cached without reading the database. Default: 10 seconds. Changes by
+    /// this process are effective at once; another process on the same database sees a logout after at
+    /// most this time.
     pub const fn believed_for(mut self, time: Duration) -> Self {
         self.believed_for = time;
         self
     }
 
-    /// What a password costs: KiB of memory (19 MiB) and passes over it (2). What
-    /// is less is for tests.
+    /// Sets the cost of a password hash: KiB of memory and passes. Default: 19 MiB and 2. Lower costs
+    /// are for tests.
     pub const fn password_cost(mut self, memory_kib: u32, passes: u32) -> Self {
         (self.password_memory_kib, self.password_passes) = (memory_kib, passes);
         self
@@ -144,7 +143,7 @@ impl Settings {
         self
     }
 
-    /// Hears of each event, beside the log.
+    /// Sets a listener that receives each event, in addition to the log. Default: none.
     pub fn listener(mut self, listener: impl Listener + 'static) -> Self {
         self.listener = Some(Arc::new(listener));
         self

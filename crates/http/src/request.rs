@@ -130,22 +130,23 @@ impl Exchange {
 }
 
 impl Request {
-    /// The method; also `Head` in the handler of a GET, whose body is then not sent.
+    /// Returns the method. In the handler of a GET route it can be `Head`; the body of the answer is
+    /// then not sent.
     pub fn method(&self) -> Method {
         self.0.head.method
     }
 
-    /// The method's name as it was sent, for methods without a name here.
+    /// Returns the method's name as it was sent, for methods that [`Method`] does not have.
     pub fn method_name(&self) -> &str {
         self.ascii(self.0.head.method_span)
     }
 
-    /// The request target as it was sent.
+    /// Returns the request target as it was sent.
     pub fn target(&self) -> &str {
         self.ascii(self.0.head.target)
     }
 
-    /// The path, still percent-encoded; `/` when the target has none.
+    /// Returns the path, percent-encoded. Default: `/`.
     pub fn path(&self) -> &str {
         match self.ascii(self.0.head.path) {
             "" => "/",
@@ -153,7 +154,7 @@ impl Request {
         }
     }
 
-    /// The percent-decoded segments of the path: two for `/a/b`, one empty for `/`.
+    /// Returns the decoded segments of the path: two for `/a/b`, an empty one for `/`.
     pub fn segments(&self) -> impl Iterator<Item = Cow<'_, str>> {
         let path = self.path();
         path.strip_prefix('/')
@@ -162,22 +163,44 @@ impl Request {
             .map(|segment| percent::decode(segment.as_bytes(), false))
     }
 
-    /// The query without its `?`, still encoded; empty when there is none.
+    /// Returns the query without its `?`, percent-encoded. Default: empty.
     pub fn query(&self) -> &str {
         self.0.head.query.map_or("", |span| self.ascii(span))
     }
 
-    /// The decoded pairs of the query in order.
+    /// Returns the decoded pairs of the query in order.
+    ///
+    /// ```
+    /// use marmota_http::Request;
+    /// async fn show(request: Request) -> String {
+    ///     let mut lines = String::new();
+    ///     for (name, value) in request.query_params() {
+    ///         lines.push_str(&format!("{name} = {value}\n"));
+    ///     }
+    ///     lines
+    /// }
+    /// # marmota_http::Router::new().get("/", show);
+    /// ```
     pub fn query_params(&self) -> QueryParams<'_> {
         QueryParams::new(self.query())
     }
 
-    /// The decoded value of the first pair with this name.
+    /// Returns the decoded value of the first pair of the query with this name.
+    ///
+    /// ```
+    /// use marmota_http::Request;
+    /// /// GET /search?q=marmot
+    /// async fn search(request: Request) -> String {
+    ///     let words = request.query_param("q").unwrap_or_default();
+    ///     format!("searching for {words}")
+    /// }
+    /// # marmota_http::Router::new().get("/search", search);
+    /// ```
     pub fn query_param(&self, name: &str) -> Option<Cow<'_, str>> {
         self.query_params().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
-    /// The value of the first header with this name, upper and lower case alike.
+    /// Returns the value of the first header with this name. Case is ignored.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         let buffer = &self.0.buffer;
         self.0
@@ -188,12 +211,23 @@ impl Request {
             .map(|header| header.value.of(buffer))
     }
 
-    /// The value of the first header with this name, when it is UTF-8.
+    /// Returns the value of the first header with this name, if it is UTF-8. Case is ignored.
+    ///
+    /// ```
+    /// use marmota_http::{Request, Status};
+    /// async fn guarded(request: Request) -> Result<&'static str, Status> {
+    ///     match request.header_text("x-key") {
+    ///         Some("k7") => Ok("welcome"),
+    ///         _ => Err(Status::UNAUTHORIZED),
+    ///     }
+    /// }
+    /// # marmota_http::Router::new().get("/", guarded);
+    /// ```
     pub fn header_text(&self, name: &str) -> Option<&str> {
         self.header(name).and_then(|value| std::str::from_utf8(value).ok())
     }
 
-    /// All headers in order, names as they were sent.
+    /// Returns all headers in order, with names as they were sent.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.0
             .head
@@ -202,13 +236,23 @@ impl Request {
             .map(|header| (self.ascii(header.name), header.value.of(&self.0.buffer)))
     }
 
-    /// The whole body; empty when there is none, or when it comes by a [`BodyReader`].
+    /// Returns the whole body. It is empty for a request without a body, and on a route that reads it
+    /// in pieces ([`crate::Endpoint::streamed`]).
+    ///
+    /// ```
+    /// use marmota_http::{Request, Status};
+    /// async fn upper(request: Request) -> Result<String, Status> {
+    ///     let text = std::str::from_utf8(request.body()).map_err(|_| Status::BAD_REQUEST)?;
+    ///     Ok(text.to_uppercase())
+    /// }
+    /// # marmota_http::Router::new().post("/upper", upper);
+    /// ```
     pub fn body(&self) -> &[u8] {
         self.0.body.of(&self.0.buffer)
     }
 
-    /// Reads the body as it comes, on a route that asks for that; the whole of it at once on
-    /// others. Several readers of a request share its body.
+    /// Returns a reader of the body: in pieces on a route with [`crate::Endpoint::streamed`], otherwise
+    /// the whole body at once. Several readers of a request share its body.
     pub fn reader(&self) -> BodyReader {
         match &self.0.inlet {
             Some(inlet) => BodyReader::of_inlet(Rc::clone(inlet)),
@@ -216,46 +260,62 @@ impl Request {
         }
     }
 
-    /// The decoded value of a parameter of the route's pattern.
+    /// Returns the decoded value of a parameter of the route's pattern.
+    ///
+    /// ```
+    /// use marmota_http::{Request, Router};
+    /// async fn greet(request: Request) -> String {
+    ///     format!("Hello, {}!", request.param("name").unwrap_or_default())
+    /// }
+    /// let router = Router::new().get("/hello/{name}", greet);
+    /// ```
     pub fn param(&self, name: &str) -> Option<Cow<'_, str>> {
         self.param_index(name).and_then(|index| self.param_at(index))
     }
 
-    /// The decoded value of the pattern's parameter number `index`, from 0.
+    /// Returns the decoded value of the pattern's parameter number `index`, from 0.
     pub fn param_at(&self, index: usize) -> Option<Cow<'_, str>> {
         Some(percent::decode(self.param_raw(index)?, false))
     }
 
-    /// A parameter of the kind `int` as a number; `None` also when it does not fit.
+    /// Returns a parameter of the kind `int` as a number; `None` if it does not fit an `i64`.
+    ///
+    /// ```
+    /// use marmota_http::{Request, Router, Status};
+    /// async fn double(request: Request) -> Result<String, Status> {
+    ///     let number = request.param_int("n").ok_or(Status::NOT_FOUND)?;
+    ///     Ok(number.saturating_mul(2).to_string())
+    /// }
+    /// let router = Router::new().get("/double/{n:int}", double);
+    /// ```
     pub fn param_int(&self, name: &str) -> Option<i64> {
         self.param_int_at(self.param_index(name)?)
     }
 
-    /// As [`Request::param_int`], by number.
+    /// Returns the pattern's parameter number `index` as [`Request::param_int`] does.
     pub fn param_int_at(&self, index: usize) -> Option<i64> {
         std::str::from_utf8(self.param_raw(index)?).ok()?.parse().ok()
     }
 
-    /// The other end of the connection: the client, or the proxy before it.
+    /// Returns the other end of the connection: the client, or the last proxy. For the client use
+    /// [`Request::client_ip`].
     pub fn peer(&self) -> Peer {
         self.0.peer
     }
 
-    /// Whether it has come to this server by TLS. [`Request::scheme`] also believes a trusted
-    /// proxy.
+    /// Returns true if the connection to this server uses TLS. [`Request::scheme`] also trusts proxies.
     pub fn is_encrypted(&self) -> bool {
         self.0.secured.is_some()
     }
 
-    /// The client's certificate (DER), where [`crate::Server::tls`] asks for one and it has shown
-    /// one that is vouched for.
+    /// Returns the client's verified certificate (DER), if the server's [`crate::Server::tls`] requests
+    /// one.
     pub fn client_certificate(&self) -> Option<&[u8]> {
         self.0.secured.as_ref()?.certificate.as_deref()
     }
 
-    /// A name for this request, for logs and for other services: what the client (or the proxy)
-    /// calls it by `X-Request-Id`, if that is up to 128 letters, digits, `-`, `_`, `.` and `:`;
-    /// else one made here.
+    /// Returns an id for logs and for other services: the header `X-Request-Id`, if it is up to 128
+    /// letters, digits, `-`, `_`, `.` and `:`. Default: a new id.
     pub fn id(&self) -> &str {
         self.0.id.get_or_init(|| {
             let named = self.header_text("x-request-id").filter(|id| is_id(id));
@@ -263,12 +323,12 @@ impl Request {
         })
     }
 
-    /// The version of HTTP the client speaks.
+    /// Returns the client's version of HTTP.
     pub fn version(&self) -> Version {
         self.0.head.version
     }
 
-    /// Whether the client asked to keep the connection.
+    /// Returns true if the client wants to keep the connection.
     pub fn keep_alive(&self) -> bool {
         self.0.head.keep_alive
     }

@@ -55,13 +55,28 @@ impl fmt::Display for HeaderError {
 impl std::error::Error for HeaderError {}
 
 impl Response {
-    /// An answer of this status without a body.
+    /// Returns an answer with this status, without a body.
+    ///
+    /// ```
+    /// use marmota_http::{HeaderError, Response, Status};
+    /// /// Redirects a browser after a form was sent.
+    /// fn to_tasks() -> Result<Response, HeaderError> {
+    ///     Response::new(Status::SEE_OTHER).with_header("Location", "/tasks")
+    /// }
+    /// # assert_eq!(to_tasks().unwrap().status().code(), 303);
+    /// ```
     pub const fn new(status: Status) -> Self {
         let body = Payload::Whole(Body::empty());
         Self { status, content_type: Cow::Borrowed(""), headers: Vec::new(), body }
     }
 
-    /// A 200 with a body of this media type.
+    /// Returns a 200 with a body of this media type.
+    ///
+    /// ```
+    /// use marmota_http::Response;
+    /// let csv = Response::with_body("text/csv", "id,name\n1,Ada\n");
+    /// assert_eq!(csv.content_type(), "text/csv");
+    /// ```
     ///
     /// # Panics
     /// Never: a media type that cannot be sent is left out when the answer is written.
@@ -72,7 +87,7 @@ impl Response {
         response
     }
 
-    /// A 200 with a body of this media type that is made while it is sent.
+    /// Returns a 200 with a body of this media type that is produced while it is sent.
     pub fn streamed(content_type: impl Into<Cow<'static, str>>, body: BodyStream) -> Self {
         let mut response = Self::new(Status::OK);
         response.content_type = content_type.into();
@@ -80,23 +95,29 @@ impl Response {
         response
     }
 
-    /// A 200 with plain text.
+    /// Returns a 200 with plain text.
     pub fn text(text: impl Into<Cow<'static, str>>) -> Self {
         Self::with_body("text/plain; charset=utf-8", cow_body(text.into()))
     }
 
-    /// A 200 with a page.
+    /// Returns a 200 with an HTML page.
     pub fn html(page: impl Into<Cow<'static, str>>) -> Self {
         Self::with_body("text/html; charset=utf-8", cow_body(page.into()))
     }
 
-    /// A 200 with JSON that is already written.
+    /// Returns a 200 with serialized JSON.
+    ///
+    /// ```
+    /// use marmota_http::Response;
+    /// let answer = Response::json_bytes(r#"{"total":6}"#);
+    /// assert_eq!(answer.content_type(), "application/json");
+    /// ```
     pub fn json_bytes(json: impl Into<Body>) -> Self {
         Self::with_body("application/json", json)
     }
 
-    /// An answer of this status that says so in its body: an error as a problem document
-    /// ([`Response::problem`]), others as plain text.
+    /// Returns an answer with this status and its name as the body: a problem document
+    /// ([`Response::problem`]) for errors, otherwise plain text.
     pub fn from_status(status: Status) -> Self {
         if status.code() >= 400 {
             return Self::of_problem(status, None);
@@ -107,19 +128,25 @@ impl Response {
         Self::text(status.reason()).with_status(status)
     }
 
-    /// Changes the status.
+    /// Sets the status.
     #[must_use]
     pub fn with_status(mut self, status: Status) -> Self {
         self.status = status;
         self
     }
 
-    /// Adds a header. `Content-Type` is replaced; the headers the server writes itself are
-    /// refused.
+    /// Adds a header; `Content-Type` is replaced.
+    ///
+    /// ```
+    /// use marmota_http::Response;
+    /// let answer = Response::text("7").with_header("Cache-Control", "max-age=60")?;
+    /// assert!(Response::text("7").with_header("Content-Length", "1").is_err());
+    /// # Ok::<(), marmota_http::HeaderError>(())
+    /// ```
     ///
     /// # Errors
-    /// When the name is no token, the value has a control character (CR and LF above all), or
-    /// the header belongs to the server (`Content-Length`, `Transfer-Encoding`, `Connection`).
+    /// An invalid name, a value with a control character such as CR or LF, or a header that only the
+    /// server writes (`Content-Length`, `Transfer-Encoding`, `Connection`).
     pub fn with_header(
         mut self,
         name: impl Into<Cow<'static, str>>,
@@ -133,10 +160,10 @@ impl Response {
         Ok(self)
     }
 
-    /// As [`Response::with_header`], in place and for values of any bytes.
+    /// Adds a header in place, with a value of any bytes; see [`Response::with_header`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Response::with_header`].
     pub fn add_header(
         &mut self,
         name: Cow<'static, str>,

@@ -68,7 +68,7 @@ impl std::error::Error for RouteError {}
 
 macro_rules! verbs {
     ($($verb:ident $method:ident)*) => {
-        $(#[doc = concat!("Answers ", stringify!($method), " with an asynchronous function.")]
+        $(#[doc = concat!("Routes ", stringify!($method), " requests of a pattern to an asynchronous function.")]
         #[must_use]
         pub fn $verb<F, T>(self, pattern: &str, handler: F) -> Self
         where
@@ -82,14 +82,14 @@ macro_rules! verbs {
 }
 
 impl Router {
-    /// A router that answers everything with 404.
+    /// Returns a router without routes, which answers 404.
     pub fn new() -> Self {
         Self::default()
     }
 
     verbs! { get Get post Post put Put patch Patch delete Delete }
 
-    /// Answers a method with a function that writes into the connection's buffer.
+    /// Routes a method to a synchronous function that writes into the connection's buffer.
     #[must_use]
     pub fn direct<F>(self, method: Method, pattern: &str, handler: F) -> Self
     where
@@ -98,21 +98,39 @@ impl Router {
         self.on(method, pattern, Endpoint::direct(handler))
     }
 
-    /// Answers a method with an endpoint. Patterns are checked when the server starts.
+    /// Routes a method to an endpoint, which can have limits and layers. Patterns are checked when the
+    /// server starts.
+    ///
+    /// ```
+    /// use marmota_http::{Endpoint, Method, Request, Router};
+    /// async fn store(request: Request) -> String {
+    ///     format!("{} bytes", request.body().len())
+    /// }
+    /// let endpoint = Endpoint::future(store).body_bytes_max(16 << 20).timeout_ms(5_000);
+    /// let router = Router::new().on(Method::Put, "/files/{name}", endpoint);
+    /// ```
     #[must_use]
     pub fn on(mut self, method: Method, pattern: &str, endpoint: Endpoint) -> Self {
         self.entries.push(Entry { method: Some(method), pattern: pattern.to_owned(), endpoint });
         self
     }
 
-    /// Answers every method, those without a name here too.
+    /// Routes every method of a pattern to an endpoint, including those that [`Method`] does not have.
     #[must_use]
     pub fn any(mut self, pattern: &str, endpoint: Endpoint) -> Self {
         self.entries.push(Entry { method: None, pattern: pattern.to_owned(), endpoint });
         self
     }
 
-    /// Adds the routes of another router under a prefix, its fallback too.
+    /// Adds the routes of another router under a prefix, and its fallback. An empty prefix merges the
+    /// routers.
+    ///
+    /// ```
+    /// use marmota_http::{Method, Request, Router};
+    /// let admin = Router::new().get("/users", |_request: Request| async { "users" });
+    /// let router = Router::new().nest("/admin", admin);
+    /// assert!(router.patterns().any(|route| route == (Some(Method::Get), "/admin/users")));
+    /// ```
     #[must_use]
     pub fn nest(mut self, prefix: &str, inner: Router) -> Self {
         self.faults.extend(inner.faults);
@@ -128,8 +146,16 @@ impl Router {
         }
     }
 
-    /// Puts a layer around all that was routed so far, the fallback too; the last is the
-    /// outermost. What no route takes (404, 405) passes no layer.
+    /// Wraps all routes added so far, and the fallback, in a layer; the last layer is the outermost.
+    /// Requests without a route (404, 405) pass no layer.
+    ///
+    /// ```
+    /// use marmota_http::{RateLimit, Request, Router};
+    /// let router = Router::new()
+    ///     .get("/search", |_request: Request| async { "found" })
+    ///     .layer(RateLimit::per_address(5.0, 20))
+    ///     .get("/health", |_request: Request| async { "ok" }); // not limited
+    /// ```
     #[must_use]
     pub fn layer(mut self, layer: impl Layer) -> Self {
         let layer: Arc<dyn Layer> = Arc::new(layer);
@@ -169,21 +195,27 @@ impl Router {
         }
     }
 
-    /// The methods and patterns that are routed so far, in their order; a route without a method
-    /// takes all.
+    /// Returns the methods and patterns of all routes, in order. A route without a method takes all
+    /// methods.
     pub fn patterns(&self) -> impl Iterator<Item = (Option<Method>, &str)> {
         self.entries.iter().map(|entry| (entry.method, &*entry.pattern))
     }
 
-    /// Answers what no pattern matches.
+    /// Sets the endpoint for paths that no pattern matches. Default: 404.
+    ///
+    /// ```
+    /// use marmota_http::{Endpoint, Request, Router};
+    /// let other = |request: Request| async move { format!("no page {}", request.path()) };
+    /// let router = Router::new().fallback(Endpoint::future(other));
+    /// ```
     #[must_use]
     pub fn fallback(mut self, endpoint: Endpoint) -> Self {
         self.fallback = Some(endpoint);
         self
     }
 
-    /// Makes the start of a server with these routes fail with this reason: for routes whose
-    /// settings do not fit together.
+    /// Makes the start of a server with these routes fail with this reason, for invalid combinations
+    /// of settings.
     #[must_use]
     pub fn refuse(mut self, pattern: &str, reason: impl Into<String>) -> Self {
         self.faults.push(RouteError { pattern: pattern.to_owned(), reason: reason.into() });

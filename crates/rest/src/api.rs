@@ -188,7 +188,7 @@ enum Found<'a> {
 }
 
 impl Api {
-    /// The API of a store's tables, those registered later as well.
+    /// Returns the API of a store's tables.
     pub fn new(store: &Store) -> Self {
         Self::of(Stores::One(store.clone()), "/api")
     }
@@ -226,51 +226,52 @@ impl Api {
         }
     }
 
-    /// Where it stands, `/api` by default; empty for the root. That of tenants
-    /// stands at `/t/{tenant}/api`, and has to have a `{tenant}` in it.
+    /// Sets the path of the API; empty for the root. Default: `/api`. For tenants it must contain
+    /// `{tenant}`, and the default is `/t/{tenant}/api`.
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.trim_end_matches('/').to_owned();
         self
     }
 
-    /// Bytes of a request's body (413 beyond); the server's limit by default.
+    /// Sets the most bytes of a request's body (413). Default: the server's limit.
     pub fn body_bytes_max(mut self, bytes: usize) -> Self {
         self.body_bytes_max = Some(bytes);
         self
     }
 
-    /// Bytes of a body of lines, which is carried out as it comes (413 beyond); 16 GiB by default.
+    /// Sets the most bytes of an NDJSON body, which is executed while it arrives (413). Default:
+    /// 16 GiB.
     pub fn lines_bytes_max(mut self, bytes: u64) -> Self {
         self.lines_bytes_max = bytes;
         self
     }
 
-    /// Bytes of one of its lines (413 beyond), 1 MiB by default.
+    /// Sets the most bytes of a line of an NDJSON body (413). Default: 1 MiB.
     pub fn line_bytes_max(mut self, bytes: usize) -> Self {
         self.settings.line_bytes_max = bytes;
         self
     }
 
-    /// Rows in a page where the request names no limit, 100 by default.
+    /// Sets the rows of a page if the request has no `limit`. Default: 100.
     pub fn page_rows_default(mut self, rows: u64) -> Self {
         self.settings.page_rows_default = rows.max(1);
         self
     }
 
-    /// Rows in a page at most, 1,000 by default.
+    /// Sets the most rows of a page. Default: 1,000.
     pub fn page_rows_max(mut self, rows: u64) -> Self {
         self.settings.page_rows_max = rows.max(1);
         self
     }
 
-    /// Operations in a batch at most, 1,000 by default.
+    /// Sets the most operations of a batch. Default: 1,000.
     pub fn batch_operations_max(mut self, operations: usize) -> Self {
         self.settings.batch_operations_max = operations;
         self
     }
 
-    /// What `GET /api/openapi.json` tells beside the tables and logins: its title and version, and
-    /// operations that other routes have, those of services for instance (`Services::open_api`).
+    /// Adds to the document of `GET /api/openapi.json`: a title and version, and operations of other
+    /// routes, for example those of services (`Services::open_api`). Default: tables and logins.
     ///
     /// ```
     /// # use marmota_model::{Field, Kind, Role, Schema};
@@ -294,8 +295,8 @@ impl Api {
         self
     }
 
-    /// Who makes a request, for the history of audited models; none for
-    /// nobody in particular. Called for each request that reads or writes.
+    /// Sets how the actor of a request is found, for the history of audited models. Called for each
+    /// request that reads or writes. Default: no actor.
     pub fn actor(
         mut self,
         actor: impl Fn(&Request) -> Option<String> + Send + Sync + 'static,

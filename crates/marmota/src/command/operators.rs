@@ -32,7 +32,7 @@ pub(super) struct Operators {
     #[arg(long, value_name = "FILTER", default_value = "warn")]
     log: String,
     /// Sends a span for each request and store operation, and what is logged inside, to the collector of
-    /// OpenTelemetry's at this address, http://127.0.0.1:4318 say; see the guide's state.md
+    /// OpenTelemetry's at this address, http://127.0.0.1:4318 say; see the guide, 35-metrics-and-logs.md
     #[cfg(feature = "otel")]
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,

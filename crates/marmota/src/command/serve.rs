@@ -21,7 +21,7 @@ pub(super) struct Serve {
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
     /// Lets other processes listen on the same ports that are started with this too; see the
-    /// guide's server.md
+    /// guide, 10-server.md
     #[arg(long)]
     share_port: bool,
     /// Permissions of Unix sockets, 660 say; the umask decides without
@@ -55,7 +55,7 @@ pub(super) struct Serve {
     open: bool,
     #[command(flatten)]
     database: Database,
-    /// Asks who calls: users and groups in the database, rights by group; see the guide's auth.md
+    /// Asks who calls: users and groups in the database, rights by group; see the guide, 09-auth-and-rights.md
     #[cfg(feature = "auth")]
     #[arg(long)]
     auth: bool,
