@@ -1,11 +1,17 @@
 """A client of the differential test: its connection, its model, its random values."""
 
+import collections
 import random
+import re
 import uuid
 
 import conditions
 from model import Model, Write
 from service import Connection
+
+
+# Requests that are kept to be shown with a mismatch.
+TRAIL_MAX = 4_000
 
 
 class Mismatch(Exception):
@@ -34,11 +40,13 @@ class Client:
         self.note, self.label = f"{prefix}note", f"{prefix}label"
         self.shared, self.shared_sum, self.shared_writes, self.shared_seen = None, 0, 0, 0
         self.statuses = {}
+        self.trail = collections.deque(maxlen=TRAIL_MAX)
 
     # -- wire ---------------------------------------------------------------
 
     def ask(self, method, path, body=None, headers=None):
         answer = self.connection.ask(method, path, body, headers)
+        self.trail.append((method, path, body, headers, answer.status, answer.value))
         self.statuses[answer.status] = self.statuses.get(answer.status, 0) + 1
         return answer
 
@@ -52,6 +60,12 @@ class Client:
         if bad:
             fields = {error["field"] for error in answer.value["errors"]}
             self.check(f"{what}: its fields at fault", sorted(fields), sorted(bad))
+
+    def trail_of(self, text):
+        """The requests before that name a row which the service's side of a mismatch names."""
+        ids = set(re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", text.partition("service:")[2]))
+        lines = [repr(entry)[:2_000] for entry in self.trail]
+        return [line for line in lines if any(id in line for id in ids)][-12:]
 
     @staticmethod
     def shown(note):

@@ -100,6 +100,8 @@ def compare(address, operations, number, seed, is_plain):
         except Exception as error:  # a fault of this program is one as well
             faults.append(f"client {client.number}, seed {seed}: {type(error).__name__}: {error}")
             print(faults[-1], flush=True)
+            for line in client.trail_of(str(error)):
+                print(f"  before: {line}", flush=True)
 
     threads = [threading.Thread(target=run, args=(client,)) for client in clients]
     for thread in threads:

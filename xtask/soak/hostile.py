@@ -13,7 +13,7 @@ import sys
 ABUSES = [
     ("slow-heads", 10_000, 10, 150, 20),
     ("slow-readers", 5_000, 10, 400, 20),
-    ("connections", 10_000, 5, 200, 20),
+    ("connections", 3_000, 5, 300, 20),
     ("websockets", 5_000, 5, 250, 60),
     ("resets", 8, 10, 100, 20),
     ("continuations", 8, 10, 100, 20),
