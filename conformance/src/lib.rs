@@ -33,6 +33,7 @@ pub mod filters;
 pub mod groups;
 pub mod history;
 pub mod idempotency;
+pub mod immutable;
 pub mod json_paths;
 pub mod keys;
 pub mod migrations;
@@ -189,6 +190,7 @@ macro_rules! conformance {
             );
             $crate::promises!(history: ; by transactions:
                 every_write_leaves_an_entry,
+                an_entry_has_what_changed,
                 many_rows_leave_an_entry_each,
                 a_failed_write_leaves_none,
                 a_transaction_enters_what_it_commits,
@@ -212,6 +214,10 @@ macro_rules! conformance {
                 a_transaction_undoes_what_was_kept,
                 answers_are_bounded,
                 a_store_without_answers_says_so,
+            );
+            $crate::promises!(immutable: ; by transactions:
+                an_immutable_field_stays,
+                an_immutable_field_stays_on_every_path,
             );
             $crate::promises!(keys:
                 automatic_keys_ascend,

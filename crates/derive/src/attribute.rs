@@ -47,6 +47,7 @@ pub(crate) const FIELD: Place = Place {
         ("max", "max = 40"),
         ("collate", "collate = \"nocase\""),
         ("search", "search"),
+        ("immutable", "immutable"),
         ("unique", "unique"),
         ("index", "index"),
         ("default", "default = 7"),
@@ -89,6 +90,8 @@ const FOREIGN: &[(&str, &str)] = &[
     ("custom", "`check`"),
     ("required", "`not_empty`; a field is required unless its type is an Option"),
     ("nullable", "an Option as the field's type"),
+    ("readonly", "`immutable`"),
+    ("read_only", "`immutable`"),
     ("optional", "an Option as the field's type"),
 ];
 

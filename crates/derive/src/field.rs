@@ -44,6 +44,7 @@ pub(crate) struct Field {
     pub(crate) unique: bool,
     pub(crate) index: bool,
     search: bool,
+    immutable: bool,
     /// Its type without `Option`, in which rules check it.
     inside: TokenStream,
     shape: Shape,
@@ -88,6 +89,7 @@ impl Field {
             unique: false,
             index: false,
             search: false,
+            immutable: false,
             inside: without_self(inner.to_token_stream(), owner),
             shape: Shape::of(inner),
             optional: inside.is_some(),
@@ -122,6 +124,10 @@ impl Field {
             "search" => {
                 item.bare(problems);
                 self.search = self.suits(self.shape.may_be_text(), item, "texts", problems);
+            }
+            "immutable" => {
+                item.bare(problems);
+                self.immutable = true;
             }
             "rename" => {
                 if let Some(text) = item.text(problems) {
@@ -302,6 +308,9 @@ impl Field {
         for item in items.iter().filter(|item| item.name == "default") {
             problems.at(item, "the store sets this field itself; a default is never used");
         }
+        for item in items.iter().filter(|item| item.name == "immutable") {
+            problems.at(item, "the store sets this field itself; leave `immutable` out");
+        }
     }
 
     /// Checks what is asked of the one field that is the model's key.
@@ -322,11 +331,14 @@ impl Field {
         if self.default.is_some() && self.role == Role::Plain {
             problems.at_span(self.name_span, "a key has no default");
         }
+        if self.immutable {
+            problems.at_span(self.name_span, "a key never changes; leave `immutable` out");
+        }
     }
 
     /// The field's entry in the schema; every part of it is constant.
     pub(crate) fn code(&self, model: &TokenStream) -> TokenStream {
-        let Self { of, name, unique, search, rules, .. } = self;
+        let Self { of, name, unique, search, immutable, rules, .. } = self;
         let role = match self.role {
             Role::Plain => quote!(Plain),
             Role::Key => quote!(Key),
@@ -352,6 +364,7 @@ impl Field {
             nullable: #value::NULLABLE,
             unique: #unique,
             search: #search,
+            immutable: #immutable,
             role: #model::Role::#role,
             default: #default,
             rules: ::std::borrow::Cow::Borrowed(&[#(#rules),*]),

@@ -96,6 +96,7 @@
 //! | `default = 7` | all but blobs | the value of rows made without one: a number, a text in quotes (dates, times, UUIDs, names of enums and JSON too), `true` or `false` |
 //! | `max = 40` | texts | the most characters |
 //! | `collate = "nocase"` | texts | compares without regard to the case of A to Z; `"binary"` is how texts compare without it |
+//! | `immutable` | any without a role | its value is fixed after the insert: a write that changes it is refused |
 //! | `search` | texts | its words can be searched for |
 //! | `not_empty` | texts, blobs | not empty, and not of white space alone |
 //! | `length(min = 2, max = 9)` | texts, blobs | the number of characters, or of bytes; either end may be left out |

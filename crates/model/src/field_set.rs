@@ -51,6 +51,12 @@ impl FieldSet {
         Self(self.0 | other.0)
     }
 
+    /// The fields that are in both.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     /// True if the field at `position` is in the set.
     #[must_use]
     pub const fn contains(self, position: usize) -> bool {

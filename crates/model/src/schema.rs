@@ -39,6 +39,8 @@ pub struct Field {
     pub unique: bool,
     /// True if its words can be searched for; for texts.
     pub search: bool,
+    /// True if its value may not change after the insert.
+    pub immutable: bool,
     /// The part the store itself plays in it.
     pub role: Role,
     /// The value of a row that is made without one.
@@ -316,6 +318,7 @@ impl Field {
             nullable: false,
             unique: false,
             search: false,
+            immutable: false,
             role: Role::Plain,
             default: None,
             rules: Cow::Borrowed(&[]),
@@ -341,6 +344,20 @@ impl Field {
     #[must_use]
     pub const fn search(mut self, search: bool) -> Self {
         self.search = search;
+        self
+    }
+
+    /// Whether its value is fixed after the insert. A write that changes it is refused with the rule
+    /// `immutable`; one that gives the stored value is not.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind};
+    /// const TEAM: Field = Field::new("team", Kind::I64).immutable(true);
+    /// assert!(TEAM.immutable);
+    /// ```
+    #[must_use]
+    pub const fn immutable(mut self, immutable: bool) -> Self {
+        self.immutable = immutable;
         self
     }
 

@@ -23,6 +23,7 @@ pub struct Table {
     key_kind: KeyKind,
     all: FieldSet,
     read_by_default: FieldSet,
+    immutable: FieldSet,
     created_at: Option<usize>,
     updated_at: Option<usize>,
     version: Option<usize>,
@@ -95,6 +96,7 @@ impl Table {
             key_kind,
             all: FieldSet::first(schema.fields.len()),
             read_by_default: FieldSet::EMPTY,
+            immutable: FieldSet::EMPTY,
             created_at,
             updated_at,
             version,
@@ -121,6 +123,14 @@ impl Table {
                 let kind = field.kind.name();
                 let why = format!("only texts have words to search for, and it is {kind}");
                 return Err(refuse(&self.schema, Some(field), &why));
+            }
+            if field.immutable {
+                if field.role != Role::Plain {
+                    let why = "only a field without a role is immutable; the key and the times of \
+                               inserts never change, other roles change with each write";
+                    return Err(refuse(&self.schema, Some(field), why));
+                }
+                self.immutable = self.immutable.with(position);
             }
             if field.kind != Kind::Blob {
                 self.read_by_default = self.read_by_default.with(position);
@@ -238,6 +248,12 @@ impl Table {
     #[must_use]
     pub const fn read_by_default(&self) -> FieldSet {
         self.read_by_default
+    }
+
+    /// The fields whose values may not change after the insert ([`Field::immutable`]).
+    #[must_use]
+    pub const fn immutable(&self) -> FieldSet {
+        self.immutable
     }
 
     /// The field that holds the time of the insert.
@@ -405,6 +421,7 @@ mod tests {
             (Schema::new("a", vec![id(), text("v").role(Role::Version)]), "version is i64"),
             (Schema::new("a", vec![id().nullable(true)]), "cannot be NULL"),
             (Schema::new("a", vec![id(), text("b").role(Role::Key)]), "exactly one"),
+            (Schema::new("a", vec![id().immutable(true)]), "immutable"),
         ] {
             let error = Table::new(schema).unwrap_err();
             assert!(error.to_string().contains(part), "{error}");

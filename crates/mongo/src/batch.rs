@@ -31,7 +31,7 @@ pub(crate) fn needs_transaction(writes: &[Write], mode: BatchMode) -> Option<&'s
 
 /// True for a write that may look at rows before it decides.
 pub(crate) const fn reads_first(write: &Write) -> bool {
-    matches!(write, Write::Guarded { .. })
+    matches!(write, Write::Guarded { .. } | Write::Compared { .. })
 }
 
 /// Carries out the steps of a batch in the transaction that is open on
@@ -177,7 +177,9 @@ fn one_by_one(
                 return Ok(Outcome::default());
             }
             step if !step.is_write() => {
-                return Err(no_transactions("a write under rights that depend on rows"));
+                return Err(no_transactions(
+                    "a write that depends on the stored row (rights by a rule, immutable fields)",
+                ));
             }
             step => {
                 let table = step.table().ok_or_else(unexpected)?;

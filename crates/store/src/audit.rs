@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use marmota_model::{Comparison, FilterExpr, Index, Table, Timestamp, Value, ValueRef, json};
 
+use crate::before::RowsBefore;
 use crate::history::{History, HistoryAction, key_text};
 use crate::operation::{Effect, Keys, OnConflict, Outcome, Write};
 
@@ -66,11 +67,11 @@ impl Audit {
 
     /// Adds entries of a write that changed rows, the next ones after `from` of
     /// them; gives how many that makes. None is added once all are entered.
-    /// `gone` are the keys that the look before it found.
+    /// `gone` are the keys, and `before` the rows, that the look before it found.
     pub(crate) fn entries(
         &self,
         write: &Write,
-        gone: &[Value],
+        (gone, before): (&[Value], RowsBefore<'_>),
         outcome: &Outcome,
         from: usize,
         entries: &mut Vec<Vec<Value>>,
@@ -88,21 +89,23 @@ impl Audit {
         if from > gone.len() || until < gone.len() {
             return until.max(from);
         }
+        let changed = || before.changed(write, outcome);
         entries.extend(match write {
-            Write::Insert { row, on_conflict, .. } => {
-                let (action, fields) = match (outcome.effect, on_conflict) {
-                    (Effect::Updated, OnConflict::Update { fields }) => {
-                        (HistoryAction::Update, *fields)
-                    }
+            Write::Insert { row, .. } => {
+                let (action, fields) = match outcome.effect {
+                    Effect::Updated => (HistoryAction::Update, changed()),
                     _ => (HistoryAction::Insert, table.all()),
                 };
                 let written = present(row).filter(|(field, _)| fields.contains(*field));
-                Some(self.entry(table, key, action, written, outcome))
+                (!fields.is_empty()).then(|| self.entry(table, key, action, written, outcome))
             }
             Write::Update { key, row, .. } => {
-                let action = HistoryAction::Update;
-                Some(self.entry(table, key.as_ref(), action, present(row), outcome))
+                let (action, fields) = (HistoryAction::Update, changed());
+                let written = present(row).filter(|(field, _)| fields.contains(*field));
+                let key = key.as_ref();
+                (!fields.is_empty()).then(|| self.entry(table, key, action, written, outcome))
             }
+            Write::Increment { .. } if changed().is_empty() => None,
             Write::Increment { key, field, stamp, .. } => {
                 let stamped = table.updated_at().map(|field| (field, stamp.as_ref()));
                 let written = [(*field, outcome.value.as_ref())].into_iter().chain(stamped);
@@ -110,7 +113,10 @@ impl Audit {
                 Some(self.entry(table, key.as_ref(), action, written, outcome))
             }
             Write::Delete { key, .. } => Some(self.delete(table, key.as_ref())),
-            Write::DeleteWhere { .. } | Write::Audited { .. } | Write::Guarded { .. } => None,
+            Write::DeleteWhere { .. }
+            | Write::Audited { .. }
+            | Write::Compared { .. }
+            | Write::Guarded { .. } => None,
         });
         gone.len() + 1
     }

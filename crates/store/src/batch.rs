@@ -278,7 +278,7 @@ impl<'s> Batch<'s> {
                     print.add(format!("delete where {filter:?}").as_bytes());
                 }
                 // Made behind a batch, never added to one.
-                Write::Audited { .. } | Write::Guarded { .. } => {}
+                Write::Audited { .. } | Write::Compared { .. } | Write::Guarded { .. } => {}
             }
         }
         print

@@ -17,6 +17,7 @@ mod audit;
 pub mod background;
 pub mod backup;
 pub mod batch;
+mod before;
 mod cache;
 mod databases;
 mod durability;

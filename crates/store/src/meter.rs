@@ -171,7 +171,7 @@ const fn verb_of_write(write: &Write) -> usize {
         Write::Delete { .. } => 8,
         Write::DeleteWhere { .. } => 9,
         // What these are around is asked for instead.
-        Write::Audited { .. } | Write::Guarded { .. } => 13,
+        Write::Audited { .. } | Write::Compared { .. } | Write::Guarded { .. } => 13,
     }
 }
 

@@ -298,6 +298,11 @@ pub enum Write {
         /// Who writes, and where that is entered.
         audit: Audit,
     },
+    /// A write that gives values to immutable fields; made by the store.
+    Compared {
+        /// The write.
+        write: Box<Write>,
+    },
     /// A write that its caller may not have the right to; made by the store.
     Guarded {
         /// The write.
@@ -345,7 +350,7 @@ impl Write {
             Self::DeleteWhere { table, filter } => {
                 run(&mut Operation::DeleteWhere { table, filter: filter.as_ref() })
             }
-            Self::Audited { .. } | Self::Guarded { .. } => Err(of_steps()),
+            Self::Audited { .. } | Self::Compared { .. } | Self::Guarded { .. } => Err(of_steps()),
         }
     }
 
@@ -358,14 +363,18 @@ impl Write {
             | Self::Increment { table, .. }
             | Self::Delete { table, .. }
             | Self::DeleteWhere { table, .. } => table,
-            Self::Audited { write, .. } | Self::Guarded { write, .. } => write.table(),
+            Self::Audited { write, .. }
+            | Self::Compared { write }
+            | Self::Guarded { write, .. } => write.table(),
         }
     }
 
     /// The write itself, without what goes with it.
     pub(crate) fn bare(&self) -> &Self {
         match self {
-            Self::Audited { write, .. } | Self::Guarded { write, .. } => write.bare(),
+            Self::Audited { write, .. }
+            | Self::Compared { write }
+            | Self::Guarded { write, .. } => write.bare(),
             write => write,
         }
     }
@@ -374,7 +383,10 @@ impl Write {
     pub(crate) fn refusing(&self) -> Self {
         let mut refusing = self.clone();
         let mut inner = &mut refusing;
-        while let Self::Audited { write, .. } | Self::Guarded { write, .. } = inner {
+        while let Self::Audited { write, .. }
+        | Self::Compared { write }
+        | Self::Guarded { write, .. } = inner
+        {
             inner = write;
         }
         if let Self::Insert { on_conflict, .. } = inner {
@@ -387,7 +399,9 @@ impl Write {
     pub(crate) fn key(&self) -> Option<Value> {
         match self {
             Self::Insert { table, row, .. } => row.get(table.key()).cloned(),
-            Self::Audited { write, .. } | Self::Guarded { write, .. } => write.key(),
+            Self::Audited { write, .. }
+            | Self::Compared { write }
+            | Self::Guarded { write, .. } => write.key(),
             _ => None,
         }
         .filter(|key| *key != Value::Absent)
@@ -401,14 +415,14 @@ impl Write {
     /// True for a write that is more than one operation.
     #[must_use]
     pub const fn is_of_steps(&self) -> bool {
-        matches!(self, Self::Audited { .. } | Self::Guarded { .. })
+        matches!(self, Self::Audited { .. } | Self::Compared { .. } | Self::Guarded { .. })
     }
 
     /// What its caller may do, where that is looked at.
     pub(crate) fn rights(&self) -> Option<&Arc<Rights>> {
         match self {
             Self::Guarded { rights, .. } => Some(rights),
-            Self::Audited { write, .. } => write.rights(),
+            Self::Audited { write, .. } | Self::Compared { write } => write.rights(),
             _ => None,
         }
     }
@@ -416,7 +430,7 @@ impl Write {
     pub(crate) fn audit(&self) -> Option<&Audit> {
         match self {
             Self::Audited { audit, .. } => Some(audit),
-            Self::Guarded { write, .. } => write.audit(),
+            Self::Guarded { write, .. } | Self::Compared { write } => write.audit(),
             _ => None,
         }
     }

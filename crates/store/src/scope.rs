@@ -89,7 +89,8 @@ impl Shared {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let cache =
             cache_bytes_max.map(|bytes_max| Arc::new(Cache::new(&registry, bytes_max, SLOTS)));
-        let is_plain = cache.is_none() && ledger.is_none();
+        let has_immutable = registry.tables().iter().any(|table| !table.immutable().is_empty());
+        let is_plain = cache.is_none() && ledger.is_none() && !has_immutable;
         let around = (!is_plain).then(|| Around { cache, ledger: ledger.map(Arc::new) });
         Self {
             number: NEXT.fetch_add(1, Ordering::Relaxed),

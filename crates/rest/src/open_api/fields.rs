@@ -38,6 +38,12 @@ pub(super) fn of_field(table: &Table, position: usize, field: &Field) -> Value {
     if matches!(field.role, Role::CreatedAt | Role::UpdatedAt) {
         schema["readOnly"] = json!(true);
     }
+    if field.immutable {
+        let known = schema["description"].as_str().map(|known| format!("{known}. "));
+        let text = format!("{}Fixed after the insert", known.unwrap_or_default());
+        schema["description"] = json!(text);
+        schema["x-immutable"] = json!(true);
+    }
     if field.nullable {
         if let Some(kind) = schema.get("type").cloned() {
             schema["type"] = json!([kind, "null"]);

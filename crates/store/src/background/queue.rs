@@ -41,7 +41,9 @@ fn bytes_of(write: &Write) -> usize {
         }
         Write::Increment { key, .. } | Write::Delete { key, .. } => of(key),
         Write::DeleteWhere { .. } => 0,
-        Write::Audited { write, .. } | Write::Guarded { write, .. } => return bytes_of(write),
+        Write::Audited { write, .. } | Write::Compared { write } | Write::Guarded { write, .. } => {
+            return bytes_of(write);
+        }
     };
     WRITE_BYTES + values
 }

@@ -95,7 +95,9 @@ impl Needs {
             Write::Increment { .. } => self.tables.push((number, true)),
             Write::Delete { .. } | Write::DeleteWhere { .. } => self.delete(catalog, number),
             // It reads the table itself, and those that it refers to.
-            Write::Guarded { write: inner, .. } => self.write(catalog, inner)?,
+            Write::Guarded { write: inner, .. } | Write::Compared { write: inner } => {
+                self.write(catalog, inner)?;
+            }
             Write::Audited { write: inner, .. } => {
                 self.write(catalog, inner)?;
                 for table in write.tables() {

@@ -83,9 +83,10 @@ pub fn key_made<'o>(write: &'o Write, outcome: &'o Outcome) -> Option<&'o Value>
     match (&outcome.keys, write) {
         (Keys::One(key), _) => Some(key),
         (Keys::Known, Write::Insert { table, row, .. }) => row.get(table.key()),
-        (_, Write::Audited { write, .. } | Write::Guarded { write, .. }) => {
-            key_made(write, outcome)
-        }
+        (
+            _,
+            Write::Audited { write, .. } | Write::Compared { write } | Write::Guarded { write, .. },
+        ) => key_made(write, outcome),
         _ => None,
     }
 }
@@ -119,7 +120,12 @@ pub fn resolve_links(
 impl Write {
     fn put(&mut self, at: LinkAt, value: Value) {
         match (at, self) {
-            (at, Self::Audited { write, .. } | Self::Guarded { write, .. }) => write.put(at, value),
+            (
+                at,
+                Self::Audited { write, .. }
+                | Self::Compared { write }
+                | Self::Guarded { write, .. },
+            ) => write.put(at, value),
             (
                 LinkAt::Key,
                 Self::Update { key, .. } | Self::Increment { key, .. } | Self::Delete { key, .. },

@@ -20,7 +20,8 @@
 //!
 //! 1. a savepoint, where each write stands for itself;
 //! 2. looks at rows that rights ask for (`rights/guard.rs`);
-//! 3. a look at the rows that will be gone, for their entries (`audit.rs`);
+//! 3. a look at the rows that will be gone, for their entries (`audit.rs`), or at the row as it was
+//!    before, for its immutable fields and for what changes (`before.rs`);
 //! 4. the write;
 //! 5. entries in the history, and now and then a delete of old ones;
 //! 6. a look at what was written, for rights;
@@ -40,6 +41,7 @@ use marmota_model::{
 use super::link::resolve_links;
 use super::once::Recalled;
 use super::{BatchMode, Link, Once, Operation, Outcome, Write};
+use crate::before::{self, RowsBefore};
 use crate::refusal::copy_of;
 use crate::rights::Checks;
 
@@ -107,6 +109,8 @@ pub struct BatchMachine {
     /// The keys of rows that the write removes, and how many are entered.
     gone: Vec<Value>,
     entered: usize,
+    /// The rows that the write is to change, as they were.
+    before: Vec<Value>,
     /// The answer of a batch that takes place once.
     answer: Vec<u8>,
 }
@@ -123,6 +127,7 @@ enum Stage {
     Savepoint,
     Check,
     Look,
+    LookBefore,
     Write,
     Enter,
     Trim,
@@ -271,6 +276,13 @@ impl BatchMachine {
                 self.stage = Stage::Write;
                 Ok(BatchStep::Next)
             }
+            Stage::LookBefore => {
+                self.before = std::mem::take(&mut self.looked.values);
+                (self.stage, self.current) = (Stage::Write, Current::Write);
+                write_of(self.write.as_deref(), parts.writes, self.place)
+                    .and_then(|write| RowsBefore(&self.before).check(write))
+                    .map(|()| BatchStep::Next)
+            }
             Stage::Enter => self.enter(parts),
             Stage::Trim => self.check_written(parts),
             Stage::CheckWritten => write_of(self.write.as_deref(), parts.writes, self.place)
@@ -336,12 +348,13 @@ impl BatchMachine {
             }
         }
         let write = write_of(self.write.as_deref(), parts.writes, place);
-        if write.as_ref().is_ok_and(|write| write.rights().is_none() && write.audit().is_none()) {
+        if write.as_ref().is_ok_and(|write| !write.is_of_steps()) {
             // Nearly always.
             (self.stage, self.current) = (Stage::Write, Current::Write);
             return BatchStep::Next;
         }
         self.gone.clear();
+        self.before.clear();
         self.entered = 0;
         let begun = write
             .and_then(Checks::begin)
@@ -362,6 +375,11 @@ impl BatchMachine {
             self.write = Some(Box::new(write.refusing()));
         }
         let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
+        if let Some(query) = before::query(write) {
+            let table = Arc::clone(write.table());
+            self.look(Stage::LookBefore, &table, None, query);
+            return Ok(BatchStep::Next);
+        }
         let goes = write.audit().and_then(|audit| audit.going(write.bare()));
         match goes {
             Some(filter) => {
@@ -394,7 +412,8 @@ impl BatchMachine {
         let Some(audit) = write.audit() else { return self.check_written(parts) };
         let mut entries = Vec::new();
         let (from, bare) = (self.entered, write.bare());
-        self.entered = audit.entries(bare, &self.gone, &self.written, from, &mut entries);
+        let known = (&*self.gone, RowsBefore(&self.before));
+        self.entered = audit.entries(bare, known, &self.written, from, &mut entries);
         if entries.is_empty() {
             let Some(trim) = audit.trim() else { return self.check_written(parts) };
             (self.stage, self.current) = (Stage::Trim, Current::Own(Box::new(trim)));
@@ -439,6 +458,7 @@ impl BatchMachine {
         match self.stage {
             Stage::Check
             | Stage::Look
+            | Stage::LookBefore
             | Stage::Write
             | Stage::Enter
             | Stage::Trim

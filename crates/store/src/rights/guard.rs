@@ -33,7 +33,7 @@ impl Rights {
             Write::Delete { .. } => !rights.delete.is_all(),
             // Narrowed where it is made.
             Write::DeleteWhere { .. } => matches!(rights.delete, Access::Denied),
-            Write::Audited { write, .. } => self.guard(write),
+            Write::Audited { write, .. } | Write::Compared { write } => self.guard(write),
             Write::Guarded { .. } => false,
         }
     }
@@ -175,7 +175,7 @@ impl Checks {
                 rights.admit(Right::Delete, table)?;
                 Stage::Over
             }
-            Write::Audited { .. } | Write::Guarded { .. } => Stage::Over,
+            Write::Audited { .. } | Write::Compared { .. } | Write::Guarded { .. } => Stage::Over,
         };
         Ok(Self { stage, ..Self::default() })
     }

@@ -1,6 +1,6 @@
 //! Writes that are carried out with more than themselves in one transaction:
 //! with an entry in the history where their table is audited, with a look at
-//! the rows that the caller has rights to. Such a write becomes a batch, and
+//! the rows that the caller has rights to, or at those whose immutable fields are written. Such a write becomes a batch, and
 //! its result is taken from that.
 
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use marmota_model::{Error, ErrorKind, NoRows, Result, RowSink, RowSource, Table,
 
 use super::{Pending, Progress, Scope};
 use crate::audit::Audit;
+use crate::before;
 use crate::durability::Durability;
 use crate::history::HISTORY_TABLE;
 use crate::operation::{
@@ -155,8 +156,8 @@ impl Scope {
         }
     }
 
-    /// What an operation becomes, if it writes to an audited table, or has to
-    /// be looked after for its caller's rights.
+    /// What an operation becomes, if it writes to an audited table or to immutable fields, or has
+    /// to be looked after for its caller's rights.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`] for a write to the history itself.
@@ -182,7 +183,11 @@ impl Scope {
         let narrows = rights.is_some()
             && matches!(operation, Operation::Batch { writes, .. }
                 if writes.iter().any(|write| matches!(write, Write::DeleteWhere { .. })));
-        if !is_audited && !is_guarded && !narrows {
+        let is_compared = match &*operation {
+            Operation::Batch { writes, .. } => writes.iter().any(before::compares),
+            operation => before::operation_compares(operation),
+        };
+        if !is_audited && !is_guarded && !is_compared && !narrows {
             return Ok(None);
         }
         let audit = ledger.map(|ledger| Audit {
@@ -192,6 +197,10 @@ impl Scope {
         });
         let wrapped = |write: Write| {
             let is_guarded = rights.filter(|rights| rights.guard(&write));
+            let write = match before::compares(&write) {
+                true => Write::Compared { write: Box::new(write) },
+                false => write,
+            };
             let write = match &audit {
                 Some(audit) if write.table().schema().audit => {
                     Write::Audited { write: Box::new(write), audit: audit.clone() }

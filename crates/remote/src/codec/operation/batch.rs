@@ -94,7 +94,10 @@ fn put_write(out: &mut Vec<u8>, numbers: &dyn Numbers, write: &Write) -> Result<
         row.iter().for_each(|value| put_value(out, value.as_ref()));
     };
     match write {
-        Write::Audited { write, .. } => return put_write(out, numbers, write),
+        // The server makes of it what it has to be there.
+        Write::Audited { write, .. } | Write::Compared { write } => {
+            return put_write(out, numbers, write);
+        }
         Write::Insert { table, row, on_conflict } => {
             about(out, INSERT, table)?;
             put_conflict(out, *on_conflict);
