@@ -110,6 +110,8 @@ pub(crate) struct Connection {
     lacks_sync: bool,
     /// Statements by their names, with when they were last used.
     prepared: HashMap<u128, u64>,
+    /// Statements that gave their place to others, and are to be closed.
+    evicted: Vec<u128>,
     /// Set at the beginning of each transaction, over a pooler; nothing else is
     /// kept from one to the next there.
     settings: Option<Arc<Text>>,
@@ -177,6 +179,7 @@ impl Connection {
             ended: 0,
             lacks_sync: false,
             prepared: HashMap::new(),
+            evicted: Vec::new(),
             settings: None,
             uses: 0,
             state: State::Idle,

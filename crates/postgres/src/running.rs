@@ -295,10 +295,19 @@ impl Running {
                 None => self.succeed(composer, operation, outcome),
                 Some((role, failure)) => self.fail(composer, operation, role, failure),
             },
-            Stage::Look(problem) => {
-                let look = self.reply.mark(Role::Look).cloned();
-                Next::Done(Err(self.explain(composer, operation, &problem, look.as_ref())))
-            }
+            Stage::Look(problem) => match failure {
+                None => {
+                    let look = self.reply.mark(Role::Look).cloned();
+                    Next::Done(Err(self.explain(composer, operation, &problem, look.as_ref())))
+                }
+                Some((_, failure)) if failure.lost_a_race() => Next::Done(Err(fault::lost_race())),
+                Some((_, failure)) if failure.is_of_preparing() && self.tries < TRIES_MAX => {
+                    self.tries += 1;
+                    self.stage = Stage::Look(problem);
+                    Next::Send
+                }
+                Some((_, failure)) => Next::Done(Err(fault::of(&failure))),
+            },
             Stage::Recover(error) => Next::Done(Err(error)),
             Stage::Each => self.each_tried(composer, operation, failure, state),
             Stage::EachDone | Stage::EachAgain(_) if failure.is_some() => {

@@ -193,12 +193,12 @@ impl PostgresSession {
             let _ = running.link(&mut self.composer, operation, 0);
         }
         if let Err(error) = composed {
-            self.tickets.give_back(running);
+            self.discard(running);
             return Err(error);
         }
         let is_empty = running.script.calls.iter().all(|call| call.role == Role::Beside);
         if is_empty && !links && running.describes.is_none() {
-            self.tickets.give_back(running);
+            self.discard(running);
             match operation {
                 Operation::Batch { results, .. } => results.clear(),
                 Operation::InsertMany { on_conflict, .. } if *on_conflict != OnConflict::Refuse => {
@@ -215,6 +215,15 @@ impl PostgresSession {
             self.tickets.put(ticket, running);
         }
         Ok(Submitted::Waiting(ticket))
+    }
+
+    /// Gives up an operation of which nothing was sent, with the connection that
+    /// it may have been given.
+    fn discard(&mut self, mut running: Box<Running>) {
+        if std::mem::take(&mut running.has_lane) {
+            self.shared.pool.give_back(Arc::clone(&running.lane));
+        }
+        self.tickets.give_back(running);
     }
 
     /// Adds to a connection's buffer what is to be sent, if there is one and

@@ -17,8 +17,12 @@ use marmota_store::operation::{BatchDriver, BatchParts, Operation, Write};
 
 use crate::session::PostgresSession;
 
-/// How often one that lost against another transaction is run again.
-const TRIES_MAX: u32 = 20;
+/// How often one that lost against another transaction is run again: for some
+/// two seconds.
+const TRIES_MAX: u32 = 50;
+/// The pause before the second try. It doubles from one to the next.
+const PAUSE: Duration = Duration::from_micros(200);
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// True for a batch that is carried out here.
 pub(crate) fn takes_steps(operation: &Operation<'_>) -> bool {
@@ -81,8 +85,9 @@ impl Steps {
         };
         let tries = &mut self.tries;
         let retry = &mut |error: &Error| {
+            let pause = PAUSE.saturating_mul(1 << (*tries).min(8)).min(PAUSE_MAX);
             *tries += 1;
-            (error.is_repeatable() && *tries < TRIES_MAX).then_some(Duration::ZERO)
+            (error.is_repeatable() && *tries < TRIES_MAX).then_some(pause)
         };
         self.driver.poll(session, &mut parts, retry, &mut Context::from_waker(waker))
     }

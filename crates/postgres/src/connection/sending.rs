@@ -102,7 +102,7 @@ impl Sending<'_> {
 
     /// Ends a group: if something in it fails, the rest of it is skipped.
     pub(crate) fn sync(&mut self) {
-        frontend::sync(&mut self.connection.out);
+        self.connection.write_sync();
         self.exchange.groups += 1;
         self.exchange.groups_left += 1;
     }
@@ -123,8 +123,13 @@ impl Sending<'_> {
             let oldest = connection.prepared.iter().min_by_key(|(_, used)| **used);
             if let Some(oldest) = oldest.map(|(name, _)| *name) {
                 connection.prepared.remove(&oldest);
-                frontend::close(&mut connection.out, StatementName::from(oldest).bytes());
+                connection.evicted.push(oldest);
             }
+        }
+        if let Some(at) = connection.evicted.iter().position(|name| *name == text.name.key()) {
+            connection.evicted.swap_remove(at);
+            connection.prepared.insert(text.name.key(), uses);
+            return;
         }
         frontend::parse(&mut connection.out, text.name.bytes(), &text.sql, &text.types);
         connection.prepared.insert(text.name.key(), uses);
@@ -156,8 +161,17 @@ impl Connection {
         if std::mem::take(&mut self.lacks_sync)
             && let Some(last) = self.exchanges.back_mut()
         {
-            frontend::sync(&mut self.out);
             (last.groups, last.groups_left) = (1, 1);
+            self.write_sync();
+        }
+    }
+
+    /// Ends a group. What gave its place to other statements is closed at the beginning of the
+    /// next one, where nothing before it can fail.
+    fn write_sync(&mut self) {
+        frontend::sync(&mut self.out);
+        for name in std::mem::take(&mut self.evicted) {
+            frontend::close(&mut self.out, StatementName::from(name).bytes());
         }
     }
 

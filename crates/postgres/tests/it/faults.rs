@@ -257,3 +257,28 @@ fn an_idle_connection_finds_out_that_the_server_was_restarted_before_it_writes()
         assert_eq!(transaction.get::<Tally>(key).run().unwrap().count, 11 * count);
     }
 }
+
+#[test]
+fn a_write_that_is_refused_before_it_is_sent_keeps_no_connection() {
+    let database = server().make_database().unwrap();
+    let url = format!("{database}?connections_max=4&acquire_timeout_ms=4000");
+    let (store, other) = (open(&url), open(&url));
+    let key = store.insert(&label(1)).run().unwrap();
+    let holder = other.begin_run().unwrap();
+    holder.increment(Tally::COUNT, key, 1).run().unwrap();
+    block_on(async {
+        let mut waiting = Box::pin(async { store.increment(Tally::COUNT, key, 1).await });
+        assert!(poll_once(&mut waiting).await.is_none());
+        // Once it has waited for 5 ms, other writes get other connections.
+        let until = Instant::now() + Duration::from_millis(200);
+        let refused = [Tally { label: Some("a\0b".to_owned()), ..Tally::default() }];
+        while Instant::now() < until {
+            store.insert_many(&refused).await.unwrap_err();
+        }
+        let all: Vec<_> = (0..2).map(|_| store.begin_run().unwrap()).collect();
+        drop(all);
+        holder.commit().run().unwrap();
+        waiting.await.unwrap();
+    });
+    store.close().unwrap();
+}
