@@ -38,7 +38,7 @@ use serving::{Serving, normal_rate};
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 pub(crate) const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-const UPGRADE: &[u8] = b"GET /room HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+const UPGRADE: &[u8] = b"GET /room HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 /// One for all, since what is measured is what the server keeps for each reader.
 static LARGE: LazyLock<String> = LazyLock::new(|| "x".repeat(1 << 20));
 pub(crate) const MESSAGE: [u8; 100] = [b'm'; 100];

@@ -1,6 +1,6 @@
 //! Servers that go and come back, clients that hang.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_lite::future::block_on;
 use marmota_model::ErrorKind;
@@ -8,6 +8,10 @@ use marmota_remote::Service;
 
 use crate::place::Place;
 use crate::{Person, client, person, served};
+
+/// A client looks at a connection that was idle for 20 ms before it writes.
+const IDLE: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn where_nobody_listens_is_refused() {
@@ -31,7 +35,7 @@ fn a_server_that_comes_back_is_found() {
             assert_eq!(store.get::<Person>(key).run().unwrap().name, "Emmy");
             server.shutdown().unwrap();
             server = place.serve(&service);
-            std::thread::sleep(Duration::from_millis(500));
+            std::thread::sleep(IDLE);
             // The connection was idle: that it has gone is noticed before a write.
             block_on(async { store.insert(&person(&format!("{round}"))).await }).unwrap();
         }
@@ -50,7 +54,11 @@ fn a_server_that_stays_away_is_given_up() {
         let store = client(remote).unwrap();
         store.insert(&person("Emmy")).run().unwrap();
         server.shutdown().unwrap();
-        std::thread::sleep(Duration::from_millis(500));
+        // Writes that find out that the connection has gone are lost.
+        let until = Instant::now() + PATIENCE;
+        while store.insert(&person("Max")).run().unwrap_err().kind() != ErrorKind::Refused {
+            assert!(Instant::now() < until, "the server is not given up");
+        }
         for _ in 0..2 {
             let error = store.insert(&person("Max")).run().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
