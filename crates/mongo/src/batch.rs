@@ -58,7 +58,7 @@ pub(crate) fn inside(
     let _turn = wait_on(&shared.handle, async move {
         waiting.within(async { Ok(waiting.turns.wait(number, true).await) }).await
     })?;
-    let mut tries = Tries::begin(shared, number);
+    let mut tries = Tries::begin(shared);
     loop {
         let database = shared.database.clone();
         let begun = async move { Transaction::begin(&database, durability).await };

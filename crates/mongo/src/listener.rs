@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::News;
+use marmota_store::backoff::Backoff;
 use mongodb::bson::{Document, doc};
 use mongodb::change_stream::ChangeStream;
 use mongodb::change_stream::event::{ChangeStreamEvent, OperationType, ResumeToken};
@@ -152,7 +153,7 @@ impl Listener {
 
     /// Tries until it listens again.
     async fn watch_again(&mut self) -> Stream {
-        let mut pause = PAUSE;
+        let mut backoff = Backoff::new(PAUSE, PAUSE_MAX);
         loop {
             match tokio::time::timeout(PULSE_MAX, self.watch()).await {
                 Ok(Ok(stream)) => return stream,
@@ -165,8 +166,7 @@ impl Listener {
                 Ok(Err(error)) => log::debug!("no news from MongoDB: {error}"),
                 Err(_) => log::debug!("no news from MongoDB: it has not answered"),
             }
-            tokio::time::sleep(pause).await;
-            pause = (2 * pause).min(PAUSE_MAX);
+            tokio::time::sleep(backoff.pause()).await;
         }
     }
 }

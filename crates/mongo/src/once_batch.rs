@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use marmota_model::Result;
 use marmota_store::Durability;
 use marmota_store::operation::{BatchDriver, BatchParts, Operation, Outcome};
-use tokio::sync::OwnedMutexGuard;
+use marmota_store::wait::TurnGuard;
 use tokio::task::JoinHandle;
 
 use crate::engine::{Shared, UnderWay};
@@ -16,7 +16,7 @@ use crate::session::{MongoSession, joined, unexpected};
 use crate::work::Tries;
 
 /// The right to write steps.
-type Turn = Option<OwnedMutexGuard<()>>;
+type Turn = Option<TurnGuard>;
 
 /// Such a batch under way.
 pub(crate) struct OnceBatch {
@@ -49,7 +49,7 @@ impl OnceBatch {
             driver: BatchDriver::new(durability, is_nested),
             waits,
             turn: None,
-            tries: Tries::begin(shared, number),
+            tries: Tries::begin(shared),
             _under_way: under_way,
         }
     }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use futures_core::Stream as _;
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::Durability;
+use marmota_store::backoff::Backoff;
 use marmota_store::refusal::copy_of;
 use mongodb::bson::{Document, RawDocumentBuf};
 use mongodb::error::UNKNOWN_TRANSACTION_COMMIT_RESULT;
@@ -30,8 +31,9 @@ use crate::engine::Shared;
 use crate::fault;
 use crate::undo::{UndoStep, undo};
 
-/// The pause before a commit is asked for again.
-const PAUSE: Duration = Duration::from_millis(20);
+/// The first pause before a commit is repeated, and the longest.
+const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// See the module.
 pub(crate) struct Transaction {
@@ -191,19 +193,21 @@ impl Transaction {
     pub(crate) async fn commit(&self, end: Instant) -> Result<()> {
         self.check()?;
         let mut session = self.session.lock().await;
+        let mut backoff = Backoff::new(PAUSE, PAUSE_MAX);
         loop {
             let Err(fault) = session.commit_transaction().await else { return Ok(()) };
             if !fault.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) {
                 return Err(self.fault(&fault));
             }
-            if Instant::now() + PAUSE >= end {
+            let pause = backoff.pause();
+            if Instant::now() + pause >= end {
                 let message = format!(
                     "the transaction was to be committed, and MongoDB has not said that it is \
                      (`operation_timeout_ms`): whether it took place is unknown ({fault})"
                 );
                 return Err(Error::new(ErrorKind::Lost, message).with_source(fault));
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(pause).await;
         }
     }
 

@@ -11,17 +11,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use marmota_store::wait::{TurnGuard, TurnLock, WaitQueue};
 use parking_lot::Mutex;
-use tokio::sync::{Mutex as Gate, Notify, OwnedMutexGuard};
 
 /// Turns of one engine.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    gate: Arc<Gate<()>>,
+    gate: Arc<TurnLock>,
     numbers: AtomicU64,
     /// The numbers of writes that nobody waits for any more.
     abandoned: Mutex<BTreeSet<u64>>,
-    ended: Notify,
+    ended: WaitQueue,
 }
 
 impl Turns {
@@ -32,16 +32,15 @@ impl Turns {
 
     /// Waits for the writes that were submitted before the one of this number
     /// and abandoned, and, if it is of several steps, for its turn.
-    pub(crate) async fn wait(&self, number: u64, alone: bool) -> Option<OwnedMutexGuard<()>> {
-        loop {
-            let ended = self.ended.notified();
-            if self.abandoned.lock().first().is_none_or(|first| *first >= number) {
-                break;
-            }
-            ended.await;
+    pub(crate) async fn wait(&self, number: u64, alone: bool) -> Option<TurnGuard> {
+        let is_first =
+            || self.abandoned.lock().first().is_none_or(|first| *first >= number).then_some(());
+        // Most of the time nothing is abandoned.
+        if is_first().is_none() {
+            self.ended.until(is_first).await;
         }
         match alone {
-            true => Some(Arc::clone(&self.gate).lock_owned().await),
+            true => Some(self.gate.take().await),
             false => None,
         }
     }
@@ -54,6 +53,6 @@ impl Turns {
     /// An abandoned write has ended.
     pub(crate) fn end_abandoned(&self, number: u64) {
         self.abandoned.lock().remove(&number);
-        self.ended.notify_waiters();
+        self.ended.wake_all();
     }
 }

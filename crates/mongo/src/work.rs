@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use marmota_model::{Error, Result, Value};
 use marmota_store::Durability;
+use marmota_store::backoff::Backoff;
 use marmota_store::operation::{OnConflict, Outcome, Write};
 use tokio::time::Instant;
 
@@ -15,9 +16,9 @@ use crate::shape::Shape;
 use crate::transaction::Transaction;
 use crate::write::{Writer, borrowed};
 
-/// The pauses between two tries grow from this to as many times as much.
+/// The first pause between two tries, and the longest.
 const PAUSE: Duration = Duration::from_micros(500);
-const PAUSE_FACTOR_MAX: u32 = 64;
+const PAUSE_MAX: Duration = Duration::from_millis(32);
 
 /// A write that owns its values.
 pub(crate) enum Work {
@@ -68,7 +69,7 @@ impl Shared {
         }
         // Those of this engine take turns, so that they do not collide.
         let _turn = self.turns.wait(number, true).await;
-        let mut tries = Tries::begin(self, number);
+        let mut tries = Tries::begin(self);
         loop {
             let transaction = Transaction::begin(&self.database, durability).await?;
             let writer = Writer::inside(Arc::clone(self), number, &transaction, true);
@@ -92,14 +93,14 @@ impl Shared {
 
 /// The tries of a transaction that others are in the way of.
 pub(crate) struct Tries {
-    count: u32,
-    number: u64,
+    backoff: Backoff,
     pub(crate) end: Instant,
 }
 
 impl Tries {
-    pub(crate) fn begin(shared: &Shared, number: u64) -> Self {
-        Self { count: 0, number, end: Instant::now() + shared.options.timeout }
+    pub(crate) fn begin(shared: &Shared) -> Self {
+        let backoff = Backoff::new(PAUSE, PAUSE_MAX);
+        Self { backoff, end: Instant::now() + shared.options.timeout }
     }
 
     /// How long to wait before another try; none if there is to be none.
@@ -107,11 +108,7 @@ impl Tries {
         if !error.is_repeatable() {
             return None;
         }
-        let factor = 1_u32.checked_shl(self.count).unwrap_or(PAUSE_FACTOR_MAX);
-        self.count += 1;
-        // Never the same for two, so that they part.
-        let part = 1 + (self.number.wrapping_mul(0x9e37_79b9) >> 3) as u32 % 8;
-        let pause = PAUSE * factor.min(PAUSE_FACTOR_MAX) * part / 8;
+        let pause = self.backoff.pause();
         (Instant::now() + pause < self.end).then_some(pause)
     }
 }

@@ -13,8 +13,8 @@ use marmota_model::{Currency, Error, ErrorKind, FilterExpr, KeyKind, Result, Val
 use marmota_store::Durability;
 use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, Placed, Write};
 use marmota_store::refusal::{not_found, stale};
+use marmota_store::wait::TurnGuard;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
-use tokio::sync::OwnedMutexGuard;
 
 use crate::database::{Database, Find, LIST_MAX, Modified, number};
 use crate::engine::Shared;
@@ -82,7 +82,7 @@ impl Writer {
 
     /// Waits until it may write: alone, if it takes several steps. In a
     /// transaction there is nothing to wait for.
-    pub(crate) async fn turn(&self, in_steps: bool) -> Option<OwnedMutexGuard<()>> {
+    pub(crate) async fn turn(&self, in_steps: bool) -> Option<TurnGuard> {
         if self.looks_first() {
             return None;
         }

@@ -7,10 +7,10 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use async_executor::{Executor, Task};
-use async_lock::Mutex;
 use futures_lite::future::block_on;
 use futures_lite::stream::Stream;
 use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::wait::TurnLock;
 
 use crate::call::{Call, Running};
 use crate::form::Reply;
@@ -41,7 +41,7 @@ const THREADS_MAX: usize = 256;
 /// What carries out the calls of one service.
 pub(crate) struct Runner {
     execution: Execution,
-    turn: Arc<Mutex<()>>,
+    turn: Arc<TurnLock>,
     threads: OnceLock<Option<Threads>>,
     under_way: Arc<AtomicUsize>,
     calls_max: usize,
@@ -108,7 +108,7 @@ impl Runner {
             let reply = match &way {
                 Way::Here => begin().await,
                 Way::InTurn(turn) => {
-                    let _turn = turn.lock_arc().await;
+                    let _turn = turn.take().await;
                     begin().await
                 }
                 // Dropped, the task is given up with the call.
@@ -208,6 +208,6 @@ impl Stream for Elsewhere {
 
 enum Way {
     Here,
-    InTurn(Arc<Mutex<()>>),
+    InTurn(Arc<TurnLock>),
     There(Arc<Executor<'static>>),
 }

@@ -11,6 +11,7 @@ use async_executor::Executor;
 use futures_lite::future::block_on;
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_remote::Channel;
+use marmota_store::backoff::Backoff;
 use marmota_store::engine::Watch;
 
 use crate::carried::{PATH, UPGRADE};
@@ -21,7 +22,7 @@ use crate::link::{LEAVE, Link};
 const CONNECTING_MAX: Duration = Duration::from_secs(5);
 /// How long the end of a connection that is left is waited for.
 const LEAVING_MAX: Duration = Duration::from_secs(10);
-/// The first pause before a server is sought again.
+/// The first pause before a server is sought again, and the longest.
 const PAUSE: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
@@ -46,7 +47,7 @@ pub(crate) fn keep(
     let mut channel = line.connect()?;
     let (line, link) = (Arc::new(line), link.clone());
     let carried = async move {
-        let mut pause = PAUSE;
+        let mut backoff = Backoff::new(PAUSE, PAUSE_MAX);
         loop {
             link.connected(line.hello.clone());
             let (ended, has_heard) = carry(channel, carrier(&link)).await;
@@ -55,9 +56,9 @@ pub(crate) fn keep(
                 Err(error) => log::info!("a connection to services has ended: {error}"),
             }
             if has_heard {
-                pause = PAUSE;
+                backoff.reset();
             }
-            channel = match reconnected(&line, &link, &mut pause).await {
+            channel = match reconnected(&line, &link, &mut backoff).await {
                 Some(channel) => channel,
                 None => return link.end(),
             };
@@ -105,12 +106,11 @@ async fn carry(mut channel: Channel, mut carrier: Carrier) -> (Result<()>, bool)
 }
 
 /// Seeks the server until it is there; none if that is not to go on.
-async fn reconnected(line: &Arc<Line>, link: &Link, pause: &mut Duration) -> Option<Channel> {
+async fn reconnected(line: &Arc<Line>, link: &Link, backoff: &mut Backoff) -> Option<Channel> {
     let watch = Arc::new(Watch::default());
     let until = line.reconnect_for.and_then(|time| Instant::now().checked_add(time));
     loop {
-        let at = Instant::now() + jittered(*pause);
-        *pause = (*pause * 2).min(PAUSE_MAX);
+        let at = Instant::now() + backoff.pause();
         let paused = |_: &mut Context<'_>| match Instant::now() >= at {
             true => Poll::Ready(()),
             false => Poll::Pending,
@@ -157,15 +157,6 @@ async fn meanwhile<T>(
         Poll::Pending
     })
     .await
-}
-
-/// Between half of a pause and all of it, so that a server that is there again is
-/// not met by all of its clients at once.
-fn jittered(pause: Duration) -> Duration {
-    let mut random = [0; 2];
-    // Without random numbers all wait as long.
-    let _ = getrandom::fill(&mut random);
-    pause - pause.mul_f64(f64::from(u16::from_le_bytes(random)) / f64::from(u16::MAX) / 2.0)
 }
 
 impl Line {

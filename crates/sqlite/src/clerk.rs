@@ -154,7 +154,7 @@ impl Clerk {
                 Some(0) => return,
                 Some(members) => self.gather(&writer, members),
                 None if self.wanted.lock().stop => return,
-                None => {}
+                None => writer.wake_late(),
             }
         }
     }

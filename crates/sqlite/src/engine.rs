@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -80,7 +80,6 @@ pub(crate) struct Shared {
     /// The other databases of the store, which SQL sees.
     neighbours: Mutex<Vec<Neighbour>>,
     closed: AtomicBool,
-    wakers: AtomicU64,
 }
 
 impl Sqlite {
@@ -110,8 +109,9 @@ impl Sqlite {
         lane.file = file_of(&location, &options);
         if durable {
             lane.keep_with(options.durability, &clerk);
+            lane.never_block();
         }
-        let writer = Arc::new(Writer::new(lane, options.writes_waiting_max));
+        let writer = Writer::new(lane, options.writes_waiting_max);
         clerk.employ(&writer);
         Ok(Self(Arc::new(Shared {
             location,
@@ -135,7 +135,6 @@ impl Sqlite {
             tables,
             neighbours: Mutex::default(),
             closed: AtomicBool::new(false),
-            wakers: AtomicU64::new(0),
         })))
     }
 
@@ -166,14 +165,14 @@ impl Sqlite {
     /// SQLite's, by the same kinds as operations; statements before the one
     /// that failed have taken place.
     pub fn execute(&self, sql: &str) -> Result<()> {
-        let mut turn = self.0.writer.turn_within(self.0.busy_timeout()).ok_or_else(busy)?;
-        let lane = turn.lane().ok_or_else(closed)?;
-        lane.check_stopped()?;
-        let done = lane.counted(|lane| lane.connection.execute(sql));
-        let done = done.map_err(|failure| fault::of(&failure));
-        lane.roll_back();
-        self.0.decide_on_groups(lane);
-        done
+        self.0.with_lane(|lane| {
+            lane.check_stopped()?;
+            let done = lane.counted(|lane| lane.connection.execute(sql));
+            let done = done.map_err(|failure| fault::of(&failure));
+            lane.roll_back();
+            self.0.decide_on_groups(lane);
+            done
+        })
     }
 
     /// Has no thread of the engine's own carry out groups, however slow the disk
@@ -193,9 +192,10 @@ impl Sqlite {
     /// [`ErrorKind::Busy`] while a transaction is open.
     #[cfg(feature = "simulated-disk")]
     pub fn plant(&self, fault: crate::disk::Fault) -> Result<()> {
-        let mut turn = self.0.writer.turn_within(self.0.busy_timeout()).ok_or_else(busy)?;
-        turn.lane().ok_or_else(closed)?.planted = Some(fault);
-        Ok(())
+        self.0.with_lane(|lane| {
+            lane.planted = Some(fault);
+            Ok(())
+        })
     }
 
     /// The version of SQLite that is compiled in.
@@ -211,27 +211,24 @@ impl Engine for Sqlite {
     }
 
     fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
-        let mut turn = self.0.writer.turn_within(self.0.busy_timeout()).ok_or_else(busy)?;
-        let lane = turn.lane().ok_or_else(closed)?;
-        crate::prepare::plan(lane, tables, version, &place_name(&self.0.location))
+        let place = place_name(&self.0.location);
+        self.0.with_lane(|lane| crate::prepare::plan(lane, tables, version, &place))
     }
 
     fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
-        let mut turn = self.0.writer.turn_within(self.0.busy_timeout()).ok_or_else(busy)?;
-        let lane = turn.lane().ok_or_else(closed)?;
         let place = place_name(&self.0.location);
         let migrate =
             |lane: &mut Lane| crate::prepare::migrate(lane, tables, version, losses, &place);
-        let plan = lane.counted(migrate)?;
-        self.0.tables.add(tables);
-        self.0.decide_on_groups(lane);
-        Ok(plan)
+        self.0.with_lane(|lane| {
+            let plan = lane.counted(migrate)?;
+            self.0.tables.add(tables);
+            self.0.decide_on_groups(lane);
+            Ok(plan)
+        })
     }
 
     fn admit(&self, table: &Arc<Table>) -> Result<bool> {
-        let mut turn = self.0.writer.turn_within(self.0.busy_timeout()).ok_or_else(busy)?;
-        let lane = turn.lane().ok_or_else(closed)?;
-        let is_there = crate::prepare::has(lane, table)?;
+        let is_there = self.0.with_lane(|lane| crate::prepare::has(lane, table))?;
         if is_there {
             self.0.tables.add(std::slice::from_ref(table));
         }
@@ -272,12 +269,12 @@ impl Engine for Sqlite {
     }
 
     fn see(&self, neighbour: Neighbour) -> Result<()> {
-        let mut turn = self.0.writer.turn_within(self.0.busy_timeout()).ok_or_else(busy)?;
-        let lane = turn.lane().ok_or_else(closed)?;
-        crate::neighbours::check_names(&mut lane.connection, &neighbour)?;
-        lane.neighbours.add(&mut lane.connection, &neighbour, false)?;
-        self.0.neighbours.lock().push(neighbour);
-        Ok(())
+        self.0.with_lane(|lane| {
+            crate::neighbours::check_names(&mut lane.connection, &neighbour)?;
+            lane.neighbours.add(&mut lane.connection, &neighbour, false)?;
+            self.0.neighbours.lock().push(neighbour);
+            Ok(())
+        })
     }
 
     fn close(&self) -> Result<()> {
@@ -351,9 +348,13 @@ impl Shared {
         Duration::from_millis(self.options.busy_timeout_ms.into())
     }
 
-    /// A number for a waker that no other one has.
-    pub(crate) fn waker_number(&self) -> u64 {
-        self.wakers.fetch_add(1, Ordering::Relaxed)
+    /// The error of a write that has waited too long for the lock of the file.
+    #[cold]
+    pub(crate) fn locked_by_other(&self) -> Error {
+        match &self.location {
+            Location::File(path) => holder::busy(path, self.busy_timeout()),
+            Location::Memory => busy(),
+        }
     }
 
     /// Opens the file that a copy is made of; with its key, if it has one.
@@ -383,11 +384,16 @@ impl Shared {
         Ok(connection)
     }
 
-    /// Runs something on the connection that writes, which waits meanwhile.
-    pub(crate) fn with_writer<T>(&self, run: impl FnOnce(&mut Connection) -> T) -> Result<T> {
+    /// Runs something on the connection that writes; blocks the thread while
+    /// others write.
+    pub(crate) fn with_lane<T>(&self, run: impl FnOnce(&mut Lane) -> Result<T>) -> Result<T> {
         let mut turn = self.writer.turn_within(self.busy_timeout()).ok_or_else(busy)?;
-        let lane = turn.lane().ok_or_else(closed)?;
-        Ok(run(&mut lane.connection))
+        turn.lane().ok_or_else(closed)?.blocking(run)
+    }
+
+    /// [`Self::with_lane`] for its connection.
+    pub(crate) fn with_writer<T>(&self, run: impl FnOnce(&mut Connection) -> T) -> Result<T> {
+        self.with_lane(|lane| Ok(run(&mut lane.connection)))
     }
 
     /// True if the file has a key.
@@ -500,8 +506,8 @@ impl Shared {
         // With less durability, this is where the disk is waited for. That
         // another program reads keeps the log in place, not what it holds.
         let sql = "PRAGMA synchronous=FULL; PRAGMA wal_checkpoint(TRUNCATE)";
-        let done = lane.counted(|lane| lane.connection.execute(sql));
-        match done {
+        let checkpoint = |lane: &mut Lane| lane.connection.execute(sql);
+        match lane.blocking(|lane| lane.counted(checkpoint)) {
             Err(failure) if failure.code() & 0xff != code::BUSY => {
                 lane.connection.keep_log_at_close();
                 Err(at_place(&failure, &place_name(&self.location)))

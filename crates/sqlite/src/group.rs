@@ -20,20 +20,29 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::Durability;
+use marmota_store::backoff::Backoff;
 use marmota_store::operation::Outcome;
 
 use crate::sync::Mutex;
 
-/// What carries out a group's writes.
-pub(crate) trait Work {
-    /// A write that can wait.
-    type Job: Debug;
+/// The first pause before the lock of the file is tried again, and the longest.
+const PAUSE: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(20);
 
-    /// Begins a transaction.
-    fn begin(&mut self) -> Result<()>;
+/// What carries out a group's writes.
+pub(crate) trait Work: Send + 'static {
+    /// A write that can wait.
+    type Job: Debug + Send;
+
+    /// Begins a transaction; false if another process or engine has the lock
+    /// of the file.
+    fn begin(&mut self) -> Result<bool>;
+    /// The error of a write that waited too long for that lock.
+    fn refused(&self) -> Error;
     /// True inside a transaction. An error may have ended it.
     fn is_open(&self) -> bool;
     /// Carries out a write; one that fails leaves nothing.
@@ -48,6 +57,8 @@ pub(crate) trait Work {
 #[derive(Debug)]
 pub(crate) struct Member<J> {
     durability: Durability,
+    /// Until when it may stay in the queue; none if it never was there.
+    until: Option<Instant>,
     state: Mutex<State<J>>,
 }
 
@@ -76,13 +87,14 @@ enum Stage<J> {
 }
 
 impl<J> Member<J> {
-    pub(crate) fn queued(job: J, durability: Durability) -> Arc<Self> {
-        Self::new(Stage::Queued(job), durability)
+    pub(crate) fn queued(job: J, durability: Durability, until: Instant) -> Arc<Self> {
+        Self::new(Stage::Queued(job), durability, Some(until))
     }
 
-    fn new(stage: Stage<J>, durability: Durability) -> Arc<Self> {
+    fn new(stage: Stage<J>, durability: Durability, until: Option<Instant>) -> Arc<Self> {
         Arc::new(Self {
             durability,
+            until,
             state: Mutex::new(State { stage, waker: None, is_left: false, is_in_line: false }),
         })
     }
@@ -103,9 +115,14 @@ impl<J> Member<J> {
         None
     }
 
-    /// True if it is in the queue.
-    pub(crate) fn is_queued(&self) -> bool {
-        matches!(self.state.lock().stage, Stage::Queued(_))
+    /// Until when it may stay in the queue; none if it never was there.
+    pub(crate) const fn until(&self) -> Option<Instant> {
+        self.until
+    }
+
+    /// True if it has been in the queue for too long.
+    pub(crate) fn is_late(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
     }
 
     /// True if its result is there, or was.
@@ -118,11 +135,15 @@ impl<J> Member<J> {
         !std::mem::replace(&mut self.state.lock().is_in_line, true)
     }
 
-    /// Leaves it to itself.
+    /// Leaves it to itself: it is taken out of the queue, or committed with its
+    /// group.
     pub(crate) fn leave(&self) {
         let mut state = self.state.lock();
         state.is_left = true;
         state.waker = None;
+        if matches!(state.stage, Stage::Queued(_)) {
+            state.stage = Stage::Gone;
+        }
     }
 
     /// Takes it out of the queue; false if it is carried out already.
@@ -160,6 +181,13 @@ impl<J> Member<J> {
         }
     }
 
+    /// Puts a write back that was taken and not carried out.
+    fn put_back(&self, job: J) {
+        let mut state = self.state.lock();
+        // One that was abandoned meanwhile has no caller.
+        state.stage = if state.is_left { Stage::Gone } else { Stage::Queued(job) };
+    }
+
     fn ran(&self, result: Result<Outcome>) {
         self.state.lock().stage = Stage::Ran(result);
     }
@@ -185,11 +213,34 @@ pub(crate) struct Seat<W: Work> {
     members: Vec<Arc<Member<W::Job>>>,
     durability: Durability,
     is_open: bool,
+    backoff: Backoff,
+}
+
+/// How far a leader came.
+#[derive(Debug)]
+pub(crate) struct Led<J> {
+    /// How many writes were committed together.
+    pub(crate) members: usize,
+    /// Another process or engine has the lock of the file: these writes stay in
+    /// the queue, and it is tried again after the pause.
+    pub(crate) refused: Option<(Vec<Arc<Member<J>>>, Duration)>,
 }
 
 impl<W: Work> Seat<W> {
     pub(crate) const fn new(work: W) -> Self {
-        Self { work: Some(work), members: Vec::new(), durability: Durability::None, is_open: false }
+        let backoff = Backoff::new(PAUSE, PAUSE_MAX);
+        let durability = Durability::None;
+        Self { work: Some(work), members: Vec::new(), durability, is_open: false, backoff }
+    }
+
+    /// How long to wait before the lock of the file is tried again.
+    pub(crate) fn pause(&mut self) -> Duration {
+        self.backoff.pause()
+    }
+
+    /// Something has had the lock of the file.
+    pub(crate) fn begun(&mut self) {
+        self.backoff.reset();
     }
 
     /// How many writes are in the group.
@@ -203,7 +254,7 @@ impl<W: Work> Seat<W> {
     }
 
     /// Carries out a write as a member of the open group, opening one if there
-    /// is none.
+    /// is none; none if another process or engine has the lock of the file.
     ///
     /// # Errors
     /// That of the write, if nobody else is in the group; then there is none.
@@ -212,8 +263,10 @@ impl<W: Work> Seat<W> {
         durability: Durability,
         told: &mut Vec<Waker>,
         run: impl FnOnce(&mut W) -> Result<Outcome>,
-    ) -> Result<Arc<Member<W::Job>>> {
-        self.open()?;
+    ) -> Result<Option<Arc<Member<W::Job>>>> {
+        if !self.open()? {
+            return Ok(None);
+        }
         let undo = Undo { seat: self, told };
         let seat = &mut *undo.seat;
         let result = seat.work.as_mut().ok_or_else(closed).and_then(run);
@@ -229,30 +282,43 @@ impl<W: Work> Seat<W> {
                 Err(error)
             }
             result => {
-                let member = Member::new(Stage::Ran(result), durability);
+                let member = Member::new(Stage::Ran(result), durability, None);
                 self.add(&member);
-                Ok(member)
+                Ok(Some(member))
             }
         }
     }
 
     /// Carries out what waits, commits the group, and notes in `told` whom to
-    /// tell; gives how many were committed together. Whoever was in the queue
-    /// or the group is done afterwards.
+    /// tell. All of the queue and the group are done afterwards, unless
+    /// another process or engine has the lock of the file.
     pub(crate) fn lead(
         &mut self,
         queued: Vec<Arc<Member<W::Job>>>,
         told: &mut Vec<Waker>,
-    ) -> usize {
+    ) -> Led<W::Job> {
         let undo = Undo { seat: self, told };
         // A group that cannot begin fails for all: each that tried anew would
-        // wait as long again for whoever has the file.
-        let mut refused = None;
+        // fail as well.
+        let mut failed: Option<Error> = None;
+        let mut refused = Vec::new();
         for member in queued {
             let Some(job) = member.take() else { continue };
-            match &refused {
-                Some(error) => member.finish(Some(error), undo.told),
-                None => refused = undo.seat.run_queued(&member, &job, undo.told).err(),
+            if let Some(error) = &failed {
+                member.finish(Some(error), undo.told);
+                continue;
+            }
+            // One try for all.
+            match if refused.is_empty() { undo.seat.open() } else { Ok(false) } {
+                Ok(true) => undo.seat.run_queued(&member, &job, undo.told),
+                Ok(false) => {
+                    member.put_back(job);
+                    refused.push(member);
+                }
+                Err(error) => {
+                    member.finish(Some(&error), undo.told);
+                    failed = Some(error);
+                }
             }
         }
         let seat = &mut *undo.seat;
@@ -263,22 +329,37 @@ impl<W: Work> Seat<W> {
             let committed = work.and_then(|work| work.commit(durability, members));
             seat.end(committed.err().as_ref(), undo.told);
         }
+        let refused = match refused.is_empty() {
+            true => None,
+            false => Some((seat.dismiss_late(refused, undo.told), seat.pause())),
+        };
         std::mem::forget(undo);
+        Led { members, refused }
+    }
+
+    /// Ends those that waited too long for the lock of the file; gives the rest.
+    #[cold]
+    fn dismiss_late(
+        &mut self,
+        mut members: Vec<Arc<Member<W::Job>>>,
+        told: &mut Vec<Waker>,
+    ) -> Vec<Arc<Member<W::Job>>> {
+        let mut error = None;
+        members.retain(|member| {
+            if !member.is_late() {
+                return true;
+            }
+            if member.take().is_some() {
+                // Who has the lock is looked up only now, and once for all.
+                let refused = || self.work.as_ref().map_or_else(closed, W::refused);
+                member.finish(Some(error.get_or_insert_with(refused)), told);
+            }
+            false
+        });
         members
     }
 
-    /// # Errors
-    /// That of a group that cannot begin, which the member is told of.
-    fn run_queued(
-        &mut self,
-        member: &Arc<Member<W::Job>>,
-        job: &W::Job,
-        told: &mut Vec<Waker>,
-    ) -> Result<()> {
-        if let Err(error) = self.open() {
-            member.finish(Some(&error), told);
-            return Err(error);
-        }
+    fn run_queued(&mut self, member: &Arc<Member<W::Job>>, job: &W::Job, told: &mut Vec<Waker>) {
         // Before it runs, so that it is not forgotten if that panics.
         self.add(member);
         let result = self.work.as_mut().ok_or_else(closed).and_then(|work| work.run(job));
@@ -286,15 +367,18 @@ impl<W: Work> Seat<W> {
             Err(error) if !self.work.as_ref().is_some_and(W::is_open) => self.lose(&error, told),
             result => member.ran(result),
         }
-        Ok(())
     }
 
-    fn open(&mut self) -> Result<()> {
+    /// Opens a group unless one is open; false if another process or engine has
+    /// the lock of the file.
+    fn open(&mut self) -> Result<bool> {
         if !self.is_open {
-            self.work.as_mut().ok_or_else(closed)?.begin()?;
-            self.is_open = true;
+            self.is_open = self.work.as_mut().ok_or_else(closed)?.begin()?;
+            if self.is_open {
+                self.backoff.reset();
+            }
         }
-        Ok(())
+        Ok(self.is_open)
     }
 
     fn add(&mut self, member: &Arc<Member<W::Job>>) {

@@ -63,6 +63,10 @@ pub(crate) struct Lane {
     pub(crate) counts: Arc<Counts>,
     /// The file, and how long others' locks on it are waited for.
     pub(crate) file: Option<(PathBuf, Duration)>,
+    /// True if SQLite waits for others' locks, which blocks the thread.
+    blocks: bool,
+    /// True if others' locks have kept the last operation from beginning.
+    is_refused: bool,
     /// Set by the first wait for the disk that fails: no more writes.
     stopped: Option<Stopped>,
     /// A fault that a test has put in.
@@ -96,6 +100,8 @@ impl Lane {
             clerk: None,
             counts: Arc::default(),
             file: None,
+            blocks: true,
+            is_refused: false,
             stopped: None,
             #[cfg(feature = "simulated-disk")]
             planted: None,
@@ -112,7 +118,19 @@ impl Lane {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<()> {
-        self.carry_out(operation, sink, outcome).map_err(|error| self.with_holder(error))
+        self.carry_out(operation, sink, outcome).map_err(|error| self.refused_or_named(error))
+    }
+
+    /// The same error; if others have the file, it names them, or the operation
+    /// is to be tried again ([`Self::take_refused`]).
+    #[cold]
+    fn refused_or_named(&mut self, error: Error) -> Error {
+        let is_busy = self.file.is_some() && error.kind() == ErrorKind::Busy;
+        if is_busy && !self.blocks && !self.connection.in_transaction() {
+            self.is_refused = true;
+            return error;
+        }
+        self.with_holder(error)
     }
 
     /// The same error; if others have the file, it names them.
@@ -124,6 +142,32 @@ impl Lane {
             }
             _ => error,
         }
+    }
+
+    /// True if the last operation failed because another process or engine has
+    /// the lock of the file: nothing of it took place.
+    pub(crate) const fn take_refused(&mut self) -> bool {
+        std::mem::replace(&mut self.is_refused, false)
+    }
+
+    /// Has operations return at once if others have the lock of the file.
+    pub(crate) fn never_block(&mut self) {
+        self.connection.busy_timeout_ms(0);
+        self.blocks = false;
+    }
+
+    /// Runs `work`, which waits for others' locks: on a thread that may block.
+    pub(crate) fn blocking<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let was_blocking = self.blocks;
+        if let (false, Some((_, timeout))) = (was_blocking, &self.file) {
+            self.connection.busy_timeout_ms(u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX));
+            self.blocks = true;
+        }
+        let done = work(self);
+        if !was_blocking {
+            self.never_block();
+        }
+        done
     }
 
     fn carry_out(
@@ -254,11 +298,12 @@ impl Lane {
         let mut run = self.connection.start(id);
         let done = run.step().map(|_| ()).map_err(|failure| fault::of(&failure));
         drop(run);
-        done.map_err(|error| self.with_holder(error))
+        done.map_err(|error| self.refused_or_named(error))
     }
 
     pub(crate) fn begin(&mut self) -> Result<()> {
         self.check_stopped()?;
+        self.is_refused = false;
         self.control(self.begin)
     }
 
@@ -406,6 +451,7 @@ impl Lane {
             return self.run(operation, sink, outcome);
         }
         self.check_stopped()?;
+        self.is_refused = false;
         self.wait_for(durability.unwrap_or(self.durability));
         self.counted(|lane| {
             let before = Syncs::of_thread();
@@ -480,8 +526,18 @@ impl Lane {
 impl Work for Lane {
     type Job = Write;
 
-    fn begin(&mut self) -> Result<()> {
-        Self::begin(self)
+    fn begin(&mut self) -> Result<bool> {
+        match Self::begin(self) {
+            Err(_) if self.take_refused() => Ok(false),
+            done => done.map(|()| true),
+        }
+    }
+
+    fn refused(&self) -> Error {
+        match &self.file {
+            Some((path, waited)) => holder::busy(path, *waited),
+            None => crate::session::busy(),
+        }
     }
 
     fn is_open(&self) -> bool {

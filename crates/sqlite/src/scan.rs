@@ -353,7 +353,9 @@ impl Scan {
             Read::Execute(text, values, _, unaudited) => sql(text, values, true, *unaudited),
         };
         if self.writes() {
-            return lane.run_alone(self.durability, &mut operation, sink, outcome);
+            // This thread has nothing else to do.
+            return lane
+                .blocking(|lane| lane.run_alone(self.durability, &mut operation, sink, outcome));
         }
         lane.run(&mut operation, sink, outcome)
     }

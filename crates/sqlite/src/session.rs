@@ -20,6 +20,7 @@ use marmota_model::{Error, ErrorKind, Result, RowSink, Value, ValueRef};
 use marmota_store::Durability;
 use marmota_store::engine::{Session, Submitted, Ticket};
 use marmota_store::operation::{Operation, Outcome, Write};
+use marmota_store::wait::QueuePlace;
 
 use crate::budget::Ended;
 use crate::engine::{Reader, Shared};
@@ -105,7 +106,7 @@ impl SqliteSession {
         }
         match operation {
             Operation::Begin => match self.shared.writer.try_long_turn() {
-                Some(turn) => Attempt::Done(self.begin(turn)),
+                Some(turn) => self.begin(turn),
                 None => Attempt::Wait,
             },
             Operation::Commit
@@ -119,10 +120,14 @@ impl SqliteSession {
             operation if self.shared.groups() => self.join(durability, operation, sink, outcome),
             operation => {
                 let Some(mut turn) = self.shared.writer.try_turn() else { return Attempt::Wait };
-                Attempt::Done(match turn.lane() {
-                    Some(lane) => lane.run_alone(durability, operation, sink, outcome),
-                    None => Err(closed()),
-                })
+                let Some(lane) = turn.lane() else { return Attempt::Done(Err(closed())) };
+                let done = lane.run_alone(durability, operation, sink, outcome);
+                if done.is_err() && lane.take_refused() {
+                    turn.refused();
+                    return Attempt::Wait;
+                }
+                turn.begun();
+                Attempt::Done(done)
             }
         }
     }
@@ -137,18 +142,7 @@ impl SqliteSession {
     ) -> Attempt {
         let durability = durability.unwrap_or(self.shared.options.durability);
         let Some(mut turn) = self.shared.writer.try_turn() else {
-            let job = match copy(&mut self.tables, operation) {
-                Some(Ok(job)) => job,
-                Some(Err(error)) => return Attempt::Done(Err(error)),
-                None => return Attempt::Wait,
-            };
-            return match self.shared.writer.enqueue(job, durability) {
-                Ok(member) => Attempt::Member(member),
-                Err(error) => {
-                    self.shared.counts.refuse();
-                    Attempt::Done(Err(error))
-                }
-            };
+            return self.enqueue(durability, operation);
         };
         if !operation.is_write() {
             // It shares the connection, and must not see what may be undone.
@@ -163,8 +157,28 @@ impl SqliteSession {
             lane.run(operation, sink, &mut outcome).map(|()| outcome)
         });
         match joined {
-            Ok(member) => Attempt::Member(member),
+            Ok(Some(member)) => Attempt::Member(member),
+            Ok(None) => {
+                turn.refused();
+                self.enqueue(durability, operation)
+            }
             Err(error) => Attempt::Done(Err(error)),
+        }
+    }
+
+    /// Leaves a write for the next leader, or has it wait for its turn.
+    fn enqueue(&mut self, durability: Durability, operation: &Operation<'_>) -> Attempt {
+        let job = match copy(&mut self.tables, operation) {
+            Some(Ok(job)) => job,
+            Some(Err(error)) => return Attempt::Done(Err(error)),
+            None => return Attempt::Wait,
+        };
+        match self.shared.writer.enqueue(job, durability, self.until()) {
+            Ok(member) => Attempt::Member(member),
+            Err(error) => {
+                self.shared.counts.refuse();
+                Attempt::Done(Err(error))
+            }
         }
     }
 
@@ -198,10 +212,20 @@ impl SqliteSession {
         }
     }
 
-    fn begin(&mut self, mut turn: LongTurn<Lane>) -> Result<()> {
-        turn.lane().ok_or_else(closed)?.begin()?;
-        self.transaction = Some(turn);
-        Ok(())
+    fn begin(&mut self, mut turn: LongTurn<Lane>) -> Attempt {
+        let Some(lane) = turn.lane() else { return Attempt::Done(Err(closed())) };
+        match lane.begin() {
+            Err(_) if lane.take_refused() => {
+                turn.refused();
+                Attempt::Wait
+            }
+            Err(error) => Attempt::Done(Err(error)),
+            Ok(()) => {
+                turn.begun();
+                self.transaction = Some(turn);
+                Attempt::Done(Ok(()))
+            }
+        }
     }
 
     fn in_transaction(
@@ -276,9 +300,8 @@ impl SqliteSession {
         }
     }
 
-    fn member(&self, member: Member) -> Wait {
-        let until = member.is_queued().then(|| self.until());
-        Wait::Member { member, until, has_yielded: false }
+    const fn member(member: Member) -> Wait {
+        Wait::Member { member, has_yielded: false }
     }
 
     fn until(&self) -> Instant {
@@ -294,12 +317,11 @@ impl SqliteSession {
         outcome: &mut Outcome,
         waker: &Waker,
     ) -> Poll<Result<()>> {
-        let Some(Wait::Turn { until, waker: known, durability }) = self.waiting.find(ticket) else {
+        let Some(Wait::Turn { until, place, durability }) = self.waiting.find(ticket) else {
             return Poll::Ready(Err(unknown_ticket()));
         };
-        let known = *known.get_or_insert_with(|| self.shared.waker_number());
         let (until, durability) = (*until, *durability);
-        self.shared.writer.wait(known, waker);
+        self.shared.writer.wait(place, waker, until);
         // Only now: a turn that came free before the waker was known is seen here.
         match self.attempt(durability, operation, sink, outcome) {
             Attempt::Done(result) => {
@@ -308,25 +330,21 @@ impl SqliteSession {
             }
             Attempt::Member(member) => {
                 // Its turn may not have come, but it waits in the queue now.
-                self.shared.writer.forget(known);
-                let wait = self.member(member);
-                self.waiting.change(ticket, wait);
+                self.change(ticket, Self::member(member));
                 self.poll_member(ticket, outcome, waker)
             }
             Attempt::Wait if Instant::now() >= until => {
                 self.forget(ticket);
-                Poll::Ready(Err(busy()))
+                Poll::Ready(Err(self.late()))
             }
             Attempt::Wait => Poll::Pending,
             Attempt::Scan(scan) => {
-                self.shared.writer.forget(known);
-                self.waiting.change(ticket, Wait::Scan(scan, 0));
+                self.change(ticket, Wait::Scan(scan, 0));
                 self.poll_scan(ticket, operation, sink, outcome, waker)
             }
             // A transaction was begun on this session meanwhile.
             Attempt::Away => {
-                self.shared.writer.forget(known);
-                self.waiting.change(ticket, Wait::Away { durability });
+                self.change(ticket, Wait::Away { durability });
                 self.poll_away(ticket, operation, sink, outcome, waker)
             }
         }
@@ -339,7 +357,7 @@ impl SqliteSession {
         outcome: &mut Outcome,
         waker: &Waker,
     ) -> Poll<Result<()>> {
-        let Some(Wait::Member { member, until, has_yielded }) = self.waiting.find(ticket) else {
+        let Some(Wait::Member { member, has_yielded }) = self.waiting.find(ticket) else {
             return Poll::Ready(Err(unknown_ticket()));
         };
         if let Some(result) = member.poll(waker) {
@@ -350,11 +368,11 @@ impl SqliteSession {
             waker.wake_by_ref();
             return Poll::Pending;
         }
-        if until.is_some_and(|until| Instant::now() >= until) && member.give_up() {
-            self.forget(ticket);
-            return Poll::Ready(Err(busy()));
-        }
         let member = Arc::clone(member);
+        if member.is_late() && member.give_up() {
+            self.forget(ticket);
+            return Poll::Ready(Err(self.late()));
+        }
         let clerk = &self.shared.clerk;
         if clerk.is_better() && clerk.ask_to_lead() {
             return Poll::Pending;
@@ -362,7 +380,28 @@ impl SqliteSession {
         self.shared.writer.lead(&member);
         match member.poll(waker) {
             Some(result) => self.finish(ticket, result, outcome),
-            None => Poll::Pending,
+            None => {
+                self.shared.writer.have_deadline(|| member.until().unwrap_or_else(|| self.until()));
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The error of an operation that has waited too long.
+    #[cold]
+    fn late(&self) -> Error {
+        match self.shared.writer.was_refused_lately() {
+            true => self.shared.locked_by_other(),
+            false => busy(),
+        }
+    }
+
+    /// Has an operation wait for something else than its turn.
+    fn change(&mut self, ticket: Ticket, wait: Wait) {
+        if let Some(known) = self.waiting.find(ticket)
+            && let Wait::Turn { mut place, .. } = std::mem::replace(known, wait)
+        {
+            self.shared.writer.forget(&mut place);
         }
     }
 
@@ -379,7 +418,7 @@ impl SqliteSession {
     /// Forgets a ticket.
     fn forget(&mut self, ticket: Ticket) {
         match self.waiting.remove(ticket) {
-            Some(Wait::Turn { waker: Some(waker), .. }) => self.shared.writer.forget(waker),
+            Some(Wait::Turn { mut place, .. }) => self.shared.writer.forget(&mut place),
             Some(Wait::Member { member, .. }) => self.abandon(&member),
             Some(Wait::Scan(scan, _)) => scan.cancel(),
             _ => {}
@@ -389,20 +428,17 @@ impl SqliteSession {
     /// Leaves a member to itself: it is taken out of the queue, or committed
     /// with its group.
     fn abandon(&mut self, member: &Member) {
-        member.give_up();
         member.leave();
         // It may have been woken in another's place.
         self.shared.writer.pass_on();
         if member.is_done() || self.waiting.members().any(|other| !other.is_done()) {
             return;
         }
-        // Carried out, and perhaps nobody is left to commit it. The lock is held
-        // by another write at most, which may be a long one: a transaction begins
-        // behind the group.
-        if self.shared.writer.lead_within(Duration::ZERO).is_none()
-            && !self.shared.clerk.ask_to_lead()
-        {
-            let _ = self.shared.writer.lead_within(self.shared.busy_timeout());
+        // Carried out, and perhaps no session is left to commit it. Where another
+        // has the lock, that one commits the group: it leads, has joined the
+        // group, or commits it before it does something else.
+        if self.shared.writer.lead_within(Duration::ZERO).is_none() {
+            self.shared.clerk.ask_to_lead();
         }
     }
 }
@@ -417,13 +453,13 @@ impl Session for SqliteSession {
     ) -> Result<Submitted> {
         let wait = match self.attempt(durability, operation, sink, outcome) {
             Attempt::Done(result) => return result.map(|()| Submitted::Done),
-            Attempt::Member(member) => self.member(member),
+            Attempt::Member(member) => Self::member(member),
             Attempt::Scan(scan) => Wait::Scan(scan, 0),
             Attempt::Away => Wait::Away { durability },
             Attempt::Wait => {
                 let room = self.shared.writer.check_room();
                 room.inspect_err(|_| self.shared.counts.refuse())?;
-                Wait::Turn { until: self.until(), waker: None, durability }
+                Wait::Turn { until: self.until(), place: QueuePlace::default(), durability }
             }
         };
         Ok(Submitted::Waiting(self.waiting.add(wait)))

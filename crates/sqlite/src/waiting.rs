@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use marmota_store::Durability;
 use marmota_store::engine::Ticket;
+use marmota_store::wait::QueuePlace;
 
 use crate::scan::Scan;
 use crate::session::Member;
@@ -16,17 +17,12 @@ pub(crate) enum Wait {
     /// Its turn at the writer.
     Turn {
         until: Instant,
-        /// What its waker is known by in the writer, once it was polled.
-        waker: Option<u64>,
+        /// Its place among those that wait for the writer, once it was polled.
+        place: QueuePlace,
         durability: Option<Durability>,
     },
     /// The commit of its group.
-    Member {
-        member: Member,
-        /// Until when it may stay in the queue; `None` if it never was there.
-        until: Option<Instant>,
-        has_yielded: bool,
-    },
+    Member { member: Member, has_yielded: bool },
     /// Rows from a helper thread; so many were lent.
     Scan(Arc<Scan>, u64),
     /// The end of a scan that has the transaction's connection.

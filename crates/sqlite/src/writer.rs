@@ -8,18 +8,29 @@
 //! Nobody hangs: each member tries to lead ([`Writer::lead`]) until it is done.
 //! If the lock is taken then, it is among those that are woken when it is free,
 //! one at a time; whoever takes the lock wakes the next when it gives it back.
+//!
+//! Where another process or engine has SQLite's lock of the file, nothing of
+//! this process can write: the first that finds that out sets an alarm
+//! ([`Writer::refused`]), and nothing is tried before it rings. Then the first
+//! that waits tries for all.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-use std::task::Waker;
-use std::time::Duration;
+use std::sync::{Arc, Weak};
+use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::Durability;
 use marmota_store::operation::Outcome;
 
 use crate::group::{Member, Seat, Work};
-use crate::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, OwnedGuard, SPINS, fence};
+use crate::sync::{
+    AtomicBool, Mutex, MutexGuard, Ordering, OwnedGuard, QueuePlace, SPINS, WaitQueue, Wakeable,
+    wake_at,
+};
+
+/// For how long after the last refusal the error of a late write names the
+/// process that has the lock of the file.
+const REFUSED_LATELY: Duration = Duration::from_secs(1);
 
 /// The connection that writes, and those who wait for it.
 #[derive(Debug)]
@@ -27,11 +38,25 @@ pub(crate) struct Writer<W: Work> {
     seat: Arc<Mutex<Seat<W>>>,
     /// Copies of writes, for the next leader.
     queue: Mutex<Vec<Arc<Member<W::Job>>>>,
-    waiters: Waiters<W::Job>,
+    /// Those that wait for the seat.
+    waiters: WaitQueue<Waiter<W::Job>>,
     /// True while a group is being committed: it is no use to spin.
     is_leading: AtomicBool,
+    /// True while another process or engine has the lock of the file, until the
+    /// alarm.
+    is_refused: AtomicBool,
+    refused_at: Mutex<Option<Instant>>,
+    /// True if the first of those that wait is woken when its time is over.
+    has_deadline: AtomicBool,
     waiting_max: usize,
+    this: Weak<Self>,
 }
+
+/// Has the lock of the file tried again.
+struct Retry<W: Work>(Weak<Writer<W>>);
+
+/// Has those that waited too long notice it.
+struct Deadline<W: Work>(Weak<Writer<W>>);
 
 /// The right to write for one operation.
 #[derive(Debug)]
@@ -49,31 +74,100 @@ pub(crate) struct LongTurn<W: Work> {
     writer: Arc<Writer<W>>,
 }
 
-/// Who waits for the lock, in the order they came.
-#[derive(Debug)]
-struct Waiters<J> {
-    queue: Mutex<VecDeque<Waiter<J>>>,
-    /// The length of the queue, so that nobody locks it in vain.
-    count: AtomicUsize,
-}
-
+/// What waits for the lock.
 #[derive(Debug)]
 enum Waiter<J> {
     /// An operation that wants the lock.
-    Operation(u64, Waker),
+    Operation(Waker),
     /// A member of a group that wants to lead; of no use once it is done.
     Member(Arc<Member<J>>),
 }
 
+impl<J> Wakeable for Waiter<J> {
+    fn wake(self) -> bool {
+        match self {
+            Self::Operation(waker) => Wakeable::wake(waker),
+            Self::Member(member) => member.wake(),
+        }
+    }
+}
+
+impl<W: Work> Wake for Retry<W> {
+    fn wake(self: Arc<Self>) {
+        if let Some(writer) = self.0.upgrade() {
+            writer.retry();
+        }
+    }
+}
+
+impl<W: Work> Wake for Deadline<W> {
+    fn wake(self: Arc<Self>) {
+        if let Some(writer) = self.0.upgrade() {
+            writer.has_deadline.store(false, Ordering::SeqCst);
+            writer.waiters.wake_next();
+        }
+    }
+}
+
 impl<W: Work> Writer<W> {
     /// A writer for which so many operations may wait.
-    pub(crate) fn new(work: W, waiting_max: usize) -> Self {
-        Self {
+    pub(crate) fn new(work: W, waiting_max: usize) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
             seat: Arc::new(Mutex::new(Seat::new(work))),
             queue: Mutex::new(Vec::new()),
-            waiters: Waiters { queue: Mutex::new(VecDeque::new()), count: AtomicUsize::new(0) },
+            waiters: WaitQueue::default(),
             is_leading: AtomicBool::new(false),
+            is_refused: AtomicBool::new(false),
+            refused_at: Mutex::new(None),
+            has_deadline: AtomicBool::new(false),
             waiting_max,
+            this: Weak::clone(this),
+        })
+    }
+
+    /// Another process or engine has the lock of the file: nothing is tried
+    /// before the pause is over.
+    #[cold]
+    fn refused(&self, pause: Duration) {
+        *self.refused_at.lock() = Some(Instant::now());
+        if !self.is_refused.swap(true, Ordering::SeqCst) {
+            let retry = Arc::new(Retry(Weak::clone(&self.this)));
+            wake_at(Instant::now() + pause, Waker::from(retry));
+        }
+    }
+
+    fn retry(&self) {
+        self.is_refused.store(false, Ordering::SeqCst);
+        self.waiters.wake_next();
+    }
+
+    /// True if another process or engine had the lock of the file just now.
+    pub(crate) fn was_refused_lately(&self) -> bool {
+        self.refused_at.lock().is_some_and(|at| at.elapsed() < REFUSED_LATELY)
+    }
+
+    /// Sees to it that those that wait are woken when the time of one is over.
+    /// One alarm serves all: an operation that is woken too early sets the next.
+    pub(crate) fn have_deadline(&self, until: impl FnOnce() -> Instant) {
+        let has_one = self.has_deadline.load(Ordering::SeqCst);
+        if !has_one && !self.has_deadline.swap(true, Ordering::SeqCst) {
+            wake_at(until(), Waker::from(Arc::new(Deadline(Weak::clone(&self.this)))));
+        }
+    }
+
+    fn try_seat(&self) -> Option<MutexGuard<'_, Seat<W>>> {
+        match self.is_refused.load(Ordering::Relaxed) {
+            true => None,
+            false => self.seat.try_lock(),
+        }
+    }
+
+    /// Wakes the next that waits for the lock, which was just released.
+    #[inline]
+    fn wake_next(&self) {
+        // While the lock of the file is another's, the alarm does.
+        if self.waiters.has_sleepers() && !self.is_refused.load(Ordering::SeqCst) {
+            self.waiters.wake_next();
         }
     }
 
@@ -84,9 +178,9 @@ impl<W: Work> Writer<W> {
     /// The turn, if it is free or soon becomes so.
     #[inline]
     pub(crate) fn try_turn(&self) -> Option<Turn<'_, W>> {
-        let guard = match self.seat.try_lock() {
+        let guard = match self.try_seat() {
             Some(guard) => guard,
-            None => self.spin(|| self.seat.try_lock())?,
+            None => self.spin(|| self.try_seat())?,
         };
         Some(self.turn(guard))
     }
@@ -101,9 +195,13 @@ impl<W: Work> Writer<W> {
     /// The turn for a transaction, and no group, if it is free or soon becomes
     /// so.
     pub(crate) fn try_long_turn(self: &Arc<Self>) -> Option<LongTurn<W>> {
-        let mut guard = match self.seat.try_lock_arc() {
+        let try_seat = || match self.is_refused.load(Ordering::Relaxed) {
+            true => None,
+            false => self.seat.try_lock_arc(),
+        };
+        let mut guard = match try_seat() {
             Some(guard) => guard,
-            None => self.spin(|| self.seat.try_lock_arc())?,
+            None => self.spin(try_seat)?,
         };
         let mut told = Vec::new();
         if guard.has_group() {
@@ -113,7 +211,7 @@ impl<W: Work> Writer<W> {
         Some(LongTurn { guard: Some(guard), writer: Arc::clone(self) })
     }
 
-    /// Leaves a write for the next leader.
+    /// Leaves a write for the next leader, until then.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] if too many wait.
@@ -121,78 +219,118 @@ impl<W: Work> Writer<W> {
         &self,
         job: W::Job,
         durability: Durability,
+        until: Instant,
     ) -> Result<Arc<Member<W::Job>>> {
         let mut queue = self.queue.lock();
         if queue.len() >= self.waiting_max {
             return Err(crowded(queue.len()));
         }
-        let member = Member::queued(job, durability);
+        let member = Member::queued(job, durability, until);
         queue.push(Arc::clone(&member));
         Ok(member)
     }
 
     /// How many writes wait to be committed; fewer, while the lock is taken.
     pub(crate) fn pending(&self) -> usize {
-        let queued = self.queue.lock().len();
+        let queued = self.queue.lock().iter().filter(|member| !member.is_done()).count();
         let turn = self.seat.try_lock().map(|guard| self.turn(guard));
         queued + turn.and_then(|turn| turn.guard.as_ref().map(|seat| seat.members())).unwrap_or(0)
     }
 
     /// How many operations wait for their turn, or in the queue.
     pub(crate) fn waiting(&self) -> usize {
-        let queued = self.queue.lock().len();
-        let waiters = self.waiters.queue.lock();
-        queued + waiters.iter().filter(|one| matches!(one, Waiter::Operation(..))).count()
+        self.queue.lock().len() + self.waiters.len()
     }
 
     /// # Errors
     /// [`ErrorKind::Busy`] if too many operations wait.
     pub(crate) fn check_room(&self) -> Result<()> {
-        let waiting = self.waiters.count.load(Ordering::Relaxed);
+        let waiting = self.waiters.sleeping();
         if waiting >= self.waiting_max { Err(crowded(waiting)) } else { Ok(()) }
     }
 
     /// Commits the group that `member` is in, or waits in the queue for; false
-    /// if the lock is taken: then the member's waker is woken when it is free,
-    /// unless the member is done by then.
+    /// if it is not done: then the member's waker is woken when it is, or when
+    /// it is worth trying again.
     pub(crate) fn lead(&self, member: &Arc<Member<W::Job>>) -> bool {
-        let guard = self.seat.try_lock().or_else(|| {
-            if member.line_up() {
-                self.waiters.add(Waiter::Member(Arc::clone(member)));
-            }
-            self.seat.try_lock()
+        let guard = self.try_seat().or_else(|| {
+            self.line_up(member);
+            self.try_seat()
         });
         let Some(guard) = guard else { return false };
-        let mut turn = self.turn(guard);
-        turn.lead();
-        true
+        self.turn(guard).lead();
+        member.is_done()
+    }
+
+    fn line_up(&self, member: &Arc<Member<W::Job>>) {
+        if member.line_up() {
+            self.waiters.enter_once(Waiter::Member(Arc::clone(member)));
+        }
     }
 
     /// [`Self::lead`] for one that is no member: gives how many writes were
     /// committed, or `None` if the lock was not free in that time.
     pub(crate) fn lead_within(&self, timeout: Duration) -> Option<usize> {
-        Some(self.turn(self.seat.try_lock_for(timeout)?).lead())
+        let mut turn = self.turn(self.seat.try_lock_for(timeout)?);
+        let has_group = turn.guard.as_ref().is_some_and(|seat| seat.has_group());
+        Some(if !has_group && self.waits_for_file() { 0 } else { turn.lead() })
+    }
+
+    /// True if another process or engine has the lock of the file; then those in
+    /// the queue are woken when it is tried again.
+    fn waits_for_file(&self) -> bool {
+        let is_refused = || self.is_refused.load(Ordering::SeqCst);
+        if !is_refused() {
+            return false;
+        }
+        let queued = self.queue.lock().clone();
+        queued.iter().for_each(|member| self.line_up(member));
+        is_refused()
     }
 
     fn lead_seated(&self, seat: &mut Seat<W>, told: &mut Vec<Waker>) -> usize {
         self.is_leading.store(true, Ordering::Relaxed);
         let queued = std::mem::take(&mut *self.queue.lock());
-        let members = seat.lead(queued, told);
+        let led = seat.lead(queued, told);
         self.is_leading.store(false, Ordering::Relaxed);
-        members
+        if let Some((members, pause)) = led.refused {
+            self.put_back(&members, pause);
+        }
+        led.members
     }
 
-    /// Has `waker` woken when it is worth trying again. The caller tries once
-    /// more after this, for the turn may have become free before.
-    pub(crate) fn wait(&self, ticket: u64, waker: &Waker) {
-        self.waiters.wait(ticket, waker);
+    /// Puts members back to the front of the queue; they are woken when the
+    /// lock of the file is tried again.
+    #[cold]
+    fn put_back(&self, members: &[Arc<Member<W::Job>>], pause: Duration) {
+        self.queue.lock().splice(0..0, members.iter().cloned());
+        // Those that leave leading to the clerk are not in line.
+        members.iter().for_each(|member| self.line_up(member));
+        self.refused(pause);
+    }
+
+    /// Wakes those in the queue that have waited too long; they give up.
+    pub(crate) fn wake_late(&self) {
+        let late: Vec<_> =
+            self.queue.lock().iter().filter(|member| member.is_late()).cloned().collect();
+        for member in late {
+            member.wake();
+        }
+    }
+
+    /// Has `waker` woken when it is worth trying again, or the time is over. The
+    /// caller tries once more after this, for the turn may have become free
+    /// before.
+    pub(crate) fn wait(&self, place: &mut QueuePlace, waker: &Waker, until: Instant) {
+        self.waiters.enter(place, Waiter::Operation(waker.clone()));
+        self.have_deadline(|| until);
     }
 
     /// Forgets a waker. If it was woken already, another one is in its place: the one forgotten
     /// will not take the turn. Also one that had its turn: what it woke when it gave the turn up
     /// may have been itself, still in line, and nobody else.
-    pub(crate) fn forget(&self, ticket: u64) {
-        self.waiters.forget(ticket);
+    pub(crate) fn forget(&self, place: &mut QueuePlace) {
+        self.waiters.leave(place);
     }
 
     /// Wakes the next that waits for the lock: the one that was woken will not
@@ -218,75 +356,6 @@ fn crowded(waiting: usize) -> Error {
     Error::new(ErrorKind::Busy, format!("{waiting} writes wait for the disk already; try again"))
 }
 
-impl<J> Waiters<J> {
-    fn add(&self, waiter: Waiter<J>) {
-        self.change(|queue| queue.push_back(waiter));
-    }
-
-    fn wait(&self, ticket: u64, waker: &Waker) {
-        self.change(|queue| {
-            let known = queue.iter_mut().find_map(|waiter| match waiter {
-                Waiter::Operation(waiting, known) if *waiting == ticket => Some(known),
-                _ => None,
-            });
-            match known {
-                Some(known) => known.clone_from(waker),
-                None => queue.push_back(Waiter::Operation(ticket, waker.clone())),
-            }
-        });
-    }
-
-    fn change(&self, change: impl FnOnce(&mut VecDeque<Waiter<J>>)) {
-        let mut queue = self.queue.lock();
-        change(&mut queue);
-        self.count.store(queue.len(), Ordering::Relaxed);
-        drop(queue);
-        // Pairs with the one in `wake_next`: either that one sees the count,
-        // or the caller's next try sees the lock free.
-        fence(Ordering::SeqCst);
-    }
-
-    fn forget(&self, ticket: u64) {
-        let mut queue = self.queue.lock();
-        let waiting = queue.iter().position(
-            |waiter| matches!(waiter, Waiter::Operation(waiting, _) if *waiting == ticket),
-        );
-        match waiting {
-            Some(place) => {
-                queue.remove(place);
-                self.count.store(queue.len(), Ordering::Relaxed);
-            }
-            None => {
-                drop(queue);
-                self.wake_next();
-            }
-        }
-    }
-
-    #[inline]
-    fn wake_next(&self) {
-        fence(Ordering::SeqCst);
-        if self.count.load(Ordering::Relaxed) > 0 {
-            self.wake_first();
-        }
-    }
-
-    #[cold]
-    fn wake_first(&self) {
-        loop {
-            let mut queue = self.queue.lock();
-            let first = queue.pop_front();
-            self.count.store(queue.len(), Ordering::Relaxed);
-            drop(queue);
-            match first {
-                Some(Waiter::Operation(_, waker)) => return waker.wake(),
-                Some(Waiter::Member(member)) if !member.wake() => {}
-                _ => return,
-            }
-        }
-    }
-}
-
 impl<W: Work> Turn<'_, W> {
     /// What writes, unless the engine is closed.
     #[inline]
@@ -307,7 +376,7 @@ impl<W: Work> Turn<'_, W> {
         &mut self,
         durability: Durability,
         run: impl FnOnce(&mut W) -> Result<Outcome>,
-    ) -> Result<Arc<Member<W::Job>>> {
+    ) -> Result<Option<Arc<Member<W::Job>>>> {
         let Some(seat) = &mut self.guard else { return Err(crate::group::closed()) };
         seat.join(durability, &mut self.told, run)
     }
@@ -318,6 +387,21 @@ impl<W: Work> Turn<'_, W> {
         match &mut self.guard {
             Some(seat) => self.writer.lead_seated(seat, &mut self.told),
             None => 0,
+        }
+    }
+
+    /// Gives the turn back: another process or engine has the lock of the file.
+    #[cold]
+    pub(crate) fn refused(mut self) {
+        let pause = self.guard.as_mut().map(|seat| seat.pause());
+        // Before the seat is free, so that nothing is tried in vain.
+        self.writer.refused(pause.unwrap_or_default());
+    }
+
+    /// Notes that it has had the lock of the file.
+    pub(crate) fn begun(&mut self) {
+        if let Some(seat) = &mut self.guard {
+            seat.begun();
         }
     }
 
@@ -334,7 +418,7 @@ impl<W: Work> Drop for Turn<'_, W> {
     fn drop(&mut self) {
         self.guard = None;
         // The next leader first: it has more to do than to hear a result.
-        self.writer.waiters.wake_next();
+        self.writer.wake_next();
         for waker in self.told.drain(..) {
             waker.wake();
         }
@@ -347,11 +431,25 @@ impl<W: Work> LongTurn<W> {
     pub(crate) fn lane(&mut self) -> Option<&mut W> {
         self.guard.as_mut()?.work.as_mut()
     }
+
+    /// See [`Turn::refused`].
+    #[cold]
+    pub(crate) fn refused(mut self) {
+        let pause = self.guard.as_mut().map(|seat| seat.pause());
+        self.writer.refused(pause.unwrap_or_default());
+    }
+
+    /// See [`Turn::begun`].
+    pub(crate) fn begun(&mut self) {
+        if let Some(seat) = &mut self.guard {
+            seat.begun();
+        }
+    }
 }
 
 impl<W: Work> Drop for LongTurn<W> {
     fn drop(&mut self) {
         self.guard = None;
-        self.writer.waiters.wake_next();
+        self.writer.wake_next();
     }
 }

@@ -15,6 +15,7 @@ pub mod action;
 pub mod aggregate;
 mod audit;
 pub mod background;
+pub mod backoff;
 pub mod backup;
 pub mod batch;
 mod before;
@@ -50,6 +51,7 @@ pub mod tables;
 mod tenants;
 mod transaction;
 pub mod transfer;
+pub mod wait;
 #[cfg(target_os = "linux")]
 mod watch;
 pub mod write;

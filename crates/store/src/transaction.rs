@@ -2,12 +2,12 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use marmota_model::{NoRows, Result, RowSink};
 
 use crate::action::{Action, Verb};
+use crate::backoff::Backoff;
 use crate::operation::{Operation, Outcome};
 use crate::scope::Scope;
 use crate::store::Store;
@@ -234,18 +234,19 @@ impl Store {
 /// How often a transaction runs again, at most.
 const REPEATS_MAX: u32 = 100;
 
-/// The pauses between the runs of a transaction: longer each time, and never
-/// the same, so that two that are in each other's way part.
+/// The first pause between the runs of a transaction, and the longest.
+const PAUSE: Duration = Duration::from_micros(400);
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+
+/// The pauses between the runs of a transaction.
 struct Pauses {
     count: u32,
-    state: u64,
+    backoff: Backoff,
 }
 
 impl Pauses {
-    fn begin() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
-        let state = NEXT.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        Self { count: 0, state }
+    const fn begin() -> Self {
+        Self { count: 0, backoff: Backoff::new(PAUSE, PAUSE_MAX) }
     }
 
     /// Sleeps; false if that was often enough.
@@ -254,12 +255,7 @@ impl Pauses {
         if self.count > REPEATS_MAX {
             return false;
         }
-        // An xorshift, for no more than being different.
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        let most_us = 200_u64 << self.count.min(8);
-        std::thread::sleep(Duration::from_micros(self.state % most_us));
+        std::thread::sleep(self.backoff.pause());
         true
     }
 }

@@ -9,6 +9,7 @@ use marmota_model::{Result, RowSink};
 use marmota_store::Durability;
 use marmota_store::engine::Ticket;
 use marmota_store::operation::{Operation, Outcome};
+use marmota_store::wait::QueuePlace;
 
 use super::{Attempt, SqliteSession, closed, unknown_ticket};
 use crate::budget::{Ended, POLL_BUDGET, late};
@@ -67,7 +68,14 @@ impl SqliteSession {
         let Some(mut turn) = self.shared.writer.try_long_turn() else { return Attempt::Wait };
         let Some(lane) = turn.lane() else { return Attempt::Done(Err(closed())) };
         match lane.write_in_budget(durability, operation, sink, outcome) {
-            Ended::Done(result) => Attempt::Done(result),
+            Ended::Done(Err(_)) if lane.take_refused() => {
+                turn.refused();
+                Attempt::Wait
+            }
+            Ended::Done(result) => {
+                turn.begun();
+                Attempt::Done(result)
+            }
             Ended::Over(_) => self.continue_write(durability, operation, turn),
         }
     }
@@ -162,12 +170,13 @@ impl SqliteSession {
             }
             // The transaction has ended meanwhile.
             Attempt::Member(member) => {
-                let wait = self.member(member);
+                let wait = Self::member(member);
                 self.waiting.change(ticket, wait);
                 self.poll_member(ticket, outcome, waker)
             }
             Attempt::Wait => {
-                let wait = Wait::Turn { until: self.until(), waker: None, durability };
+                let wait =
+                    Wait::Turn { until: self.until(), place: QueuePlace::default(), durability };
                 self.waiting.change(ticket, wait);
                 self.poll_turn(ticket, operation, sink, outcome, waker)
             }

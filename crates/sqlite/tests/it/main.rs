@@ -12,6 +12,7 @@ mod group;
 mod kill;
 #[path = "../../../store/tests/it/killed.rs"]
 mod killed;
+mod locked_out;
 mod migrations;
 mod operations;
 mod places;

@@ -13,12 +13,16 @@ use marmota_store::operation::Operation;
 
 use crate::database::{Calls, file, id, options, table, text};
 
-fn note() -> std::sync::Arc<marmota_model::Table> {
+pub(crate) fn note() -> std::sync::Arc<marmota_model::Table> {
     table("note", vec![id(), text("body")])
 }
 
 /// Starts this program again, for one of the tests below to do its part.
-fn start(part: &str, variable: &str, path: &Path) -> (Child, impl Iterator<Item = String>) {
+pub(crate) fn start(
+    part: &str,
+    variable: &str,
+    path: &Path,
+) -> (Child, impl Iterator<Item = String> + use<>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", part, "--nocapture"])
         .env(variable, path)

@@ -1,18 +1,21 @@
 //! The writer's lock and the groups in all their interleavings (by loom, which
-//! also tries what weak memory allows), without SQLite: `group.rs` and
-//! `writer.rs` as they are, with loom's locks and a list of numbers in
-//! SQLite's place.
+//! also tries what weak memory allows), without SQLite: `group.rs`, `writer.rs`
+//! and the store's wait queue as they are, with loom's locks and a list of
+//! numbers in SQLite's place.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, unreachable_pub, reason = "the files are included for a part of what they do")]
 
 #[path = "../../src/group.rs"]
 mod group;
+#[path = "../../../store/src/wait/queue.rs"]
+mod queue;
 mod sync;
 #[path = "../../src/writer.rs"]
 mod writer;
 
 use std::sync::Arc;
 use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
 
 use group::{Member, Work};
 use loom::sync::{Condvar, Mutex};
@@ -20,6 +23,7 @@ use loom::thread;
 use marmota_model::{Error, ErrorKind, Result, Value};
 use marmota_store::Durability;
 use marmota_store::operation::Outcome;
+use queue::QueuePlace;
 use writer::Writer;
 
 /// A transaction on a list of numbers. The number 13 fails; 99 ends the
@@ -29,6 +33,8 @@ struct Numbers {
     open: Option<Vec<i64>>,
     committed: Arc<std::sync::Mutex<Vec<i64>>>,
     fails_to_commit: bool,
+    /// How often another process has the lock.
+    refusals: u32,
 }
 
 impl Numbers {
@@ -49,9 +55,17 @@ impl Numbers {
 impl Work for Numbers {
     type Job = i64;
 
-    fn begin(&mut self) -> Result<()> {
+    fn begin(&mut self) -> Result<bool> {
+        if self.refusals > 0 {
+            self.refusals -= 1;
+            return Ok(false);
+        }
         assert!(self.open.replace(Vec::new()).is_none(), "a transaction in another");
-        Ok(())
+        Ok(true)
+    }
+
+    fn refused(&self) -> Error {
+        Error::new(ErrorKind::Busy, "another process has the lock")
     }
 
     fn is_open(&self) -> bool {
@@ -107,10 +121,18 @@ type Told = (i64, Result<Outcome>);
 
 /// Joins or leaves a write, as a session's `submit` does.
 fn submit(writer: &Shared, number: i64) -> Result<Arc<Member<i64>>> {
-    match writer.try_turn() {
-        Some(mut turn) => turn.join(Durability::Full, |numbers| numbers.write(number)),
-        None => writer.enqueue(number, Durability::Full),
+    if let Some(mut turn) = writer.try_turn() {
+        if let Some(member) = turn.join(Durability::Full, |numbers| numbers.write(number))? {
+            return Ok(member);
+        }
+        turn.refused();
     }
+    writer.enqueue(number, Durability::Full, far())
+}
+
+/// A time that does not come.
+fn far() -> Instant {
+    Instant::now() + Duration::from_secs(3_600)
 }
 
 /// Drives a member to its end, as a session's `poll` does.
@@ -132,13 +154,22 @@ fn write(writer: &Shared, number: i64) -> Result<Outcome> {
 }
 
 fn check(threads: &'static [&'static [i64]], fails_to_commit: bool, seen: fn(&[Told], &[i64])) {
+    check_refused(threads, fails_to_commit, 0, seen);
+}
+
+fn check_refused(
+    threads: &'static [&'static [i64]],
+    fails_to_commit: bool,
+    refusals: u32,
+    seen: fn(&[Told], &[i64]),
+) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
         let committed = Arc::default();
-        let numbers =
-            Numbers { committed: Arc::clone(&committed), fails_to_commit, ..Numbers::default() };
-        let writer: Shared = Arc::new(Writer::new(numbers, 8));
+        let committed_too = Arc::clone(&committed);
+        let numbers = Numbers { open: None, committed: committed_too, fails_to_commit, refusals };
+        let writer: Shared = Writer::new(numbers, 8);
         let others: Vec<_> = threads[1..]
             .iter()
             .map(|own| {
@@ -205,37 +236,70 @@ fn an_operation_that_wants_the_lock_gets_it_beside_groups() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let writer: Shared = Arc::new(Writer::new(Numbers::default(), 8));
+        let writer: Shared = Writer::new(Numbers::default(), 8);
         let other = Arc::clone(&writer);
         let member = thread::spawn(move || write(&other, 1).unwrap());
-        let bell = Arc::new(Bell::default());
-        let waker = Waker::from(Arc::clone(&bell));
-        loop {
-            writer.wait(7, &waker);
-            if let Some(mut turn) = writer.try_turn() {
-                turn.settle();
-                assert!(turn.lane().unwrap().open.is_none());
-                drop(turn);
-                writer.forget(7);
-                break;
-            }
-            bell.wait();
-        }
+        begin(&writer);
         member.join().unwrap();
     });
 }
 
-/// An operation that takes the lock as soon as it gets it, as a session's does.
-fn operate(writer: &Shared, ticket: u64) {
+/// Begins a transaction and ends it, as soon as it gets the lock.
+fn begin(writer: &Shared) {
     let bell = Arc::new(Bell::default());
     let waker = Waker::from(Arc::clone(&bell));
+    let mut place = QueuePlace::default();
     loop {
-        writer.wait(ticket, &waker);
+        writer.wait(&mut place, &waker, far());
+        if let Some(mut turn) = writer.try_turn() {
+            turn.settle();
+            let numbers = turn.lane().unwrap();
+            assert!(numbers.open.is_none());
+            if numbers.begin().unwrap() {
+                numbers.roll_back();
+                drop(turn);
+                return writer.forget(&mut place);
+            }
+            turn.refused();
+        }
+        bell.wait();
+    }
+}
+
+#[test]
+fn writes_are_committed_once_another_process_releases_the_lock() {
+    check_refused(&[&[1], &[2]], false, 1, |told, committed| {
+        assert!(told.iter().all(|(number, result)| result.is_ok() && committed.contains(number)));
+    });
+}
+
+#[test]
+fn an_operation_and_a_write_wait_for_another_process() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let numbers = Numbers { refusals: 1, ..Numbers::default() };
+        let writer: Shared = Writer::new(numbers, 8);
+        let other = Arc::clone(&writer);
+        let member = thread::spawn(move || write(&other, 1).unwrap());
+        begin(&writer);
+        member.join().unwrap();
+        assert_eq!(writer.pending(), 0);
+    });
+}
+
+/// An operation that takes the lock as soon as it gets it, as a session's does.
+fn operate(writer: &Shared) {
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&bell));
+    let mut place = QueuePlace::default();
+    loop {
+        writer.wait(&mut place, &waker, far());
         if let Some(turn) = writer.try_turn() {
             // Without this the model lets nobody find the lock taken.
             thread::yield_now();
             drop(turn);
-            return writer.forget(ticket);
+            return writer.forget(&mut place);
         }
         bell.wait();
     }
@@ -246,10 +310,10 @@ fn operations_that_want_the_lock_get_it_one_after_the_other() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let writer: Shared = Arc::new(Writer::new(Numbers::default(), 8));
+        let writer: Shared = Writer::new(Numbers::default(), 8);
         let other = Arc::clone(&writer);
-        let other = thread::spawn(move || operate(&other, 1));
-        operate(&writer, 2);
+        let other = thread::spawn(move || operate(&other));
+        operate(&writer);
         other.join().unwrap();
     });
 }
@@ -259,18 +323,18 @@ fn one_that_is_left_does_not_keep_the_others_waiting() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let writer: Shared = Arc::new(Writer::new(Numbers::default(), 8));
+        let writer: Shared = Writer::new(Numbers::default(), 8);
         let other = Arc::clone(&writer);
         let member = thread::spawn(move || write(&other, 1).unwrap());
         // Polled once, then dropped, as a future may be; what a session does then.
         let left = submit(&writer, 2).unwrap();
         let bell = Arc::new(Bell::default());
         if left.poll(&Waker::from(bell)).is_none() && !writer.lead(&left) {
-            left.give_up();
             left.leave();
             writer.pass_on();
             if !left.is_done() {
-                let _ = writer.lead_within(std::time::Duration::MAX);
+                // Where the lock is taken, its holder commits the group.
+                let _ = writer.lead_within(Duration::ZERO);
             }
         }
         member.join().unwrap();
@@ -281,10 +345,10 @@ fn one_that_is_left_does_not_keep_the_others_waiting() {
 #[test]
 fn a_full_queue_is_busy() {
     loom::model(|| {
-        let writer: Shared = Arc::new(Writer::new(Numbers::default(), 1));
+        let writer: Shared = Writer::new(Numbers::default(), 1);
         let turn = writer.try_turn().unwrap();
-        writer.enqueue(1, Durability::Full).unwrap();
-        assert_eq!(writer.enqueue(2, Durability::Full).unwrap_err().kind(), ErrorKind::Busy);
+        writer.enqueue(1, Durability::Full, far()).unwrap();
+        assert_eq!(writer.enqueue(2, Durability::Full, far()).unwrap_err().kind(), ErrorKind::Busy);
         drop(turn);
     });
 }

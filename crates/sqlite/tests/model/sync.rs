@@ -1,8 +1,10 @@
 //! Loom's locks and atomics under the names of `src/sync.rs`.
 
 use std::ops::{Deref, DerefMut};
-use std::time::Duration;
+use std::task::Waker;
+use std::time::{Duration, Instant};
 
+pub(crate) use crate::queue::{QueuePlace, WaitQueue, Wakeable};
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 #[derive(Debug)]
@@ -27,8 +29,8 @@ impl<T> Mutex<T> {
         self.0.try_lock().ok().map(MutexGuard)
     }
 
-    pub(crate) fn try_lock_for(&self, _: Duration) -> Option<MutexGuard<'_, T>> {
-        Some(self.lock())
+    pub(crate) fn try_lock_for(&self, timeout: Duration) -> Option<MutexGuard<'_, T>> {
+        if timeout.is_zero() { self.try_lock() } else { Some(self.lock()) }
     }
 
     pub(crate) fn try_lock_arc(&self) -> Option<OwnedGuard<T>> {
@@ -66,3 +68,10 @@ impl<T> DerefMut for OwnedGuard<T> {
 
 /// Each look is a step that can come between all others; one does.
 pub(crate) const SPINS: usize = 1;
+
+/// Rings at any time from now on; deadlines never come.
+pub(crate) fn wake_at(at: Instant, waker: Waker) {
+    if at < Instant::now() + Duration::from_secs(60) {
+        loom::thread::spawn(move || waker.wake());
+    }
+}

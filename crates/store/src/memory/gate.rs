@@ -7,20 +7,18 @@
 //! be undone. Whoever waits holds nothing, so there is no deadlock.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Waker};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind};
-use parking_lot::{Condvar, Mutex};
+
+use crate::wait::{QueuePlace, WaitQueue};
 
 /// How long anybody waits for the end of a transaction.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Who takes the gate for the engine itself.
 pub(super) const ENGINE: u64 = u64::MAX;
-
-/// Who waits: a session, and its ticket.
-type Waiter = (u64, u64);
 
 /// The engine's transaction lock.
 #[derive(Default)]
@@ -29,15 +27,8 @@ pub(super) struct Gate {
     holder: AtomicU64,
     /// How many wait to have it next, before any session.
     pressing: AtomicUsize,
-    waiters: Mutex<Waiters>,
-    opened: Condvar,
-}
-
-#[derive(Default)]
-struct Waiters {
-    /// Counts the times the gate was opened.
-    opened: u64,
-    wakers: Vec<(Waiter, Waker)>,
+    /// Those that wait for it to open.
+    waiters: WaitQueue,
 }
 
 impl Gate {
@@ -49,35 +40,21 @@ impl Gate {
         self.holder.compare_exchange(0, session, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Opens the gate and wakes all who wait.
+    /// Opens the gate and wakes all who wait: they may wait for different tables.
     pub(super) fn open(&self) {
         self.holder.store(0, Ordering::Release);
-        self.wake();
-    }
-
-    fn wake(&self) {
-        let wakers = {
-            let mut waiters = self.waiters.lock();
-            waiters.opened += 1;
-            self.opened.notify_all();
-            std::mem::take(&mut waiters.wakers)
-        };
-        wakers.into_iter().for_each(|(_, waker)| waker.wake());
+        self.waiters.wake_all();
     }
 
     /// Has a waiter woken when the gate opens next. Whatever it waits for
     /// has to be tried again after this, lest it came to be just before.
-    pub(super) fn register(&self, waiter: Waiter, context: &Context<'_>) {
-        let mut waiters = self.waiters.lock();
-        match waiters.wakers.iter_mut().find(|(other, _)| *other == waiter) {
-            Some((_, waker)) => waker.clone_from(context.waker()),
-            None => waiters.wakers.push((waiter, context.waker().clone())),
-        }
+    pub(super) fn register(&self, place: &mut QueuePlace, waker: &Waker) {
+        self.waiters.wait(place, waker);
     }
 
-    /// Forgets a waiter's waker.
-    pub(super) fn forget(&self, waiter: Waiter) {
-        self.waiters.lock().wakers.retain(|(other, _)| *other != waiter);
+    /// Forgets a waiter.
+    pub(super) fn forget(&self, place: &mut QueuePlace) {
+        self.waiters.leave(place);
     }
 
     /// [`Gate::wait`], while no other transaction begins: `attempt` comes to
@@ -93,7 +70,7 @@ impl Gate {
         impl Drop for Pressing<'_> {
             fn drop(&mut self) {
                 self.0.pressing.fetch_sub(1, Ordering::Relaxed);
-                self.0.wake();
+                self.0.waiters.wake_all();
             }
         }
         self.pressing.fetch_add(1, Ordering::Relaxed);
@@ -109,19 +86,9 @@ impl Gate {
         &self,
         mut attempt: impl FnMut() -> Result<Option<T>, E>,
     ) -> Result<T, E> {
-        let deadline = Instant::now() + WAIT_MAX;
-        loop {
-            let seen = self.waiters.lock().opened;
-            if let Some(done) = attempt()? {
-                return Ok(done);
-            }
-            let mut waiters = self.waiters.lock();
-            while waiters.opened == seen {
-                if self.opened.wait_until(&mut waiters, deadline).timed_out() {
-                    return Err(busy().into());
-                }
-            }
-        }
+        let until = Instant::now() + WAIT_MAX;
+        let done = self.waiters.block_until(until, || attempt().transpose());
+        done.unwrap_or_else(|| Err(busy().into()))
     }
 }
 

@@ -24,6 +24,7 @@ use super::write::execute;
 use crate::durability::Durability;
 use crate::engine::{Session, Submitted, Ticket};
 use crate::operation::{Operation, Outcome};
+use crate::wait::QueuePlace;
 
 /// How long a list or count may take.
 const READ_MAX: Duration = Duration::from_secs(30);
@@ -43,6 +44,8 @@ pub(super) struct MemorySession {
     /// True if nobody waited for the answer to a commit: the transaction has
     /// ended, though its holder may not know.
     is_over: bool,
+    /// The place of the statement that tables are lent to, while it waits.
+    lend_place: QueuePlace,
 }
 
 /// An operation that waits.
@@ -55,6 +58,8 @@ struct Waiting {
     written: Option<Box<Written>>,
     /// It is a read that has turns left.
     scan: Option<Scan>,
+    /// Its place among those that wait for the gate to open.
+    gate_place: QueuePlace,
 }
 
 /// A read that has turns left, of the rows of a table.
@@ -101,6 +106,7 @@ impl MemorySession {
             waiting: SmallVec::new(),
             record: Record::default(),
             is_over: false,
+            lend_place: QueuePlace::default(),
         }
     }
 
@@ -382,7 +388,8 @@ impl Session for MemorySession {
         self.tickets += 1;
         let wait = if scan.is_some() { READ_MAX } else { WAIT_MAX };
         let (ticket, until) = (self.tickets, Instant::now() + wait);
-        self.waiting.push(Waiting { ticket, until, durability, written, scan });
+        let gate_place = QueuePlace::default();
+        self.waiting.push(Waiting { ticket, until, durability, written, scan, gate_place });
         Ok(Submitted::Waiting(Ticket(ticket)))
     }
 
@@ -404,20 +411,20 @@ impl Session for MemorySession {
         if self.waiting[place].scan.is_some() {
             return self.poll_scan(place, sink, outcome, context);
         }
-        self.shared.gate.register((self.id, ticket.0), context);
+        self.shared.gate.register(&mut self.waiting[place].gate_place, context.waker());
         let attempted = self.attempt(durability, operation, sink, outcome);
         let polled = match attempted {
             Ok(Attempt::Done) => Ok(()),
             Ok(Attempt::Kept) if Instant::now() < until => return Poll::Pending,
             Ok(Attempt::Kept) => Err(busy()),
             Ok(Attempt::Written(position)) => {
-                self.shared.gate.forget((self.id, ticket.0));
+                self.shared.gate.forget(&mut self.waiting[place].gate_place);
                 self.waiting[place].written = Some(Written::new(position, operation, outcome));
                 return self.poll_written(place, outcome, context);
             }
             Ok(Attempt::Scan(scan)) => {
-                self.shared.gate.forget((self.id, ticket.0));
                 let waiting = &mut self.waiting[place];
+                self.shared.gate.forget(&mut waiting.gate_place);
                 (waiting.scan, waiting.until) = (Some(scan), Instant::now() + READ_MAX);
                 self.leave_turn(context);
                 return Poll::Pending;
@@ -430,8 +437,7 @@ impl Session for MemorySession {
 
     fn lend(&mut self, tables: &[&Table], waker: Option<&Waker>) -> Result<Option<LentTables>> {
         if let Some(waker) = waker {
-            // No ticket has this number.
-            self.shared.gate.register((self.id, 0), &Context::from_waker(waker));
+            self.shared.gate.register(&mut self.lend_place, waker);
         }
         loop {
             let catalog = self.catalog.load();
@@ -475,8 +481,8 @@ impl Session for MemorySession {
         let Some(place) = self.waiting.iter().position(|waiting| waiting.ticket == ticket.0) else {
             return;
         };
-        let waiting = self.waiting.swap_remove(place);
-        self.shared.gate.forget((self.id, ticket.0));
+        let mut waiting = self.waiting.swap_remove(place);
+        self.shared.gate.forget(&mut waiting.gate_place);
         if waiting.scan.is_some() {
             self.shared.reads_cancelled.fetch_add(1, Ordering::Relaxed);
         }
@@ -489,7 +495,7 @@ impl Session for MemorySession {
 
 impl Drop for MemorySession {
     fn drop(&mut self) {
-        self.shared.gate.forget((self.id, 0));
+        self.shared.gate.forget(&mut self.lend_place);
         if self.transaction.is_some() {
             let undone = self.end(true);
             debug_assert!(undone.is_ok());

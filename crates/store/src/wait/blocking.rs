@@ -1,0 +1,52 @@
+//! Threads that wait in a queue.
+
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Instant;
+
+use super::queue::{QueuePlace, WaitQueue};
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+impl WaitQueue {
+    /// Tries until `attempt` succeeds, each time that it is woken; blocks the
+    /// thread in between. None if that took until `until`.
+    pub fn block_until<T>(&self, until: Instant, attempt: impl FnMut() -> Option<T>) -> Option<T> {
+        let mut blocked =
+            Blocked { queue: self, place: QueuePlace::default(), waker: thread_waker(), attempt };
+        loop {
+            self.wait(&mut blocked.place, &blocked.waker);
+            if let Some(done) = (blocked.attempt)() {
+                return Some(done);
+            }
+            let left =
+                until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+            thread::park_timeout(left);
+        }
+    }
+}
+
+fn thread_waker() -> Waker {
+    Arc::new(Unpark(thread::current())).into()
+}
+
+/// A thread in the queue; it leaves also if an attempt panics.
+struct Blocked<'q, A> {
+    queue: &'q WaitQueue,
+    place: QueuePlace,
+    waker: Waker,
+    attempt: A,
+}
+
+impl<A> Drop for Blocked<'_, A> {
+    fn drop(&mut self) {
+        self.queue.leave(&mut self.place);
+    }
+}

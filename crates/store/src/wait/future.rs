@@ -1,0 +1,90 @@
+//! Futures that wait in a queue.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::queue::{QueuePlace, WaitQueue};
+use super::sync::{AtomicBool, Ordering};
+
+impl WaitQueue {
+    /// Returns a future that tries until `attempt` succeeds, each time that it
+    /// is woken.
+    pub const fn until<T, A>(&self, attempt: A) -> Waits<'_, A>
+    where
+        A: FnMut() -> Option<T> + Unpin,
+    {
+        Waits { queue: self, place: QueuePlace::NONE, is_ordered: false, attempt }
+    }
+
+    const fn in_order<T, A>(&self, attempt: A) -> Waits<'_, A>
+    where
+        A: FnMut() -> Option<T> + Unpin,
+    {
+        Waits { queue: self, place: QueuePlace::NONE, is_ordered: true, attempt }
+    }
+}
+
+/// A future that waits in a queue; dropped, it leaves it.
+#[derive(Debug)]
+pub struct Waits<'q, A> {
+    queue: &'q WaitQueue,
+    place: QueuePlace,
+    /// True if it tries only while it is the first.
+    is_ordered: bool,
+    attempt: A,
+}
+
+impl<T, A: FnMut() -> Option<T> + Unpin> Future for Waits<'_, A> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let this = self.get_mut();
+        // Before it tries: what is released after this wakes it.
+        this.queue.wait(&mut this.place, context.waker());
+        if this.is_ordered && !this.queue.is_first(&this.place) {
+            return Poll::Pending;
+        }
+        match (this.attempt)() {
+            Some(done) => Poll::Ready(done),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<A> Drop for Waits<'_, A> {
+    fn drop(&mut self) {
+        self.queue.leave(&mut self.place);
+    }
+}
+
+/// A lock that futures take one after the other, in the order they came.
+#[derive(Debug, Default)]
+pub struct TurnLock {
+    is_taken: AtomicBool,
+    queue: WaitQueue,
+}
+
+/// Holds a [`TurnLock`] until it is dropped.
+#[derive(Debug)]
+pub struct TurnGuard(Arc<TurnLock>);
+
+impl TurnLock {
+    /// Waits for the lock.
+    pub async fn take(self: &Arc<Self>) -> TurnGuard {
+        let attempt = || {
+            let taken =
+                self.is_taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+            taken.ok()
+        };
+        self.queue.in_order(attempt).await;
+        TurnGuard(Arc::clone(self))
+    }
+}
+
+impl Drop for TurnGuard {
+    fn drop(&mut self) {
+        self.0.is_taken.store(false, Ordering::Release);
+        self.0.queue.wake_next();
+    }
+}

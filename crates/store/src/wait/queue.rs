@@ -1,0 +1,220 @@
+//! A queue of operations that wait for the same thing, such as a lock.
+//!
+//! The queue does not know the thing. An operation that does not get it enters
+//! the queue, tries once more, and returns to its caller. The operation that
+//! releases the thing wakes the first in the queue, which tries again; if
+//! another was faster, it keeps its place. One that leaves the queue after it
+//! was woken (it has timed out, was dropped, or has had its turn) wakes the
+//! next. So a wake-up is never lost while an operation waits.
+//!
+//! `tests/wait` checks this in all interleavings.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use super::sync::{AtomicUsize, Mutex, Ordering, fence};
+
+/// What a queue wakes.
+pub trait Wakeable {
+    /// Wakes it; false if that is of no use, so that the next is woken instead.
+    fn wake(self) -> bool;
+}
+
+impl Wakeable for Waker {
+    fn wake(self) -> bool {
+        Self::wake(self);
+        true
+    }
+}
+
+/// A place in a [`WaitQueue`]. Its owner gives it up with [`WaitQueue::leave`].
+#[derive(Debug, Default)]
+pub struct QueuePlace(Option<u64>);
+
+impl QueuePlace {
+    /// No place yet.
+    pub(super) const NONE: Self = Self(None);
+
+    /// True if it is no place in a queue.
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+/// Operations that wait for the same thing, in the order they came.
+#[derive(Debug)]
+pub struct WaitQueue<W = Waker> {
+    inside: Mutex<Inside<W>>,
+    /// How many can be woken, so that the lock is not taken in vain.
+    sleeping: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Inside<W> {
+    /// In the order of their numbers.
+    entries: VecDeque<Entry<W>>,
+    last: u64,
+}
+
+#[derive(Debug)]
+struct Entry<W> {
+    number: u64,
+    /// None once it was woken; then it tries again.
+    waiter: Option<W>,
+    /// False for one that is gone once it was woken.
+    has_place: bool,
+}
+
+impl<W> Default for WaitQueue<W> {
+    fn default() -> Self {
+        let inside = Inside { entries: VecDeque::new(), last: 0 };
+        Self { inside: Mutex::new(inside), sleeping: AtomicUsize::new(0) }
+    }
+}
+
+impl WaitQueue {
+    /// [`Self::enter`] for a waker.
+    pub fn wait(&self, place: &mut QueuePlace, waker: &Waker) {
+        self.enter(place, waker.clone());
+    }
+}
+
+impl<W: Wakeable> WaitQueue<W> {
+    /// Has `waiter` woken in its turn; it takes the last place or keeps the one
+    /// it has. The caller tries again after this, because the thing may have
+    /// been released before.
+    pub fn enter(&self, place: &mut QueuePlace, waiter: W) {
+        self.change(|inside| match place.0.and_then(|number| inside.find(number)) {
+            Some(at) => usize::from(inside.entries[at].waiter.replace(waiter).is_none()),
+            None => {
+                place.0 = Some(inside.push(waiter, true));
+                1
+            }
+        });
+    }
+
+    /// [`Self::enter`] for one that is woken once and keeps no place.
+    pub fn enter_once(&self, waiter: W) {
+        self.change(|inside| {
+            inside.push(waiter, false);
+            1
+        });
+    }
+
+    /// `change` gives how many more can be woken.
+    fn change(&self, change: impl FnOnce(&mut Inside<W>) -> usize) {
+        let mut inside = self.inside.lock();
+        let added = change(&mut inside);
+        self.sleeping.fetch_add(added, Ordering::Relaxed);
+        drop(inside);
+        // Pairs with the one in `has_sleepers`: either the releaser sees the
+        // count, or the caller's next try sees what was released.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Gives up a place. If its operation was woken already, the next is woken:
+    /// it may have been meant for another turn than the one it had.
+    pub fn leave(&self, place: &mut QueuePlace) {
+        let Some(number) = place.0.take() else { return };
+        let mut inside = self.inside.lock();
+        let Some(at) = inside.find(number) else { return };
+        let was_woken = match inside.entries.remove(at) {
+            Some(Entry { waiter: None, .. }) => true,
+            _ => {
+                self.sleeping.fetch_sub(1, Ordering::Relaxed);
+                false
+            }
+        };
+        drop(inside);
+        if was_woken {
+            self.wake_next();
+        }
+    }
+
+    /// True if `place` is the first in the queue.
+    pub fn is_first(&self, place: &QueuePlace) -> bool {
+        let inside = self.inside.lock();
+        inside.entries.front().is_some_and(|first| Some(first.number) == place.0)
+    }
+
+    /// How many operations have a place.
+    pub fn len(&self) -> usize {
+        self.inside.lock().entries.iter().filter(|entry| entry.has_place).count()
+    }
+
+    /// True if no operation is in the queue.
+    pub fn is_empty(&self) -> bool {
+        self.inside.lock().entries.is_empty()
+    }
+
+    /// How many can be woken.
+    #[inline]
+    pub fn sleeping(&self) -> usize {
+        self.sleeping.load(Ordering::Relaxed)
+    }
+
+    /// True if there is one to wake. Called after the thing was released.
+    #[inline]
+    pub fn has_sleepers(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.sleeping() > 0
+    }
+
+    /// Wakes the first that was not woken yet. Called after the thing was
+    /// released.
+    #[inline]
+    pub fn wake_next(&self) {
+        if self.has_sleepers() {
+            self.wake_first();
+        }
+    }
+
+    #[cold]
+    fn wake_first(&self) {
+        while let Some(waiter) = self.take_first() {
+            if waiter.wake() {
+                return;
+            }
+        }
+    }
+
+    fn take_first(&self) -> Option<W> {
+        let mut inside = self.inside.lock();
+        let at = inside.entries.iter().position(|entry| entry.waiter.is_some())?;
+        let waiter = match inside.entries[at].has_place {
+            true => inside.entries[at].waiter.take(),
+            false => inside.entries.remove(at).and_then(|entry| entry.waiter),
+        };
+        self.sleeping.fetch_sub(1, Ordering::Relaxed);
+        waiter
+    }
+
+    /// Wakes all that are in the queue.
+    pub fn wake_all(&self) {
+        if !self.has_sleepers() {
+            return;
+        }
+        let mut inside = self.inside.lock();
+        let woken: Vec<W> =
+            inside.entries.iter_mut().filter_map(|entry| entry.waiter.take()).collect();
+        inside.entries.retain(|entry| entry.has_place);
+        self.sleeping.fetch_sub(woken.len(), Ordering::Relaxed);
+        drop(inside);
+        for waiter in woken {
+            waiter.wake();
+        }
+    }
+}
+
+impl<W> Inside<W> {
+    fn find(&self, number: u64) -> Option<usize> {
+        self.entries.binary_search_by_key(&number, |entry| entry.number).ok()
+    }
+
+    fn push(&mut self, waiter: W, has_place: bool) -> u64 {
+        self.last += 1;
+        self.entries.push_back(Entry { number: self.last, waiter: Some(waiter), has_place });
+        self.last
+    }
+}
