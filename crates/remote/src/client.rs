@@ -2,6 +2,7 @@
 
 mod channel;
 mod connector;
+mod departure;
 mod engine;
 mod in_process;
 mod line;
@@ -93,6 +94,7 @@ impl Remote {
                 closed: AtomicBool::new(false),
                 transactions: Mutex::new(0),
                 ended: Condvar::new(),
+                departures: departure::Departures::default(),
             }),
         }
     }

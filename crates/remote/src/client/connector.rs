@@ -13,6 +13,7 @@ use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::operation::ANSWERS;
 use parking_lot::{Condvar, Mutex, RwLock};
 
+use super::departure::Departures;
 use super::in_process::InProcess;
 use super::line::Line;
 use super::reach::{Address, Route, Upgrade, reach};
@@ -63,6 +64,7 @@ pub(crate) struct Connector {
     pub(super) transactions: Mutex<usize>,
     /// Told when one of them ends.
     pub(super) ended: Condvar,
+    pub(super) departures: Departures,
 }
 
 impl Connector {

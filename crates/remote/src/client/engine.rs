@@ -60,6 +60,8 @@ impl Engine for Remote {
             let message = format!("{} transactions are still open; end them first", *open);
             return Err(Error::new(ErrorKind::Busy, message));
         }
+        drop(open);
+        self.connector.departures.wait_for_all();
         self.connector.spare.lock().clear();
         Ok(())
     }

@@ -12,11 +12,14 @@ use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, RowSink};
 use marmota_store::Durability;
+use marmota_store::backoff::Backoff;
 use marmota_store::engine::{Session, Sleep, Submitted, Ticket, Watch, Watched, sleep_on};
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::refusal::copy_of;
+use marmota_store::wait::QueuePlace;
 
 use super::connector::Connector;
+use super::departure::{Departing, end_all};
 use super::line::Line;
 use super::reply;
 use crate::codec::frame;
@@ -26,9 +29,7 @@ use crate::codec::operation::{Numbers, Terms, put_cancel, put_operation};
 const REPEATS_MAX: u32 = 5;
 /// A connection that was idle for so long is looked at before a write is sent.
 const IDLE: Duration = Duration::from_millis(20);
-/// How long a write that is given up is waited for.
-const CANCEL_MAX: Duration = Duration::from_secs(2);
-/// The first pause before a server is sought again.
+/// The first pause before a server is sought again, and the longest.
 const PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Buffers that are kept for further packets.
@@ -40,6 +41,9 @@ pub(super) struct RemoteSession {
     connector: Arc<Connector>,
     line: Option<Line>,
     waiting: Vec<Waiting>,
+    /// Operations that were given up and are not answered yet: their numbers,
+    /// and those of their departures.
+    given_up: Vec<(u32, u64)>,
     last: u32,
     transaction: InTransaction,
     /// When the server is sought again, and since when it has been.
@@ -62,7 +66,7 @@ enum InTransaction {
 struct Seeking {
     since: Instant,
     next: Instant,
-    pause: Duration,
+    backoff: Backoff,
 }
 
 /// An operation that is under way.
@@ -78,6 +82,11 @@ struct Waiting {
     reply: Option<Result<Vec<u8>>>,
     waker: Option<Waker>,
     until: Instant,
+    /// The last operation that was given up before this write; the write is
+    /// sent once that is answered.
+    after: Option<u64>,
+    /// Its place among those that wait for that.
+    queue_place: QueuePlace,
 }
 
 /// What an operation does to a transaction.
@@ -107,6 +116,7 @@ impl RemoteSession {
             connector,
             line: None,
             waiting: Vec::new(),
+            given_up: Vec::new(),
             last: 0,
             transaction: InTransaction::No,
             seeking: None,
@@ -164,6 +174,16 @@ impl RemoteSession {
         let Some(line) = &mut self.line else { return };
         let mut failed = line.flush().is_err();
         for one in self.waiting.iter_mut().filter(|one| !one.is_sent && one.reply.is_none()) {
+            if let Some(last) = one.after {
+                if self.connector.departures.until(last).is_some() {
+                    // In a transaction they take place in their order.
+                    if self.transaction == InTransaction::Open {
+                        break;
+                    }
+                    continue;
+                }
+                one.after = None;
+            }
             if one.packet.len() as u64 > line.welcome.packet_bytes_max {
                 let message = format!(
                     "the operation has {} bytes, and the server takes {}: send less at once",
@@ -202,13 +222,13 @@ impl RemoteSession {
                 self.seeking = None;
             }
             Err(error) => {
+                let backoff = Backoff::new(PAUSE, PAUSE_MAX);
                 let seeking =
-                    self.seeking.get_or_insert(Seeking { since: now, next: now, pause: PAUSE });
+                    self.seeking.get_or_insert(Seeking { since: now, next: now, backoff });
                 let is_worth_it =
                     matches!(error.kind(), ErrorKind::Refused | ErrorKind::Lost | ErrorKind::Io);
                 if is_worth_it && seeking.since.elapsed() < self.connector.patience {
-                    seeking.next = now + seeking.pause;
-                    seeking.pause = (seeking.pause * 2).min(PAUSE_MAX);
+                    seeking.next = now + seeking.backoff.pause();
                     return;
                 }
                 self.seeking = None;
@@ -228,6 +248,7 @@ impl RemoteSession {
     #[cold]
     fn break_off(&mut self) {
         self.line = None;
+        end_all(&self.connector, std::mem::take(&mut self.given_up));
         // Others that lie there have the same end.
         self.connector.spare.lock().clear();
         let in_transaction = self.transaction == InTransaction::Open;
@@ -284,6 +305,11 @@ impl RemoteSession {
                 } else if let Some(one) = self.waiting.iter_mut().find(|one| one.number == number) {
                     one.reply = Some(Ok(body.to_vec()));
                     one.waker.take().into_iter().for_each(Waker::wake);
+                } else if let Some(at) =
+                    self.given_up.iter().position(|(given_up, _)| *given_up == number)
+                {
+                    let (_, departure) = self.given_up.swap_remove(at);
+                    self.connector.departures.end(departure);
                 } else if number == 0
                     && let Err(error) =
                         reply::take(body, &mut Operation::Begin, sink, &mut Outcome::default())
@@ -309,19 +335,39 @@ impl RemoteSession {
 
     /// The operation of a number has ended.
     fn end(&mut self, place: usize, result: Result<()>) -> Result<()> {
-        let one = self.waiting.swap_remove(place);
-        match one.kind {
+        match self.remove(place) {
             Kind::Begins if result.is_ok() => self.set_transaction(InTransaction::Open),
             Kind::Ends => self.set_transaction(InTransaction::No),
             _ => {}
         }
+        let is_open = self.transaction == InTransaction::Open;
+        if self.waiting.is_empty() && !self.given_up.is_empty() && !is_open {
+            self.depart();
+        }
+        result
+    }
+
+    fn remove(&mut self, place: usize) -> Kind {
+        let mut one = self.waiting.swap_remove(place);
+        self.connector.departures.leave(&mut one.queue_place);
         if self.spare.len() < SPARE_MAX && one.packet.capacity() <= SPARE_BYTES_MAX {
             self.spare.push(one.packet);
         }
         if self.reader == Some(one.number) {
             self.pass_on_reading();
         }
-        result
+        one.kind
+    }
+
+    /// Leaves the connection to what was given up on it.
+    #[cold]
+    fn depart(&mut self) {
+        let given_up = std::mem::take(&mut self.given_up);
+        match self.line.take() {
+            Some(line) if given_up.is_empty() => self.connector.give_back(line),
+            Some(line) => Departing::start(&self.connector, line, given_up),
+            None => end_all(&self.connector, given_up),
+        }
     }
 
     /// Has another future woken when something comes.
@@ -379,23 +425,20 @@ impl RemoteSession {
         }
     }
 
-    /// Waits until a write that is given up is over, so that what is written
-    /// from here on comes behind it.
-    fn see_off(&mut self, number: u32) {
-        self.tell_of_cancel(number);
-        let Some(mut line) = self.line.take() else { return };
-        let waiting = &mut self.waiting;
-        let over = line.wait_for(CANCEL_MAX, |come, body| {
-            if let Some(one) = waiting.iter_mut().find(|one| one.number == come) {
-                one.reply = Some(Ok(body.to_vec()));
-                one.waker.take().into_iter().for_each(Waker::wake);
-            }
-            (come == number).then_some(())
-        });
-        self.line = Some(line);
-        if over.is_err() {
-            self.break_off();
+    /// Has the server undo the transaction; what is written from here on waits
+    /// for that.
+    fn tell_of_rollback(&mut self) {
+        let Some(line) = &mut self.line else { return };
+        self.last = self.last.wrapping_add(1).max(1);
+        let mut packet = Vec::new();
+        let start = frame::begin(&mut packet, self.last);
+        let (terms, numbers) = (Terms::default(), LineNumbers(&[]));
+        let put = put_operation(&mut packet, terms, &numbers, &mut Operation::Rollback);
+        frame::end(&mut packet, start);
+        if put.is_err() || line.send(&packet).is_err() {
+            return self.break_off();
         }
+        self.given_up.push((self.last, self.connector.departures.begin()));
     }
 
     /// Arranges to be polled again.
@@ -404,6 +447,15 @@ impl RemoteSession {
         match &mut one.waker {
             Some(waker) => waker.clone_from(context.waker()),
             none => *none = Some(context.waker().clone()),
+        }
+        let mut until = one.until;
+        if let Some(last) = one.after {
+            let departures = &self.connector.departures;
+            departures.wait(&mut one.queue_place, context.waker());
+            match departures.until(last) {
+                Some(at) => until = until.min(at),
+                None => context.waker().wake_by_ref(),
+            }
         }
         let (source, writes) = match &self.line {
             Some(line) => (line.source(), line.waits_for_room()),
@@ -417,7 +469,6 @@ impl RemoteSession {
         // Whoever was polled last: of one that came before it is not known whether
         // anybody polls it again while this one is waited for.
         self.reader = Some(one.number);
-        let mut until = one.until;
         match source {
             Some(source) => {
                 self.watch.keep(source, &mut self.watched);
@@ -454,6 +505,8 @@ impl Session for RemoteSession {
         let is_once = matches!(operation, Operation::Batch { once: Some(_), .. });
         let is_repeatable = self.transaction == InTransaction::No && (!is_write || is_once);
         let number = self.last;
+        let waits = is_write || kind == Kind::Begins;
+        let after = if waits { self.connector.departures.last() } else { None };
         self.waiting.push(Waiting {
             number,
             packet,
@@ -465,6 +518,8 @@ impl Session for RemoteSession {
             reply: None,
             waker: None,
             until: self.connector.until(),
+            after,
+            queue_place: QueuePlace::default(),
         });
         let place = self.waiting.len() - 1;
         let is_idle = self.line.as_ref().is_some_and(|line| line.used.elapsed() > IDLE);
@@ -507,27 +562,34 @@ impl Session for RemoteSession {
     fn cancel(&mut self, ticket: Ticket) {
         let Some(place) = self.place(ticket) else { return };
         let Waiting { number, is_sent, is_write, kind, .. } = self.waiting[place];
-        let is_over = self.waiting[place].reply.is_some() || !is_sent;
-        match (is_over, is_write || kind != Kind::Plain) {
-            (true, _) => {}
-            (false, true) => self.see_off(number),
-            (false, false) => self.tell_of_cancel(number),
+        let is_under_way = is_sent && self.waiting[place].reply.is_none();
+        let has_begun = kind == Kind::Begins
+            && (is_under_way || matches!(&self.waiting[place].reply, Some(Ok(_))));
+        self.remove(place);
+        if is_under_way {
+            self.tell_of_cancel(number);
         }
-        let begun = match (kind, self.place(ticket).map(|place| self.waiting[place].reply.take())) {
-            (Kind::Begins, Some(Some(Ok(body)))) => body.first() == Some(&0),
-            _ => false,
-        };
-        if begun {
-            self.set_transaction(InTransaction::Open);
-        }
-        if let Some(place) = self.place(ticket) {
-            self.waiting[place].kind = Kind::Plain;
-            let _ = self.end(place, Ok(()));
+        let is_open = self.transaction == InTransaction::Open;
+        if has_begun || kind == Kind::Ends && !is_sent && is_open {
+            self.tell_of_rollback();
+        } else if is_under_way
+            && (is_write || kind == Kind::Ends)
+            && self.line.is_some()
+            && (kind == Kind::Ends || !is_open)
+        {
+            self.given_up.push((number, self.connector.departures.begin()));
         }
         if kind == Kind::Ends {
-            // It ended or it did not: in doubt the server undoes it now.
-            self.line = None;
             self.set_transaction(InTransaction::No);
+        }
+        if self.given_up.is_empty() {
+            return;
+        }
+        match (self.waiting.is_empty(), kind) {
+            (true, _) => self.depart(),
+            // The others would take place in a transaction that has no owner.
+            (false, Kind::Begins | Kind::Ends) => self.break_off(),
+            (false, Kind::Plain) => {}
         }
     }
 }
@@ -550,27 +612,18 @@ impl RemoteSession {
 impl Drop for RemoteSession {
     fn drop(&mut self) {
         let is_open = self.transaction == InTransaction::Open;
-        self.set_transaction(InTransaction::No);
-        let Some(mut line) = self.line.take().filter(|_| self.waiting.is_empty()) else { return };
-        if is_open {
-            // Undone at once, so that whoever waits for it need not wait long.
-            let mut packet = Vec::new();
-            self.last = self.last.wrapping_add(1).max(1);
-            let (number, start) = (self.last, frame::begin(&mut packet, self.last));
-            let nothing = put_operation(
-                &mut packet,
-                Terms::default(),
-                &LineNumbers(&[]),
-                &mut Operation::Rollback,
-            );
-            frame::end(&mut packet, start);
-            let undone = nothing.is_ok()
-                && line.send(&packet).is_ok()
-                && line.wait_for(CANCEL_MAX, |come, _| (come == number).then_some(())).is_ok();
-            if !undone {
-                return;
+        for mut one in self.waiting.drain(..) {
+            self.connector.departures.leave(&mut one.queue_place);
+            if one.is_sent && one.reply.is_none() {
+                // The server gives up what is under way when the connection closes.
+                self.line = None;
             }
         }
-        self.connector.give_back(line);
+        if is_open {
+            // Undone at once, so that whoever waits for it need not wait long.
+            self.tell_of_rollback();
+        }
+        self.set_transaction(InTransaction::No);
+        self.depart();
     }
 }

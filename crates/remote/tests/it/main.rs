@@ -5,11 +5,13 @@
 mod authenticating;
 mod authority;
 mod breaking;
+mod departing;
 mod greeting;
 mod pieces;
 mod place;
 mod shared_memory;
 mod strangers;
+mod taken_back;
 mod tls;
 mod transactions;
 mod web_socket;

@@ -78,6 +78,11 @@ impl Place {
         }
     }
 
+    /// Its host and port.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     /// The path of its socket.
     pub(crate) fn path(&self) -> &str {
         self.address.strip_prefix("unix:").unwrap()

@@ -1,0 +1,209 @@
+//! Connections that their sessions have left: with a write that was given up, or
+//! a transaction to undo.
+//!
+//! What is written later has to come after such a write, so writes of the whole
+//! engine wait until the server has answered it ([`Departures`]). Nothing blocks
+//! for that: the thread that watches the socket reads the answers
+//! ([`Departing`]), and returns the connection to those that are spare.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::task::{Context, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use marmota_model::Result;
+use marmota_store::engine::{Watch, Watched};
+use marmota_store::wait::{QueuePlace, WaitQueue};
+use parking_lot::Mutex;
+
+use super::connector::Connector;
+use super::line::Line;
+
+/// How long the answer to an operation that was given up is waited for.
+const DEPARTURE_MAX: Duration = Duration::from_secs(2);
+
+/// The operations of an engine that were given up and are not answered yet.
+#[derive(Default)]
+pub(super) struct Departures {
+    count: AtomicUsize,
+    inside: Mutex<Inside>,
+    queue: WaitQueue,
+}
+
+#[derive(Default)]
+struct Inside {
+    last: u64,
+    /// In the order they began, with the time that they are given.
+    active: VecDeque<(u64, Instant)>,
+}
+
+impl Departures {
+    /// Notes one that begins; gives its number.
+    pub(super) fn begin(&self) -> u64 {
+        let mut inside = self.inside.lock();
+        inside.last += 1;
+        let number = inside.last;
+        inside.active.push_back((number, Instant::now() + DEPARTURE_MAX));
+        self.count.store(inside.active.len(), Ordering::SeqCst);
+        number
+    }
+
+    /// Notes its end.
+    pub(super) fn end(&self, number: u64) {
+        let mut inside = self.inside.lock();
+        inside.active.retain(|(active, _)| *active != number);
+        self.count.store(inside.active.len(), Ordering::SeqCst);
+        drop(inside);
+        self.queue.wake_all();
+    }
+
+    /// The last that a write submitted now has to come after; none if there is
+    /// no such operation.
+    pub(super) fn last(&self) -> Option<u64> {
+        if self.count.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        self.inside.lock().active.back().map(|(number, _)| *number)
+    }
+
+    /// Until when to wait for those up to `last`; none if all have ended.
+    pub(super) fn until(&self, last: u64) -> Option<Instant> {
+        let mut inside = self.inside.lock();
+        let now = Instant::now();
+        while inside.active.front().is_some_and(|(_, until)| *until <= now) {
+            inside.active.pop_front();
+        }
+        self.count.store(inside.active.len(), Ordering::SeqCst);
+        inside.active.front().filter(|(number, _)| *number <= last).map(|(_, until)| *until)
+    }
+
+    /// Has `waker` woken when one ends. The caller looks once more after this.
+    pub(super) fn wait(&self, place: &mut QueuePlace, waker: &Waker) {
+        self.queue.wait(place, waker);
+    }
+
+    pub(super) fn leave(&self, place: &mut QueuePlace) {
+        self.queue.leave(place);
+    }
+
+    /// Blocks until all have ended, for a limited time.
+    pub(super) fn wait_for_all(&self) {
+        let until = Instant::now() + DEPARTURE_MAX;
+        let _ = self.queue.block_until(until, || self.last().is_none().then_some(()));
+    }
+}
+
+/// A connection without a session, and the packets that are waited for.
+pub(super) struct Departing {
+    connector: Arc<Connector>,
+    /// None once it has ended.
+    leaving: Mutex<Option<Leaving>>,
+    /// It was woken and has not looked yet.
+    is_woken: AtomicBool,
+}
+
+struct Leaving {
+    line: Line,
+    /// The numbers of packets, and of the departures that they end.
+    numbers: Vec<(u32, u64)>,
+    until: Instant,
+    watch: Arc<Watch>,
+    watched: Option<Watched>,
+}
+
+impl Departing {
+    /// Takes over a connection on which these packets are waited for.
+    pub(super) fn start(connector: &Arc<Connector>, line: Line, numbers: Vec<(u32, u64)>) {
+        let until = Instant::now() + DEPARTURE_MAX;
+        let leaving = Leaving { line, numbers, until, watch: Arc::default(), watched: None };
+        let departing = Self {
+            connector: Arc::clone(connector),
+            leaving: Mutex::new(Some(leaving)),
+            is_woken: AtomicBool::new(false),
+        };
+        Arc::new(departing).wake();
+    }
+
+    fn look(self: &Arc<Self>, slot: &mut Option<Leaving>) {
+        let Some(leaving) = slot else { return };
+        let waker = Waker::from(Arc::clone(self));
+        match leaving.look(&self.connector, &waker) {
+            Ok(true) => {
+                if let Some(leaving) = slot.take() {
+                    self.connector.give_back(leaving.line);
+                }
+            }
+            Ok(false) if Instant::now() < leaving.until => {}
+            // The server ends what is under way when the connection closes.
+            _ => {
+                if let Some(leaving) = slot.take() {
+                    drop(leaving.line);
+                    end_all(&self.connector, leaving.numbers);
+                }
+            }
+        }
+    }
+}
+
+/// Notes the end of departures whose answers do not come any more.
+pub(super) fn end_all(connector: &Connector, numbers: Vec<(u32, u64)>) {
+    numbers.into_iter().for_each(|(_, departure)| connector.departures.end(departure));
+}
+
+impl Leaving {
+    /// Reads what has come; true once all that is waited for has.
+    fn look(&mut self, connector: &Connector, waker: &Waker) -> Result<bool> {
+        self.watch.look();
+        self.line.flush()?;
+        loop {
+            while let Some((number, _)) = self.line.next()? {
+                if let Some(at) = self.numbers.iter().position(|(awaited, _)| *awaited == number) {
+                    let (_, departure) = self.numbers.swap_remove(at);
+                    connector.departures.end(departure);
+                }
+            }
+            if self.numbers.is_empty() {
+                return Ok(true);
+            }
+            if !self.line.receive(&mut Context::from_waker(Waker::noop()))? {
+                break;
+            }
+        }
+        match self.line.source() {
+            Some(source) => {
+                let is_new = self.watch.keep(source, &mut self.watched);
+                if is_new && self.watched.is_some() {
+                    // Something may have come before.
+                    waker.wake_by_ref();
+                }
+            }
+            // In the same process it was answered at once or never is: dropped,
+            // the server gives up what is under way.
+            None => self.until = Instant::now(),
+        }
+        Watch::wake(&self.watch, waker);
+        self.watch.wake_at(self.until);
+        Ok(false)
+    }
+}
+
+impl Wake for Departing {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    /// Reads on the thread that wakes it, which is the one that watches the
+    /// socket. If another is reading, that one reads again.
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.is_woken.store(true, Ordering::SeqCst);
+        while self.is_woken.load(Ordering::SeqCst) {
+            let Some(mut leaving) = self.leaving.try_lock() else { return };
+            self.is_woken.store(false, Ordering::SeqCst);
+            self.look(&mut leaving);
+            drop(leaving);
+            // Either the other finds the lock free, or this one its sign.
+            fence(Ordering::SeqCst);
+        }
+    }
+}
