@@ -3,6 +3,7 @@
 mod channel;
 mod connector;
 mod departure;
+mod departures;
 mod engine;
 mod in_process;
 mod line;
@@ -94,7 +95,7 @@ impl Remote {
                 closed: AtomicBool::new(false),
                 transactions: Mutex::new(0),
                 ended: Condvar::new(),
-                departures: departure::Departures::default(),
+                departures: departures::Departures::default(),
             }),
         }
     }

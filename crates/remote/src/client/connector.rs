@@ -13,7 +13,7 @@ use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::operation::ANSWERS;
 use parking_lot::{Condvar, Mutex, RwLock};
 
-use super::departure::Departures;
+use super::departures::Departures;
 use super::in_process::InProcess;
 use super::line::Line;
 use super::reach::{Address, Route, Upgrade, reach};

@@ -2,97 +2,22 @@
 //! a transaction to undo.
 //!
 //! What is written later has to come after such a write, so writes of the whole
-//! engine wait until the server has answered it ([`Departures`]). Nothing blocks
+//! engine wait until the server has answered it (`departures.rs`). Nothing blocks
 //! for that: the thread that watches the socket reads the answers
 //! ([`Departing`]), and returns the connection to those that are spare.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::task::{Context, Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use marmota_model::Result;
 use marmota_store::engine::{Watch, Watched};
-use marmota_store::wait::{QueuePlace, WaitQueue};
 use parking_lot::Mutex;
 
 use super::connector::Connector;
+use super::departures::DEPARTURE_MAX;
 use super::line::Line;
-
-/// How long the answer to an operation that was given up is waited for.
-const DEPARTURE_MAX: Duration = Duration::from_secs(2);
-
-/// The operations of an engine that were given up and are not answered yet.
-#[derive(Default)]
-pub(super) struct Departures {
-    count: AtomicUsize,
-    inside: Mutex<Inside>,
-    queue: WaitQueue,
-}
-
-#[derive(Default)]
-struct Inside {
-    last: u64,
-    /// In the order they began, with the time that they are given.
-    active: VecDeque<(u64, Instant)>,
-}
-
-impl Departures {
-    /// Notes one that begins; gives its number.
-    pub(super) fn begin(&self) -> u64 {
-        let mut inside = self.inside.lock();
-        inside.last += 1;
-        let number = inside.last;
-        inside.active.push_back((number, Instant::now() + DEPARTURE_MAX));
-        self.count.store(inside.active.len(), Ordering::SeqCst);
-        number
-    }
-
-    /// Notes its end.
-    pub(super) fn end(&self, number: u64) {
-        let mut inside = self.inside.lock();
-        inside.active.retain(|(active, _)| *active != number);
-        self.count.store(inside.active.len(), Ordering::SeqCst);
-        drop(inside);
-        self.queue.wake_all();
-    }
-
-    /// The last that a write submitted now has to come after; none if there is
-    /// no such operation.
-    pub(super) fn last(&self) -> Option<u64> {
-        if self.count.load(Ordering::SeqCst) == 0 {
-            return None;
-        }
-        self.inside.lock().active.back().map(|(number, _)| *number)
-    }
-
-    /// Until when to wait for those up to `last`; none if all have ended.
-    pub(super) fn until(&self, last: u64) -> Option<Instant> {
-        let mut inside = self.inside.lock();
-        let now = Instant::now();
-        while inside.active.front().is_some_and(|(_, until)| *until <= now) {
-            inside.active.pop_front();
-        }
-        self.count.store(inside.active.len(), Ordering::SeqCst);
-        inside.active.front().filter(|(number, _)| *number <= last).map(|(_, until)| *until)
-    }
-
-    /// Has `waker` woken when one ends. The caller looks once more after this.
-    pub(super) fn wait(&self, place: &mut QueuePlace, waker: &Waker) {
-        self.queue.wait(place, waker);
-    }
-
-    pub(super) fn leave(&self, place: &mut QueuePlace) {
-        self.queue.leave(place);
-    }
-
-    /// Blocks until all have ended, for a limited time.
-    pub(super) fn wait_for_all(&self) {
-        let until = Instant::now() + DEPARTURE_MAX;
-        let _ = self.queue.block_until(until, || self.last().is_none().then_some(()));
-    }
-}
 
 /// A connection without a session, and the packets that are waited for.
 pub(super) struct Departing {
