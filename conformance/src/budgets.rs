@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use crate::models::{self, Note};
+use crate::models::{self, City, Note};
 use crate::subject::{Stand, Subject};
 
 /// How many rows a long read has.
@@ -92,33 +92,26 @@ pub fn a_long_read_leaves_its_thread(subject: &Subject) {
     let other = || {
         assert_eq!(stand.get::<Note>(first.id).run().unwrap().text, first.text);
     };
-    let in_short_turns = |what: &str, measure: &mut dyn FnMut() -> Duration| {
-        if subject.has_short_turns() {
-            in_short_turns(what, measure);
-        } else {
-            measure();
-        }
-    };
-    in_short_turns("a list", &mut || {
+    in_short_turns("a list", || {
         let (rows, longest) = drive(stand.list::<Note>(), other);
         assert_eq!(rows.unwrap().len() as i64, ROWS);
         longest
     });
-    in_short_turns("a list of few among many", &mut || {
+    in_short_turns("a list of few among many", || {
         let list = stand.list::<Note>().filter(Note::TEXT.contains("777"));
         let (rows, longest) = drive(list, other);
         let wanted = (0..ROWS).filter(|n| n.to_string().contains("777")).count();
         assert_eq!(rows.unwrap().len(), wanted);
         longest
     });
-    in_short_turns("a sorted list", &mut || {
+    in_short_turns("a sorted list", || {
         let (rows, longest) = drive(stand.list::<Note>().order(Note::TEXT.descending()), other);
         let rows = rows.unwrap();
         assert_eq!((rows.len() as i64, &*rows[0].text), (ROWS, "note 9999"));
         assert!(rows.is_sorted_by(|a, b| a.text >= b.text));
         longest
     });
-    in_short_turns("a count", &mut || {
+    in_short_turns("a count", || {
         let (count, longest) = drive(stand.count::<Note>().filter(Note::TEXT.contains("5")), other);
         let wanted = (0..ROWS).filter(|n| n.to_string().contains('5')).count();
         assert_eq!(count.unwrap(), wanted as u64);
@@ -175,4 +168,35 @@ pub fn a_long_read_can_be_dropped(subject: &Subject) {
     }
     stand.insert(&Note::new("new", 0)).run().unwrap();
     assert_eq!(stand.count::<Note>().run().unwrap() as i64, ROWS + 1);
+}
+
+/// A delete by a filter that looks at many rows and removes many does not keep
+/// its thread; a transaction that is undone undoes it.
+pub fn a_long_delete_leaves_its_thread(subject: &Subject) {
+    const GONE: usize = 10_000;
+    let stand = stand_of_many(subject);
+    let gone: Vec<Note> = (0..GONE).map(|n| Note::new(format!("gone {n}"), 0)).collect();
+    let is_gone = || Note::TEXT.contains("gone");
+    let count = || stand.count::<Note>().run().unwrap() as usize;
+    let measure = || {
+        stand.insert_many(&gone).run().unwrap();
+        let mut longest = Duration::ZERO;
+        if stand.capability().transactions {
+            let transaction = stand.begin_run().unwrap();
+            let (deleted, turn) = drive(transaction.delete_where::<Note>(is_gone()), || {});
+            assert_eq!(deleted.unwrap() as usize, GONE);
+            assert_eq!(transaction.count::<Note>().run().unwrap(), ROWS as u64);
+            transaction.rollback().run().unwrap();
+            assert_eq!(count(), ROWS as usize + GONE);
+            longest = turn;
+        }
+        let (deleted, turn) = drive(stand.delete_where::<Note>(is_gone()), || {
+            // Nobody waits for it but who needs the table.
+            stand.count::<City>().run().unwrap();
+        });
+        assert_eq!(deleted.unwrap() as usize, GONE);
+        assert_eq!(count(), ROWS as usize);
+        longest.max(turn)
+    };
+    in_short_turns("a delete", measure);
 }

@@ -106,6 +106,7 @@ macro_rules! conformance {
                 a_thread_stays_free_while_writes_wait,
             );
             $crate::promises!(budgets:
+                a_long_delete_leaves_its_thread,
                 a_long_read_leaves_its_thread,
                 a_long_read_can_be_dropped,
             ; by transactions:

@@ -22,7 +22,6 @@ pub struct Subject {
     skips_keys: bool,
     is_oracle: bool,
     holds_rights: bool,
-    whole_replies: bool,
     transactions: bool,
 }
 
@@ -56,7 +55,6 @@ impl Subject {
             skips_keys: false,
             is_oracle: false,
             holds_rights: true,
-            whole_replies: false,
             transactions: true,
         }
     }
@@ -98,20 +96,6 @@ impl Subject {
     pub fn rights_elsewhere(mut self) -> Self {
         self.holds_rights = false;
         self
-    }
-
-    /// The rows of a read come in one reply, which is lent in one call: how long
-    /// that takes is not promised.
-    #[must_use]
-    pub fn lends_whole_replies(mut self) -> Self {
-        self.whole_replies = true;
-        self
-    }
-
-    /// True if no call of a long read keeps its thread.
-    #[must_use]
-    pub const fn has_short_turns(&self) -> bool {
-        !self.whole_replies
     }
 
     /// True if promises about rights concern it.

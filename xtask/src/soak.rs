@@ -7,6 +7,8 @@
 //! it needs, and ends with 0, with [`NOT_RUN`], or with an error. Its last line
 //! is the reason.
 
+mod scan;
+
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -25,7 +27,8 @@ enum Outcome {
     NotRun(String),
 }
 
-/// A long run: a program in Python and its arguments. `{folder}` is a temporary folder.
+/// A long run: a program in Python, or `scan` (`soak/scan.rs`), and its arguments.
+/// `{folder}` is a temporary folder.
 struct Soak {
     name: &'static str,
     program: &'static str,
@@ -52,6 +55,10 @@ const RUNS: &[Soak] = &[
     Soak { name: "outputs", program: "outputs", arguments: &[] },
     Soak { name: "abuses", program: "abuses", arguments: &[] },
     Soak { name: "hostile", program: "hostile", arguments: &[] },
+    Soak { name: "scan-sqlite", program: "scan", arguments: &["sqlite:{folder}/a.db"] },
+    Soak { name: "scan-memory", program: "scan", arguments: &["memory:"] },
+    Soak { name: "scan-postgres", program: "scan", arguments: &["postgres:"] },
+    Soak { name: "scan-mongodb", program: "scan", arguments: &["mongodb:", "200000"] },
 ];
 
 /// Runs what the arguments select: a beginning of names, `--allow-not-run NAME`.
@@ -115,6 +122,9 @@ impl Soak {
             && let Err(error) = ferretdb::make()
         {
             return Ok(Outcome::NotRun(format!("FerretDB cannot be built: {error}")));
+        }
+        if self.program == "scan" {
+            return scan::waits(self.arguments);
         }
         let (flag, package, example) = match self.program {
             "hostile" => ("--program", "marmota-http", "hostile"),

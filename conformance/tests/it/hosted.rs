@@ -71,7 +71,6 @@ pub(crate) fn subject(
         }
     })
     .rights_elsewhere()
-    .lends_whole_replies()
 }
 
 /// The database's engine, which the server has and, before it is started, the

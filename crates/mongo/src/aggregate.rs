@@ -1,21 +1,29 @@
 //! Aggregation pipelines: read from JSON in the order of its members, held to
 //! stages that read, and what comes out of them lent as JSON.
 
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use marmota_model::{Error, ErrorKind, Result, RowSink, ValueRef, text};
 use mongodb::bson::{Bson, RawDocumentBuf, doc};
 use mongodb::raw_batch_cursor::RawBatch;
 use tokio::sync::mpsc::Receiver;
 
-use crate::database::{each_document, raw};
+use crate::counts::Counts;
+use crate::database::{BATCH_DOCUMENTS, each_document, raw};
 use crate::json;
+use crate::reading::TURN;
 
 /// Stages that write, past the rules of models and what is cached of them.
 const WRITING: [&str; 2] = ["$out", "$merge"];
 
 /// The command of a pipeline over a collection.
-pub(crate) fn command(collection: &str, pipeline: &str) -> Result<RawDocumentBuf> {
+pub(crate) fn command(
+    collection: &str,
+    pipeline: &str,
+    time_max_ms: i32,
+) -> Result<RawDocumentBuf> {
     let refused = |message| Err(Error::new(ErrorKind::Invalid, message));
     let stages = match serde_json::from_str(pipeline) {
         Ok(Bson::Array(stages)) => stages,
@@ -37,7 +45,12 @@ pub(crate) fn command(collection: &str, pipeline: &str) -> Result<RawDocumentBuf
             }
         }
     }
-    raw(&doc! { "aggregate": collection, "pipeline": stages, "cursor": {} })
+    raw(&doc! {
+        "aggregate": collection,
+        "pipeline": stages,
+        "cursor": { "batchSize": BATCH_DOCUMENTS },
+        "maxTimeMS": time_max_ms,
+    })
 }
 
 /// A pipeline that is under way.
@@ -45,11 +58,12 @@ pub(crate) struct Aggregating {
     batches: Receiver<Result<RawBatch>>,
     json: Vec<u8>,
     rows: u64,
+    engine: Arc<Counts>,
 }
 
 impl Aggregating {
-    pub(crate) const fn new(batches: Receiver<Result<RawBatch>>) -> Self {
-        Self { batches, json: Vec::new(), rows: 0 }
+    pub(crate) fn new(batches: Receiver<Result<RawBatch>>, counts: &Arc<Counts>) -> Self {
+        Self { batches, json: Vec::new(), rows: 0, engine: Arc::clone(counts) }
     }
 
     /// Lends what has come; ready with the number of documents at the end.
@@ -58,6 +72,7 @@ impl Aggregating {
         sink: &mut dyn RowSink,
         context: &mut Context<'_>,
     ) -> Poll<Result<u64>> {
+        let began = Instant::now();
         while let Some(batch) = ready!(self.batches.poll_recv(context)) {
             let (out, rows, mut has_enough) = (&mut self.json, &mut self.rows, false);
             each_document(&batch?, |document| {
@@ -72,6 +87,11 @@ impl Aggregating {
             })?;
             if has_enough {
                 break;
+            }
+            if began.elapsed() >= TURN {
+                self.engine.read_yield();
+                context.waker().wake_by_ref();
+                return Poll::Pending;
             }
         }
         Poll::Ready(Ok(self.rows))
@@ -88,7 +108,7 @@ mod tests {
     fn the_order_of_members_is_kept_and_types_of_bson_are_read() {
         let stages =
             r#"[{"$sort":{"b":1,"a":-1}},{"$match":{"at":{"$date":{"$numberLong":"5"}}}}]"#;
-        let command = Document::try_from(command("city", stages).unwrap()).unwrap();
+        let command = Document::try_from(command("city", stages, 1_000).unwrap()).unwrap();
         let stages = command.get_array("pipeline").unwrap();
         let sort = stages[0].as_document().unwrap().get_document("$sort").unwrap();
         assert_eq!(sort.keys().collect::<Vec<_>>(), ["b", "a"]);
@@ -107,7 +127,7 @@ mod tests {
             (r#"[{"$match":{},"$limit":1}]"#, "stage 0"),
             (r#"[{"match":{}}]"#, "stage 0"),
         ] {
-            let error = command("city", pipeline).unwrap_err();
+            let error = command("city", pipeline, 1_000).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid);
             assert!(error.message().contains(part), "{pipeline}: {error}");
         }

@@ -36,6 +36,9 @@ pub(crate) struct Database {
     pub(crate) driver: Driver,
     /// What the URL says of when a write counts.
     concern: Option<Document>,
+    /// How long the server may work on a read, in milliseconds: it ends there
+    /// also if the client has gone.
+    pub(crate) time_max_ms: i32,
     /// True for FerretDB, which gives back whole documents, and does not even
     /// write one document in one step.
     pub(crate) is_ferret: bool,
@@ -49,7 +52,7 @@ pub(crate) struct Database {
 }
 
 /// The most documents in a message of a read.
-const BATCH_DOCUMENTS: i32 = 2_000;
+pub(crate) const BATCH_DOCUMENTS: i32 = 2_000;
 
 /// What is sought in a collection.
 #[derive(Debug, Default)]
@@ -112,6 +115,7 @@ impl Database {
             client,
             driver,
             concern,
+            time_max_ms: i32::MAX,
             is_ferret: false,
             is_replicated: false,
             primaries,
@@ -144,7 +148,11 @@ impl Database {
 
     /// Seeks documents; a connection that was broken is replaced once.
     pub(crate) async fn find(&self, find: &Find) -> Result<Batches> {
-        let mut command = doc! { "find": &find.collection, "filter": &find.filter };
+        let mut command = doc! {
+            "find": &find.collection,
+            "filter": &find.filter,
+            "maxTimeMS": self.time_max_ms,
+        };
         let mut set = |name: &str, value: Option<Bson>| {
             if let Some(value) = value {
                 command.insert(name, value);
@@ -200,7 +208,7 @@ impl Database {
         if self.transaction.is_some() {
             return self.count_inside(collection, filter).await;
         }
-        let command = doc! { "count": collection, "query": filter };
+        let command = doc! { "count": collection, "query": filter, "maxTimeMS": self.time_max_ms };
         let answer = self.command(&command, false).await?;
         Ok(number(&answer, "n"))
     }

@@ -107,13 +107,14 @@ impl Mongo {
         let handle = runtime.handle().clone();
         let counts = Arc::new(Counts::default());
         let opened = wait_on(&handle, connect(url, Arc::clone(&counts)));
-        let database = match opened {
+        let mut database = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 runtime.shutdown_background();
                 return Err(error);
             }
         };
+        database.time_max_ms = i32::try_from(options.timeout.as_millis()).unwrap_or(i32::MAX);
         let capability = Capability::new("mongodb", true).with_aggregation();
         let capability = match database.is_replicated {
             true => capability,

@@ -2,6 +2,7 @@
 //! message at a time, and are lent on the caller's.
 
 use std::ops::ControlFlow;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -9,7 +10,9 @@ use std::time::{Duration, Instant};
 use marmota_model::{FieldSet, FilterExpr, Result, RowSink, SortKey, Table, Value, ValueRef};
 use marmota_store::memory::Condition;
 use mongodb::raw_batch_cursor::RawBatch;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::Receiver;
+use tokio::task::JoinHandle;
 
 use crate::counts::Counts;
 use crate::database::each_document;
@@ -17,7 +20,8 @@ use crate::filter::order_rows;
 use crate::shape::{Lender, Shape};
 
 /// How long one poll lends rows before others have their turn.
-const TURN: Duration = Duration::from_millis(2);
+pub(crate) const TURN: Duration = Duration::from_millis(2);
+const ROWS_BETWEEN_LOOKS: u64 = 64;
 /// The most bytes of rows that are sorted here.
 const SORT_BYTES_MAX: usize = 64 << 20;
 
@@ -35,6 +39,8 @@ pub(crate) struct Reading {
     left: u64,
     rows: u64,
     sorting: Option<Sorting>,
+    sorted: Option<SortedRows>,
+    handle: Handle,
     /// True if rows are counted, not lent.
     counts: bool,
     engine: Arc<Counts>,
@@ -45,6 +51,12 @@ struct Sorting {
     order: Vec<SortKey>,
     rows: Vec<Vec<Value>>,
     bytes: usize,
+}
+
+/// Rows that are being sorted by a thread of the engine's, or were.
+enum SortedRows {
+    Soon(JoinHandle<Vec<Vec<Value>>>),
+    There(std::vec::IntoIter<Vec<Value>>),
 }
 
 /// What is to be read, and how.
@@ -72,6 +84,7 @@ impl Reading {
         shape: &Arc<Shape>,
         wanted: Wanted<'_>,
         batches: Receiver<Result<RawBatch>>,
+        handle: &Handle,
         counts: &Arc<Counts>,
     ) -> Self {
         let read = wanted.read(&shape.table);
@@ -84,6 +97,8 @@ impl Reading {
             left: wanted.limit.unwrap_or(u64::MAX),
             rows: 0,
             sorting: wanted.order.map(|order| Sorting { order, rows: Vec::new(), bytes: 0 }),
+            sorted: None,
+            handle: handle.clone(),
             counts: wanted.counts,
             engine: Arc::clone(counts),
             shape: Arc::clone(shape),
@@ -106,6 +121,9 @@ impl Reading {
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
+            if self.sorted.is_some() {
+                return self.poll_sorted(began, sink, context);
+            }
             match ready!(self.batches.poll_recv(context)) {
                 Some(Ok(batch)) => match self.take(&batch, sink) {
                     Ok(ControlFlow::Continue(())) => {}
@@ -113,10 +131,10 @@ impl Reading {
                     Err(error) => return Poll::Ready(Err(error)),
                 },
                 Some(Err(error)) => return Poll::Ready(Err(error)),
-                None => {
-                    self.lend_sorted(sink);
-                    return Poll::Ready(Ok(self.rows));
-                }
+                None => match self.sorting.take() {
+                    Some(sorting) => self.sort(sorting),
+                    None => return Poll::Ready(Ok(self.rows)),
+                },
             }
         }
     }
@@ -158,17 +176,49 @@ impl Reading {
         }
     }
 
-    fn lend_sorted(&mut self, sink: &mut dyn RowSink) {
-        let Some(mut sorting) = self.sorting.take() else { return };
-        let (table, order) = (&self.shape.table, &sorting.order);
-        sorting.rows.sort_by(|a, b| order_rows(table, order, a, b));
-        for values in sorting.rows.iter().take(usize::try_from(self.left).unwrap_or(usize::MAX)) {
+    /// Sorts on a thread of the engine's: it may take longer than a turn.
+    fn sort(&mut self, sorting: Sorting) {
+        let Sorting { order, mut rows, .. } = sorting;
+        let shape = Arc::clone(&self.shape);
+        let task = self.handle.spawn_blocking(move || {
+            rows.sort_by(|a, b| order_rows(&shape.table, &order, a, b));
+            rows
+        });
+        self.sorted = Some(SortedRows::Soon(task));
+    }
+
+    /// Lends rows that are sorted, for one turn.
+    fn poll_sorted(
+        &mut self,
+        began: Instant,
+        sink: &mut dyn RowSink,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<u64>> {
+        if let Some(SortedRows::Soon(task)) = &mut self.sorted {
+            let rows = ready!(Pin::new(task).poll(context)).map_err(|_| not_sorted())?;
+            self.sorted = Some(SortedRows::There(rows.into_iter()));
+        }
+        let Some(SortedRows::There(rows)) = &mut self.sorted else {
+            return Poll::Ready(Ok(self.rows));
+        };
+        for values in rows {
             let row: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
             self.rows += 1;
-            if !self.counts && lend_wanted(&row, self.wanted, sink).is_break() {
-                return;
+            self.left -= 1;
+            let flow = match self.counts {
+                true => ControlFlow::Continue(()),
+                false => lend_wanted(&row, self.wanted, sink),
+            };
+            if flow.is_break() || self.left == 0 {
+                break;
+            }
+            if self.rows.is_multiple_of(ROWS_BETWEEN_LOOKS) && began.elapsed() >= TURN {
+                self.engine.read_yield();
+                context.waker().wake_by_ref();
+                return Poll::Pending;
             }
         }
+        Poll::Ready(Ok(self.rows))
     }
 }
 
@@ -195,6 +245,12 @@ fn lend_wanted(row: &[ValueRef<'_>], wanted: FieldSet, sink: &mut dyn RowSink) -
         shown[at] = *value;
     }
     sink.row(&shown[..row.len()])
+}
+
+#[cold]
+fn not_sorted() -> marmota_model::Error {
+    let message = "the rows could not be sorted, because the engine is being closed";
+    marmota_model::Error::new(marmota_model::ErrorKind::Closed, message)
 }
 
 #[cold]

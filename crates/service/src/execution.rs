@@ -21,12 +21,13 @@ use crate::pieces::Pieces;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Execution {
     /// Where they arrive, as many at once as there are: for methods that wait by
-    /// `.await` alone. Over HTTP that is a thread of the server's, which a method
-    /// that blocks would hold up.
+    /// `.await` alone. Over HTTP that is a thread of the server's: a method that
+    /// blocks or computes for long keeps every connection of that thread waiting.
     #[default]
     Free,
     /// Where they arrive, one after the other, in the order in which they came. A call ends
-    /// when it answers: a stream that comes of it is made beside the next calls.
+    /// when it answers: a stream that comes of it is made during the next calls. On the same
+    /// thread as for `Free`, and with the same limit on what a method may do.
     OneAtATime,
     /// On a thread of the service's own. Those that wait by `.await` let others
     /// run meanwhile.

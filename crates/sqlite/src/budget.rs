@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Result, RowSink};
 use marmota_store::Durability;
+use marmota_store::memory::LentTables;
 use marmota_store::operation::{Operation, Outcome};
 
 use crate::lane::Lane;
@@ -17,9 +18,15 @@ pub(crate) const POLL_BUDGET: Duration = Duration::from_millis(2);
 /// How a read ended on its caller's thread.
 pub(crate) enum Ended {
     Done(Result<()>),
-    /// Its budget was used up when it had lent so many rows. The connection
-    /// keeps the snapshot it read from.
-    Over(u64),
+    Over(UsedUp),
+}
+
+/// A budget was used up. The connection keeps the snapshot that was read from.
+pub(crate) struct UsedUp {
+    /// How many rows were lent before.
+    pub(crate) lent: u64,
+    /// The tables in memory that the statement reads.
+    pub(crate) tables: Option<Box<LentTables>>,
 }
 
 impl Lane {
@@ -66,10 +73,32 @@ impl Lane {
         }
     }
 
+    /// [`Lane::run`] for a step of a session's transaction that may look at many
+    /// rows before it writes: if its budget is used up, nothing of it took place.
+    pub(crate) fn step_in_budget(
+        &mut self,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Ended {
+        self.lent = 0;
+        self.connection.begin_budget();
+        let done = match operation {
+            // In a savepoint of its own.
+            Operation::Sql { .. } => self.run(operation, sink, outcome),
+            operation => self.atomically(|lane| lane.run(operation, sink, outcome)),
+        };
+        self.connection.end_budget();
+        match done {
+            Err(error) => self.failed_in_budget(error),
+            done => Ended::Done(done),
+        }
+    }
+
     #[cold]
     fn failed_in_budget(&mut self, error: Error) -> Ended {
         if self.connection.take_interrupted() {
-            return Ended::Over(self.lent);
+            return Ended::Over(UsedUp { lent: self.lent, tables: self.kept.take() });
         }
         Ended::Done(Err(error))
     }
@@ -82,11 +111,11 @@ impl Lane {
     }
 }
 
-/// The error of a read that took too long.
+/// The error of a statement that took too long: nothing of it took place.
 #[cold]
 pub(crate) fn late(deadline_ms: u32) -> Error {
     let message = format!(
-        "the read took longer than {deadline_ms} ms: select fewer rows, add an index for its \
+        "the statement took longer than {deadline_ms} ms: select fewer rows, add an index for its \
          filter and order, or open the database with a higher `read_deadline_ms`"
     );
     Error::new(ErrorKind::Timeout, message)

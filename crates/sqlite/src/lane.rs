@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, FieldSet, NoRows, Result, RowSink, Table, ValueRef};
 use marmota_store::Durability;
+use marmota_store::memory::LentTables;
 use marmota_store::operation::{BatchMachine, BatchParts, OnConflict, Operation, Outcome, Write};
 
 use crate::clerk::Clerk;
@@ -74,6 +75,8 @@ pub(crate) struct Lane {
     pub(crate) planted: Option<crate::disk::Fault>,
     /// How many rows the last list or SQL has lent.
     pub(crate) lent: u64,
+    /// The tables in memory of a statement that has used up its first budget.
+    pub(crate) kept: Option<Box<LentTables>>,
     /// How long a read may take, in milliseconds; 0 for any time.
     pub(crate) read_deadline_ms: u32,
 }
@@ -106,6 +109,7 @@ impl Lane {
             #[cfg(feature = "simulated-disk")]
             planted: None,
             lent: 0,
+            kept: None,
             read_deadline_ms: 0,
         })
     }

@@ -252,23 +252,25 @@ impl Shape {
         fits.then_some(first.descending)
     }
 
-    /// The rows for the arguments of a plan.
+    /// The rows for the arguments of a plan; none if they have to be sorted
+    /// first, and `stop` becomes true meanwhile.
     pub(crate) fn find(
         &self,
         table: &LentTable,
         found: &Found,
         arguments: &[ValueRef<'_>],
-    ) -> RowNumbers {
+        stop: &dyn Fn() -> bool,
+    ) -> Option<RowNumbers> {
         if arguments.iter().any(ValueRef::is_null) {
             // Nothing compares with NULL.
-            return RowNumbers::none();
+            return Some(RowNumbers::none());
         }
         let key = [self.table.key()];
         let fields: &[usize] = match found.index {
             None => &key,
             Some(index) => match self.indexes.get(index) {
                 Some(index) => &index.fields,
-                None => return table.by_keys(None, None, found.reverse),
+                None => return Some(table.by_keys(None, None, found.reverse)),
             },
         };
         let mut ends = arguments.iter().skip(found.fixed);
@@ -290,20 +292,20 @@ impl Shape {
         }
         let (true, Some(low), Some(high)) = (known, low, high) else {
             return match found.index {
-                None => table.by_keys(None, None, found.reverse),
+                None => Some(table.by_keys(None, None, found.reverse)),
                 Some(_) => {
                     let rest = fields.get(found.fixed..).unwrap_or(&[]);
-                    table.sorted(rest, found.reverse)
+                    table.sorted(rest, found.reverse, stop)
                 }
             };
         };
         let values = &values[..found.fixed.min(values.len())];
-        match (found.index, values) {
+        Some(match (found.index, values) {
             (None, [key]) => table.by_key(*key),
             (None, _) => table.by_keys(low, high, found.reverse),
             (Some(index), values) if found.one => table.by_unique(index, values),
             (Some(index), values) => table.by_index(index, values, low, high, found.reverse),
-        }
+        })
     }
 
     /// An argument as the value of a field that it is compared with; none if

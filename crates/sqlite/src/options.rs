@@ -43,8 +43,9 @@ pub struct Options {
     /// How many writes may wait, for their turn or for the disk; one more fails
     /// with [`ErrorKind::Busy`].
     pub writes_waiting_max: usize,
-    /// How long a list, count or SQL that reads may take before it fails with
-    /// [`ErrorKind::Timeout`], in milliseconds; 0 for any time. Default: 30,000.
+    /// How long a list, a count, SQL or a delete by a filter may take before it
+    /// fails with [`ErrorKind::Timeout`], in milliseconds; 0 for any time. A write
+    /// that fails so leaves nothing. Default: 30,000.
     pub read_deadline_ms: u32,
     /// How many reads may continue on helper threads, or wait for one; one more
     /// fails with [`ErrorKind::Busy`]. Default: 256.

@@ -21,13 +21,14 @@ use std::time::Instant;
 
 use marmota_model::{Error, ErrorKind, FilterExpr, Query, Result, RowSink, Table, Value, ValueRef};
 use marmota_store::Durability;
+use marmota_store::memory::LentTables;
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::row_buffer::RowBuffer;
-use marmota_store::sql::{SqlCall, SqlColumns};
+use marmota_store::sql::{Lender, SqlCall, SqlColumns, Wanted};
 use marmota_store::tables::KnownTables;
 use parking_lot::{Condvar, Mutex};
 
-use crate::budget::late;
+use crate::budget::{UsedUp, late};
 use crate::engine::{Reader, Shared};
 use crate::group::closed;
 use crate::lane::Lane;
@@ -46,6 +47,8 @@ pub(crate) struct Scan {
     read: Read,
     /// How many rows the sink had before.
     skip: u64,
+    /// The tables in memory that it reads, from the moment of its first row to its end.
+    lent: Mutex<Option<Box<LentTables>>>,
     /// What a write waits for.
     durability: Option<Durability>,
     until: Option<Instant>,
@@ -107,54 +110,54 @@ pub(crate) enum Next {
 }
 
 impl Scan {
-    /// A scan for an operation that reads, with copies of all it is made of.
+    /// A scan for an operation that has used up its budget, with copies of all
+    /// it is made of.
     pub(crate) fn new(
         tables: &mut KnownTables,
         operation: &Operation<'_>,
-        skip: u64,
+        over: UsedUp,
+        durability: Option<Durability>,
         until: Option<Instant>,
     ) -> Result<Arc<Self>> {
         let read = match operation {
             Operation::List { table, query } => Read::List(tables.kept(table)?, (*query).clone()),
             Operation::Count { table, filter } => Read::Count(tables.kept(table)?, filter.cloned()),
-            Operation::Sql { statement, .. } => {
-                let columns = statement.columns.get().cloned();
-                Read::Sql(statement.text.into(), statement.values.to_vec(), columns)
-            }
-            _ => return Err(Error::new(ErrorKind::Bug, "only lists, counts and SQL are scans")),
-        };
-        Ok(Self::of(read, skip, None, until))
-    }
-
-    /// The same for a write, which has no deadline: it is all or nothing.
-    pub(crate) fn of_write(
-        tables: &mut KnownTables,
-        operation: &Operation<'_>,
-        durability: Option<Durability>,
-    ) -> Result<Arc<Self>> {
-        let write = match operation {
             Operation::DeleteWhere { table, filter } => {
                 Read::DeleteWhere(tables.kept(table)?, filter.cloned())
             }
             Operation::Sql { statement, .. } => {
-                let (columns, unaudited) = (statement.columns.get().cloned(), statement.unaudited);
-                let values = statement.values.to_vec();
-                Read::Execute(statement.text.into(), values, columns, unaudited)
+                let columns = statement.columns.get().cloned();
+                let (text, values) = (statement.text.into(), statement.values.to_vec());
+                match statement.writes {
+                    true => Read::Execute(text, values, columns, statement.unaudited),
+                    false => Read::Sql(text, values, columns),
+                }
             }
-            _ => return Err(Error::new(ErrorKind::Bug, "only deletes and SQL are long writes")),
+            _ => return Err(Error::new(ErrorKind::Bug, "no other operation is a scan")),
         };
-        Ok(Self::of(write, 0, durability, None))
+        Ok(Self::of(read, over, durability, until))
     }
 
     fn of(
         read: Read,
-        skip: u64,
+        over: UsedUp,
         durability: Option<Durability>,
         until: Option<Instant>,
     ) -> Arc<Self> {
         let (cancelled, flow, room) = (Arc::default(), Mutex::default(), Condvar::new());
         let ready_bytes_max = AtomicUsize::new(READY_BYTES_MAX);
-        Arc::new(Self { read, skip, durability, until, ready_bytes_max, cancelled, flow, room })
+        let (skip, lent) = (over.lent, Mutex::new(over.tables));
+        Arc::new(Self {
+            read,
+            skip,
+            lent,
+            durability,
+            until,
+            ready_bytes_max,
+            cancelled,
+            flow,
+            room,
+        })
     }
 
     const fn writes(&self) -> bool {
@@ -220,7 +223,9 @@ impl Scan {
         let mut flow = self.flow.lock();
         flow.ready.clear();
         flow.ready_bytes = 0;
+        let unread = if flow.has_begun || self.writes() { None } else { self.lent.lock().take() };
         drop(flow);
+        drop(unread);
         self.room.notify_one();
     }
 
@@ -299,9 +304,8 @@ impl Scan {
             Err(self.stopped(shared))
         } else {
             // A write that is given up takes place all the same.
-            if !self.writes() {
-                lane.connection.limit(self.until, Some(Arc::clone(&self.cancelled)));
-            }
+            let cancelled = (!self.writes()).then(|| Arc::clone(&self.cancelled));
+            lane.connection.limit(self.until, cancelled);
             let mut copying = Copying { scan: self, skip: self.skip, rows, is_stuck: false };
             let run = || self.run_read(lane, &mut copying, &mut outcome);
             let ended = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
@@ -332,6 +336,8 @@ impl Scan {
         outcome: &mut Outcome,
     ) -> Result<()> {
         let columns = OnceCell::new();
+        let mut given = KeptTables(self.lent.lock().take());
+        let lender = given.0.is_some().then_some(&mut given as &mut dyn Lender);
         let sql = |text, values, writes, unaudited| Operation::Sql {
             statement: SqlCall {
                 text,
@@ -341,7 +347,7 @@ impl Scan {
                 database: None,
                 columns: &columns,
             },
-            lender: None,
+            lender,
         };
         let mut operation = match &self.read {
             Read::List(table, query) => Operation::List { table, query },
@@ -352,12 +358,14 @@ impl Scan {
             }
             Read::Execute(text, values, _, unaudited) => sql(text, values, true, *unaudited),
         };
-        if self.writes() {
-            // This thread has nothing else to do.
-            return lane
-                .blocking(|lane| lane.run_alone(self.durability, &mut operation, sink, outcome));
+        if !self.writes() {
+            return lane.run(&mut operation, sink, outcome);
         }
-        lane.run(&mut operation, sink, outcome)
+        if lane.connection.in_transaction() {
+            return lane.atomically(|lane| lane.run(&mut operation, sink, outcome));
+        }
+        // This thread has nothing else to do.
+        lane.blocking(|lane| lane.run_alone(self.durability, &mut operation, sink, outcome))
     }
 
     fn is_late(&self) -> bool {
@@ -376,7 +384,7 @@ impl Scan {
     /// many wait to be lent.
     fn hand_over(&self, rows: RowBuffer) -> Option<RowBuffer> {
         let mut flow = self.flow.lock();
-        // A write has the writer's turn, and does not wait for anybody.
+        // A write has the writer's turn, and waits for none who takes its rows.
         let ready_bytes_max = self.ready_bytes_max.load(Ordering::Relaxed);
         while flow.ready_bytes >= ready_bytes_max && !self.writes() {
             if self.is_cancelled() {
@@ -388,7 +396,8 @@ impl Scan {
                 None => self.room.wait(&mut flow),
             }
         }
-        if self.is_cancelled() {
+        // Rows of a table in memory come without SQLite, which looks at neither.
+        if self.is_cancelled() || self.is_late() {
             return None;
         }
         flow.ready_bytes += rows.size();
@@ -426,6 +435,18 @@ impl Scan {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+}
+
+/// Lends the tables that a scan has.
+struct KeptTables(Option<Box<LentTables>>);
+
+impl Lender for KeptTables {
+    fn lend(&mut self, _: &[Wanted]) -> Result<LentTables> {
+        let tables = self.0.take().ok_or_else(|| {
+            Error::new(ErrorKind::Bug, "a long statement has lost the tables that it reads")
+        })?;
+        Ok(*tables)
     }
 }
 

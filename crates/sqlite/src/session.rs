@@ -208,7 +208,7 @@ impl SqliteSession {
         }
         match ended {
             Ended::Done(result) => Attempt::Done(result),
-            Ended::Over(lent) => self.continue_read(operation, lent),
+            Ended::Over(over) => self.continue_read(operation, over),
         }
     }
 
@@ -250,8 +250,10 @@ impl SqliteSession {
         }
         match self.step_in_transaction(durability, operation, sink, outcome) {
             Ok(Ended::Done(result)) => Attempt::Done(result),
-            Ok(Ended::Over(lent)) => match self.transaction.take() {
-                Some(turn) => self.start_scan(operation, lent, Place::Transaction(turn)),
+            Ok(Ended::Over(over)) => match self.transaction.take() {
+                Some(turn) => {
+                    self.start_scan(durability, operation, over, Place::Transaction(turn))
+                }
                 None => Attempt::Done(Err(closed())),
             },
             Err(error) => Attempt::Done(Err(error)),
@@ -281,10 +283,16 @@ impl SqliteSession {
             self.end();
             return Ok(Ended::Done(committed));
         }
-        if operation.is_write() || matches!(operation, Operation::Get { .. }) {
-            return Ok(Ended::Done(lane.run(operation, sink, outcome)));
-        }
-        Ok(lane.run_in_budget(operation, sink, outcome))
+        Ok(match operation {
+            Operation::DeleteWhere { .. } => lane.step_in_budget(operation, sink, outcome),
+            Operation::Sql { statement, .. } if statement.writes => {
+                lane.step_in_budget(operation, sink, outcome)
+            }
+            Operation::List { .. } | Operation::Count { .. } | Operation::Sql { .. } => {
+                lane.run_in_budget(operation, sink, outcome)
+            }
+            operation => Ended::Done(lane.run(operation, sink, outcome)),
+        })
     }
 
     fn lane(&mut self) -> Result<&mut Lane> {

@@ -13,19 +13,20 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Form, Kind, Result, RowSink, ValueRef};
-use marmota_store::memory::LentTables;
+use marmota_store::memory::{LentTable, LentTables};
 use marmota_store::row_buffer::RowBuffer;
 use marmota_store::sql::text::{at_text, begins_with, first_word};
 use marmota_store::sql::{Lender, SqlCall, SqlColumn, SqlColumns, Wanted};
 
-use crate::budget::late;
+use crate::budget::{FIRST_BUDGET, late};
 use crate::column::{bound_value, read, sql_literal};
 use crate::fault;
+use crate::ffi::lent::Loan;
 use crate::ffi::{
     Cells, Described, Run, StatementId, Stored, Unfit, has_nul, is_misunderstood, utf8,
 };
 use crate::lane::Lane;
-use crate::straight::Straight;
+use crate::straight::{Straight, StraightRun};
 
 /// The most texts kept on a connection: beyond that the one used least
 /// recently goes.
@@ -128,31 +129,46 @@ impl Lane {
         let count = text.columns.list().len();
         // Only the first call of a statement finds it empty.
         let _ = call.columns.set(Arc::clone(&text.columns));
-        // Given back behind the run.
+        // Given back after the run.
         let lent = lend_tables(text, lender)?;
+        let has_budget = self.connection.has_budget();
+        let can_be_kept = lent.iter().all(LentTable::can_be_kept);
         if let (Some(straight), [table]) = (&text.straight, &lent[..])
             && straight.takes(call.values)
         {
-            return Ok(match count {
-                0..=8 => straight.run::<8>(table, call.values, sink),
-                9..=32 => straight.run::<32>(table, call.values, sink),
-                _ => straight.run::<COLUMNS_MAX>(table, call.values, sink),
-            });
+            let budget = (has_budget && can_be_kept).then_some(FIRST_BUDGET);
+            let ran = match count {
+                0..=8 => straight.run::<8>(table, call.values, budget, sink),
+                9..=32 => straight.run::<32>(table, call.values, budget, sink),
+                _ => straight.run::<COLUMNS_MAX>(table, call.values, budget, sink),
+            };
+            return match ran {
+                StraightRun::Done(rows) => Ok(rows),
+                StraightRun::Over(rows) => {
+                    self.lent = rows;
+                    self.connection.interrupt();
+                    self.keep(lent);
+                    Err(used_up())
+                }
+            };
         }
-        let is_lent = !lent.is_empty();
         let repeats = text.repeats;
-        let _loan = self.connection.lend(text.lent.iter().copied().zip(lent));
+        let loan = self.connection.lend(text.lent.iter().copied().zip(lent));
         let run = |lane: &mut Self, sink: &mut dyn RowSink| match count {
             0..=8 => lane.run_text::<8>(place, call, sink),
             9..=32 => lane.run_text::<32>(place, call, sink),
             _ => lane.run_text::<COLUMNS_MAX>(place, call, sink),
         };
-        if !self.connection.has_budget() || repeats && !is_lent && !call.writes {
+        if !has_budget {
             return run(self, sink);
         }
-        if is_lent {
-            // The tables stay locked, so it does not move to another thread.
+        if !can_be_kept {
             return self.sql_to_deadline(|lane| run(lane, sink));
+        }
+        if repeats && !call.writes {
+            let done = run(self, sink);
+            self.keep_if_interrupted(loan);
+            return done;
         }
         // Run again it gives other rows, or the same ones twice: none is lent
         // before all are there.
@@ -162,6 +178,7 @@ impl Lane {
             ControlFlow::Continue(())
         });
         self.lent = 0;
+        self.keep_if_interrupted(loan);
         let count = done?;
         // Once rows are lent it does not run again.
         self.connection.end_budget();
@@ -169,6 +186,23 @@ impl Lane {
         Ok(if call.writes { count } else { lent })
     }
 
+    /// Keeps the tables in memory for a statement that continues elsewhere.
+    fn keep_if_interrupted(&mut self, loan: Option<Loan>) {
+        if let Some(loan) = loan
+            && self.connection.was_interrupted()
+        {
+            self.keep(loan.take_back());
+        }
+    }
+
+    #[cold]
+    fn keep(&mut self, mut tables: LentTables) {
+        tables.iter_mut().for_each(LentTable::keep);
+        self.kept = Some(Box::new(tables));
+    }
+
+    /// For SQL that reads what an open transaction has changed in memory: that
+    /// must not be kept from the transaction's end, so it stays on its thread.
     #[cold]
     fn sql_to_deadline(&mut self, run: impl FnOnce(&mut Self) -> Result<u64>) -> Result<u64> {
         let limit_ms = self.read_deadline_ms;
@@ -306,6 +340,12 @@ impl Lane {
         let field = table.fields().iter().find(|f| f.name.eq_ignore_ascii_case(column))?;
         Some(field.kind.clone())
     }
+}
+
+/// No caller gets it: the statement continues elsewhere.
+#[cold]
+fn used_up() -> Error {
+    Error::new(ErrorKind::Timeout, "the statement has used up its first budget")
 }
 
 /// Locks the tables in memory that a statement reads.

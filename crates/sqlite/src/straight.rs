@@ -9,14 +9,25 @@
 //! By id, a statement takes less than half of the time: most of a step is not the row's.
 
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use marmota_model::{Form, Result, RowSink, Value, ValueRef};
-use marmota_store::memory::LentTable;
+use marmota_store::memory::{LentTable, RowNumbers};
 use marmota_store::sql::Wanted;
 
 use crate::ffi::{Connection, Failure, Stored};
 use crate::lent::{Found, Shape};
+
+/// How many rows lie between two looks at the clock.
+const LOOK_ROWS: u64 = 256;
+
+/// How a statement ended, and how many rows it has lent.
+pub(crate) enum StraightRun {
+    Done(u64),
+    /// Its first budget was used up.
+    Over(u64),
+}
 
 /// A statement whose rows need no SQLite.
 #[derive(Debug)]
@@ -76,27 +87,39 @@ impl Straight {
         }
     }
 
-    /// Lends the rows, `N` of whose values at most; gives how many.
+    /// Lends the rows, `N` of whose values at most, until its budget is used up
+    /// if it has one.
     pub(crate) fn run<const N: usize>(
         &self,
         table: &LentTable,
         values: &[Value],
+        budget: Option<Duration>,
         sink: &mut dyn RowSink,
-    ) -> u64 {
+    ) -> StraightRun {
         let key = match self.key.and_then(|place| values.get(place)) {
             Some(Value::Int(key)) => Some(ValueRef::Int(*key)),
             _ => None,
         };
-        let mut numbers = self.shape.find(table, &self.found, key.as_slice());
-        let (mut row, mut rows) = ([ValueRef::Null; N], 0);
+        // By key or in its order, so that nothing is sorted first.
+        let numbers = self.shape.find(table, &self.found, key.as_slice(), &|| false);
+        let mut numbers = numbers.unwrap_or_else(RowNumbers::none);
+        let (mut row, mut rows, mut until) = ([ValueRef::Null; N], 0_u64, None);
         while let Some(number) = table.next(&mut numbers) {
             table.read(number, &self.fields, &mut row);
             rows += 1;
             if let ControlFlow::Break(()) = sink.row(&row[..self.fields.len()]) {
                 break;
             }
+            if let Some(budget) = budget
+                && rows.is_multiple_of(LOOK_ROWS)
+            {
+                let now = Instant::now();
+                if now >= *until.get_or_insert(now + budget) {
+                    return StraightRun::Over(rows);
+                }
+            }
         }
-        rows
+        StraightRun::Done(rows)
     }
 }
 

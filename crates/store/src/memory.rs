@@ -44,6 +44,7 @@ mod layout;
 mod lent;
 mod locked;
 mod log;
+mod long_reads;
 mod long_scan;
 mod ordered;
 mod page;
@@ -64,6 +65,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use marmota_model::{Error, ErrorKind, Result, Table};
@@ -89,6 +91,9 @@ use session::MemorySession;
 use table_rows::TableRows;
 use vault::Vault;
 
+/// How long a read may take unless an option changes it.
+const READ_DEADLINE_MS: u32 = 30_000;
+
 /// The memory engine.
 pub struct Memory {
     shared: Arc<Shared>,
@@ -98,7 +103,7 @@ pub struct Memory {
 /// What the engine's sessions share.
 struct Shared {
     catalog: Arc<ArcSwap<Catalog>>,
-    gate: Gate,
+    gate: Arc<Gate>,
     /// Set by the log as well, once it is lost.
     closed: Arc<AtomicBool>,
     /// How many sessions there were; their numbers.
@@ -115,6 +120,9 @@ struct Shared {
     journal: OnceLock<Arc<Journal>>,
     /// What a file had, once one was read; tables leave it as models ask for them.
     loaded: Mutex<Option<Loaded>>,
+    /// How long a list, a count or the search of a delete may take, in
+    /// milliseconds; 0 for any time.
+    read_deadline_ms: u32,
     /// How often a long read has left its thread to others.
     read_yields: AtomicU64,
     /// Long reads that were ended by their deadline.
@@ -124,6 +132,17 @@ struct Shared {
 }
 
 impl Shared {
+    /// The number of another session.
+    fn new_session(&self) -> u64 {
+        self.sessions.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Until when a read that begins now may take.
+    fn read_until(&self) -> Option<Instant> {
+        let limit = Duration::from_millis(self.read_deadline_ms.into());
+        (self.read_deadline_ms > 0).then(|| Instant::now() + limit)
+    }
+
     fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Relaxed) {
             return Err(self.refusal());
@@ -166,7 +185,7 @@ impl Memory {
     ) -> Self {
         let shared = Shared {
             catalog: Arc::default(),
-            gate: Gate::default(),
+            gate: Arc::default(),
             closed: Arc::default(),
             sessions: AtomicU64::new(0),
             file,
@@ -175,6 +194,7 @@ impl Memory {
             vault: Arc::new(vault),
             journal: OnceLock::new(),
             loaded: Mutex::new(loaded),
+            read_deadline_ms: READ_DEADLINE_MS,
             read_yields: AtomicU64::new(0),
             read_timeouts: AtomicU64::new(0),
             reads_cancelled: AtomicU64::new(0),
@@ -198,6 +218,9 @@ impl Memory {
     /// The file's folder must exist; `?create_folders=true` makes it. What is made
     /// is its owner's alone (modes 0600 and 0700).
     ///
+    /// `?read_deadline_ms=5000` ends a list, a count or a delete by a filter that
+    /// takes longer with `Timeout`; 0 ends none. Default: 30,000.
+    ///
     /// With the feature `encryption` the (binary) file and its log are encrypted
     /// if the environment has `MARMOTA_KEY`, or the variable that
     /// `?key_env=NAME` names; see [`Key`](crate::key::Key).
@@ -218,16 +241,22 @@ impl Memory {
             let message = format!(
                 "{url:?} is no URL of the memory engine: {why}; use memory: or \
                  memory:FILE?format=json or binary&durability=full, relaxed or none&\
-                 create_folders=true&key_env=NAME"
+                 create_folders=true&key_env=NAME, and read_deadline_ms=NUMBER with either"
             );
             Error::new(ErrorKind::Invalid, message)
         };
         let rest = url.strip_prefix("memory:").ok_or_else(|| refuse("it begins otherwise"))?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (mut format, mut durability, mut source) = (None, None, None);
-        let mut creates_folders = false;
+        let (mut creates_folders, mut of_file) = (false, false);
+        let mut read_deadline_ms = READ_DEADLINE_MS;
         for option in query.split('&').filter(|option| !option.is_empty()) {
+            of_file |= !option.starts_with("read_deadline_ms=");
             match option.split_once('=') {
+                Some(("read_deadline_ms", value)) => {
+                    let wrong = || refuse("read_deadline_ms is a number of milliseconds");
+                    read_deadline_ms = value.parse().map_err(|_| wrong())?;
+                }
                 Some(("format", "json")) => format = Some(Format::Json),
                 Some(("format", "binary")) => format = Some(Format::Binary),
                 Some(("durability", "full")) => durability = Some(Durability::Full),
@@ -240,9 +269,9 @@ impl Memory {
             }
         }
         if path.is_empty() {
-            return match query {
-                "" => Ok(Self::new()),
-                _ => Err(refuse("options are for a file")),
+            return match of_file {
+                false => Self::new().read_deadline_ms(read_deadline_ms),
+                true => Err(refuse("options but read_deadline_ms are for a file")),
             };
         }
         let named = if path.ends_with(".json") { Format::Json } else { Format::Binary };
@@ -252,7 +281,32 @@ impl Memory {
         }
         let vault = Vault::from(source.or_else(KeySource::usual))?;
         let kept = (durability, creates_folders);
-        Ok(Self::with(Some((path.into(), format)), kept, None, vault))
+        Self::with(Some((path.into(), format)), kept, None, vault)
+            .read_deadline_ms(read_deadline_ms)
+    }
+
+    /// How long a list, a count or a delete by a filter may take, in
+    /// milliseconds, before it ends with [`ErrorKind::Timeout`]; 0 for any time.
+    /// Default: 30,000.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the engine was used already.
+    ///
+    /// ```
+    /// use marmota_store::memory::Memory;
+    /// let engine = Memory::new().read_deadline_ms(5_000)?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    pub fn read_deadline_ms(mut self, limit: u32) -> Result<Self> {
+        match Arc::get_mut(&mut self.shared).filter(|shared| shared.journal.get().is_none()) {
+            Some(shared) => shared.read_deadline_ms = limit,
+            None => {
+                let message =
+                    "the engine was used already: give `read_deadline_ms` before all else";
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+        }
+        Ok(self)
     }
 
     /// Encrypts the engine's files with the key that `ask` gives: at each file

@@ -37,16 +37,18 @@ impl MongoSession {
     /// Begins to read what is sought.
     fn read(&mut self, shape: &Arc<Shape>, find: Find, wanted: Wanted<'_>) -> Result<Submitted> {
         let (receiver, task) = self.fetch(|database| async move { database.find(&find).await })?;
-        let reading = Reading::new(shape, wanted, receiver, &self.shared.counts);
+        let (handle, counts) = (&self.shared.handle, &self.shared.counts);
+        let reading = Reading::new(shape, wanted, receiver, handle, counts);
         self.wait(Running::Reading(Box::new(reading), task))
     }
 
     /// Begins an aggregation.
     pub(super) fn aggregate(&mut self, collection: &str, pipeline: &str) -> Result<Submitted> {
-        let command = aggregate::command(collection, pipeline)?;
+        let command = aggregate::command(collection, pipeline, self.shared.database.time_max_ms)?;
         let (receiver, task) =
             self.fetch(|database| async move { database.find_raw(command).await })?;
-        self.wait(Running::Aggregating(Box::new(Aggregating::new(receiver)), task))
+        let aggregating = Aggregating::new(receiver, &self.shared.counts);
+        self.wait(Running::Aggregating(Box::new(aggregating), task))
     }
 
     /// Has the engine's thread fetch what a command finds, a message at a time.

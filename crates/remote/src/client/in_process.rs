@@ -67,7 +67,11 @@ impl Wire for InProcess {
         if count == 0 && self.peer.is_closing() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        inbox.append(&mut self.answers);
+        if inbox.is_empty() {
+            std::mem::swap(inbox, &mut self.answers);
+        } else {
+            inbox.append(&mut self.answers);
+        }
         Ok(count)
     }
 

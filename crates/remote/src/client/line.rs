@@ -34,6 +34,27 @@ pub(crate) struct Line {
     pub(super) used: Instant,
 }
 
+/// The body of a packet: what stands from `from` on.
+pub(super) struct PacketBody {
+    bytes: Vec<u8>,
+    from: usize,
+}
+
+impl PacketBody {
+    /// A copy of one that is small.
+    pub(super) fn copy(body: &[u8]) -> Self {
+        Self { bytes: body.to_vec(), from: 0 }
+    }
+}
+
+impl std::ops::Deref for PacketBody {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.from..]
+    }
+}
+
 impl Line {
     pub(super) fn new(wire: Box<dyn Wire>, inbox: Vec<u8>, tables: Arc<[Arc<Table>]>) -> Self {
         let welcome = Welcome { packet_bytes_max: 1 << 20, operations_max: 1 };
@@ -86,6 +107,15 @@ impl Line {
         };
         self.done += frame.bytes();
         Ok(Some((frame.number, frame.body)))
+    }
+
+    /// Takes the body of the packet that came last, of so many bytes; only what
+    /// came after it is copied.
+    pub(super) fn take_last(&mut self, length: usize) -> PacketBody {
+        let rest = self.inbox.split_off(self.done);
+        let bytes = std::mem::replace(&mut self.inbox, rest);
+        let from = std::mem::take(&mut self.done) - length;
+        PacketBody { bytes, from }
     }
 
     pub(super) fn source(&self) -> Option<&Source> {

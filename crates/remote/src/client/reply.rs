@@ -1,15 +1,24 @@
 //! Answers of a server, put where the caller of an operation wants them: rows
-//! are lent to its sink from the packet itself.
+//! are lent to its sink from the packet itself, those of a long answer in turns.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use marmota_model::{Result, RowSink, Table, ValueRef};
 use marmota_store::operation::{Answered, Operation, Outcome};
 
+use super::line::PacketBody;
 use crate::codec::bytes::{Bytes, broken};
 use crate::codec::outcome::{DONE, FAILED};
 use crate::server::read_results;
 
 /// Fields that a row has on the stack.
 const FIELDS_FEW: usize = 32;
+/// An answer of so many bytes is lent in one turn.
+const LENT_AT_ONCE_BYTES: usize = 64 << 10;
+/// How long one turn may take.
+pub(super) const TURN: Duration = Duration::from_millis(2);
+const ROWS_BETWEEN_LOOKS: u64 = 256;
 
 /// Reads the answer to an operation.
 ///
@@ -44,11 +53,13 @@ pub(super) fn take(
         }
         (DONE, operation) => {
             let length = u32::from_le_bytes(read.array()?);
-            let rows = Bytes::new(read.take(length as usize)?);
+            let mut rows = Bytes::new(read.take(length as usize)?);
             *outcome = read.outcome()?;
             read.end()?;
-            if let Some(table) = operation.table() {
-                outcome.rows = lend(rows, table, sink)?.unwrap_or(outcome.rows);
+            if let Some(table) = operation.table()
+                && let (lent, true) = lend(&mut rows, table, u64::MAX, sink)?
+            {
+                outcome.rows = lent;
             }
             Ok(())
         }
@@ -57,10 +68,76 @@ pub(super) fn take(
     }
 }
 
-/// Lends rows; gives how many, if the sink ended it.
-fn lend(mut rows: Bytes<'_>, table: &Table, sink: &mut dyn RowSink) -> Result<Option<u64>> {
+/// True for an answer with so many rows that they are lent in several turns.
+pub(super) fn is_long(body: &[u8], operation: &Operation<'_>) -> bool {
+    body.len() > LENT_AT_ONCE_BYTES
+        && body.first() == Some(&DONE)
+        && !matches!(operation, Operation::Batch { .. })
+        && operation.table().is_some()
+}
+
+/// The rows of a long answer, lent in turns.
+pub(super) struct Lending {
+    body: PacketBody,
+    /// Where the rows are that were not lent yet.
+    rows: Range<usize>,
+    lent: u64,
+    outcome: Outcome,
+}
+
+impl Lending {
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Protocol`].
+    pub(super) fn new(body: PacketBody) -> Result<Self> {
+        let mut read = Bytes::new(&body);
+        read.u8()?;
+        let length = u32::from_le_bytes(read.array()?) as usize;
+        let from = body.len() - read.rest().len();
+        read.take(length)?;
+        let outcome = read.outcome()?;
+        read.end()?;
+        Ok(Self { body, rows: from..from + length, lent: 0, outcome })
+    }
+
+    /// Lends for one turn; true at the end.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Protocol`].
+    pub(super) fn turn(
+        &mut self,
+        table: &Table,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<bool> {
+        let until = Instant::now() + TURN;
+        while !self.rows.is_empty() {
+            let mut piece = Bytes::new(&self.body[self.rows.clone()]);
+            let (lent, ended) = lend(&mut piece, table, ROWS_BETWEEN_LOOKS, sink)?;
+            self.rows.start = self.rows.end - piece.rest().len();
+            self.lent += lent;
+            if ended {
+                *outcome = Outcome { rows: self.lent, ..std::mem::take(&mut self.outcome) };
+                return Ok(true);
+            }
+            if Instant::now() >= until {
+                return Ok(false);
+            }
+        }
+        *outcome = std::mem::take(&mut self.outcome);
+        Ok(true)
+    }
+}
+
+/// Lends so many rows at most; gives how many, and whether the sink ended it.
+fn lend(
+    rows: &mut Bytes<'_>,
+    table: &Table,
+    rows_max: u64,
+    sink: &mut dyn RowSink,
+) -> Result<(u64, bool)> {
+    let mut lent = 0;
     if rows.rest().is_empty() {
-        return Ok(None);
+        return Ok((lent, false));
     }
     let count = table.fields().len();
     let (mut few, mut many) = ([ValueRef::Absent; FIELDS_FEW], Vec::new());
@@ -71,13 +148,12 @@ fn lend(mut rows: Bytes<'_>, table: &Table, sink: &mut dyn RowSink) -> Result<Op
             &mut many[..]
         }
     };
-    let mut lent = 0;
-    while !rows.rest().is_empty() {
+    while !rows.rest().is_empty() && lent < rows_max {
         rows.row(row)?;
         lent += 1;
         if sink.row(row).is_break() {
-            return Ok(Some(lent));
+            return Ok((lent, true));
         }
     }
-    Ok(None)
+    Ok((lent, false))
 }

@@ -20,8 +20,8 @@ use marmota_store::wait::QueuePlace;
 
 use super::connector::Connector;
 use super::departure::{Departing, end_all};
-use super::line::Line;
-use super::reply;
+use super::line::{Line, PacketBody};
+use super::reply::{self, Lending, TURN};
 use crate::codec::frame;
 use crate::codec::operation::{Numbers, Terms, put_cancel, put_operation};
 
@@ -35,6 +35,10 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Buffers that are kept for further packets.
 const SPARE_MAX: usize = 16;
 const SPARE_BYTES_MAX: usize = 64 * 1024;
+/// A larger answer to another future is taken with the buffer it came in.
+const COPIED_BYTES_MAX: usize = 64 * 1024;
+/// How often something is received between two looks at the clock.
+const RECEIVES_BETWEEN_LOOKS: u32 = 8;
 
 /// See the module.
 pub(super) struct RemoteSession {
@@ -53,6 +57,8 @@ pub(super) struct RemoteSession {
     /// The future that is woken when something comes.
     reader: Option<u32>,
     spare: Vec<Vec<u8>>,
+    /// There is more to read, after others of the thread had their turn.
+    has_more: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -79,7 +85,9 @@ struct Waiting {
     is_repeatable: bool,
     is_write: bool,
     kind: Kind,
-    reply: Option<Result<Vec<u8>>>,
+    reply: Option<Result<PacketBody>>,
+    /// The rows of its answer that are left to be lent.
+    lending: Option<Lending>,
     waker: Option<Waker>,
     until: Instant,
     /// The last operation that was given up before this write; the write is
@@ -124,6 +132,7 @@ impl RemoteSession {
             watched: None,
             reader: None,
             spare: Vec::new(),
+            has_more: false,
         }
     }
 
@@ -289,7 +298,7 @@ impl RemoteSession {
         outcome: &mut Outcome,
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
-        let mut found = None;
+        let (mut found, mut receives, mut until) = (None, 0_u32, None);
         while let Some(line) = &mut self.line {
             loop {
                 let (number, body) = match line.next() {
@@ -300,10 +309,17 @@ impl RemoteSession {
                         return Poll::Ready(Err(error));
                     }
                 };
-                if number == wanted {
+                if number == wanted && !reply::is_long(body, operation) {
                     found = Some(reply::take(body, operation, sink, outcome));
                 } else if let Some(one) = self.waiting.iter_mut().find(|one| one.number == number) {
-                    one.reply = Some(Ok(body.to_vec()));
+                    let body = match body.len() {
+                        0..=COPIED_BYTES_MAX => PacketBody::copy(body),
+                        length => line.take_last(length),
+                    };
+                    one.reply = Some(Ok(body));
+                    if number == wanted {
+                        return Poll::Pending;
+                    }
                     one.waker.take().into_iter().for_each(Waker::wake);
                 } else if let Some(at) =
                     self.given_up.iter().position(|(given_up, _)| *given_up == number)
@@ -320,6 +336,14 @@ impl RemoteSession {
             }
             if let Some(result) = found {
                 return Poll::Ready(result);
+            }
+            receives += 1;
+            if receives.is_multiple_of(RECEIVES_BETWEEN_LOOKS) {
+                let now = Instant::now();
+                if now >= *until.get_or_insert(now + TURN) {
+                    self.has_more = true;
+                    return Poll::Pending;
+                }
             }
             match line.receive(context) {
                 Ok(true) => {}
@@ -391,13 +415,24 @@ impl RemoteSession {
     ) -> Poll<Result<()>> {
         self.watch.look();
         self.go_on();
+        self.has_more = false;
         let number = self.waiting[place].number;
+        if self.waiting[place].lending.is_some() {
+            return self.lend(place, operation, sink, outcome);
+        }
         if self.waiting[place].reply.is_none()
             && let Poll::Ready(result) = self.read(number, operation, sink, outcome, context)
         {
             return Poll::Ready(result);
         }
         match self.waiting[place].reply.take() {
+            Some(Ok(body)) if reply::is_long(&body, operation) => {
+                self.waiting[place].lending = Some(Lending::new(body)?);
+                if self.reader == Some(number) {
+                    self.pass_on_reading();
+                }
+                self.lend(place, operation, sink, outcome)
+            }
             Some(Ok(body)) => Poll::Ready(reply::take(&body, operation, sink, outcome)),
             Some(Err(error)) => Poll::Ready(Err(error)),
             None if self.waiting[place].until <= Instant::now() => {
@@ -411,6 +446,28 @@ impl RemoteSession {
                 Poll::Ready(Err(Error::new(ErrorKind::Timeout, message)))
             }
             None => Poll::Pending,
+        }
+    }
+
+    /// One more turn of a long answer.
+    fn lend(
+        &mut self,
+        place: usize,
+        operation: &Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Poll<Result<()>> {
+        let (Some(table), Some(lending)) = (operation.table(), &mut self.waiting[place].lending)
+        else {
+            return Poll::Ready(Ok(()));
+        };
+        match lending.turn(table, sink, outcome) {
+            Ok(true) => Poll::Ready(Ok(())),
+            Ok(false) => {
+                self.has_more = true;
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(Err(error)),
         }
     }
 
@@ -516,6 +573,7 @@ impl Session for RemoteSession {
             is_write,
             kind,
             reply: None,
+            lending: None,
             waker: None,
             until: self.connector.until(),
             after,
@@ -552,6 +610,10 @@ impl Session for RemoteSession {
         };
         match self.attempt(place, operation, sink, outcome, context) {
             Poll::Ready(result) => Poll::Ready(self.end(place, result)),
+            Poll::Pending if self.has_more => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
             Poll::Pending => {
                 self.sleep(place, context);
                 Poll::Pending
@@ -562,9 +624,11 @@ impl Session for RemoteSession {
     fn cancel(&mut self, ticket: Ticket) {
         let Some(place) = self.place(ticket) else { return };
         let Waiting { number, is_sent, is_write, kind, .. } = self.waiting[place];
-        let is_under_way = is_sent && self.waiting[place].reply.is_none();
-        let has_begun = kind == Kind::Begins
-            && (is_under_way || matches!(&self.waiting[place].reply, Some(Ok(_))));
+        let one = &self.waiting[place];
+        let is_answered = one.reply.is_some() || one.lending.is_some();
+        let is_under_way = is_sent && !is_answered;
+        let has_begun =
+            kind == Kind::Begins && (is_under_way || matches!(&one.reply, Some(Ok(_))));
         self.remove(place);
         if is_under_way {
             self.tell_of_cancel(number);

@@ -14,9 +14,10 @@ use std::ptr;
 use std::sync::Arc;
 
 use marmota_model::ValueRef;
-use marmota_store::memory::{LentTable, RowNumbers};
+use marmota_store::memory::{LentTable, LentTables, RowNumbers};
 
 use super::raw::{self, Db};
+use super::watch::Watch;
 use super::{Connection, Failure, code};
 use crate::lent::{Condition, Found, Plan, Relation, Shape, SortedBy};
 
@@ -26,6 +27,8 @@ pub(crate) struct Stage {
     /// Those that were planned for since [`Connection::begin_use`].
     used: RefCell<Vec<usize>>,
     lent: RefCell<Vec<Option<Arc<LentTable>>>>,
+    /// What ends statements that take too long.
+    watch: RefCell<Option<Arc<Watch>>>,
 }
 
 impl std::fmt::Debug for Stage {
@@ -37,6 +40,17 @@ impl std::fmt::Debug for Stage {
 /// Tables are lent to the connection's statements as long as this lives. It
 /// is dropped behind the run of the statement that asked for them.
 pub(crate) struct Loan(Arc<Stage>);
+
+impl Loan {
+    /// Takes the tables back, in the order of their numbers, from a statement
+    /// that was ended.
+    pub(crate) fn take_back(self) -> LentTables {
+        let mut lent = self.0.lent.borrow_mut();
+        let lent = lent.iter_mut().filter_map(Option::take);
+        // No cursor shares them any more.
+        lent.filter_map(Arc::into_inner).collect()
+    }
+}
 
 impl Drop for Loan {
     fn drop(&mut self) {
@@ -68,6 +82,7 @@ impl Connection {
             shapes: RefCell::default(),
             used: RefCell::default(),
             lent: RefCell::default(),
+            watch: RefCell::new(self.watch.clone()),
         };
         #[allow(clippy::arc_with_non_send_sync, reason = "it never leaves its connection")]
         let stage = Arc::new(stage);
@@ -108,6 +123,9 @@ impl Connection {
     /// Lends tables to the statements that run until the loan is dropped.
     pub(crate) fn lend(&self, tables: impl Iterator<Item = (usize, LentTable)>) -> Option<Loan> {
         let stage = self.stage.as_ref()?;
+        if stage.watch.borrow().is_none() {
+            stage.watch.borrow_mut().clone_from(&self.watch);
+        }
         for (number, table) in tables {
             if let Some(place) = stage.lent.borrow_mut().get_mut(number) {
                 *place = Some(Arc::new(table));
@@ -291,7 +309,12 @@ unsafe extern "C" fn filter(
         *value = unsafe { stored_value(*values.add(at)) };
     }
     let found = Found::from_number(number);
-    cursor.numbers = vtab.shape.find(&table, &found, &stored[..count]);
+    let watch = stage.watch.borrow();
+    let stop = || watch.as_ref().is_some_and(|watch| watch.look());
+    let Some(numbers) = vtab.shape.find(&table, &found, &stored[..count], &stop) else {
+        return code::INTERRUPT;
+    };
+    cursor.numbers = numbers;
     cursor.row = table.next(&mut cursor.numbers);
     cursor.table = Some(table);
     code::OK

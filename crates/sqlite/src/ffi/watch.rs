@@ -73,6 +73,26 @@ impl Watch {
         }
     }
 
+    /// What the handler does, called while a statement of the connection is
+    /// stepped: true if it has to end.
+    pub(super) fn look(&self) -> bool {
+        if !self.is_over() {
+            return false;
+        }
+        if self.mode.load(Ordering::Relaxed) == MEASURED {
+            // SAFETY: the connection is open, since it steps a statement, on this
+            // thread.
+            let begun = unsafe { raw::marmota_hold(self.db.as_ptr()) };
+            self.holds.store(begun != 0, Ordering::Relaxed);
+        }
+        if !self.holds.load(Ordering::Relaxed) {
+            // SAFETY: as above.
+            unsafe { raw::marmota_spare(self.db.as_ptr()) };
+        }
+        self.has_fired.store(true, Ordering::Relaxed);
+        true
+    }
+
     fn is_cancelled(&self) -> bool {
         let cancelled = self.cancelled.lock();
         cancelled.as_ref().is_some_and(|cancelled| cancelled.load(Ordering::Relaxed))
@@ -83,18 +103,7 @@ impl Watch {
 unsafe extern "C" fn look(watch: *mut c_void) -> c_int {
     // SAFETY: the pointer is that of a connection's watch, which lives as long
     // as the connection.
-    let watch = unsafe { &*watch.cast::<Watch>() };
-    if !watch.is_over() {
-        return 0;
-    }
-    if watch.mode.load(Ordering::Relaxed) == MEASURED {
-        // SAFETY: the connection is open, since it steps a statement, on this
-        // thread.
-        let begun = unsafe { raw::marmota_hold(watch.db.as_ptr()) };
-        watch.holds.store(begun != 0, Ordering::Relaxed);
-    }
-    watch.has_fired.store(true, Ordering::Relaxed);
-    1
+    c_int::from(unsafe { &*watch.cast::<Watch>() }.look())
 }
 
 impl Connection {
@@ -151,9 +160,32 @@ impl Connection {
         }
     }
 
-    /// True if what ran last was ended by the watch; once.
+    /// Marks the budget of what runs as used up, where no statement of SQLite
+    /// has run.
+    #[cold]
+    pub(crate) fn interrupt(&self) {
+        if let Some(watch) = &self.watch {
+            watch.has_fired.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// True if what ran last was ended by the watch.
+    pub(crate) fn was_interrupted(&self) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.has_fired.load(Ordering::Relaxed))
+    }
+
+    /// True if what ran last was ended by the watch; once. A transaction that it
+    /// was a part of is still open, and what a write in it has done is left to
+    /// the savepoint around it.
     pub(crate) fn take_interrupted(&self) -> bool {
-        self.watch.as_ref().is_some_and(|watch| watch.has_fired.swap(false, Ordering::Relaxed))
+        let Some(watch) = &self.watch else { return false };
+        let has_fired = watch.has_fired.swap(false, Ordering::Relaxed);
+        if has_fired {
+            // SAFETY: the connection is open, and none of its statements is being
+            // stepped: they are by methods of it, which have returned.
+            unsafe { raw::marmota_restore(self.db.as_ptr()) };
+        }
+        has_fired
     }
 
     /// True if a budget's end began a transaction, which is to be rolled back; once.

@@ -12,17 +12,15 @@ use marmota_store::operation::{Operation, Outcome};
 use marmota_store::wait::QueuePlace;
 
 use super::{Attempt, SqliteSession, closed, unknown_ticket};
-use crate::budget::{Ended, POLL_BUDGET, late};
-use crate::lane::Lane;
+use crate::budget::{Ended, POLL_BUDGET, UsedUp, late};
 use crate::scan::{Next, Place, Scan};
 use crate::waiting::Wait;
-use crate::writer::LongTurn;
 
 impl SqliteSession {
     /// Has a read of the session's own connection continue on a helper thread.
     #[cold]
-    pub(super) fn continue_read(&mut self, operation: &Operation<'_>, lent: u64) -> Attempt {
-        let place = if lent > 0 {
+    pub(super) fn continue_read(&mut self, operation: &Operation<'_>, over: UsedUp) -> Attempt {
+        let place = if over.lent > 0 {
             let Some(reader) = self.reader.take() else { return Attempt::Done(Err(closed())) };
             if self.shared.helpers.are_busy()
                 && let Some(lane) = &*reader.lock()
@@ -38,7 +36,7 @@ impl SqliteSession {
             }
             Place::Any
         };
-        self.start_scan(operation, lent, place)
+        self.start_scan(None, operation, over, place)
     }
 
     /// A list, count or SQL where there is but one connection.
@@ -52,7 +50,7 @@ impl SqliteSession {
         let Some(lane) = turn.lane() else { return Attempt::Done(Err(closed())) };
         match lane.run_in_budget(operation, sink, outcome) {
             Ended::Done(result) => Attempt::Done(result),
-            Ended::Over(lent) => self.start_scan(operation, lent, Place::Writer(turn)),
+            Ended::Over(over) => self.start_scan(None, operation, over, Place::Writer(turn)),
         }
     }
 
@@ -76,39 +74,22 @@ impl SqliteSession {
                 turn.begun();
                 Attempt::Done(result)
             }
-            Ended::Over(_) => self.continue_write(durability, operation, turn),
+            Ended::Over(over) => self.start_scan(durability, operation, over, Place::Writer(turn)),
         }
     }
 
-    /// Has a write that was undone when its budget was used up run again, on a
-    /// helper thread.
-    #[cold]
-    pub(super) fn continue_write(
+    /// Has an operation that has used up its budget continue on a helper thread.
+    pub(super) fn start_scan(
         &mut self,
         durability: Option<Durability>,
         operation: &Operation<'_>,
-        turn: LongTurn<Lane>,
-    ) -> Attempt {
-        let scan = Scan::of_write(&mut self.tables, operation, durability);
-        match scan.and_then(|scan| self.shared.reserve_scan().map(|()| scan)) {
-            Ok(scan) => {
-                self.shared.start_scan(&scan, Place::Writer(turn));
-                Attempt::Scan(scan)
-            }
-            Err(error) => Attempt::Done(Err(error)),
-        }
-    }
-
-    pub(super) fn start_scan(
-        &mut self,
-        operation: &Operation<'_>,
-        lent: u64,
+        over: UsedUp,
         place: Place,
     ) -> Attempt {
         let limit_ms = self.shared.options.read_deadline_ms;
         let limit = Duration::from_millis(limit_ms.into());
         let until = (limit_ms > 0).then(|| Instant::now() + limit);
-        let scan = Scan::new(&mut self.tables, operation, lent, until);
+        let scan = Scan::new(&mut self.tables, operation, over, durability, until);
         let scan = scan.and_then(|scan| self.shared.reserve_scan().map(|()| scan));
         let error = match (scan, place) {
             (Ok(scan), place) => {

@@ -23,7 +23,7 @@ const ROWS: i64 = 200_000;
 const TURN_MAX: Duration = Duration::from_millis(20);
 /// How often a measurement is repeated on a busy machine.
 const TRIES: usize = 8;
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A statement that takes for ever, nearly.
 const ENDLESS: &str = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM c LIMIT \
@@ -68,7 +68,10 @@ fn unscheduled() -> Duration {
 
 /// Polls a future to its end, with something else before each poll; gives the
 /// longest poll and how many there were.
-fn drive<F: Future>(future: F, mut between: impl FnMut(usize)) -> (F::Output, Duration, usize) {
+pub(crate) fn drive<F: Future>(
+    future: F,
+    mut between: impl FnMut(usize),
+) -> (F::Output, Duration, usize) {
     let bell = Arc::new(Bell(thread::current(), AtomicBool::new(true)));
     let waker = Waker::from(Arc::clone(&bell));
     let (mut future, mut longest, mut polls) = (pin!(future), Duration::ZERO, 0);
@@ -97,12 +100,12 @@ macro_rules! ints {
     };
 }
 
-fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+pub(crate) fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// Repeats a measurement until it is short enough.
-fn in_short_turns(mut measure: impl FnMut() -> Duration) {
+pub(crate) fn in_short_turns(mut measure: impl FnMut() -> Duration) {
     let turns: Vec<Duration> = (0..TRIES).map(|_| measure()).collect();
     let shortest = turns.iter().min().unwrap();
     assert!(*shortest < TURN_MAX, "each read had a turn of this length at least: {turns:?}");

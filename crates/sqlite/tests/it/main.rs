@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod budget;
+mod budget_of_memory;
 mod concurrency;
 mod database;
 mod disk;

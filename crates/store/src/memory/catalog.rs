@@ -9,6 +9,7 @@ use parking_lot::RwLock;
 use smallvec::{SmallVec, smallvec};
 
 use super::comparison::{self, Shape};
+use super::long_reads::LongReads;
 use super::table_rows::{TableRows, Values};
 use crate::plan::Losses;
 
@@ -22,10 +23,14 @@ pub(super) struct Catalog {
     by_name: HashMap<String, u32>,
 }
 
+/// A table, its rows and who reads them for long.
+pub(super) type CatalogEntry = (Arc<Table>, Arc<RwLock<TableRows>>, Arc<LongReads>);
+
 /// One table and its neighbours.
 pub(super) struct Slot {
     pub(super) table: Arc<Table>,
     pub(super) rows: Arc<RwLock<TableRows>>,
+    pub(super) long_reads: Arc<LongReads>,
     /// The fields that refer, each to the table with this number.
     pub(super) refers: SmallVec<[(usize, u32); 4]>,
     /// The fields that refer to this table, each of the table with this number.
@@ -37,13 +42,13 @@ impl Catalog {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a reference that is not of its target's key kind.
-    pub(super) fn new(tables: Vec<(Arc<Table>, Arc<RwLock<TableRows>>)>) -> Result<Self> {
+    pub(super) fn new(tables: Vec<CatalogEntry>) -> Result<Self> {
         let mut catalog = Self::default();
-        for (number, (table, rows)) in tables.into_iter().enumerate() {
+        for (number, (table, rows, long_reads)) in tables.into_iter().enumerate() {
             catalog.by_address.insert(Arc::as_ptr(&table) as usize, number as u32);
             catalog.by_name.insert(table.name().to_owned(), number as u32);
             let (refers, referred) = (smallvec![], smallvec![]);
-            catalog.slots.push(Slot { table, rows, refers, referred });
+            catalog.slots.push(Slot { table, rows, long_reads, refers, referred });
         }
         for number in 0..catalog.slots.len() {
             let table = Arc::clone(&catalog.slots[number].table);

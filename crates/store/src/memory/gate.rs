@@ -43,6 +43,11 @@ impl Gate {
     /// Opens the gate and wakes all who wait: they may wait for different tables.
     pub(super) fn open(&self) {
         self.holder.store(0, Ordering::Release);
+        self.wake();
+    }
+
+    /// Wakes all who wait.
+    pub(super) fn wake(&self) {
         self.waiters.wake_all();
     }
 
@@ -95,8 +100,8 @@ impl Gate {
 #[cold]
 pub(crate) fn busy() -> Error {
     let message = format!(
-        "a transaction of another session did not end within {} s; try again later, and keep \
-         transactions short",
+        "a transaction of another session, or a long SQL statement over the table, did not end \
+         within {} s; try again later, and keep both short",
         WAIT_MAX.as_secs()
     );
     Error::new(ErrorKind::Busy, message)

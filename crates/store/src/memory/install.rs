@@ -119,15 +119,17 @@ impl Shared {
         let filled: Vec<Arc<Table>> =
             filled.into_iter().map(|number| Arc::clone(&coming[number].table)).collect();
         let list = coming.into_iter().enumerate().map(|(number, at)| {
-            let rows = match (at.fresh, old.slots.get(number)) {
-                (None, Some(slot)) => Arc::clone(&slot.rows),
+            let (rows, long_reads) = match (at.fresh, old.slots.get(number)) {
+                (None, Some(slot)) => (Arc::clone(&slot.rows), Arc::clone(&slot.long_reads)),
                 (fresh, _) => {
                     let mut rows = fresh.unwrap_or_else(|| TableRows::new(Arc::clone(&at.table)));
                     rows.table = Arc::clone(&at.table);
-                    Arc::new(RwLock::new(rows))
+                    rows.long_reads.wake_at(&self.gate);
+                    let long_reads = Arc::clone(&rows.long_reads);
+                    (Arc::new(RwLock::new(rows)), long_reads)
                 }
             };
-            (at.table, rows)
+            (at.table, rows, long_reads)
         });
         let new = Catalog::new(list.collect())?;
         settle(&new)?;

@@ -2,9 +2,10 @@
 //! by key and index, read field by field where they lie.
 //!
 //! All tables of a statement are locked before its first step and given back
-//! behind its last, in the order of their numbers as every operation does it:
+//! after its last, in the order of their numbers as every operation does it:
 //! so a statement sees one moment of all of them, waits for nobody while it
-//! runs, and writers wait for its end.
+//! runs, and writers wait for its end: in place while it is short, without
+//! their thread once it is long ([`LentTable::keep`]).
 
 use std::sync::Arc;
 
@@ -14,16 +15,21 @@ use smallvec::SmallVec;
 
 use super::compare;
 use super::key_index::KeyRange;
+use super::long_reads::LongRead;
 use super::ordered::Position;
 use super::plan::Search;
 use super::table_rows::TableRows;
 
 /// How many row numbers are looked up at once.
 const BLOCK_ROWS: usize = 256;
+/// How many rows are sorted between two looks at whether to stop.
+const SORT_ROWS: usize = 2_048;
 
 /// A table that does not change as long as this lives.
 pub struct LentTable {
+    // Given back before the long read ends, so that who waits for that finds it free.
     rows: ArcRwLockReadGuard<RawRwLock, TableRows>,
+    long: Option<LongRead>,
 }
 
 /// Tables lent together: most statements read one or two.
@@ -68,7 +74,22 @@ impl RowNumbers {
 
 impl LentTable {
     pub(super) const fn new(rows: ArcRwLockReadGuard<RawRwLock, TableRows>) -> Self {
-        Self { rows }
+        Self { rows, long: None }
+    }
+
+    /// Keeps the table for a statement that continues on another thread: writes
+    /// to it wait without their threads until this is dropped.
+    pub fn keep(&mut self) {
+        if self.long.is_none() {
+            self.long = Some(self.rows.long_reads.begin());
+        }
+    }
+
+    /// True unless an open transaction has changed the table: its end takes the
+    /// lock in place, so a long statement must not have it.
+    #[must_use]
+    pub fn can_be_kept(&self) -> bool {
+        !self.rows.changed
     }
 
     /// The table.
@@ -125,30 +146,53 @@ impl LentTable {
     }
 
     /// All rows, in the order of some fields and then the key: for what no
-    /// index gives. They are sorted here and now.
+    /// index gives. They are sorted here and now; none once `stop` is true, which
+    /// is called every few thousand rows.
     #[must_use]
-    pub fn sorted(&self, fields: &[usize], reverse: bool) -> RowNumbers {
+    pub fn sorted(
+        &self,
+        fields: &[usize],
+        reverse: bool,
+        stop: &dyn Fn() -> bool,
+    ) -> Option<RowNumbers> {
         let mut all = self.by_keys(None, None, false);
         let mut block = Vec::new();
         while let Some(row) = self.next(&mut all) {
             block.push(row);
+            if block.len().is_multiple_of(SORT_ROWS) && stop() {
+                return None;
+            }
         }
         let pages = &self.rows.pages;
         let columns = &pages.layout.columns;
-        // Stable, so that the key decides where the fields do not.
-        block.sort_by(|&a, &b| {
+        let compare = |&a: &u32, &b: &u32| {
             let (a, b) = (pages.row(a), pages.row(b));
             let by_field = fields.iter().map(|&field| {
                 let column = &columns[field];
                 compare::order(column.collation, a.value(column), b.value(column))
             });
             by_field.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
-        });
+        };
+        // Stable, so that the key decides where the fields do not. Two sorted
+        // halves are merged by it.
+        let mut width = SORT_ROWS;
+        loop {
+            for part in block.chunks_mut(width) {
+                part.sort_by(compare);
+                if stop() {
+                    return None;
+                }
+            }
+            if width >= block.len() {
+                break;
+            }
+            width *= 2;
+        }
         // The next one is drawn from the end.
         if !reverse {
             block.reverse();
         }
-        RowNumbers { block, ..RowNumbers::of(Left::Nothing, reverse) }
+        Some(RowNumbers { block, ..RowNumbers::of(Left::Nothing, reverse) })
     }
 
     /// The next row.

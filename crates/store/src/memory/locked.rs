@@ -2,8 +2,10 @@
 //! order of their numbers: no two operations can wait for each other.
 //!
 //! These locks are held for one operation only, so waiting for one is short
-//! and done in place; a transaction holds none between operations but owns
+//! and done in place, unless it is a long read ([`super::long_reads`]); a transaction holds none between operations but owns
 //! tables instead (see [`super::gate`]).
+
+use std::sync::atomic::Ordering;
 
 use marmota_model::{Error, ErrorKind, FieldSet, Result, ValueRef};
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
@@ -25,7 +27,7 @@ pub(super) struct Needs {
 pub(super) enum NotNow {
     /// A table has got other rows: look it up in the new catalog.
     Retired,
-    /// A table belongs to another session's transaction.
+    /// A table belongs to another session's transaction, or is read for long.
     Owned,
 }
 
@@ -154,8 +156,12 @@ impl<'c> Locked<'c> {
     pub(super) fn new(catalog: &'c Catalog, needs: &Needs, session: u64) -> Result<Self, NotNow> {
         let mut locked = Self { catalog, guards: SmallVec::new() };
         for &(number, write) in &needs.tables {
-            let rows = &catalog.slots[number as usize].rows;
-            let guard = if write { Guard::Write(rows.write()) } else { Guard::Read(rows.read()) };
+            let slot = &catalog.slots[number as usize];
+            let guard = if write {
+                Guard::Write(slot.long_reads.lock(&slot.rows).ok_or(NotNow::Owned)?)
+            } else {
+                Guard::Read(slot.rows.read())
+            };
             let rows = guard.rows();
             if rows.retired {
                 return Err(NotNow::Retired);
@@ -168,14 +174,34 @@ impl<'c> Locked<'c> {
         Ok(locked)
     }
 
-    /// Locks these tables to change them, whoever owns them.
-    pub(super) fn to_change(catalog: &'c Catalog, numbers: impl Iterator<Item = u32>) -> Self {
+    /// Locks the tables of a session's transaction: to change them those that
+    /// it has changed, which no other session reads.
+    pub(super) fn of_transaction(catalog: &'c Catalog, numbers: impl Iterator<Item = u32>) -> Self {
         let mut numbers: SmallVec<[u32; 8]> = numbers.collect();
         numbers.sort_unstable();
         numbers.dedup();
-        let lock =
-            |number: u32| (number, Guard::Write(catalog.slots[number as usize].rows.write()));
+        let lock = |number: u32| {
+            let rows = &catalog.slots[number as usize].rows;
+            let read = rows.read();
+            if !read.changed {
+                return (number, Guard::Read(read));
+            }
+            drop(read);
+            (number, Guard::Write(rows.write()))
+        };
         Self { catalog, guards: numbers.into_iter().map(lock).collect() }
+    }
+
+    /// Gives up a table of a transaction.
+    pub(super) fn disown(&mut self, number: u32) {
+        match self.guards.iter_mut().find(|(other, _)| *other == number) {
+            Some((_, Guard::Write(rows))) => {
+                *rows.owner.get_mut() = 0;
+                rows.changed = false;
+            }
+            Some((_, Guard::Read(rows))) => rows.owner.store(0, Ordering::Relaxed),
+            None => {}
+        }
     }
 
     /// A table and its neighbours.

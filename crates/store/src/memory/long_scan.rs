@@ -52,7 +52,8 @@ impl Budget {
         Self { rows: 0, until: None }
     }
 
-    fn next() -> Self {
+    /// A turn that begins now.
+    pub(super) fn next() -> Self {
         Self { rows: 0, until: Some(Instant::now() + TURN) }
     }
 
@@ -63,8 +64,9 @@ impl Budget {
         self.rows.is_multiple_of(LOOK_ROWS) && self.look()
     }
 
+    /// Looks at the clock: true if the turn is over.
     #[cold]
-    fn look(&mut self) -> bool {
+    pub(super) fn look(&mut self) -> bool {
         let now = Instant::now();
         now >= *self.until.get_or_insert(now + TURN)
     }

@@ -22,6 +22,14 @@ pub(super) enum Read {
     Over(Box<LongScan>),
 }
 
+/// Rows that are to be removed.
+pub(super) enum RowsFound {
+    /// Few enough to be removed in one turn.
+    All(Vec<u32>),
+    /// More, and the rows that were not looked at yet.
+    Some { found: Vec<u32>, left: Vec<u32> },
+}
+
 /// The most rows that room is made for at once.
 const ROOM_ROWS_MAX: usize = 4096;
 /// Rows of at most this many fields need no allocation to be lent.
@@ -107,6 +115,21 @@ impl TableRows {
         let (filter, order, fields) = (filter.cloned(), Vec::new(), FieldSet::EMPTY);
         let asked = Asked { filter, order, fields, counts: true };
         Ok(Read::Over(LongScan::open(self, asked, Rest { lent, ..rest })))
+    }
+
+    /// The rows that a filter selects, as far as one turn goes, and if they are
+    /// few enough to be removed in another.
+    pub(super) fn find(&self, filter: Option<&FilterExpr>) -> Result<RowsFound> {
+        let (mut found, mut budget) = (Vec::new(), Budget::first());
+        let wanted = Wanted { filter, order: &[], limit: None, after: None };
+        let rest = self.select(&wanted, Some(&mut budget), |number| {
+            found.push(number);
+            ControlFlow::Continue(())
+        })?;
+        Ok(match rest {
+            None if found.len() <= RUN_ROWS => RowsFound::All(found),
+            rest => RowsFound::Some { found, left: rest.map(|rest| rest.rows).unwrap_or_default() },
+        })
     }
 
     /// The rows that a filter selects.

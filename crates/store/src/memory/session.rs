@@ -1,10 +1,13 @@
 //! A session on the memory engine: locks what an operation needs, carries it
-//! out, and keeps the open transaction.
+//! out, and keeps the open transaction. What takes more than one turn is in
+//! `session/long.rs`.
+
+mod long;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arc_swap::{ArcSwap, Cache};
 use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSink, Table, ValueRef};
@@ -18,16 +21,14 @@ use super::journal::{self, Journal, Record};
 use super::lent::{LentTable, LentTables};
 use super::locked::{Locked, Needs, NotNow};
 use super::log::Log;
-use super::long_scan::{LongScan, Turn};
+use super::long_scan::LongScan;
+use super::scan::RowsFound;
 use super::table_rows::TableRows;
-use super::write::execute;
+use super::write::{LongDelete, delete_rows, execute};
 use crate::durability::Durability;
 use crate::engine::{Session, Submitted, Ticket};
 use crate::operation::{Operation, Outcome};
 use crate::wait::QueuePlace;
-
-/// How long a list or count may take.
-const READ_MAX: Duration = Duration::from_secs(30);
 
 /// A session.
 pub(super) struct MemorySession {
@@ -51,15 +52,21 @@ pub(super) struct MemorySession {
 /// An operation that waits.
 struct Waiting {
     ticket: u64,
-    /// Until when it waits for the end of a transaction.
-    until: Instant,
+    /// Until when it waits for the end of a transaction, or may take.
+    until: Option<Instant>,
     durability: Option<Durability>,
     /// It was carried out, and waits for the disk.
     written: Option<Box<Written>>,
-    /// It is a read that has turns left.
-    scan: Option<Scan>,
+    /// It has turns left.
+    long: Option<Long>,
     /// Its place among those that wait for the gate to open.
     gate_place: QueuePlace,
+}
+
+/// An operation that has turns left.
+enum Long {
+    Scan(Scan),
+    Delete(Box<LongDelete>),
 }
 
 /// A read that has turns left, of the rows of a table.
@@ -82,8 +89,8 @@ enum Attempt {
     Kept,
     /// It has to wait for the disk to have the log up to a position.
     Written(u64),
-    /// It is a read that has turns left.
-    Scan(Scan),
+    /// It has turns left.
+    Long(Long),
 }
 
 /// An open transaction; its session has the gate.
@@ -93,9 +100,26 @@ struct Transaction {
     owned: SmallVec<[u32; 8]>,
 }
 
+impl Transaction {
+    /// Has the transaction own the tables that an operation needs.
+    fn own(&mut self, session: u64, needs: &Needs, locked: &mut Locked<'_>) -> Result<()> {
+        for &(number, write) in needs.tables() {
+            let rows = locked.rows(number)?;
+            if rows.owner.load(Ordering::Relaxed) == 0 {
+                rows.owner.store(session, Ordering::Relaxed);
+                self.owned.push(number);
+            }
+            if write {
+                locked.rows_mut(number)?.changed = true;
+            }
+        }
+        Ok(())
+    }
+}
+
 impl MemorySession {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let id = shared.sessions.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = shared.new_session();
         let catalog = Cache::new(Arc::clone(&shared.catalog));
         Self {
             shared,
@@ -121,6 +145,13 @@ impl MemorySession {
         if self.is_over && !matches!(operation, Operation::Begin) {
             let message = "the transaction has ended; begin another";
             return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        if self.transaction.is_some() {
+            match operation {
+                Operation::Rollback => self.forget_deletes(),
+                _ if self.is_deleting() => return Ok(Attempt::Kept),
+                _ => {}
+            }
         }
         match operation {
             Operation::Begin => {
@@ -178,6 +209,7 @@ impl MemorySession {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<Attempt> {
+        let is_write = operation.is_write();
         loop {
             let catalog = self.catalog.load();
             let needs = Needs::new(catalog, operation)?;
@@ -188,38 +220,62 @@ impl MemorySession {
             };
             // Once the tables are locked: `close` sets it before it locks them.
             self.shared.check_open()?;
+            let mut found = None;
+            if let Operation::DeleteWhere { filter, .. } = operation {
+                match locked.rows(needs.table)?.find(*filter)? {
+                    RowsFound::All(rows) => found = Some(rows),
+                    RowsFound::Some { found, left } => {
+                        let (owner, own) = match &mut self.transaction {
+                            Some(transaction) => {
+                                transaction.own(self.id, &needs, &mut locked)?;
+                                (self.id, None)
+                            }
+                            None => {
+                                let owner = self.shared.new_session();
+                                if !self.shared.gate.try_take(owner) {
+                                    return Ok(Attempt::Kept);
+                                }
+                                for &(number, _) in needs.tables() {
+                                    locked.rows(number)?.owner.store(owner, Ordering::Relaxed);
+                                }
+                                (owner, Some(Log::of_transaction()))
+                            }
+                        };
+                        drop(locked);
+                        let of = (owner, own);
+                        let delete = LongDelete::new(of, needs, filter.cloned(), (found, left));
+                        return Ok(Attempt::Long(Long::Delete(delete)));
+                    }
+                }
+            }
+            let mut run = |locked: &mut Locked<'_>, log: &mut Log| match found.take() {
+                Some(rows) => {
+                    *outcome = delete_rows(locked, log, needs.table, rows)?;
+                    Ok(None)
+                }
+                None => execute(operation, needs.table, sink, locked, log, outcome),
+            };
             let scan = match &mut self.transaction {
                 None => {
                     if let Some(journal) = self.shared.journal.get()
-                        && operation.is_write()
+                        && is_write
                     {
                         let log = &mut Log::of_transaction();
-                        execute(operation, needs.table, sink, &mut locked, log, outcome)?;
+                        run(&mut locked, log)?;
                         let position = keep(journal, &mut self.record, log, &mut locked)?;
                         drop(locked);
                         return Ok(self.written(position, durability));
                     }
-                    let log = &mut Log::default();
-                    execute(operation, needs.table, sink, &mut locked, log, outcome)
+                    run(&mut locked, &mut Log::default())
                 }
                 Some(transaction) => {
-                    for &(number, write) in needs.tables() {
-                        let rows = locked.rows(number)?;
-                        if rows.owner.load(Ordering::Relaxed) == 0 {
-                            rows.owner.store(self.id, Ordering::Relaxed);
-                            transaction.owned.push(number);
-                        }
-                        if write {
-                            locked.rows_mut(number)?.changed = true;
-                        }
-                    }
-                    let log = &mut transaction.log;
-                    execute(operation, needs.table, sink, &mut locked, log, outcome)
+                    transaction.own(self.id, &needs, &mut locked)?;
+                    run(&mut locked, &mut transaction.log)
                 }
             }?;
             let Some(long) = scan else { return Ok(Attempt::Done) };
             let rows = Arc::clone(&locked.slot(needs.table).rows);
-            return Ok(Attempt::Scan(Scan { long, rows }));
+            return Ok(Attempt::Long(Long::Scan(Scan { long, rows })));
         }
     }
 
@@ -250,7 +306,7 @@ impl MemorySession {
         self.transaction()?;
         let Some(mut transaction) = self.transaction.take() else { return Ok(None) };
         let catalog = self.catalog.load();
-        let mut locked = Locked::to_change(catalog, transaction.owned.iter().copied());
+        let mut locked = Locked::of_transaction(catalog, transaction.owned.iter().copied());
         let log = &mut transaction.log;
         let ended = match self.shared.journal.get() {
             _ if undo => log.undo_to(0, &mut locked).map(|()| None),
@@ -258,9 +314,7 @@ impl MemorySession {
             None => Ok(None),
         };
         for &number in &transaction.owned {
-            let rows = locked.rows_mut(number)?;
-            *rows.owner.get_mut() = 0;
-            rows.changed = false;
+            locked.disown(number);
         }
         drop(locked);
         self.shared.gate.open();
@@ -271,7 +325,7 @@ impl MemorySession {
         self.transaction()?;
         let Some(transaction) = &mut self.transaction else { return Ok(()) };
         let catalog = self.catalog.load();
-        let mut locked = Locked::to_change(catalog, transaction.owned.iter().copied());
+        let mut locked = Locked::of_transaction(catalog, transaction.owned.iter().copied());
         transaction.log.undo_to_savepoint(name, &mut locked)
     }
 }
@@ -299,43 +353,6 @@ fn keep(
 }
 
 impl MemorySession {
-    /// One more turn of a long read.
-    fn poll_scan(
-        &mut self,
-        place: usize,
-        sink: &mut dyn RowSink,
-        outcome: &mut Outcome,
-        context: &Context<'_>,
-    ) -> Poll<Result<()>> {
-        let Waiting { scan: Some(scan), until, .. } = &mut self.waiting[place] else {
-            return Poll::Ready(Err(given_up()));
-        };
-        let turned = match self.shared.check_open() {
-            Ok(()) if Instant::now() >= *until => {
-                self.shared.read_timeouts.fetch_add(1, Ordering::Relaxed);
-                Err(late())
-            }
-            Ok(()) => scan.long.turn(&scan.rows, sink),
-            Err(error) => Err(error),
-        };
-        if let Ok(Turn::Over) = turned {
-            self.leave_turn(context);
-            return Poll::Pending;
-        }
-        self.waiting.swap_remove(place);
-        Poll::Ready(turned.map(|turn| {
-            if let Turn::Done(rows) = turn {
-                outcome.rows = rows;
-            }
-        }))
-    }
-
-    /// Leaves the thread to others, and is polled again behind them.
-    fn leave_turn(&self, context: &Context<'_>) {
-        self.shared.read_yields.fetch_add(1, Ordering::Relaxed);
-        context.waker().wake_by_ref();
-    }
-
     /// Ready once the disk has what was written.
     fn poll_written(
         &mut self,
@@ -379,17 +396,20 @@ impl Session for MemorySession {
             outcome.rows = rows;
             return Ok(Submitted::Done);
         }
-        let (written, scan) = match self.attempt(durability, operation, sink, outcome)? {
+        let (written, long) = match self.attempt(durability, operation, sink, outcome)? {
             Attempt::Done => return Ok(Submitted::Done),
             Attempt::Kept => (None, None),
             Attempt::Written(position) => (Some(Written::new(position, operation, outcome)), None),
-            Attempt::Scan(scan) => (None, Some(scan)),
+            Attempt::Long(long) => (None, Some(long)),
         };
         self.tickets += 1;
-        let wait = if scan.is_some() { READ_MAX } else { WAIT_MAX };
-        let (ticket, until) = (self.tickets, Instant::now() + wait);
+        let until = match &long {
+            Some(_) => self.shared.read_until(),
+            None => Some(Instant::now() + WAIT_MAX),
+        };
+        let ticket = self.tickets;
         let gate_place = QueuePlace::default();
-        self.waiting.push(Waiting { ticket, until, durability, written, scan, gate_place });
+        self.waiting.push(Waiting { ticket, until, durability, written, long, gate_place });
         Ok(Submitted::Waiting(Ticket(ticket)))
     }
 
@@ -408,24 +428,29 @@ impl Session for MemorySession {
         if self.waiting[place].written.is_some() {
             return self.poll_written(place, outcome, context);
         }
-        if self.waiting[place].scan.is_some() {
-            return self.poll_scan(place, sink, outcome, context);
+        match self.waiting[place].long {
+            Some(Long::Scan(_)) => return self.poll_scan(place, sink, outcome, context),
+            Some(Long::Delete(_)) => return self.poll_delete(place, operation, outcome, context),
+            None => {}
         }
         self.shared.gate.register(&mut self.waiting[place].gate_place, context.waker());
         let attempted = self.attempt(durability, operation, sink, outcome);
         let polled = match attempted {
             Ok(Attempt::Done) => Ok(()),
-            Ok(Attempt::Kept) if Instant::now() < until => return Poll::Pending,
+            Ok(Attempt::Kept) if until.is_none_or(|until| Instant::now() < until) => {
+                return Poll::Pending;
+            }
             Ok(Attempt::Kept) => Err(busy()),
             Ok(Attempt::Written(position)) => {
                 self.shared.gate.forget(&mut self.waiting[place].gate_place);
                 self.waiting[place].written = Some(Written::new(position, operation, outcome));
                 return self.poll_written(place, outcome, context);
             }
-            Ok(Attempt::Scan(scan)) => {
+            Ok(Attempt::Long(long)) => {
+                let until = self.shared.read_until();
                 let waiting = &mut self.waiting[place];
                 self.shared.gate.forget(&mut waiting.gate_place);
-                (waiting.scan, waiting.until) = (Some(scan), Instant::now() + READ_MAX);
+                (waiting.long, waiting.until) = (Some(long), until);
                 self.leave_turn(context);
                 return Poll::Pending;
             }
@@ -483,8 +508,11 @@ impl Session for MemorySession {
         };
         let mut waiting = self.waiting.swap_remove(place);
         self.shared.gate.forget(&mut waiting.gate_place);
-        if waiting.scan.is_some() {
+        if waiting.long.is_some() {
             self.shared.reads_cancelled.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(Long::Delete(delete)) = waiting.long {
+            self.give_up_delete(delete);
         }
         if let (Some(written), Some(journal)) = (waiting.written, self.shared.journal.get()) {
             journal.forget((self.id, ticket.0));
@@ -504,16 +532,6 @@ impl Drop for MemorySession {
             self.cancel(Ticket(waiting.ticket));
         }
     }
-}
-
-#[cold]
-fn late() -> Error {
-    let message = format!(
-        "the read took longer than {} s, as long as a read of tables in memory may: select fewer \
-         rows, or add an index for its filter and order",
-        READ_MAX.as_secs()
-    );
-    Error::new(ErrorKind::Timeout, message)
 }
 
 #[cold]

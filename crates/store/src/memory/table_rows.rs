@@ -12,6 +12,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::key_index::KeyIndex;
 use super::layout::{self, Layout};
+use super::long_reads::LongReads;
 use super::long_scan::Scans;
 use super::page::Pages;
 use super::row_index::RowIndex;
@@ -27,6 +28,8 @@ pub(super) struct TableRows {
     pub(super) indexes: Vec<RowIndex>,
     /// The reads that continue later, and see rows as they were.
     pub(super) scans: Scans,
+    /// The statements of other engines that read it for long.
+    pub(super) long_reads: Arc<LongReads>,
     /// The session whose open transaction has used it, or 0. Others may not
     /// change it. Set under either lock, by the session that has the gate.
     pub(super) owner: AtomicU64,
@@ -45,6 +48,7 @@ impl TableRows {
             keys: KeyIndex::new(key, table.key_kind()),
             indexes,
             scans: Scans::default(),
+            long_reads: Arc::default(),
             owner: AtomicU64::new(0),
             changed: false,
             retired: false,

@@ -2,16 +2,19 @@
 
 use marmota_model::rule::violation;
 use marmota_model::{
-    Collation, Currency, Error, ErrorKind, FieldSet, KeyKind, Result, RowSink, RowSource, ValueRef,
+    Collation, Currency, Error, ErrorKind, FieldSet, FilterExpr, KeyKind, Result, RowSink,
+    RowSource, ValueRef,
 };
 use smallvec::smallvec;
 
+use super::catalog::Catalog;
 use super::compare;
 use super::conflict;
-use super::locked::Locked;
+use super::locked::{Locked, Needs, NotNow};
 use super::log::{Log, Statement, without};
-use super::long_scan::LongScan;
+use super::long_scan::{Budget, LongScan};
 use super::plan::Search;
+use super::predicate::Predicate;
 use super::scan::Read;
 use super::table_rows::{TableRows, Values};
 use crate::operation::{BatchMachine, BatchParts, Keys, OnConflict, Operation, Outcome};
@@ -264,7 +267,7 @@ fn delete(
 }
 
 /// Removes rows, none of which is referred to by a row that stays.
-fn delete_rows(
+pub(super) fn delete_rows(
     locked: &mut Locked<'_>,
     log: &mut Log,
     table: u32,
@@ -389,7 +392,12 @@ fn check_references<'v>(
 
 /// Refuses to let a row go that a row refers to which is not among `going`
 /// (sorted) itself.
-fn check_referrers(locked: &Locked<'_>, table: u32, number: u32, going: &[u32]) -> Result<()> {
+pub(super) fn check_referrers(
+    locked: &Locked<'_>,
+    table: u32,
+    number: u32,
+    going: &[u32],
+) -> Result<()> {
     let rows = locked.rows(table)?;
     check_referrers_of(locked, table, rows.pages.value(number, rows.table.key()), going)
 }
@@ -443,4 +451,127 @@ fn is_referred(
         }
     };
     rows.keys.walk(rows.keys.range(&rows.pages, None, None), false, lend).is_break()
+}
+
+/// A delete by a filter that takes more than its first turn: it finds the rows,
+/// then removes them, each in turns of two milliseconds.
+///
+/// Outside of a transaction it is one: it has the gate, and owns the tables that
+/// it needs. So the rows it has found stay as they are; others read the table
+/// until the first row is removed, and wait from then on, so that they see all
+/// rows or none of them gone. In a session's transaction it writes to its log,
+/// and the session's other operations wait.
+pub(super) struct LongDelete {
+    /// Who owns the tables: the session of the transaction, or a number of its own.
+    owner: u64,
+    needs: Needs,
+    filter: Option<FilterExpr>,
+    /// The rows that it has not looked at, from `at` on.
+    rows: Vec<u32>,
+    at: usize,
+    found: Vec<u32>,
+    is_sorted: bool,
+    /// So many of those found are referred to by no row that stays.
+    checked: usize,
+    removed: usize,
+    /// The log of one that is a transaction itself.
+    own: Option<Log>,
+}
+
+/// How a turn ended.
+pub(super) enum DeleteTurn {
+    Done,
+    Over,
+    /// It has to wait for the end of a long statement that reads the table.
+    Kept,
+}
+
+impl LongDelete {
+    pub(super) fn new(
+        (owner, own): (u64, Option<Log>),
+        needs: Needs,
+        filter: Option<FilterExpr>,
+        (found, rows): (Vec<u32>, Vec<u32>),
+    ) -> Box<Self> {
+        let (at, is_sorted, checked, removed) = (0, false, 0, 0);
+        Box::new(Self { owner, needs, filter, rows, at, found, is_sorted, checked, removed, own })
+    }
+
+    /// True if it is a part of the session's transaction.
+    pub(super) const fn is_in_transaction(&self) -> bool {
+        self.own.is_none()
+    }
+
+    /// True once a row is removed: from then on it takes place.
+    pub(super) const fn has_begun(&self) -> bool {
+        self.removed > 0
+    }
+
+    /// How many rows it removes.
+    pub(super) fn count(&self) -> u64 {
+        self.found.len() as u64
+    }
+
+    /// The tables that it owns.
+    pub(super) fn tables(&self) -> impl Iterator<Item = u32> {
+        self.needs.tables().iter().map(|&(number, _)| number)
+    }
+
+    /// The log of one that is a transaction itself.
+    pub(super) const fn own_log(&mut self) -> Option<&mut Log> {
+        self.own.as_mut()
+    }
+
+    /// Continues for one turn; `log` is that of the session's transaction.
+    pub(super) fn turn(&mut self, catalog: &Catalog, log: Option<&mut Log>) -> Result<DeleteTurn> {
+        let mut budget = Budget::next();
+        let table = self.needs.table;
+        if self.at < self.rows.len() {
+            let rows = catalog.slots[table as usize].rows.read();
+            let predicate = self.filter.as_ref();
+            let predicate = predicate
+                .map(|filter| Predicate::new(filter, &rows.table, &rows.pages.layout))
+                .transpose()?;
+            while let Some(&number) = self.rows.get(self.at) {
+                if budget.is_over() {
+                    return Ok(DeleteTurn::Over);
+                }
+                self.at += 1;
+                if predicate.as_ref().is_none_or(|one| one.selects(rows.pages.row(number))) {
+                    self.found.push(number);
+                }
+            }
+            // Memory for what is not read any more.
+            (self.rows, self.at) = (Vec::new(), 0);
+        }
+        if !self.is_sorted {
+            self.found.sort_unstable();
+            self.is_sorted = true;
+        }
+        let mut locked = match Locked::new(catalog, &self.needs, self.owner) {
+            Ok(locked) => locked,
+            // Nobody changes the tables of an engine while the gate is taken.
+            Err(NotNow::Owned | NotNow::Retired) => return Ok(DeleteTurn::Kept),
+        };
+        if !locked.slot(table).referred.is_empty() {
+            while let Some(&number) = self.found.get(self.checked) {
+                if budget.look() {
+                    return Ok(DeleteTurn::Over);
+                }
+                check_referrers(&locked, table, number, &self.found)?;
+                self.checked += 1;
+            }
+        }
+        let Some(log) = self.own.as_mut().or(log) else { return Ok(DeleteTurn::Done) };
+        locked.rows_mut(table)?.changed = true;
+        while let Some(&number) = self.found.get(self.removed) {
+            if budget.is_over() {
+                return Ok(DeleteTurn::Over);
+            }
+            log.removing(&locked, table, number)?;
+            locked.rows_mut(table)?.remove(number);
+            self.removed += 1;
+        }
+        Ok(DeleteTurn::Done)
+    }
 }

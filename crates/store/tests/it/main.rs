@@ -3,6 +3,7 @@
 
 mod cache;
 mod killed;
+mod memory_budget;
 #[cfg(feature = "encryption")]
 mod memory_encryption;
 mod memory_file;

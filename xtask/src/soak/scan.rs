@@ -1,0 +1,24 @@
+//! How long a scan of 2 million rows makes other requests wait: the example
+//! `scan_waits` of `marmota`.
+
+use std::process::Command;
+
+use super::{Outcome, listened, target};
+use crate::step::{Failure, cargo, run};
+
+/// Its arguments in [`super::RUNS`] are those of the example.
+pub(super) fn waits(arguments: &[&str]) -> Result<Outcome, Failure> {
+    let build = ["build", "--profile", "soak", "--locked", "-p", "marmota"];
+    run(cargo().args(build).args(["--features", "mongodb", "--example", "scan_waits"]))?;
+    let folder = std::env::temp_dir().join(format!("marmota-scan-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let shown = folder.display().to_string();
+    let mut command = Command::new(target().join("soak/examples/scan_waits"));
+    command.args(arguments.iter().map(|word| word.replace("{folder}", &shown)));
+    let ended = listened(&mut command);
+    std::fs::remove_dir_all(&folder)?;
+    Ok(match ended? {
+        (Some(0), _) => Outcome::Passed,
+        (_, last) => Outcome::Failed(last),
+    })
+}
