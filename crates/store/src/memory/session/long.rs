@@ -57,8 +57,12 @@ impl MemorySession {
 
     /// Forgets the deletes of a transaction that is undone.
     pub(super) fn forget_deletes(&mut self) {
-        self.waiting.retain(|waiting| match &waiting.long {
-            Some(Long::Delete(delete)) => !delete.is_in_transaction(),
+        let gate = &self.shared.gate;
+        self.waiting.retain_mut(|waiting| match &waiting.long {
+            Some(Long::Delete(delete)) if delete.is_in_transaction() => {
+                gate.forget(&mut waiting.gate_place);
+                false
+            }
             _ => true,
         });
     }
@@ -71,9 +75,9 @@ impl MemorySession {
         outcome: &mut Outcome,
         context: &Context<'_>,
     ) -> Poll<Result<()>> {
-        let Waiting { ticket, durability, until, .. } = self.waiting[place];
+        let Waiting { durability, until, .. } = self.waiting[place];
         // Before it is tried: a long statement that ends now wakes it.
-        self.shared.gate.register((self.id, ticket), context);
+        self.shared.gate.register(&mut self.waiting[place].gate_place, context.waker());
         let Some(Long::Delete(delete)) = &mut self.waiting[place].long else {
             return Poll::Ready(Err(given_up()));
         };
@@ -94,7 +98,7 @@ impl MemorySession {
             Ok(DeleteTurn::Kept) => return Poll::Pending,
             _ => {}
         }
-        self.shared.gate.forget((self.id, ticket));
+        self.shared.gate.forget(&mut self.waiting[place].gate_place);
         let Some(Long::Delete(mut delete)) = self.waiting[place].long.take() else {
             return Poll::Ready(Err(given_up()));
         };
