@@ -113,7 +113,7 @@ pub fn a_close_of_the_store_flushes(subject: &Subject) {
     background.flush();
     refused(late.wait().map(drop), ErrorKind::Closed);
     drop((background, store));
-    if subject.is_kept() {
+    if subject.capability().persistent {
         stand.reopen();
         assert_eq!(stand.count::<Note>().run().unwrap(), 1);
     }

@@ -36,7 +36,7 @@ fn look_at_all(stand: &Stand<'_>) {
 
 /// Everything is there after a close, again and again.
 pub fn a_close_keeps_all(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let mut stand = Stand::open(subject, models::all);
@@ -51,7 +51,7 @@ pub fn a_close_keeps_all(subject: &Subject) {
 
 /// A store that is dropped keeps what one that is closed does.
 pub fn a_drop_is_a_close(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let stand = Stand::open(subject, models::all);
@@ -77,7 +77,7 @@ pub fn a_close_waits_for_what_is_open(subject: &Subject) {
     drop(transaction);
     closer.join().unwrap().unwrap();
     refused(stand.count::<Note>().run(), ErrorKind::Closed);
-    if subject.is_kept() {
+    if subject.capability().persistent {
         stand.reopen();
         let texts = stand.list::<Note>().column(Note::TEXT).run().unwrap();
         assert_eq!(texts, ["kept", "open", "late"]);
@@ -101,7 +101,7 @@ pub fn a_close_can_be_tried_again(subject: &Subject) {
         let wanted: &[&str] = if commits { &["kept", "open"] } else { &["kept"] };
         assert_eq!(stand.list::<Note>().column(Note::TEXT).run().unwrap(), wanted);
         stand.close().unwrap();
-        if subject.is_kept() {
+        if subject.capability().persistent {
             stand.reopen();
             assert_eq!(stand.list::<Note>().column(Note::TEXT).run().unwrap(), wanted);
         }
@@ -118,7 +118,7 @@ pub fn a_transaction_may_outlive_its_store(subject: &Subject) {
     transaction.insert(&Note::new("b", 2)).run().unwrap();
     transaction.commit().run().unwrap();
     drop(transaction);
-    if subject.is_kept() {
+    if subject.capability().persistent {
         let mut stand = Stand::open(subject, models::all);
         assert_eq!(stand.list::<Note>().column(Note::TEXT).run().unwrap(), ["a", "b"]);
         let undone = stand.begin_run().unwrap();
@@ -190,7 +190,7 @@ pub fn a_close_among_writes_keeps_what_was_done(subject: &Subject) {
         stand.close().unwrap();
         writers.into_iter().map(|writer| writer.join().unwrap()).collect()
     });
-    if subject.is_kept() {
+    if subject.capability().persistent {
         stand.reopen();
         assert_eq!(stand.count::<Note>().run().unwrap(), counts.iter().sum::<u64>());
     }

@@ -225,7 +225,7 @@ fn measure(stand: &Stand<'_>, subject: &Subject, round: usize) -> (Duration, &'s
             store.delete_where::<Counter>(Counter::NAME.eq(name("deleted"))).await.unwrap();
         }),
     ];
-    if subject.holds_rights() {
+    if subject.capability().guarded_writes {
         waiting.push(event_loop.spawn("a guarded write", async {
             guarded.increment(Counter::SUM, keys[3], 10).await.unwrap();
         }));

@@ -277,7 +277,7 @@ pub fn a_batch_enters_what_it_did(subject: &Subject) {
 /// Entries stay as they are when fields come and move, and the model is audited
 /// no more.
 pub fn history_outlives_the_fields(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let id = || Field::new("id", Kind::I64).role(Role::Key);

@@ -147,7 +147,7 @@ pub fn answers_are_bounded(subject: &Subject) {
     note(&stand, "0", "a").all_or_nothing().run().unwrap();
     assert_eq!(stand.count::<Note>().run().unwrap(), 201);
     drop(stand);
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         let stand = Stand::open(subject, short);
         for _ in 0..2 {
             note(&stand, "k", "a").all_or_nothing().run().unwrap();

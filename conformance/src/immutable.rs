@@ -106,7 +106,7 @@ pub fn an_immutable_field_stays_on_every_path(subject: &Subject) {
     blamed(batch.all_or_nothing().run(), invalid, "team", "immutable");
     assert_eq!(stand.get::<Ticket>(stored[1].id).run().unwrap().text, "new");
 
-    if !subject.holds_rights() {
+    if !subject.capability().guarded_writes {
         return;
     }
     let grants = [Grant::new("ticket", &Right::ALL).rule("number < 9")];

@@ -51,6 +51,32 @@ pub fn keys_do_not_wrap(subject: &Subject) {
     assert_eq!(stand.get::<Note>(i64::MAX).run().unwrap().text, "last");
 }
 
+/// The key of a deleted row is not given again, also after the store was closed; the
+/// highest one is where the engine declares that, and only there.
+pub fn a_deleted_key_is_not_given_again(subject: &Subject) {
+    let mut stand = Stand::open(subject, models::all);
+    let keys = stand.insert_many(&Note::numbered(0..10)).run().unwrap();
+    for key in &keys[2..5] {
+        stand.delete::<Note>(*key).run().unwrap();
+    }
+    stand.delete_where::<Note>(Note::ID.eq(keys[6])).run().unwrap();
+    stand.settle();
+    let next = stand.insert(&Note::new("next", 1)).run().unwrap();
+    assert!(next > keys[9], "{next} after {keys:?}");
+    let declared = subject.capability().reuses_last_key;
+    let many = stand.insert_many(&Note::numbered(0..3)).run().unwrap();
+    stand.delete::<Note>(many[2]).run().unwrap();
+    let after = stand.insert(&Note::new("after", 1)).run().unwrap();
+    assert_eq!(after == many[2], declared, "{after} after {many:?} was deleted");
+    assert!(after >= many[2], "{after} after {many:?}");
+    stand.delete_where::<Note>(Note::ID.gt(0)).run().unwrap();
+    if subject.capability().persistent {
+        stand.reopen();
+    }
+    let first = stand.insert(&Note::new("first", 1)).run().unwrap();
+    assert_eq!(first <= after, declared, "{first} after all rows were deleted");
+}
+
 /// A key that is taken is refused with its field.
 pub fn a_taken_key_conflicts(subject: &Subject) {
     let stand = Stand::open(subject, models::all);

@@ -48,7 +48,7 @@ pub mod unique;
 pub mod versions;
 pub mod writes;
 
-pub use subject::{Models, Subject};
+pub use subject::{Declared, Models, Subject};
 
 /// What a promise that is kept by transactions comes to on an engine that has
 /// none; for [`conformance!`].
@@ -67,7 +67,8 @@ macro_rules! conformance {
             use super::*;
 
             fn subject() -> $crate::Subject {
-                ($subject)()
+                static DECLARED: $crate::Declared = $crate::Declared::new();
+                DECLARED.subject($subject)
             }
 
             mod differential {
@@ -223,6 +224,7 @@ macro_rules! conformance {
             $crate::promises!(keys:
                 automatic_keys_ascend,
                 a_given_automatic_key_is_kept,
+                a_deleted_key_is_not_given_again,
                 keys_do_not_wrap,
                 a_taken_key_conflicts,
                 a_taken_key_among_many_is_named,
@@ -271,6 +273,7 @@ macro_rules! conformance {
             );
             $crate::promises!(schema_change:
                 the_same_models_open_again,
+                tables_are_listed_without_models,
                 a_new_column_gets_its_default,
                 a_new_table_is_made,
                 a_new_index_is_made,
@@ -374,7 +377,7 @@ macro_rules! promises {
                 #[test]
                 fn $kept() {
                     let subject = super::subject();
-                    match subject.has_transactions() {
+                    match subject.capability().transactions {
                         true => $crate::$module::$kept(&subject),
                         false => $crate::without_transactions(&subject),
                     }

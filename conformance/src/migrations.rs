@@ -56,7 +56,7 @@ pub fn migrations_are_done_once_in_order(subject: &Subject) {
     assert_eq!(lines(&store), wanted(&["1", "2"]));
     refused(store.table("marmota_migration"), ErrorKind::NotFound);
     store.close().unwrap();
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     for _ in 0..2 {
@@ -83,7 +83,7 @@ pub fn a_failed_migration_leaves_nothing(subject: &Subject) {
     };
     let error = refused(with(subject, [first(), fails(), third()]).open(), ErrorKind::Denied);
     says(&error, &["migration 2 `second`", "not today"]);
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let panics = || {
@@ -108,7 +108,7 @@ pub fn an_empty_database_skips_what_is_for_rows(subject: &Subject) {
     let store = with(subject, [first(), second().skip_empty(), third()]).open().unwrap();
     assert_eq!(lines(&store), wanted(&["1", "3"]));
     store.close().unwrap();
-    if subject.is_kept() {
+    if subject.capability().persistent {
         let fourth = Migration::new(4, "fourth").up(up("4")).skip_empty();
         let store =
             with(subject, [first(), second().skip_empty(), third(), fourth]).open().unwrap();
@@ -119,7 +119,7 @@ pub fn an_empty_database_skips_what_is_for_rows(subject: &Subject) {
 /// The last are undone first; then an older program finds what it knows, and
 /// the newer one does them again.
 pub fn a_database_goes_back(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let all = || with(subject, [first(), second(), third()]);
@@ -145,7 +145,7 @@ pub fn a_database_goes_back(subject: &Subject) {
 pub fn what_cannot_be_undone_is_refused(subject: &Subject) {
     let error = refused(with(subject, [first()]).migrate_to(7), ErrorKind::Invalid);
     says(&error, &["7", "1"]);
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let all = || with(subject, [first(), Migration::new(2, "one way").up(up("2")), third()]);
@@ -170,7 +170,7 @@ pub fn numbers_and_names_are_settled(subject: &Subject) {
     says(&refused(with(subject, [nothing]).open(), ErrorKind::Invalid), &["nothing", "up"]);
     let own = Schema::new("marmota_migration", vec![Field::new("id", Kind::I64).role(Role::Key)]);
     refused(subject.builder().schema(own).open(), ErrorKind::Conflict);
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     with(subject, [first(), second()]).open().unwrap().close().unwrap();
@@ -188,7 +188,7 @@ pub fn numbers_and_names_are_settled(subject: &Subject) {
 /// A program with fewer migrations, or none, changes nothing in a database that
 /// has more; it can list them.
 pub fn a_database_of_a_newer_program_is_refused(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     with(subject, [first(), second()]).open().unwrap().close().unwrap();
@@ -213,7 +213,7 @@ pub fn a_database_of_a_newer_program_is_refused(subject: &Subject) {
 
 /// A database that is refused for its models has no migration done.
 pub fn a_plan_that_is_refused_does_no_migration(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let store = log(subject.builder()).open().unwrap();

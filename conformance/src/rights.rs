@@ -84,7 +84,7 @@ fn not_found<T: std::fmt::Debug>(result: Result<T>) {
 
 /// What no grant names is refused, verb by verb, and SQL always.
 pub fn what_is_not_granted_is_denied(subject: &Subject) {
-    if !subject.holds_rights() {
+    if !subject.capability().guarded_writes {
         return;
     }
     let stand = Stand::open(subject, models);
@@ -129,7 +129,7 @@ pub fn what_is_not_granted_is_denied(subject: &Subject) {
 
 /// Reads and writes of a row of somebody else's fail as if it were not there.
 pub fn a_hidden_row_is_not_there(subject: &Subject) {
-    if !subject.holds_rights() {
+    if !subject.capability().guarded_writes {
         return;
     }
     let mut stand = Stand::open(subject, models);
@@ -188,7 +188,7 @@ pub fn a_hidden_row_is_not_there(subject: &Subject) {
 
 /// Nobody gives rows away, or takes them, unless the rule says so.
 pub fn a_new_row_has_to_suit(subject: &Subject) {
-    if !subject.holds_rights() {
+    if !subject.capability().guarded_writes {
         return;
     }
     let mut stand = Stand::open(subject, models);
@@ -230,7 +230,7 @@ pub fn a_new_row_has_to_suit(subject: &Subject) {
 /// An insert that meets a hidden row is a conflict, whatever it would do
 /// where a row is there.
 pub fn a_hidden_row_in_the_way_is_a_conflict(subject: &Subject) {
-    if !subject.holds_rights() {
+    if !subject.capability().guarded_writes {
         return;
     }
     let mut stand = Stand::open(subject, models);
@@ -257,7 +257,7 @@ pub fn a_hidden_row_in_the_way_is_a_conflict(subject: &Subject) {
 
 /// A reference to a hidden row fails as one to none does.
 pub fn a_hidden_row_cannot_be_referred_to(subject: &Subject) {
-    if !subject.holds_rights() {
+    if !subject.capability().guarded_writes {
         return;
     }
     let stand = Stand::open(subject, models);
@@ -314,7 +314,7 @@ pub fn history_is_for_those_who_may_read(subject: &Subject) {
 
 /// What was kept for one caller is not given to another.
 pub fn an_answer_is_kept_for_its_caller(subject: &Subject) {
-    if !subject.holds_rights() {
+    if !subject.capability().guarded_writes {
         return;
     }
     let stand = Stand::open(subject, models);
@@ -367,7 +367,7 @@ fn any_page() -> impl Strategy<Value = Page> {
 /// Random rules and rows: what a get denies, all else denies, and the other
 /// way round; what the oracle's filters say is what counts.
 pub fn all_ways_deny_the_same(subject: &Subject) {
-    if !subject.holds_rights() {
+    if !subject.capability().guarded_writes {
         return;
     }
     let stand = Stand::open(subject, models);

@@ -40,6 +40,20 @@ fn rows(stand: &Stand<'_>) -> Vec<Vec<Value>> {
     rows.iter().map(|row| row.values().to_vec()).collect()
 }
 
+/// The tables of a database are listed without its models, so that whoever moves it
+/// leaves none behind.
+pub fn tables_are_listed_without_models(subject: &Subject) {
+    if !subject.capability().persistent {
+        return;
+    }
+    let stand = stand(subject);
+    insert(&stand, "Irene", 1897);
+    stand.close().unwrap();
+    drop(stand);
+    let listed = subject.builder().existing_tables().unwrap();
+    assert_eq!(listed, Some(vec!["person".to_owned()]));
+}
+
 /// A database with two rows, made by the first models.
 fn stand(subject: &Subject) -> Stand<'_> {
     let stand = Stand::open(subject, first);
@@ -66,7 +80,7 @@ fn refused_as(
 
 /// The same models again change nothing.
 pub fn the_same_models_open_again(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let mut stand = stand(subject);
@@ -79,7 +93,7 @@ pub fn the_same_models_open_again(subject: &Subject) {
 
 /// New columns get their default, or NULL, in the rows there are.
 pub fn a_new_column_gets_its_default(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let mut stand = stand(subject);
@@ -132,7 +146,7 @@ pub fn a_new_column_gets_its_default(subject: &Subject) {
 
 /// A new table comes beside those there are, and may be referred to.
 pub fn a_new_table_is_made(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let mut stand = stand(subject);
@@ -164,7 +178,7 @@ pub fn a_new_table_is_made(subject: &Subject) {
 
 /// A new index, unique or not, is made of the rows there are.
 pub fn a_new_index_is_made(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let mut stand = stand(subject);
@@ -188,7 +202,7 @@ pub fn a_new_index_is_made(subject: &Subject) {
 
 /// A unique index over rows that are not is refused, naming the field.
 pub fn a_unique_index_over_doubles_is_refused(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let mut stand = stand(subject);
@@ -211,7 +225,7 @@ pub fn a_unique_index_over_doubles_is_refused(subject: &Subject) {
 /// A new column that must have a value but has no default is refused where
 /// there are rows; the way out is a default or an option.
 pub fn a_new_column_without_default_is_refused(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let models = |builder: StoreBuilder| {
@@ -227,7 +241,7 @@ pub fn a_new_column_without_default_is_refused(subject: &Subject) {
 
 /// A column whose kind changed is refused, naming both.
 pub fn another_kind_is_refused(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let models =
@@ -237,7 +251,7 @@ pub fn another_kind_is_refused(subject: &Subject) {
 
 /// A column that may no longer be NULL is refused where there are NULLs.
 pub fn nulls_in_the_way_are_refused(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let models = |builder: StoreBuilder| {
@@ -248,7 +262,7 @@ pub fn nulls_in_the_way_are_refused(subject: &Subject) {
 
 /// Another field as key is refused, or found to be one: no row is lost.
 pub fn another_key_loses_nothing(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let mut stand = stand(subject);
@@ -274,7 +288,7 @@ pub fn another_key_loses_nothing(subject: &Subject) {
 /// A column that the models no longer have loses nothing: it is refused, or
 /// left as it is and found again when it comes back.
 pub fn a_column_left_out_loses_nothing(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let mut stand = stand(subject);
@@ -299,7 +313,7 @@ pub fn a_column_left_out_loses_nothing(subject: &Subject) {
 /// A column that must have a value and that the models no longer have would
 /// keep them from inserting: refused at the start, or inserted past.
 pub fn a_required_column_left_out_is_met_at_the_start(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let strict = |builder: StoreBuilder| {
@@ -326,7 +340,7 @@ pub fn a_required_column_left_out_is_met_at_the_start(subject: &Subject) {
 
 /// A table that the models no longer have keeps its rows.
 pub fn a_table_left_out_loses_nothing(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let mut stand = stand(subject);
@@ -340,7 +354,7 @@ pub fn a_table_left_out_loses_nothing(subject: &Subject) {
 
 /// Fields in another order are the same fields.
 pub fn the_order_of_fields_does_not_matter(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let mut stand = stand(subject);
@@ -367,7 +381,7 @@ pub fn the_order_of_fields_does_not_matter(subject: &Subject) {
 /// A database that a newer program wrote is refused, naming both versions; an
 /// older one is taken on.
 pub fn a_newer_version_is_refused(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let mut stand = stand(subject);

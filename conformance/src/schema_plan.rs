@@ -59,7 +59,7 @@ pub fn a_plan_changes_nothing(subject: &Subject) {
     let made = first(subject.builder()).plan().unwrap();
     assert_eq!(lines(&made)[0], "add table person");
     assert!(made.steps.iter().all(|step| step.effect == Effect::Keeps), "{made:?}");
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     closed(subject);
@@ -84,7 +84,7 @@ pub fn a_plan_changes_nothing(subject: &Subject) {
 
 /// A field that says what it was called before keeps its values.
 pub fn a_rename_keeps_values(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     closed(subject);
@@ -99,7 +99,7 @@ pub fn a_rename_keeps_values(subject: &Subject) {
 
 /// A column goes when that is allowed by its name, and no other one does.
 pub fn a_column_is_dropped_when_told(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     closed(subject);

@@ -244,7 +244,7 @@ pub fn random_texts_are_searched_alike(subject: &Subject) {
 /// A field that becomes searchable has its rows' words at once; one that is no
 /// more is refused; other fields, other words.
 pub fn a_search_comes_and_goes(subject: &Subject) {
-    if !subject.is_kept() {
+    if !subject.capability().persistent {
         return;
     }
     let schema = |first: bool, second: bool| {

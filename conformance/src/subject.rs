@@ -1,10 +1,12 @@
 //! What is tested: a database of one engine, empty at first, and the store
-//! on it. Promises never name an engine; what differs between engines is said
-//! here, as data.
+//! on it. Promises never name an engine; what differs between engines is data in
+//! their [`Capability`].
 
 use std::ops::Deref;
+use std::sync::OnceLock;
 
 use marmota_model::Result;
+use marmota_store::engine::{Capability, ReadsMeanwhile};
 use marmota_store::{Store, StoreBuilder};
 
 /// Adds models and settings to a builder.
@@ -16,18 +18,13 @@ type Open = dyn Fn(Option<Models>) -> StoreBuilder + Send + Sync;
 pub struct Subject {
     name: &'static str,
     open: Box<Open>,
-    keeps: bool,
-    settles: bool,
-    reads_wait: bool,
-    skips_keys: bool,
-    is_oracle: bool,
-    holds_rights: bool,
-    transactions: bool,
+    reopens: bool,
+    capability: OnceLock<Capability>,
 }
 
 impl Subject {
-    /// A database that `open` opens. Called again after the store was closed
-    /// it need not be the same one: see [`Subject::keeps`].
+    /// A database that `open` opens. Called again after the store was closed it
+    /// is the same one if the engine is [`Capability::persistent`].
     pub fn new(
         name: &'static str,
         open: impl Fn() -> StoreBuilder + Send + Sync + 'static,
@@ -45,113 +42,39 @@ impl Subject {
         name: &'static str,
         open: impl Fn(Option<Models>) -> StoreBuilder + Send + Sync + 'static,
     ) -> Self {
-        let open = Box::new(open);
-        Self {
-            name,
-            open,
-            keeps: false,
-            settles: false,
-            reads_wait: false,
-            skips_keys: false,
-            is_oracle: false,
-            holds_rights: true,
-            transactions: true,
-        }
+        Self { name, open: Box::new(open), reopens: false, capability: OnceLock::new() }
     }
 
-    /// Opened again after a close, the database has what was written before.
+    /// Has promises close and open the store between what they write and what
+    /// they read, which tests what is on the disk instead of what is in memory.
     #[must_use]
-    pub fn keeps(mut self) -> Self {
-        self.keeps = true;
+    pub fn reopening(mut self) -> Self {
+        self.reopens = true;
         self
     }
 
-    /// Promises close and open the database between what they write and what
-    /// they look at; implies [`Subject::keeps`].
+    /// What the engine does and guarantees. Opens the database once, without
+    /// models, if another subject of the module has not ([`Declared`]).
     #[must_use]
-    pub fn settles(mut self) -> Self {
-        self.settles = true;
-        self.keeps()
+    pub fn capability(&self) -> &Capability {
+        self.capability.get_or_init(|| {
+            let store = self.builder().open().unwrap();
+            let capability = store.capability().clone();
+            store.close().unwrap();
+            capability
+        })
     }
 
-    /// Whoever reads beside an open transaction waits for its end, instead of
-    /// seeing what was before.
+    /// True if reads beside an open transaction may wait.
     #[must_use]
-    pub fn reads_wait(mut self) -> Self {
-        self.reads_wait = true;
-        self
-    }
-
-    /// Automatic keys ascend, but a key that was given to what was refused or
-    /// undone is not given again.
-    #[must_use]
-    pub fn skips_keys(mut self) -> Self {
-        self.skips_keys = true;
-        self
-    }
-
-    /// Rights are held elsewhere: by the store behind it, which the promises
-    /// about them concern.
-    #[must_use]
-    pub fn rights_elsewhere(mut self) -> Self {
-        self.holds_rights = false;
-        self
-    }
-
-    /// True if promises about rights concern it.
-    #[must_use]
-    pub const fn holds_rights(&self) -> bool {
-        self.holds_rights
-    }
-
-    /// The engine has no transactions, and says so by its capability.
-    #[must_use]
-    pub fn without_transactions(mut self) -> Self {
-        self.transactions = false;
-        self
-    }
-
-    /// True if several writes take place as one.
-    #[must_use]
-    pub const fn has_transactions(&self) -> bool {
-        self.transactions
-    }
-
-    /// It is what the others are compared with.
-    #[must_use]
-    pub fn oracle(mut self) -> Self {
-        self.is_oracle = true;
-        self
-    }
-
-    /// True if reads beside an open transaction wait.
-    #[must_use]
-    pub const fn makes_reads_wait(&self) -> bool {
-        self.reads_wait
-    }
-
-    /// True if automatic keys may leave some out.
-    #[must_use]
-    pub const fn may_skip_keys(&self) -> bool {
-        self.skips_keys
-    }
-
-    /// True if it is compared with itself only.
-    #[must_use]
-    pub const fn is_oracle(&self) -> bool {
-        self.is_oracle
+    pub fn makes_reads_wait(&self) -> bool {
+        self.capability().reads_meanwhile != ReadsMeanwhile::Before
     }
 
     /// What it is called in messages.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
-    }
-
-    /// True if a promise about what survives a close concerns it.
-    #[must_use]
-    pub const fn is_kept(&self) -> bool {
-        self.keeps
     }
 
     /// Begins to open the database.
@@ -164,6 +87,25 @@ impl Subject {
     #[must_use]
     pub fn builder_with(&self, models: Models) -> StoreBuilder {
         (self.open)(Some(models))
+    }
+}
+
+/// The capability of the subjects of one module, which is read from a database of
+/// its own; for [`crate::conformance!`].
+#[derive(Debug, Default)]
+pub struct Declared(OnceLock<Capability>);
+
+impl Declared {
+    /// Not read yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(OnceLock::new())
+    }
+
+    /// A subject that knows its capability.
+    pub fn subject(&self, make: impl Fn() -> Subject) -> Subject {
+        let capability = self.0.get_or_init(|| make().capability().clone());
+        Subject { capability: OnceLock::from(capability.clone()), ..make() }
     }
 }
 
@@ -183,7 +125,7 @@ impl<'s> Stand<'s> {
     /// Closes and opens the database, where the subject asks for it. Between
     /// the writes and the reads of a promise.
     pub(crate) fn settle(&mut self) {
-        if self.subject.settles {
+        if self.subject.reopens {
             self.reopen();
         }
     }
@@ -202,7 +144,7 @@ impl<'s> Stand<'s> {
         Ok(())
     }
 
-    pub(crate) const fn makes_reads_wait(&self) -> bool {
+    pub(crate) fn makes_reads_wait(&self) -> bool {
         self.subject.makes_reads_wait()
     }
 

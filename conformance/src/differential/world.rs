@@ -49,7 +49,7 @@ impl<'a> RowSource<'a> for Ready<'a> {
 impl<'s> World<'s> {
     pub(super) fn open(subject: &'s Subject, gives_keys: bool) -> Self {
         let stand = Stand::open(subject, models);
-        let (tables, keeps) = (tables(&stand), subject.is_kept());
+        let (tables, keeps) = (tables(&stand), subject.capability().persistent);
         let next_key = gives_keys.then(|| std::cell::Cell::new(1_000));
         Self { transaction: None, savepoints: Vec::new(), stand, keeps, tables, next_key }
     }

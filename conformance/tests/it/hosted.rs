@@ -70,7 +70,6 @@ pub(crate) fn subject(
             None => builder,
         }
     })
-    .rights_elsewhere()
 }
 
 /// The database's engine, which the server has and, before it is started, the
@@ -93,6 +92,10 @@ impl Engine for Shared {
 
     fn admit(&self, table: &Arc<Table>) -> Result<bool> {
         self.0.admit(table)
+    }
+
+    fn existing_tables(&self) -> Result<Option<Vec<String>>> {
+        self.0.existing_tables()
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {
@@ -144,8 +147,10 @@ impl Hosted {
 
 impl Engine for Hosted {
     fn capability(&self) -> &Capability {
-        static REMOTE: Capability = Capability::new("remote", true);
-        &REMOTE
+        match self.running.get() {
+            Some(running) => running.remote.capability(),
+            None => self.inner.capability(),
+        }
     }
 
     fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
@@ -169,6 +174,11 @@ impl Engine for Hosted {
 
     fn admit(&self, table: &Arc<Table>) -> Result<bool> {
         self.inner.admit(table)
+    }
+
+    /// Asked for before there are tables to be served.
+    fn existing_tables(&self) -> Result<Option<Vec<String>>> {
+        self.inner.existing_tables()
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {

@@ -22,8 +22,7 @@ fn memory_file(name: &'static str) -> Subject {
         let url = format!("memory:{}", folder.path().join(name).display());
         Store::builder(Memory::from_url(&url).unwrap())
     })
-    .reads_wait()
-    .settles()
+    .reopening()
 }
 
 /// A file with a log beside it.
@@ -34,8 +33,7 @@ fn memory_log(name: &'static str, durability: &'static str) -> Subject {
         let url = format!("memory:{}?durability={durability}", path.display());
         Store::builder(Memory::from_url(&url).unwrap())
     })
-    .reads_wait()
-    .settles()
+    .reopening()
 }
 
 fn sqlite_file(name: &'static str, options: Options) -> Subject {
@@ -44,7 +42,6 @@ fn sqlite_file(name: &'static str, options: Options) -> Subject {
         let location = Location::File(folder.path().join("database"));
         Store::builder(Sqlite::open(location, options.clone()).unwrap())
     })
-    .keeps()
 }
 
 /// A database of its own on a server that all tests share.
@@ -53,8 +50,6 @@ fn postgres(name: &'static str) -> Subject {
     let server = SERVER.get_or_init(|| TemporaryServer::start(&["fsync=off"]).unwrap());
     let url = server.make_database().unwrap();
     Subject::new(name, move || Store::builder(Postgres::from_url(&url).unwrap()))
-        .skips_keys()
-        .keeps()
 }
 
 /// The same of a server that speaks MongoDB's protocol.
@@ -64,18 +59,13 @@ fn mongo(name: &'static str) -> Subject {
     // It looks through all rows for each key, and the machine may be busy.
     let url = format!("{}?operation_timeout_ms=120000", server.url());
     Subject::new(name, move || Store::builder(Mongo::from_url(&url).unwrap()))
-        .without_transactions()
-        .skips_keys()
-        .keeps()
 }
 
 fn relaxed() -> Options {
     Options { durability: Durability::Relaxed, ..Options::default() }
 }
 
-conformance!(memory, || {
-    Subject::new("memory", || Store::builder(Memory::new())).reads_wait().oracle()
-});
+conformance!(memory, || { Subject::new("memory", || Store::builder(Memory::new())) });
 conformance!(memory_saved_as_json, || memory_file("rows.json"));
 conformance!(memory_saved_as_binary, || memory_file("rows.bin"));
 conformance!(memory_with_a_log, || memory_log("memory with a log", "full"));
@@ -84,13 +74,12 @@ conformance!(sqlite_in_memory, || {
     Subject::new("SQLite in memory", || {
         Store::builder(Sqlite::from_url("sqlite::memory:").unwrap())
     })
-    .reads_wait()
 });
 conformance!(sqlite_in_a_file, || sqlite_file("SQLite in a file", Options::default()));
-conformance!(sqlite_reopened, || sqlite_file("SQLite opened again", relaxed()).settles());
+conformance!(sqlite_reopened, || sqlite_file("SQLite opened again", relaxed()).reopening());
 conformance!(sqlite_alone_with_its_file, || {
     let options = Options { exclusive: true, ..relaxed() };
-    sqlite_file("SQLite alone with its file", options).reads_wait()
+    sqlite_file("SQLite alone with its file", options)
 });
 conformance!(postgres_over_tcp, || postgres("PostgreSQL"));
 conformance!(mongo, || mongo("MongoDB's protocol"));
@@ -100,11 +89,10 @@ conformance!(sqlite_behind_a_cache, || {
         let location = Location::File(folder.path().join("database"));
         Store::builder(Sqlite::open(location, relaxed()).unwrap()).cache(1 << 20)
     })
-    .keeps()
 });
 conformance!(memory_behind_a_cache, || {
     // So small that rows are let go of all the time.
-    Subject::new("memory behind a cache", || Store::builder(Memory::new()).cache(2048)).reads_wait()
+    Subject::new("memory behind a cache", || Store::builder(Memory::new()).cache(2048))
 });
 conformance!(several_databases, || {
     let folder = tempfile::tempdir().unwrap();
@@ -116,11 +104,9 @@ conformance!(several_databases, || {
             |live| live,
         )
     })
-    .keeps()
 });
 conformance!(remote_in_process, || {
     hosted::subject("remote in process", hosted::in_process, || Box::new(Memory::new()))
-        .reads_wait()
 });
 conformance!(remote_over_a_unix_socket, || {
     let folder = tempfile::tempdir().unwrap();
@@ -128,18 +114,17 @@ conformance!(remote_over_a_unix_socket, || {
         let location = Location::File(folder.path().join("database"));
         Box::new(Sqlite::open(location, relaxed()).unwrap())
     })
-    .keeps()
 });
 conformance!(remote_over_http, || {
-    hosted::subject("remote over HTTP", hosted::over_http, || Box::new(Memory::new())).reads_wait()
+    hosted::subject("remote over HTTP", hosted::over_http, || Box::new(Memory::new()))
 });
 conformance!(remote_by_shared_memory, || {
     let reach = hosted::by_shared_memory;
-    hosted::subject("remote by shared memory", reach, || Box::new(Memory::new())).reads_wait()
+    hosted::subject("remote by shared memory", reach, || Box::new(Memory::new()))
 });
 conformance!(remote_over_a_web_socket, || {
     let reach = hosted::over_a_web_socket;
-    hosted::subject("remote over a WebSocket", reach, || Box::new(Memory::new())).reads_wait()
+    hosted::subject("remote over a WebSocket", reach, || Box::new(Memory::new()))
 });
 #[cfg(feature = "encryption")]
 conformance!(memory_encrypted_log, || {
@@ -149,8 +134,7 @@ conformance!(memory_encrypted_log, || {
         let engine = Memory::from_url(&url).unwrap();
         Store::builder(engine.key(|| Ok(marmota_store::key::Key::raw([7; 32]))).unwrap())
     })
-    .reads_wait()
-    .settles()
+    .reopening()
 });
 #[cfg(feature = "encryption")]
 conformance!(sqlite_encrypted, || {

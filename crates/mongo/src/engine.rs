@@ -115,7 +115,7 @@ impl Mongo {
             }
         };
         database.time_max_ms = i32::try_from(options.timeout.as_millis()).unwrap_or(i32::MAX);
-        let capability = Capability::new("mongodb", true).with_aggregation();
+        let capability = Capability::new("mongodb", true).with_aggregation().with_key_gaps();
         let capability = match database.is_replicated {
             true => capability,
             false => capability.without_transactions(),
@@ -375,6 +375,11 @@ impl Engine for Mongo {
             self.0.shapes.write().insert(shape.name().to_owned(), shape);
         }
         Ok(is_there)
+    }
+
+    fn existing_tables(&self) -> Result<Option<Vec<String>>> {
+        let database = self.0.database.clone();
+        wait_on(&self.0.handle, async move { prepare::existing(&database).await }).map(Some)
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {

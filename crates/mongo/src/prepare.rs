@@ -66,6 +66,15 @@ pub(crate) async fn has(database: &Database, name: &str) -> Result<bool> {
     database.has(SCHEMAS, doc! { "_id": name }).await
 }
 
+/// The names of the collections with documents of others, without the engine's own.
+pub(crate) async fn existing(database: &Database) -> Result<Vec<String>> {
+    let named = database.driver.list_collection_names().filter(doc! { "type": { "$ne": "view" } });
+    let mut names = named.await.map_err(|fault| fault::of(&fault, false))?;
+    names.retain(|name| name != SCHEMAS && name != KEYS && !name.starts_with("system."));
+    names.sort_unstable();
+    Ok(names)
+}
+
 /// What has to change.
 pub(crate) async fn plan(database: &Database, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
     check_version(database, version).await?;

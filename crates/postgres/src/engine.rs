@@ -79,6 +79,7 @@ impl Postgres {
             capability: Capability::new("postgres", true)
                 .with_sql()
                 .with_row_locks()
+                .with_key_gaps()
                 .with_local_server(local_server),
             catalog: Arc::default(),
             pool: Pool::of(Lane::with(first)),

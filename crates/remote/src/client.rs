@@ -19,8 +19,8 @@ mod wire;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Result};
@@ -54,7 +54,8 @@ use reach::{Address, Host};
 /// again by themselves where a connection breaks.
 #[must_use]
 pub struct Remote {
-    pub(crate) capability: Capability,
+    /// What is assumed until the server has declared what it guarantees.
+    pub(crate) opening: Capability,
     pub(crate) connector: Arc<Connector>,
 }
 
@@ -82,8 +83,10 @@ impl Remote {
 
     fn new(name: &'static str, target: Target) -> Self {
         Self {
-            capability: Capability::new(name, true),
+            opening: Capability::new(name, true).of_client(name),
             connector: Arc::new(Connector {
+                name,
+                declared: OnceLock::new(),
                 target,
                 local: None,
                 authorities: None,

@@ -117,12 +117,13 @@ impl Sqlite {
             location,
             options,
             vault,
-            capability: Capability::new("sqlite", durable).with_sql().with_reads_meanwhile(
-                match one_connection {
+            capability: Capability::new("sqlite", durable)
+                .with_sql()
+                .with_reused_last_key()
+                .with_reads_meanwhile(match one_connection {
                     true => ReadsMeanwhile::Wait,
                     false => ReadsMeanwhile::Before,
-                },
-            ),
+                }),
             one_connection,
             writer,
             clerk,

@@ -34,7 +34,10 @@ struct Database {
 
 /// Engines, and which table is whose.
 pub(crate) struct Databases {
-    capability: Capability,
+    /// What the databases have in common before they are migrated.
+    opening: Capability,
+    /// The same afterwards.
+    capability: OnceLock<Capability>,
     homes: Arc<Homes>,
     shared: Arc<[Database]>,
 }
@@ -84,22 +87,11 @@ impl Databases {
                 return Err(Error::new(ErrorKind::Conflict, message));
             }
         }
-        let is_durable = engines.iter().all(|(_, engine)| engine.capability().durable);
-        let has_sql = engines.iter().any(|(_, engine)| engine.capability().sql);
-        let capability = Capability::new("databases", is_durable);
-        let capability = if has_sql { capability.with_sql() } else { capability };
-        let aggregates = engines.iter().any(|(_, engine)| engine.capability().aggregation);
-        let capability = if aggregates { capability.with_aggregation() } else { capability };
-        let has_all = engines.iter().all(|(_, engine)| engine.capability().transactions);
-        let capability = if has_all { capability } else { capability.without_transactions() };
-        let reads = engines.iter().map(|(_, engine)| engine.capability().reads_meanwhile).max();
-        let server =
-            engines.iter().find_map(|(_, engine)| engine.capability().local_server.clone());
-        let capability =
-            capability.with_reads_meanwhile(reads.unwrap_or_default()).with_local_server(server);
         let databases = engines.into_iter().map(|(name, engine)| Database { name, engine });
+        let shared: Arc<[Database]> = databases.collect();
         let homes = Arc::new(Homes { by_name: homes, by_address: OnceLock::new() });
-        Ok(Self { capability, homes, shared: databases.collect() })
+        let opening = combine(&shared, &homes);
+        Ok(Self { opening, capability: OnceLock::new(), homes, shared })
     }
 
     fn check_references(&self, tables: &[Arc<Table>]) -> Result<()> {
@@ -179,6 +171,20 @@ impl Databases {
     }
 }
 
+/// What all databases guarantee. One without tables counts for what a
+/// transaction, which begins on all of them, and raw SQL can do.
+fn combine(databases: &[Database], homes: &Homes) -> Capability {
+    let mut all = Capability::new("databases", true).with_row_locks();
+    for (place, database) in databases.iter().enumerate() {
+        let part = database.engine.capability();
+        all = match homes.by_name.values().any(|home| *home == place) {
+            true => all.and(part),
+            false => all.and_without_tables(part),
+        };
+    }
+    all
+}
+
 /// The place of the database whose SQL a store has.
 fn hub(databases: &[Database]) -> Option<usize> {
     databases.iter().position(|database| database.engine.capability().sql)
@@ -205,7 +211,7 @@ fn check_name(name: &str, at: usize) -> Result<()> {
 
 impl Engine for Databases {
     fn capability(&self) -> &Capability {
-        &self.capability
+        self.capability.get().unwrap_or(&self.opening)
     }
 
     fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
@@ -232,6 +238,8 @@ impl Engine for Databases {
             plan.steps
                 .append(&mut done.map_err(|error| in_database(&database.name, &error))?.steps);
         }
+        // Those of servers are known by now.
+        let _ = self.capability.set(combine(&self.shared, &self.homes));
         let address = |table: &Arc<Table>| Arc::as_ptr(table) as usize;
         let placed = tables.iter().filter(|table| table.name() != ANSWERS);
         let homes = placed.map(|table| Ok((address(table), self.homes.of(table)?)));

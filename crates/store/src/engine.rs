@@ -28,13 +28,15 @@ use crate::park::park_until;
 use crate::plan::{Losses, Plan};
 use crate::statistics::EngineStatistics;
 
+pub use crate::capability::{Capability, ReadsMeanwhile};
 pub use crate::park::{Sleep, sleep_on};
 #[cfg(target_os = "linux")]
 pub use crate::watch::{Happened, Source, Watch, Watched, Watcher, Watching, wake_at, watch_by};
 
 /// An engine: process-wide, shared by all threads.
 pub trait Engine: Send + Sync {
-    /// What it is and what it can do, read once at the start.
+    /// What it is, does and guarantees. Final once [`Engine::migrate`] has succeeded:
+    /// an engine that connects to a server learns of it there.
     fn capability(&self) -> &Capability;
 
     /// Says what has to change for the database to fit the tables, and changes
@@ -204,107 +206,6 @@ pub struct Neighbour {
     pub tables: Vec<Arc<Table>>,
     /// What it shows.
     pub shown: Shown,
-}
-
-/// What an engine is and can do, as data: callers ask this instead of which
-/// engine it is.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Capability {
-    /// Its name: the scheme of its URL.
-    pub name: &'static str,
-    /// True if what was acknowledged survives the process.
-    pub durable: bool,
-    /// True if it carries out [`Operation::Sql`].
-    pub sql: bool,
-    /// True if it carries out [`Operation::Aggregate`].
-    pub aggregation: bool,
-    /// True if several writes take place as one: transactions, batches of
-    /// which all or nothing takes place, and what is made of them (batches that
-    /// take place once, migrations, the history of audited models). Without,
-    /// they are refused as [`ErrorKind::Unsupported`].
-    pub transactions: bool,
-    /// True if a write waits for an open transaction of another session only
-    /// where that has written to the same row. Default: false, writes to other
-    /// rows may wait as well.
-    pub row_locks: bool,
-    /// What a read of one session comes to while another has a transaction open.
-    pub reads_meanwhile: ReadsMeanwhile,
-    /// The database server that it is connected to, if that runs on this machine, such as
-    /// `PostgreSQL on this machine (127.0.0.1:5432)`. Default: `None`, as for an engine in this
-    /// process.
-    pub local_server: Option<String>,
-}
-
-/// What a read comes to while another session has a transaction open.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ReadsMeanwhile {
-    /// It reads what was committed before.
-    #[default]
-    Before,
-    /// It waits for the end of a transaction that has written to its table.
-    WaitForTables,
-    /// It waits for the end of the transaction.
-    Wait,
-}
-
-impl Capability {
-    /// An engine of this name.
-    #[must_use]
-    pub const fn new(name: &'static str, durable: bool) -> Self {
-        Self {
-            name,
-            durable,
-            sql: false,
-            aggregation: false,
-            transactions: true,
-            row_locks: false,
-            reads_meanwhile: ReadsMeanwhile::Before,
-            local_server: None,
-        }
-    }
-
-    /// The same engine, with SQL.
-    #[must_use]
-    pub const fn with_sql(mut self) -> Self {
-        self.sql = true;
-        self
-    }
-
-    /// The same engine, with aggregation pipelines.
-    #[must_use]
-    pub const fn with_aggregation(mut self) -> Self {
-        self.aggregation = true;
-        self
-    }
-
-    /// The same engine, whose reads do this while a transaction is open.
-    #[must_use]
-    pub const fn with_reads_meanwhile(mut self, reads: ReadsMeanwhile) -> Self {
-        self.reads_meanwhile = reads;
-        self
-    }
-
-    /// The same engine, whose transactions lock rows.
-    #[must_use]
-    pub const fn with_row_locks(mut self) -> Self {
-        self.row_locks = true;
-        self
-    }
-
-    /// The same engine, connected to this server on this machine.
-    #[must_use]
-    pub fn with_local_server(mut self, server: Option<String>) -> Self {
-        self.local_server = server;
-        self
-    }
-
-    /// The same engine, without transactions.
-    #[must_use]
-    pub const fn without_transactions(mut self) -> Self {
-        self.transactions = false;
-        self
-    }
 }
 
 /// Where operations are carried out. Used by one thread at a time; may move

@@ -20,6 +20,7 @@ pub mod backup;
 pub mod batch;
 mod before;
 mod cache;
+mod capability;
 mod databases;
 mod durability;
 pub mod engine;

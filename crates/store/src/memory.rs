@@ -200,7 +200,12 @@ impl Memory {
             reads_cancelled: AtomicU64::new(0),
         };
         let capability = Capability::new("memory", durability.is_some())
-            .with_reads_meanwhile(ReadsMeanwhile::WaitForTables);
+            .with_reads_meanwhile(ReadsMeanwhile::WaitForTables)
+            .with_reused_last_key();
+        let capability = match shared.file {
+            Some(_) => capability.with_persistence(),
+            None => capability,
+        };
         Self { shared: Arc::new(shared), capability }
     }
 

@@ -419,18 +419,19 @@ impl StoreBuilder {
         // Each of these is committed together with the writes that it is about.
         if registry.is_audited() {
             let home = home_of_history(&registry, &homes)?;
-            check_transactions(&*engines[home].1, "the history of audited models")?;
+            engines[home].1.capability().check_transactions("the history of audited models")?;
             homes.insert(HISTORY_TABLE.to_owned(), home);
             let table = Arc::new(Table::new(History::schema().clone())?);
             registry.add(table, Some(TypeId::of::<History>()))?;
         }
         if self.idempotency.is_some() {
             for (_, engine) in &engines {
-                check_transactions(&**engine, "keeping the answers to batches (idempotency)")?;
+                let what = "keeping the answers to batches (idempotency)";
+                engine.capability().check_transactions(what)?;
             }
         }
         if !self.migrations.is_empty() {
-            check_transactions(&*engines[0].1, "a migration")?;
+            engines[0].1.capability().check_transactions("a migration")?;
         }
         let answers = match self.idempotency {
             Some(limits) => Some((answers_table(&registry)?, limits)),
@@ -506,20 +507,6 @@ pub(crate) struct Assembled {
     pub(crate) tables: Vec<Arc<Table>>,
     answers: Option<(Arc<Table>, Idempotency)>,
     migrations: Sequence,
-}
-
-/// Refuses what an engine without transactions cannot keep its promise of.
-fn check_transactions(engine: &dyn Engine, what: &str) -> Result<()> {
-    let capability = engine.capability();
-    if capability.transactions {
-        return Ok(());
-    }
-    let message = format!(
-        "{what} needs transactions, which the engine `{}` has not: leave it out, or keep it in a \
-         database of another engine",
-        capability.name
-    );
-    Err(Error::new(ErrorKind::Unsupported, message))
 }
 
 /// The table that answers are kept in.

@@ -3,7 +3,7 @@
 //! does not show, how transactions side by side are kept apart, is not tested
 //! by it; all other promises are tested where FerretDB is (`conformance`).
 
-use marmota_conformance::{Subject, promises};
+use marmota_conformance::{Declared, Subject, promises};
 use marmota_mongo::Mongo;
 use marmota_store::Store;
 
@@ -11,15 +11,17 @@ use crate::replica::Replica;
 use crate::server;
 
 fn subject() -> Subject {
+    static DECLARED: Declared = Declared::new();
+    DECLARED.subject(fresh)
+}
+
+fn fresh() -> Subject {
     let replica = Replica::of("7.0", &server().url());
     // It looks through all rows for each key, and the machine may be busy.
     Subject::new("a replica set of MongoDB's protocol", move || {
         let url = format!("{}&operation_timeout_ms=120000", replica.url());
         Store::builder(Mongo::from_url(&url).unwrap())
     })
-    .skips_keys()
-    .keeps()
-    .reads_wait()
 }
 
 promises!(transactions: ; by transactions:

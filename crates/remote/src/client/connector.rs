@@ -4,12 +4,13 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_store::engine::Capability;
 use marmota_store::operation::ANSWERS;
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -18,7 +19,7 @@ use super::in_process::InProcess;
 use super::line::Line;
 use super::reach::{Address, Route, Upgrade, reach};
 use super::wire::Wire;
-use crate::codec::contract::{CREDENTIAL_BYTES_MAX, hash, put_hello, read_welcome};
+use crate::codec::contract::{CREDENTIAL_BYTES_MAX, Guarantees, hash, put_hello, read_welcome};
 use crate::codec::frame;
 use crate::codec::operation::HELLO;
 use crate::server::Settings;
@@ -49,6 +50,10 @@ impl fmt::Debug for Target {
 /// See the module.
 pub(crate) struct Connector {
     pub(super) target: Target,
+    /// What the transport is called.
+    pub(super) name: &'static str,
+    /// What the server guaranteed when the store was opened.
+    pub(super) declared: OnceLock<(Guarantees, Capability)>,
     /// Where connections come from, if it was said.
     pub(super) local: Option<IpAddr>,
     /// Who vouches for the server, as PEM.
@@ -92,6 +97,15 @@ impl Connector {
     }
 
     pub(super) fn connect(&self) -> Result<Line> {
+        self.greet(false).map(|(line, _)| line)
+    }
+
+    /// The names of the tables that the server has for this client.
+    pub(super) fn served_tables(&self) -> Result<Vec<String>> {
+        self.greet(true).map(|(_, names)| names)
+    }
+
+    fn greet(&self, lists_tables: bool) -> Result<(Line, Vec<String>)> {
         let tables = Arc::clone(&self.tables.read());
         if self.credential.len() > CREDENTIAL_BYTES_MAX {
             let message = format!("a credential has at most {CREDENTIAL_BYTES_MAX} bytes");
@@ -101,15 +115,27 @@ impl Connector {
         let start = frame::begin(&mut hello, 0);
         hello.push(HELLO);
         let named = tables.iter().map(|table| (table.name(), hash(table)));
-        put_hello(&mut hello, &self.credential, named);
+        put_hello(&mut hello, &self.credential, named, lists_tables);
         frame::end(&mut hello, start);
         let (wire, come) = self.reach(&hello)?;
         let mut line = Line::new(wire, come, Arc::clone(&tables));
         let answer = line.wait_for_first(GREETING_MAX)?;
         let find =
             |name: &str| tables.iter().find(|table| table.name() == name).map(|table| &**table);
-        line.welcome = read_welcome(&answer, find)?;
-        Ok(line)
+        let (welcome, names) = read_welcome(&answer, find)?;
+        line.welcome = welcome;
+        let guarantees = line.welcome.guarantees;
+        let (first, _) =
+            self.declared.get_or_init(|| (guarantees, guarantees.of_client(self.name)));
+        if let Some(lost) = guarantees.lost(*first) {
+            let message = format!(
+                "the server at {:?} guaranteed {lost} when this store was opened, and no longer \
+                 does: it has another engine now; open the store again",
+                self.target
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        Ok((line, names))
     }
 
     fn reach(&self, hello: &[u8]) -> Result<(Box<dyn Wire>, Vec<u8>)> {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::engine::{Capability, Engine, Session};
+use marmota_store::operation::ANSWERS;
 use marmota_store::plan::{Losses, Plan};
 
 use super::Remote;
@@ -18,7 +19,10 @@ const CLOSE_WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl Engine for Remote {
     fn capability(&self) -> &Capability {
-        &self.capability
+        match self.connector.declared.get() {
+            Some((_, capability)) => capability,
+            None => &self.opening,
+        }
     }
 
     /// Nothing is to be done, if the server has the same tables: they are
@@ -32,6 +36,10 @@ impl Engine for Remote {
         self.connector.know(tables);
         let line = self.connector.connect()?;
         self.connector.give_back(line);
+        if tables.iter().any(|table| table.name() == ANSWERS) {
+            let what = "keeping the answers to batches (idempotency)";
+            self.capability().check_transactions(what)?;
+        }
         Ok(Plan::default())
     }
 
@@ -42,6 +50,14 @@ impl Engine for Remote {
     /// Nothing of the store's own is looked at from here.
     fn admit(&self, _: &Arc<Table>) -> Result<bool> {
         Ok(false)
+    }
+
+    /// The tables that the server has for this client. Those that it keeps for
+    /// itself, such as accounts, are not among them.
+    fn existing_tables(&self) -> Result<Option<Vec<String>>> {
+        let mut names = self.connector.served_tables()?;
+        names.sort_unstable();
+        Ok(Some(names))
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {

@@ -9,7 +9,7 @@ use marmota_model::{Error, ErrorKind, Result, Table};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::wire::{Source, Wire};
-use crate::codec::contract::Welcome;
+use crate::codec::contract::{Guarantees, Welcome};
 use crate::codec::frame::Frame;
 
 /// Bytes of an answer at most: what servers may be set to.
@@ -57,7 +57,8 @@ impl std::ops::Deref for PacketBody {
 
 impl Line {
     pub(super) fn new(wire: Box<dyn Wire>, inbox: Vec<u8>, tables: Arc<[Arc<Table>]>) -> Self {
-        let welcome = Welcome { packet_bytes_max: 1 << 20, operations_max: 1 };
+        let guarantees = Guarantees::default();
+        let welcome = Welcome { guarantees, packet_bytes_max: 1 << 20, operations_max: 1 };
         let (outbox, used) = (Vec::new(), Instant::now());
         Self { wire, outbox, sent: 0, is_held: false, inbox, done: 0, tables, welcome, used }
     }

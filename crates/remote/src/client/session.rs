@@ -627,8 +627,7 @@ impl Session for RemoteSession {
         let one = &self.waiting[place];
         let is_answered = one.reply.is_some() || one.lending.is_some();
         let is_under_way = is_sent && !is_answered;
-        let has_begun =
-            kind == Kind::Begins && (is_under_way || matches!(&one.reply, Some(Ok(_))));
+        let has_begun = kind == Kind::Begins && (is_under_way || matches!(&one.reply, Some(Ok(_))));
         self.remove(place);
         if is_under_way {
             self.tell_of_cancel(number);

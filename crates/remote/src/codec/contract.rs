@@ -9,11 +9,12 @@
 use std::fmt::Write as _;
 
 use marmota_model::{Error, ErrorKind, Field, Kind, Result, Table};
+use marmota_store::engine::{Capability, ReadsMeanwhile};
 
 use super::bytes::{Bytes, broken, put_bytes, put_unsigned};
 
 /// The version of this protocol.
-pub(crate) const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 2;
 /// Bytes of a credential at most.
 pub(crate) const CREDENTIAL_BYTES_MAX: usize = 8 * 1_024;
 /// Tables that a client may name.
@@ -33,15 +34,89 @@ pub(crate) struct Hello<'b> {
     pub(crate) credential: &'b [u8],
     /// Its tables, in the order in which it numbers them.
     pub(crate) tables: Vec<(&'b str, u64)>,
+    /// It wants the names of the tables that are served to it.
+    pub(crate) lists_tables: bool,
 }
 
-/// What a server allows.
+/// What a server allows and guarantees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Welcome {
+    /// What the store that is served guarantees.
+    pub(crate) guarantees: Guarantees,
     /// Bytes of a packet at most.
     pub(crate) packet_bytes_max: u64,
     /// Operations under way on a connection at most.
     pub(crate) operations_max: u64,
+}
+
+/// The part of a server's [`Capability`] that holds for its clients too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Guarantees {
+    flags: u64,
+    reads_meanwhile: ReadsMeanwhile,
+}
+
+const DURABLE: u64 = 1;
+const PERSISTENT: u64 = 1 << 1;
+const TRANSACTIONS: u64 = 1 << 2;
+const ROW_LOCKS: u64 = 1 << 3;
+const KEY_GAPS: u64 = 1 << 4;
+const REUSES_LAST_KEY: u64 = 1 << 5;
+
+impl Guarantees {
+    pub(crate) fn of(capability: &Capability) -> Self {
+        let flag = |has: bool, flag: u64| if has { flag } else { 0 };
+        let flags = flag(capability.durable, DURABLE)
+            | flag(capability.persistent, PERSISTENT)
+            | flag(capability.transactions, TRANSACTIONS)
+            | flag(capability.row_locks, ROW_LOCKS)
+            | flag(capability.key_gaps, KEY_GAPS)
+            | flag(capability.reuses_last_key, REUSES_LAST_KEY);
+        Self { flags, reads_meanwhile: capability.reads_meanwhile }
+    }
+
+    /// The capability of a client of this transport.
+    pub(crate) fn of_client(self, name: &'static str) -> Capability {
+        let mut server = Capability::new(name, self.flags & DURABLE != 0);
+        server.persistent = self.flags & PERSISTENT != 0;
+        server.transactions = self.flags & TRANSACTIONS != 0;
+        server.row_locks = self.flags & ROW_LOCKS != 0;
+        server.key_gaps = self.flags & KEY_GAPS != 0;
+        server.reuses_last_key = self.flags & REUSES_LAST_KEY != 0;
+        server.reads_meanwhile = self.reads_meanwhile;
+        server.of_client(name)
+    }
+
+    /// What callers rely on that another server guaranteed and this one does not.
+    pub(crate) fn lost(self, other: Self) -> Option<&'static str> {
+        let names = [
+            (TRANSACTIONS, "transactions"),
+            (PERSISTENT, "that rows survive a close"),
+            (DURABLE, "that acknowledged writes survive the process"),
+        ];
+        let lost = other.flags & !self.flags;
+        names.into_iter().find(|(flag, _)| lost & flag != 0).map(|(_, name)| name)
+    }
+
+    fn put(self, out: &mut Vec<u8>) {
+        put_unsigned(out, self.flags);
+        out.push(match self.reads_meanwhile {
+            ReadsMeanwhile::Before => 0,
+            ReadsMeanwhile::WaitForTables => 1,
+            ReadsMeanwhile::Wait => 2,
+        });
+    }
+
+    fn read(read: &mut Bytes<'_>) -> Result<Self> {
+        let flags = read.unsigned()?;
+        let reads_meanwhile = match read.u8()? {
+            0 => ReadsMeanwhile::Before,
+            1 => ReadsMeanwhile::WaitForTables,
+            2 => ReadsMeanwhile::Wait,
+            _ => return Err(broken("declares reads that this client does not know")),
+        };
+        Ok(Self { flags, reads_meanwhile })
+    }
 }
 
 fn describe(field: &Field) -> String {
@@ -90,6 +165,7 @@ pub(crate) fn put_hello<'t>(
     out: &mut Vec<u8>,
     credential: &[u8],
     tables: impl ExactSizeIterator<Item = (&'t str, u64)>,
+    lists_tables: bool,
 ) {
     out.extend_from_slice(MAGIC);
     put_unsigned(out, VERSION);
@@ -99,6 +175,13 @@ pub(crate) fn put_hello<'t>(
         put_bytes(out, name.as_bytes());
         out.extend_from_slice(&hash.to_le_bytes());
     }
+    out.push(lists_tables.into());
+}
+
+/// The names of tables that are served, after a welcome.
+pub(crate) fn put_names<'t>(out: &mut Vec<u8>, names: impl ExactSizeIterator<Item = &'t str>) {
+    put_unsigned(out, names.len() as u64);
+    names.for_each(|name| put_bytes(out, name.as_bytes()));
 }
 
 pub(crate) fn put_welcome(out: &mut Vec<u8>, welcome: Welcome) {
@@ -106,6 +189,7 @@ pub(crate) fn put_welcome(out: &mut Vec<u8>, welcome: Welcome) {
     put_unsigned(out, VERSION);
     put_unsigned(out, welcome.packet_bytes_max);
     put_unsigned(out, welcome.operations_max);
+    welcome.guarantees.put(out);
 }
 
 /// The server's tables that a client has otherwise.
@@ -148,26 +232,39 @@ impl<'b> Hello<'b> {
         let table =
             |read: &mut Bytes<'b>| Ok((read.text()?, u64::from_le_bytes(read.array::<8>()?)));
         let tables = (0..count).map(|_| table(&mut read)).collect::<Result<_>>()?;
+        let lists_tables = read.bool()?;
         read.end()?;
-        Ok(Self { credential, tables })
+        Ok(Self { credential, tables, lists_tables })
     }
 }
 
-/// What the server answered to the hello of a client with these tables.
+/// What the server answered to the hello of a client with these tables; with the names
+/// of those it serves, if they were asked for.
 pub(crate) fn read_welcome<'t>(
     body: &[u8],
     find: impl Fn(&str) -> Option<&'t Table>,
-) -> Result<Welcome> {
+) -> Result<(Welcome, Vec<String>)> {
     let mut read = Bytes::new(body);
     match read.u8()? {
         WELCOME => {
             let version = read.unsigned()?;
             if version != VERSION {
-                let message = format!("the server speaks version {version} of the protocol");
+                let message = format!(
+                    "the server speaks version {version} of the protocol, the client version \
+                     {VERSION}: bring both to the same release"
+                );
                 return Err(Error::new(ErrorKind::Unsupported, message));
             }
-            let packet_bytes_max = read.unsigned()?;
-            Ok(Welcome { packet_bytes_max, operations_max: read.unsigned()? })
+            let (packet_bytes_max, operations_max) = (read.unsigned()?, read.unsigned()?);
+            let guarantees = Guarantees::read(&mut read)?;
+            let mut names = Vec::new();
+            if !read.rest().is_empty() {
+                for _ in 0..read.count()? {
+                    names.push(read.text()?.to_owned());
+                }
+                read.end()?;
+            }
+            Ok((Welcome { guarantees, packet_bytes_max, operations_max }, names))
         }
         super::outcome::FAILED => Err(read.error()?),
         DIFFERS => {
@@ -234,21 +331,32 @@ mod tests {
     #[test]
     fn a_hello_comes_back() {
         let mut out = Vec::new();
-        put_hello(&mut out, b"secret", [("person", 7), ("city", 9)].into_iter());
+        put_hello(&mut out, b"secret", [("person", 7), ("city", 9)].into_iter(), true);
         let hello = Hello::read(&out).unwrap();
         assert_eq!(hello.credential, b"secret");
         assert_eq!(hello.tables, [("person", 7), ("city", 9)]);
+        assert!(hello.lists_tables);
         let mut out = Vec::new();
-        let welcome = Welcome { packet_bytes_max: 5, operations_max: 9 };
+        let capability = Capability::new("any", true)
+            .with_row_locks()
+            .with_key_gaps()
+            .without_transactions()
+            .with_reads_meanwhile(ReadsMeanwhile::WaitForTables);
+        let guarantees = Guarantees::of(&capability);
+        assert_eq!(guarantees.of_client("here"), capability.of_client("here"));
+        let welcome = Welcome { guarantees, packet_bytes_max: 5, operations_max: 9 };
         put_welcome(&mut out, welcome);
-        assert_eq!(read_welcome(&out, |_| None).unwrap(), welcome);
+        assert_eq!(read_welcome(&out, |_| None).unwrap(), (welcome, Vec::new()));
+        put_names(&mut out, ["city", "person"].into_iter());
+        let names = vec!["city".to_owned(), "person".to_owned()];
+        assert_eq!(read_welcome(&out, |_| None).unwrap(), (welcome, names));
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
             let _ = Hello::read(&bytes);
-            let _ = Hello::read(&[&MAGIC[..], &[1], &bytes].concat());
+            let _ = Hello::read(&[&MAGIC[..], &[VERSION as u8], &bytes].concat());
             let _ = read_welcome(&bytes, |_| None);
         }
     }

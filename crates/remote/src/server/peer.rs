@@ -10,13 +10,16 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_store::history::HISTORY_TABLE;
 use marmota_store::{Scope, Store, Transaction};
 
 use super::submission::{self, Begun, Ground, Submission, put_done, put_failure};
 use super::transactions::{Clock, Counted, TakenBack, caller_key, check_right};
 use super::{Finding, Settings, StoreFor};
 use crate::codec::bytes::{Bytes, broken};
-use crate::codec::contract::{Hello, Welcome, hash, put_differences, put_welcome};
+use crate::codec::contract::{
+    Guarantees, Hello, Welcome, hash, put_differences, put_names, put_welcome,
+};
 use crate::codec::frame::{self, Frame};
 use crate::codec::operation::{Asked, CANCEL, HELLO, Terms};
 use crate::codec::outcome::{FAILED, put_error};
@@ -493,7 +496,10 @@ impl Peer {
         let mut tables = Vec::with_capacity(hello.tables.len());
         let mut other = Vec::new();
         for (name, theirs) in hello.tables {
-            let table = Arc::clone(store.exposed_to_remote(name)?);
+            let table = Arc::clone(store.exposed_to_remote(name).map_err(|error| match name {
+                HISTORY_TABLE => no_history(),
+                _ => error,
+            })?);
             if hash(&table) != theirs {
                 other.push(Arc::clone(&table));
             }
@@ -508,13 +514,26 @@ impl Peer {
         put_welcome(
             out,
             Welcome {
+                guarantees: Guarantees::of(store.capability()),
                 packet_bytes_max: self.settings.packet_bytes_max as u64,
                 operations_max: self.settings.operations_max as u64,
             },
         );
+        if hello.lists_tables {
+            let history = store.exposed_to_remote(HISTORY_TABLE).ok();
+            let served: Vec<&Arc<Table>> = store.exposed_tables().chain(history).collect();
+            put_names(out, served.iter().map(|table| table.name()));
+        }
         self.greeted = Some(Greeted { store, tables });
         Ok(())
     }
+}
+
+#[cold]
+fn no_history() -> Error {
+    let message = "the client has audited models, and the store that is served keeps no history: \
+                   declare the models alike on both sides (`#[model(audit)]`)";
+    Error::new(ErrorKind::Unsupported, message)
 }
 
 impl Drop for Peer {

@@ -7,6 +7,7 @@ mod authority;
 mod breaking;
 mod departing;
 mod greeting;
+mod guarantees;
 mod pieces;
 mod place;
 mod shared_memory;

@@ -1,0 +1,228 @@
+//! How engines differ, as data that callers and the conformance suite read.
+
+use marmota_model::{Error, ErrorKind, Result};
+
+/// What an engine does and what it guarantees.
+///
+/// Callers read this instead of testing which engine they have. A store of
+/// several databases combines the capabilities of its parts; the client of a
+/// remote store receives its server's when it connects.
+///
+/// ```
+/// use marmota_store::Store;
+/// use marmota_store::memory::Memory;
+/// let store = Store::builder(Memory::new()).open()?;
+/// let capability = store.capability();
+/// assert!(capability.transactions && !capability.persistent && !capability.sql);
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capability {
+    /// Its name: the scheme of its URL.
+    pub name: &'static str,
+    /// True if acknowledged writes survive the end of the process.
+    pub durable: bool,
+    /// True if a store that is opened again after [`crate::Store::close`] has the
+    /// rows that were written before. Default: as `durable`.
+    pub persistent: bool,
+    /// True if it carries out [`crate::operation::Operation::Sql`]. Default: false.
+    pub sql: bool,
+    /// True if it carries out [`crate::operation::Operation::Aggregate`]. Default: false.
+    pub aggregation: bool,
+    /// True if several writes take place as one: transactions, batches of
+    /// which all or nothing takes place, and what is made of them (batches that
+    /// take place once, migrations, the history of audited models). An engine
+    /// without transactions refuses them as
+    /// [`ErrorKind::Unsupported`]. Default: true.
+    pub transactions: bool,
+    /// True if it carries out writes that check rows against the rights of their
+    /// caller ([`crate::Store::acting_under`]). The client of a remote store does
+    /// not: the server checks the rights of the client's credential. Default: true.
+    pub guarded_writes: bool,
+    /// True if a write waits for an open transaction of another session only
+    /// where that has written to the same row. Default: false, writes to other
+    /// rows may wait as well.
+    pub row_locks: bool,
+    /// What a read of one session does while another has a transaction open.
+    /// Default: [`ReadsMeanwhile::Before`].
+    pub reads_meanwhile: ReadsMeanwhile,
+    /// True if an insert that was refused or undone uses up its automatic key, so
+    /// that keys have gaps. Keys ascend in either case. Default: false.
+    pub key_gaps: bool,
+    /// True if the highest automatic key is given again after its row was deleted.
+    /// No engine gives another key again. Where rows of others hold keys without a
+    /// [`marmota_model::Ref`] (rules such as `owner = @user.id`), use a `Uuid` key on
+    /// such an engine. Default: false.
+    pub reuses_last_key: bool,
+    /// The database server that it is connected to, if that runs on this machine, such as
+    /// `PostgreSQL on this machine (127.0.0.1:5432)`. Default: `None`, as for an engine in this
+    /// process.
+    pub local_server: Option<String>,
+}
+
+/// What a read does while another session has a transaction open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReadsMeanwhile {
+    /// It reads what was committed before.
+    #[default]
+    Before,
+    /// It waits for the end of a transaction that has written to its table.
+    WaitForTables,
+    /// It waits for the end of the transaction.
+    Wait,
+}
+
+impl Capability {
+    /// An engine of this name.
+    #[must_use]
+    pub const fn new(name: &'static str, durable: bool) -> Self {
+        Self {
+            name,
+            durable,
+            persistent: durable,
+            sql: false,
+            aggregation: false,
+            transactions: true,
+            guarded_writes: true,
+            row_locks: false,
+            reads_meanwhile: ReadsMeanwhile::Before,
+            key_gaps: false,
+            reuses_last_key: false,
+            local_server: None,
+        }
+    }
+
+    /// The same engine, with rows that survive a close ([`Capability::persistent`]).
+    #[must_use]
+    pub const fn with_persistence(mut self) -> Self {
+        self.persistent = true;
+        self
+    }
+
+    /// The same engine, with SQL.
+    #[must_use]
+    pub const fn with_sql(mut self) -> Self {
+        self.sql = true;
+        self
+    }
+
+    /// The same engine, with aggregation pipelines.
+    #[must_use]
+    pub const fn with_aggregation(mut self) -> Self {
+        self.aggregation = true;
+        self
+    }
+
+    /// The same engine, whose reads do this while a transaction is open.
+    #[must_use]
+    pub const fn with_reads_meanwhile(mut self, reads: ReadsMeanwhile) -> Self {
+        self.reads_meanwhile = reads;
+        self
+    }
+
+    /// The same engine, whose transactions lock rows.
+    #[must_use]
+    pub const fn with_row_locks(mut self) -> Self {
+        self.row_locks = true;
+        self
+    }
+
+    /// The same engine, whose automatic keys have gaps ([`Capability::key_gaps`]).
+    #[must_use]
+    pub const fn with_key_gaps(mut self) -> Self {
+        self.key_gaps = true;
+        self
+    }
+
+    /// The same engine, which gives the highest automatic key again
+    /// ([`Capability::reuses_last_key`]).
+    #[must_use]
+    pub const fn with_reused_last_key(mut self) -> Self {
+        self.reuses_last_key = true;
+        self
+    }
+
+    /// The same engine, connected to this server on this machine.
+    #[must_use]
+    pub fn with_local_server(mut self, server: Option<String>) -> Self {
+        self.local_server = server;
+        self
+    }
+
+    /// The same engine, without transactions.
+    #[must_use]
+    pub const fn without_transactions(mut self) -> Self {
+        self.transactions = false;
+        self
+    }
+
+    /// Refuses what needs transactions where the engine has none; `what` begins the
+    /// message, such as "a migration".
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`].
+    pub fn check_transactions(&self, what: &str) -> Result<()> {
+        if self.transactions {
+            return Ok(());
+        }
+        let message = format!(
+            "{what} needs transactions, which the engine `{}` has not: leave it out, or keep it \
+             in a database of another engine",
+            self.name
+        );
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
+    /// The capability of a client over the server with this one: the guarantees
+    /// are the server's; raw SQL, aggregations and rights stay with the server.
+    #[must_use]
+    pub const fn of_client(&self, name: &'static str) -> Self {
+        Self {
+            name,
+            sql: false,
+            aggregation: false,
+            guarded_writes: false,
+            local_server: None,
+            durable: self.durable,
+            persistent: self.persistent,
+            transactions: self.transactions,
+            row_locks: self.row_locks,
+            reads_meanwhile: self.reads_meanwhile,
+            key_gaps: self.key_gaps,
+            reuses_last_key: self.reuses_last_key,
+        }
+    }
+
+    /// The capability of a store over this database and another: it guarantees
+    /// what both guarantee. SQL and aggregations run where one of them has them.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        Self {
+            name: self.name,
+            durable: self.durable && other.durable,
+            persistent: self.persistent && other.persistent,
+            sql: self.sql || other.sql,
+            aggregation: self.aggregation || other.aggregation,
+            transactions: self.transactions && other.transactions,
+            guarded_writes: self.guarded_writes && other.guarded_writes,
+            row_locks: self.row_locks && other.row_locks,
+            reads_meanwhile: self.reads_meanwhile.max(other.reads_meanwhile),
+            key_gaps: self.key_gaps || other.key_gaps,
+            reuses_last_key: self.reuses_last_key || other.reuses_last_key,
+            local_server: self.local_server.clone().or_else(|| other.local_server.clone()),
+        }
+    }
+
+    /// The capability of a store over this database and one without tables.
+    pub(crate) fn and_without_tables(&self, other: &Self) -> Self {
+        Self {
+            name: self.name,
+            sql: self.sql || other.sql,
+            aggregation: self.aggregation || other.aggregation,
+            transactions: self.transactions && other.transactions,
+            row_locks: self.row_locks && other.row_locks,
+            local_server: self.local_server.clone().or_else(|| other.local_server.clone()),
+            ..self.clone()
+        }
+    }
+}
