@@ -64,6 +64,8 @@ pub struct Server {
     name: String,
     limits: Limits,
     observing: Observing,
+    /// Those that [`Server::run`] ends on, where they are received already.
+    signals: Option<Signals>,
 }
 
 /// Why a server cannot start or has ended early.
@@ -239,6 +241,7 @@ impl Server {
             name: "Marmota".to_owned(),
             limits: Limits::default(),
             observing: Observing::default(),
+            signals: None,
         })
     }
 
@@ -554,11 +557,33 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn run(self, router: Router) -> Result<(), ServerError> {
-        // Before anything is served: whoever sees it serve may end it at once.
-        let signals = ending_signals()?;
-        let running = self.start(router)?;
-        running.end_on(signals)?;
+        let mut server = self.receive_signals()?;
+        let signals = server.signals.take();
+        let running = server.start(router)?;
+        if let Some(signals) = signals {
+            running.end_on(signals)?;
+        }
         running.join()
+    }
+
+    /// Receives the signals of [`Server::run`] from here on: one that comes before it is called
+    /// ends the server as soon as it runs. For a program that prints its address first, which may
+    /// be ended by whoever reads that line.
+    ///
+    /// ```
+    /// use marmota_http::Server;
+    /// let server = Server::bind("127.0.0.1:0")?.receive_signals()?;
+    /// println!("{}", server.url());
+    /// # Ok::<(), marmota_http::ServerError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the system refuses the signal handlers.
+    pub fn receive_signals(mut self) -> Result<Self, ServerError> {
+        if self.signals.is_none() {
+            self.signals = Some(ending_signals()?);
+        }
+        Ok(self)
     }
 }
 

@@ -125,6 +125,8 @@ impl Serve {
             server = server.threads(threads);
         }
         server = server.batch_scheduling(self.batch_scheduling);
+        // Whoever reads where it listens may end it at once.
+        server = server.receive_signals()?;
         notice((command.greeting)(&server.url()));
         if is_new {
             let file = url.split('?').next().unwrap_or(url);
