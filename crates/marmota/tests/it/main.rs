@@ -8,6 +8,8 @@ mod bench;
 mod command;
 mod differential;
 mod documents;
+#[cfg(unix)]
+mod ending;
 mod migrations;
 mod moving;
 mod output;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use marmota::auth::{Auth, Settings};
-use marmota::http::{Metrics, Server};
+use marmota::http::{Metrics, Response, Server};
 use marmota::prelude::*;
 use marmota::remote::Service;
 use marmota::rest::{Api, Levels, State};
@@ -258,6 +258,27 @@ fn a_program_without_accounts_is_open_to_programs_and_closed_to_foreign_pages() 
         caller(None, FOREIGN_HOST),
     ];
     compare(&walk(without_accounts, &callers), WITHOUT_ACCOUNTS);
+}
+
+/// A route of the program's that is not in the table, and an entry without a route, are found.
+#[test]
+fn a_route_without_an_entry_is_found() {
+    fn with_another() -> Program {
+        let Program { router, tokens } = without_accounts();
+        let another = Router::new().get("/another", |_| async { Response::text("open") });
+        Program { router: router.nest("/api", another), tokens }
+    }
+    let table = walk(with_another, &[]);
+    assert!(table.lines().any(|line| line == "GET /api/another"), "{table}");
+    let without = |line: &str| {
+        table.lines().filter(|other| *other != line).map(|line| format!("{line}\n")).collect()
+    };
+    let fails = |table: &str, expected: &str| {
+        std::panic::catch_unwind(|| compare(table, expected)).is_err()
+    };
+    compare(&table, &table);
+    let fewer: String = without("GET /api/another");
+    assert!(fails(&table, &fewer) && fails(&fewer, &table));
 }
 
 /// By route: anonymous, a user without grants, one with grants, an administrator; an administrator

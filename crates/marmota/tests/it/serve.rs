@@ -9,8 +9,8 @@ use crate::program::Folder;
 
 /// The program while it serves; killed when it is dropped.
 pub(crate) struct Serving {
-    child: Child,
-    said: BufReader<ChildStdout>,
+    pub(crate) child: Child,
+    pub(crate) said: BufReader<ChildStdout>,
     pub(crate) url: String,
     _folder: Folder,
 }
@@ -63,13 +63,13 @@ impl Serving {
     }
 
     #[cfg(unix)]
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let process = self.child.id().to_string();
         assert!(Command::new("kill").args([name, &process]).status().unwrap().success());
     }
 
     /// Status and body of an answer.
-    fn ask(&self, request: &str, token: &str, body: Option<&Value>) -> (u16, String) {
+    pub(crate) fn ask(&self, request: &str, token: &str, body: Option<&Value>) -> (u16, String) {
         let (method, path) = request.split_once(' ').unwrap();
         let agent: ureq::Agent =
             ureq::Agent::config_builder().http_status_as_error(false).build().into();
@@ -102,7 +102,7 @@ impl Serving {
     }
 }
 
-fn line_with(said: &mut impl BufRead, part: &str) -> String {
+pub(crate) fn line_with(said: &mut impl BufRead, part: &str) -> String {
     loop {
         let mut line = String::new();
         assert!(said.read_line(&mut line).unwrap() > 0, "it ended without {part}");
@@ -315,29 +315,6 @@ fn names_and_origins_are_allowed_by_the_command_line() {
     assert_eq!(foreign(&allowing, "localhost", "https://app.test"), 404);
     assert_eq!(foreign(&allowing, "app.test", "http://app.test"), 404);
     assert_eq!(foreign(&allowing, "localhost", "https://evil.test"), 403);
-}
-
-#[test]
-fn signals_that_do_not_end_it_leave_it_running() {
-    let mut serving = Serving::start(&[]);
-    for signal in ["-HUP", "-USR1", "-USR2", "-HUP"] {
-        serving.signal(signal);
-        assert_eq!(serving.ask("GET /api/person", "", None).0, 200, "after {signal}");
-    }
-    serving.signal("-TERM");
-    line_with(&mut serving.said, "Closed cleanly.");
-    assert!(serving.child.wait().unwrap().success());
-}
-
-#[cfg(unix)]
-#[test]
-fn a_server_that_has_printed_its_address_ends_cleanly() {
-    for _ in 0..5 {
-        let mut serving = Serving::start(&[]);
-        serving.signal("-TERM");
-        line_with(&mut serving.said, "Closed cleanly.");
-        assert!(serving.child.wait().unwrap().success());
-    }
 }
 
 #[test]

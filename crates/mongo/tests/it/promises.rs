@@ -68,6 +68,9 @@ promises!(durability: ; by transactions:
     a_close_can_be_tried_again,
     a_transaction_may_outlive_its_store,
 );
+promises!(event_loop: ; by transactions:
+    a_thread_stays_free_while_writes_wait,
+);
 promises!(history: ; by transactions:
     every_write_leaves_an_entry,
     many_rows_leave_an_entry_each,
@@ -77,6 +80,7 @@ promises!(history: ; by transactions:
 );
 promises!(idempotency: ; by transactions:
     a_repeat_gets_the_first_answer,
+    a_key_is_of_one_batch,
     what_failed_can_be_tried_again,
     several_at_once_write_once,
     a_transaction_undoes_what_was_kept,
