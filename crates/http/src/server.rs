@@ -567,8 +567,8 @@ impl Server {
     }
 
     /// Receives the signals of [`Server::run`] from here on: one that comes before it is called
-    /// ends the server as soon as it runs. For a program that prints its address first, which may
-    /// be ended by whoever reads that line.
+    /// ends the server as soon as it runs. For a program that prints its address first: the reader of
+    /// that line may end it at once.
     ///
     /// ```
     /// use marmota_http::Server;

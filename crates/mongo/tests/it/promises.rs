@@ -68,9 +68,6 @@ promises!(durability: ; by transactions:
     a_close_can_be_tried_again,
     a_transaction_may_outlive_its_store,
 );
-promises!(event_loop: ; by transactions:
-    a_thread_stays_free_while_writes_wait,
-);
 promises!(history: ; by transactions:
     every_write_leaves_an_entry,
     many_rows_leave_an_entry_each,

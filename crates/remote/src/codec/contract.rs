@@ -34,7 +34,7 @@ pub(crate) struct Hello<'b> {
     pub(crate) credential: &'b [u8],
     /// Its tables, in the order in which it numbers them.
     pub(crate) tables: Vec<(&'b str, u64)>,
-    /// It wants the names of the tables that are served to it.
+    /// Requests the names of the tables that are served to it.
     pub(crate) lists_tables: bool,
 }
 
@@ -238,8 +238,8 @@ impl<'b> Hello<'b> {
     }
 }
 
-/// What the server answered to the hello of a client with these tables; with the names
-/// of those it serves, if they were asked for.
+/// Reads the server's answer to the hello of a client with these tables, with the names of
+/// the tables that it serves if the hello requests them.
 pub(crate) fn read_welcome<'t>(
     body: &[u8],
     find: impl Fn(&str) -> Option<&'t Table>,
