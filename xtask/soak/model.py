@@ -1,9 +1,10 @@
 """The rows of one client as the service should have them, and what each write
-does to them. Written from the guide (docs/guide/rest.md), not from the service.
+does to them. Written from the guide (docs/guide/08-rest.md), not from the service.
 """
 
 import dataclasses
 import itertools
+import json
 
 FIELDS = ("owner", "name", "number", "weight", "done", "code", "day", "options")
 REQUIRED = ("owner", "name", "done")
@@ -33,6 +34,13 @@ class Result:
     status: int
     key: object = None
     effect: str = None
+
+
+def _differ(one, other):
+    """True unless two values are the same JSON; in Python `True == 1 == 1.0`."""
+    if isinstance(one, bytes) or isinstance(other, bytes):
+        return one != other
+    return json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True)
 
 
 class Model:
@@ -183,9 +191,11 @@ class Model:
 
     def _change(self, id, fields, action="update"):
         note = self.notes[id]
+        is_changed = any(_differ(note[field], value) for field, value in fields.items())
         note.update(fields)
         note["version"] += 1
-        self._entered(id, action, note["version"])
+        if is_changed:
+            self._entered(id, action, note["version"])
 
     def _drop(self, id):
         del self.notes[id]
