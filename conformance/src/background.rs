@@ -133,8 +133,8 @@ pub fn each_hears_of_its_own_failure(subject: &Subject) {
             batch.insert(&seat(2, "y")).insert(&seat(3, "X"));
         }),
         background.add(|batch| {
-            let country = batch.insert(&Country::new("fr", "France")).made();
-            batch.insert(&City::new("Angers", "?")).referring(City::COUNTRY, country);
+            let country = batch.insert(&Country::new("fr", "France")).handle();
+            batch.insert(&City::new("Angers", "?")).set_ref(City::COUNTRY, country);
         }),
         background.add(|batch| {
             batch.insert(&seat(4, "y"));

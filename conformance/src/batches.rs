@@ -88,28 +88,25 @@ pub fn later_writes_refer_to_earlier_ones(subject: &Subject) {
     stand.insert(&Country::new("fr", "France")).run().unwrap();
     let nowhere = |name: &str| City::new(name, "?");
     let mut batch = stand.store().batch();
-    let spain = batch.insert(&Country::new("es", "Spain")).made();
-    let france = batch.insert(&Country::new("fr", "x")).or_ignore().made();
-    let charter = batch.insert(&Document::new("charter", b"x")).made();
+    let spain = batch.insert(&Country::new("es", "Spain")).handle();
+    let france = batch.insert(&Country::new("fr", "x")).or_ignore().handle();
+    let charter = batch.insert(&Document::new("charter", b"x")).handle();
     let seville = batch
         .insert(&nowhere("Seville"))
-        .referring(City::COUNTRY, spain)
-        .referring(City::CHARTER, charter)
-        .made();
-    batch
-        .insert(&nowhere("Angers"))
-        .referring(City::COUNTRY, france)
-        .referring(City::TWIN, seville);
-    let account = batch.insert(&Account::default()).made();
-    let gone = batch.insert(&Note::new("gone", 1)).made();
+        .set_ref(City::COUNTRY, spain)
+        .set_ref(City::CHARTER, charter)
+        .handle();
+    batch.insert(&nowhere("Angers")).set_ref(City::COUNTRY, france).set_ref(City::TWIN, seville);
+    let account = batch.insert(&Account::default()).handle();
+    let gone = batch.insert(&Note::new("gone", 1)).handle();
     batch
         .increment_made(Account::VISITS, account, 3)
-        .patch_made(account)
+        .patch_new(account)
         .set(Account::SMALL, 4)
         .delete_made(gone)
-        .patch_made(seville)
+        .patch_new(seville)
         .set(City::NAME, "Sevilla")
-        .referring(City::TWIN, seville);
+        .set_ref(City::TWIN, seville);
     let results = batch.all_or_nothing().run().unwrap();
     assert!(results.len() == 11 && results.iter().all(Result::is_ok), "{results:?}");
     stand.settle();
@@ -130,29 +127,26 @@ pub fn later_writes_refer_to_earlier_ones(subject: &Subject) {
 /// A reference to what makes no row is refused, with the write's place.
 pub fn a_bad_reference_of_a_batch_is_named(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
-    let elsewhere = stand.store().batch().insert(&Country::new("es", "Spain")).made();
+    let elsewhere = stand.store().batch().insert(&Country::new("es", "Spain")).handle();
     let mut batch = stand.store().batch();
-    batch
-        .insert(&Note::new("a", 1))
-        .insert(&City::new("x", "?"))
-        .referring(City::COUNTRY, elsewhere);
+    batch.insert(&Note::new("a", 1)).insert(&City::new("x", "?")).set_ref(City::COUNTRY, elsewhere);
     says(&refused(batch.all_or_nothing().run(), ErrorKind::Invalid), &["write 1", "another batch"]);
     // By place, as REST does; here what is wrong with it is found when it is added.
     let (note, city) = (stand.table("note").unwrap(), stand.table("city").unwrap());
     let row = [Value::Absent, Value::from("x"), Value::from("?"), Value::Null, Value::Null];
     let mut batch = stand.store().batch();
-    let made = batch.insert_values(&note, &[Value::Absent, Value::from("a"), Value::Null]).made();
-    batch.insert_values(&city, &row).referring_at(City::COUNTRY.position(), made);
+    let made = batch.insert_values(&note, &[Value::Absent, Value::from("a"), Value::Null]).handle();
+    batch.insert_values(&city, &row).set_ref_at(City::COUNTRY.position(), made);
     let error = blamed(batch.all_or_nothing().run(), ErrorKind::Invalid, "country", "reference");
     says(&error, &["write 1"]);
     assert_eq!(stand.count::<Note>().run().unwrap(), 0);
     // Where each stands for itself, what refers to a failure fails too.
     stand.insert(&Country::new("fr", "France")).run().unwrap();
     let mut batch = stand.store().batch();
-    let taken = batch.insert(&Country::new("fr", "again")).made();
-    batch.insert(&City::new("Angers", "?")).referring(City::COUNTRY, taken);
+    let taken = batch.insert(&Country::new("fr", "again")).handle();
+    batch.insert(&City::new("Angers", "?")).set_ref(City::COUNTRY, taken);
     batch.insert(&City::new("Bourges", "fr"));
-    let results = batch.each().run().unwrap();
+    let results = batch.continue_on_error().run().unwrap();
     let kinds: Vec<_> =
         results.iter().map(|one| one.as_ref().err().map(marmota_model::Error::kind)).collect();
     assert_eq!(kinds, [Some(ErrorKind::Conflict), Some(ErrorKind::Invalid), None]);
@@ -176,7 +170,10 @@ pub fn a_batch_patches(subject: &Subject) {
     assert_eq!((found.small, found.level, found.visits, found.version), (3, -5, 9, 3));
     let mut batch = stand.store().batch();
     batch.insert(&Note::new("a", 1)).patch::<Account>(account).set(Account::LEVEL, 6);
-    says(&blamed(batch.each().run(), ErrorKind::Invalid, "level", "range"), &["write 1"]);
+    says(
+        &blamed(batch.continue_on_error().run(), ErrorKind::Invalid, "level", "range"),
+        &["write 1"],
+    );
     let mut batch = stand.store().batch();
     batch.patch::<Account>(account).set(Account::LEVEL, 1).version(1);
     refused(batch.all_or_nothing().run(), ErrorKind::Stale);
@@ -229,7 +226,7 @@ pub fn each_write_stands_for_itself(subject: &Subject) {
         .increment(Account::SMALL, account, 300)
         .increment(Account::SMALL, account, 3)
         .insert(&Seat::new(Some("c"), 1, Some("z")));
-    let results = batch.each().run().unwrap();
+    let results = batch.continue_on_error().run().unwrap();
     let kinds: Vec<Option<ErrorKind>> = results
         .iter()
         .map(|result| result.as_ref().err().map(marmota_model::Error::kind))
@@ -264,7 +261,7 @@ pub fn a_bad_row_stops_the_batch(subject: &Subject) {
     for each in [false, true] {
         let mut batch = stand.store().batch();
         batch.insert(&Note::new("a", 1)).insert(&bad).insert(&Note::new("b", 2));
-        let action = if each { batch.each() } else { batch.all_or_nothing() };
+        let action = if each { batch.continue_on_error() } else { batch.all_or_nothing() };
         let error = blamed(action.run(), ErrorKind::Invalid, "level", "range");
         says(&error, &["write 1"]);
         assert_eq!(stand.count::<Note>().run().unwrap(), 0);
@@ -275,7 +272,7 @@ pub fn a_bad_row_stops_the_batch(subject: &Subject) {
 pub fn an_empty_batch_is_fine(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
     assert_eq!(stand.store().batch().all_or_nothing().run().unwrap().len(), 0);
-    assert_eq!(stand.store().batch().each().run().unwrap().len(), 0);
+    assert_eq!(stand.store().batch().continue_on_error().run().unwrap().len(), 0);
 }
 
 /// Later writes of a batch see the earlier ones.
@@ -331,7 +328,10 @@ pub fn a_batch_in_a_transaction_is_its_own(subject: &Subject) {
     refused(batch.all_or_nothing().run(), ErrorKind::NotFound);
     let mut batch = transaction.batch();
     batch.insert(&Note::new("e", 5)).delete::<Note>(999).insert(&Note::new("f", 6));
-    assert_eq!(batch.each().run().unwrap().iter().filter(|result| result.is_ok()).count(), 2);
+    assert_eq!(
+        batch.continue_on_error().run().unwrap().iter().filter(|result| result.is_ok()).count(),
+        2
+    );
     assert_eq!(transaction.count::<Note>().run().unwrap(), 5);
     transaction.commit().run().unwrap();
     drop(transaction);

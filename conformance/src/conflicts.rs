@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use futures_lite::future::block_on;
 use marmota_model::{Blob, ErrorKind, Record, Ref, Uuid, Value};
-use marmota_store::operation::{Effect, Keys, Placed};
+use marmota_store::operation::{Effect, Keys, UpsertResult};
 
 use crate::models::{self, City, Country, Document, Maybe, Note, Seat};
 use crate::refusal::{blamed, refused, says};
 use crate::subject::{Stand, Subject};
 
-fn placed<K>(key: K, effect: Effect) -> Placed<K> {
-    Placed { key, effect }
+fn placed<K>(key: K, effect: Effect) -> UpsertResult<K> {
+    UpsertResult { key, effect }
 }
 
 fn seats(stand: &Stand<'_>) -> Vec<Seat> {
@@ -185,7 +185,8 @@ pub fn many_rows_are_placed(subject: &Subject) {
     let rows = |holders: [&str; 3]| holders.map(|holder| Seat::new(None, 7, Some(holder)));
     let ignored = stand.insert_many(&rows(["u", "X", "U"])).or_ignore().run().unwrap();
     let u = ignored[0].key;
-    let effects = |rows: &[Placed<i64>]| rows.iter().map(|row| row.effect).collect::<Vec<_>>();
+    let effects =
+        |rows: &[UpsertResult<i64>]| rows.iter().map(|row| row.effect).collect::<Vec<_>>();
     assert_eq!(effects(&ignored), [Effect::Inserted, Effect::Ignored, Effect::Ignored]);
     assert_eq!((ignored[1].key, ignored[2].key), (there, u));
     let updated = stand.upsert_many(&rows(["v", "U", "V"])).run().unwrap();
@@ -280,7 +281,7 @@ pub fn a_batch_places_rows(subject: &Subject) {
         .insert(&Seat::new(None, 6, Some("x")))
         .or_replace()
         .delete::<Seat>(999);
-    let results = batch.each().run().unwrap();
+    let results = batch.continue_on_error().run().unwrap();
     let ok: Vec<bool> = results.iter().map(Result::is_ok).collect();
     assert_eq!(ok, [false, true, false]);
     stand.settle();

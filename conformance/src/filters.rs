@@ -290,7 +290,7 @@ pub fn a_filter_of_another_kind_is_refused(subject: &Subject) {
     refused(list(FilterExpr::IsNull { field: 100 }), ErrorKind::Invalid);
     let note = stand.table("note").unwrap();
     refused(Filter::from_expr(&note, equal(1, Value::Int(1))), ErrorKind::Invalid);
-    // Made at run time with one table, and used on another.
+    // RowHandle at run time with one table, and used on another.
     let of_note = parse_filter(&note, "number = 1").unwrap();
     assert!(stand.list_records(&note).filter(of_note.clone()).run().is_ok());
     let error = stand.list_records(&table).filter(of_note.clone()).run();

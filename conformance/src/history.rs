@@ -59,7 +59,7 @@ fn entries(store: &Store) -> u64 {
 pub fn every_write_leaves_an_entry(subject: &Subject) {
     let mut stand = Stand::open(subject, models);
     let before = Timestamp::now();
-    let ana = stand.acting_as("ana");
+    let ana = stand.with_actor("ana");
     let key = ana.insert(&patient("Bo")).run().unwrap();
     let bo = Patient { id: key, owed: Currency::from(7), scan: Blob::NotRead, ..patient("Bo") };
     ana.update(&bo).run().unwrap();
@@ -226,7 +226,7 @@ pub fn a_failed_write_leaves_none(subject: &Subject) {
 pub fn a_transaction_enters_what_it_commits(subject: &Subject) {
     let mut stand = Stand::open(subject, models);
     let key = stand.insert(&patient("a")).run().unwrap();
-    let eve = stand.acting_as("eve");
+    let eve = stand.with_actor("eve");
     let undone = eve.begin_run().unwrap();
     undone.delete::<Patient>(key).run().unwrap();
     assert_eq!(undone.history::<Patient>(key).run().unwrap().len(), 2);
@@ -261,7 +261,7 @@ pub fn a_batch_enters_what_it_did(subject: &Subject) {
         .insert(&Note::new("n", 1))
         .insert(&patient("a"))
         .insert(&patient("b"));
-    let results = batch.each().run().unwrap();
+    let results = batch.continue_on_error().run().unwrap();
     assert_eq!(results.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, true, false, true]);
     assert_eq!(entries(&stand), 2);
     let mut batch = stand.batch();
@@ -316,7 +316,7 @@ pub fn nobody_rewrites_history(subject: &Subject) {
     refused(stand.delete_where::<History>(History::ID.gt(0)).run(), denied);
     let mut batch = stand.batch();
     batch.insert(&patient("b")).delete::<History>(entry.id);
-    refused(batch.each().run(), denied);
+    refused(batch.continue_on_error().run(), denied);
     refused(stand.transaction(|transaction| transaction.delete::<History>(entry.id).run()), denied);
     assert_eq!(stand.list::<History>().run().unwrap(), [entry]);
 }
@@ -347,7 +347,7 @@ pub fn an_audited_write_that_waits_is_entered(subject: &Subject) {
         transaction.insert(&patient("first")).run().unwrap();
         let waits: Vec<_> = (0..4)
             .map(|number| {
-                let store = stand.store().acting_as(format!("thread {number}"));
+                let store = stand.store().with_actor(format!("thread {number}"));
                 scope.spawn(move || {
                     let patient = patient(&format!("n{number}"));
                     let key = block_on(async { store.insert(&patient).await }).unwrap();

@@ -75,7 +75,9 @@ pub fn a_key_is_of_one_batch(subject: &Subject) {
     let mut stand = Stand::open(subject, once);
     note(&stand, "k", "a").all_or_nothing().run().unwrap();
     stand.settle();
-    for batch in [note(&stand, "k", "b").all_or_nothing(), note(&stand, "k", "a").each()] {
+    for batch in
+        [note(&stand, "k", "b").all_or_nothing(), note(&stand, "k", "a").continue_on_error()]
+    {
         blamed(batch.run(), ErrorKind::Invalid, "idempotency_key", "same_request");
     }
     let long = "k".repeat(256);
@@ -95,7 +97,7 @@ pub fn what_failed_can_be_tried_again(subject: &Subject) {
         let mut batch = stand.store().batch();
         batch.idempotency_key(if each { "each" } else { "all" });
         batch.insert(&Seat::new(None, 2, Some("y"))).insert(&Seat::new(None, 3, Some("X")));
-        if each { batch.each().run() } else { batch.all_or_nothing().run() }
+        if each { batch.continue_on_error().run() } else { batch.all_or_nothing().run() }
     };
     says(&blamed(seats(&stand, false), ErrorKind::Conflict, "holder", "unique"), &["write 1"]);
     let first = seats(&stand, true).unwrap();

@@ -57,7 +57,7 @@ pub fn an_immutable_field_stays(subject: &Subject) {
     blamed(stand.upsert(&by_number).run(), invalid, "team", "immutable");
     let mut batch = stand.batch();
     batch.patch::<Ticket>(key).set(Ticket::TEAM, "blue").set(Ticket::TEXT, "in a batch");
-    let results = batch.each().run().unwrap();
+    let results = batch.continue_on_error().run().unwrap();
     blamed(results.into_iter().next().unwrap(), invalid, "team", "immutable");
     assert_eq!(stand.get::<Ticket>(key).run().unwrap(), stored);
 
@@ -111,7 +111,7 @@ pub fn an_immutable_field_stays_on_every_path(subject: &Subject) {
     }
     let grants = [Grant::new("ticket", &Right::ALL).rule("number < 9")];
     let rights = Rights::new(stand.registry(), None, &grants).unwrap();
-    let caller = stand.acting_under(rights);
+    let caller = stand.with_rights(rights);
     let patch = caller.patch::<Ticket>(stored[0].id).set(Ticket::TEAM, "blue");
     blamed(patch.run(), invalid, "team", "immutable");
     caller.patch::<Ticket>(stored[0].id).set(Ticket::TEAM, "red").run().unwrap();

@@ -57,7 +57,7 @@ fn caller(id: i64) -> Caller {
 }
 
 fn under(store: &Store, id: i64, grants: &[Grant]) -> Store {
-    store.acting_under(Rights::new(store.registry(), Some(caller(id)), grants).unwrap())
+    store.with_rights(Rights::new(store.registry(), Some(caller(id)), grants).unwrap())
 }
 
 /// Everything, with what is one's own.
@@ -106,7 +106,7 @@ pub fn what_is_not_granted_is_denied(subject: &Subject) {
     denied(batch.all_or_nothing().run());
     let mut batch = nothing.batch();
     batch.delete::<Page>(id).insert(&Folder { id: 0, owner: ANN });
-    let results = batch.each().run().unwrap();
+    let results = batch.continue_on_error().run().unwrap();
     assert_eq!(results[0].as_ref().unwrap_err().kind(), ErrorKind::Denied);
     assert!(results[1].is_ok());
     let reads = under(&stand, ANN, &[Grant::new("page", &[Right::Read])]);
@@ -122,7 +122,7 @@ pub fn what_is_not_granted_is_denied(subject: &Subject) {
         None,
         &[Grant::new("page", &Right::ALL).rule("not owner = @user.id")],
     );
-    let nobody = stand.acting_under(nobody.unwrap());
+    let nobody = stand.with_rights(nobody.unwrap());
     refused(nobody.list::<Page>().run(), ErrorKind::Unauthenticated);
     assert_eq!(stand.count::<Page>().run().unwrap(), 1);
 }
@@ -165,7 +165,7 @@ pub fn a_hidden_row_is_not_there(subject: &Subject) {
     batch.delete::<Page>(his);
     batch.patch::<Page>(his).set(Page::VIEWS, 1);
     batch.increment(Page::VIEWS, his, 1);
-    for result in batch.each().run().unwrap() {
+    for result in batch.continue_on_error().run().unwrap() {
         not_found(result);
     }
     let transaction = ann.begin_run().unwrap();
@@ -406,7 +406,7 @@ pub fn all_ways_deny_the_same(subject: &Subject) {
             prop_assert_eq!(ann.list_records(&table).query(query).run().unwrap().len() == 1, seen);
             let mut batch = ann.batch();
             batch.patch::<Page>(row.id).set(Page::TITLE, row.title.clone());
-            let result = batch.each().run().unwrap().remove(0);
+            let result = batch.continue_on_error().run().unwrap().remove(0);
             prop_assert_eq!(result.is_ok(), seen);
             // A copy may be made if and only if it would be seen.
             let copy = Page { id: 0, title: format!("{} copy", row.title), ..row.clone() };

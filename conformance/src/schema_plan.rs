@@ -3,7 +3,7 @@
 
 use marmota_model::{ErrorKind, Field, Kind, Query, Record, Role, Schema, Value};
 use marmota_store::StoreBuilder;
-use marmota_store::plan::{Effect, Losses, Plan};
+use marmota_store::plan::{Destructive, Effect, Plan};
 
 use crate::refusal::{refused, says};
 use crate::subject::{Stand, Subject};
@@ -58,7 +58,7 @@ fn rows(stand: &Stand<'_>, table: &str) -> Vec<Vec<Value>> {
 pub fn a_plan_changes_nothing(subject: &Subject) {
     let made = first(subject.builder()).plan().unwrap();
     assert_eq!(lines(&made)[0], "add table person");
-    assert!(made.steps.iter().all(|step| step.effect == Effect::Keeps), "{made:?}");
+    assert!(made.steps.iter().all(|step| step.effect == Effect::Safe), "{made:?}");
     if !subject.capability().persistent {
         return;
     }
@@ -74,7 +74,7 @@ pub fn a_plan_changes_nothing(subject: &Subject) {
         ];
         assert_eq!(lines, wanted);
         let dropped = plan.steps.iter().find(|step| step.column() == Some("nickname")).unwrap();
-        assert!(matches!(dropped.effect, Effect::Loses { .. }), "{dropped:?}");
+        assert!(matches!(dropped.effect, Effect::Destructive { .. }), "{dropped:?}");
     }
     assert_eq!(lines(&first(subject.builder()).plan().unwrap()), [""; 0]);
     let stand = Stand::open(subject, first);
@@ -103,10 +103,11 @@ pub fn a_column_is_dropped_when_told(subject: &Subject) {
         return;
     }
     closed(subject);
-    let named = |name: &str| Losses { needed: false, columns: vec![name.to_owned()] };
-    let wrong = second(subject.builder()).losses(named("person.surname")).open();
+    let named = |name: &str| Destructive { needed: false, columns: vec![name.to_owned()] };
+    let wrong = second(subject.builder()).allow_destructive(named("person.surname")).open();
     says(&refused(wrong, ErrorKind::Invalid), &["person"]);
-    let allowed = second(subject.builder()).losses(named("person.nickname")).open().unwrap();
+    let allowed =
+        second(subject.builder()).allow_destructive(named("person.nickname")).open().unwrap();
     allowed.close().unwrap();
     let stand = Stand::open(subject, second);
     assert_eq!(rows(&stand, "person"), [[Value::Int(1), Value::from("Marie"), Value::Null]]);

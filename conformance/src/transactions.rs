@@ -248,7 +248,7 @@ pub fn what_a_transaction_has_read_stays(subject: &Subject) {
         Ok(()) => 1000,
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
-            assert!(error.is_repeatable(), "{error:?}");
+            assert!(error.is_retryable(), "{error:?}");
             0
         }
     };

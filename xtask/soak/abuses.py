@@ -150,7 +150,7 @@ def filters_in_urls(service):
 def filters_in_bodies(service, token):
     """A rule of a grant is a filter that comes in a body."""
     connection = Connection(service.address)
-    answer = connection.ask("POST", "/api/auth/redeem", {"name": "admin", "token": token, "password": "long enough for it"})
+    answer = connection.ask("POST", "/api/auth/set-password", {"name": "admin", "token": token, "password": "long enough for it"})
     login = connection.ask("POST", "/api/auth/login", {"name": "admin", "password": "long enough for it"})
     if login.status >= 300:
         return [f"no login: {answer.status} {answer.value} {login.status} {login.value}"]

@@ -8,7 +8,7 @@ use marmota_model::{
     Error, ErrorKind, KeyKind, Kind, NoRows, Query, Result, RowSource, Table, Value, ValueRef,
 };
 use marmota_store::operation::{OnConflict, Operation, Outcome};
-use marmota_store::prepare::{self, Origin, Stamp};
+use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 use marmota_store::{Savepoint, Scope, Transaction};
 
 use super::step::{Change, GO_ON, Step};
@@ -166,7 +166,8 @@ impl<'s> World<'s> {
         for change in changes {
             self.add(&mut batch, change);
         }
-        let results = if each { batch.each() } else { batch.all_or_nothing() }.run()?;
+        let results =
+            if each { batch.continue_on_error() } else { batch.all_or_nothing() }.run()?;
         let told = |result: Result<Outcome>| match result {
             Ok(outcome) => told(&outcome),
             Err(error) => refused(&error),
@@ -193,7 +194,7 @@ impl<'s> World<'s> {
                 row[table.key()] = rows[0][table.key()].as_ref();
             }
             leave_out_own_references(table, &mut row);
-            prepare::insert(table, &mut row, Origin::Values, Stamp::now(table))?;
+            prepare::insert(table, &mut row, ValueSource::Values, WriteTimestamp::now(table))?;
             Ok(row)
         });
         let mut source = Ready { rows: ready.collect::<Result<Vec<_>>>()?.into_iter() };
@@ -213,7 +214,7 @@ impl<'s> World<'s> {
                 }
                 key => key,
             };
-            prepare::update(table, &mut row, Origin::Values, Stamp::now(table))?;
+            prepare::update(table, &mut row, ValueSource::Values, WriteTimestamp::now(table))?;
             // The same fields in every row.
             let mut violations = Vec::new();
             prepare::fill_for_replace(table, &mut row, &mut violations);

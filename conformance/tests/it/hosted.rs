@@ -11,7 +11,7 @@ use marmota_remote::{Remote, Service};
 use marmota_store::engine::{Capability, Engine, Session};
 use marmota_store::history::HISTORY_TABLE;
 use marmota_store::operation::ANSWERS;
-use marmota_store::plan::{Losses, Plan};
+use marmota_store::plan::{Destructive, Plan};
 use marmota_store::{Idempotency, Store, StoreBuilder};
 
 /// The table of what a program has migrated.
@@ -30,19 +30,19 @@ pub(crate) fn in_process(service: &Service) -> Reached {
 pub(crate) fn over_unix(service: &Service) -> Reached {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("unix:{}", folder.path().join("socket").display());
-    let server = Server::bind(url.as_str()).unwrap().servers(1).start(service.router()).unwrap();
+    let server = Server::bind(url.as_str()).unwrap().listeners(1).start(service.router()).unwrap();
     (Remote::from_url(&url).unwrap(), Some(server), Some(folder))
 }
 
 pub(crate) fn over_http(service: &Service) -> Reached {
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1);
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1);
     let server = server.start(service.router_at("/data")).unwrap();
     let url = format!("http://{}/data", server.local_addr());
     (Remote::from_url(&url).unwrap(), Some(server), None)
 }
 
 pub(crate) fn over_a_web_socket(service: &Service) -> Reached {
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1);
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1);
     let server = server.start(service.router()).unwrap();
     let url = format!("ws://{}/api", server.local_addr());
     (Remote::from_url(&url).unwrap(), Some(server), None)
@@ -86,12 +86,17 @@ impl Engine for Shared {
         self.0.plan(tables, version)
     }
 
-    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
-        self.0.migrate(tables, version, losses)
+    fn migrate(
+        &self,
+        tables: &[Arc<Table>],
+        version: u32,
+        destructive: &Destructive,
+    ) -> Result<Plan> {
+        self.0.migrate(tables, version, destructive)
     }
 
-    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
-        self.0.admit(table)
+    fn open_table(&self, table: &Arc<Table>) -> Result<bool> {
+        self.0.open_table(table)
     }
 
     fn existing_tables(&self) -> Result<Option<Vec<String>>> {
@@ -157,23 +162,28 @@ impl Engine for Hosted {
         self.inner.plan(tables, version)
     }
 
-    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
+    fn migrate(
+        &self,
+        tables: &[Arc<Table>],
+        version: u32,
+        destructive: &Destructive,
+    ) -> Result<Plan> {
         // Migrations are the server's business: its own program does them.
         if tables.iter().any(|table| table.name() == MIGRATIONS) {
-            return self.inner.migrate(tables, version, losses);
+            return self.inner.migrate(tables, version, destructive);
         }
         let plan = self.inner.plan(tables, version)?;
-        plan.check(losses)?;
-        let store = self.served(tables, version).losses(losses.clone()).open()?;
+        plan.check(destructive)?;
+        let store = self.served(tables, version).allow_destructive(destructive.clone()).open()?;
         let (remote, server, folder) = (self.reach)(&Service::new(&store));
-        remote.migrate(tables, version, losses)?;
+        remote.migrate(tables, version, destructive)?;
         let running = Running { remote, _server: server, _folder: folder, store };
         assert!(self.running.set(running).is_ok(), "it is opened once");
         Ok(plan)
     }
 
-    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
-        self.inner.admit(table)
+    fn open_table(&self, table: &Arc<Table>) -> Result<bool> {
+        self.inner.open_table(table)
     }
 
     /// Asked for before there are tables to be served.

@@ -1,5 +1,5 @@
 //! What administrators do to users and groups, and users to their keys. Who
-//! may is for the caller to ask first ([`crate::Known::is_admin`]).
+//! may is for the caller to ask first ([`crate::Identity::is_admin`]).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use marmota_store::rights::Grant;
 use crate::auth::{Auth, KEY_PREFIX, after, check_grant, new_user};
 use crate::event::Event;
 use crate::ids;
-use crate::known::{Known, Proof};
+use crate::known::{Identity, Proof};
 use crate::models::{Group, Key, Session, User};
 use crate::token::{self, TokenHash};
 
@@ -192,7 +192,7 @@ impl Auth {
     /// many; [`ErrorKind::Invalid`] for a name that will not do.
     pub fn make_key(
         &self,
-        known: &Known,
+        known: &Identity,
         name: &str,
         age: Option<Duration>,
     ) -> Result<(i64, String)> {

@@ -17,7 +17,7 @@ use crate::attempts::Attempts;
 use crate::event::Event;
 use crate::ids;
 use crate::jwt::Jwts;
-use crate::known::{Found, Knowledge, Known, Proof};
+use crate::known::{Found, Identity, Knowledge, Proof};
 use crate::models::{Group, Key, Session, User};
 use crate::password::Passwords;
 use crate::settings::Settings;
@@ -46,8 +46,8 @@ pub(crate) struct Inner {
     pub(crate) jwts: Jwts,
     /// Ends of sessions that moved, and sessions that have ended.
     background: BackgroundBatch,
-    nobody: Option<Store>,
-    first_token: Option<String>,
+    anonymous: Option<Store>,
+    setup_token: Option<String>,
     logins: AtomicU32,
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn after(from: Timestamp, time: Duration) -> Timestamp {
 impl Auth {
     /// Users of a store that has their models ([`crate::models`]). Where nobody
     /// can manage users yet, there is a token for it: see
-    /// [`Auth::first_token`].
+    /// [`Auth::setup_token`].
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] for a store without the models, or a grant on a
@@ -105,12 +105,12 @@ impl Auth {
     pub fn new(store: &Store, mut settings: Settings) -> Result<Self> {
         let registry = store.registry();
         registry.of::<User>()?;
-        for grant in settings.everyone.iter().chain(&settings.nobody) {
+        for grant in settings.everyone.iter().chain(&settings.anonymous) {
             check_grant(store, grant)?;
         }
-        let nobody = match settings.nobody.is_empty() {
+        let nobody = match settings.anonymous.is_empty() {
             true => None,
-            false => Some(store.acting_under(Rights::new(registry, None, &settings.nobody)?)),
+            false => Some(store.with_rights(Rights::new(registry, None, &settings.anonymous)?)),
         };
         let secret = match settings.jwt_secret.take() {
             Some(secret) => secret,
@@ -119,31 +119,31 @@ impl Auth {
         let mut inner = Inner {
             passwords: Passwords::new(settings.password_memory_kib, settings.password_passes)?,
             attempts: Attempts::new(settings.attempts_max, settings.attempts_window),
-            knowledge: Knowledge::new(settings.believed_for),
+            knowledge: Knowledge::new(settings.cache_ttl),
             jwts: Jwts::new(&secret, settings.jwt_age)?,
             background: store.background_batch().durability(Durability::None).start()?,
-            nobody,
-            first_token: None,
+            anonymous: nobody,
+            setup_token: None,
             logins: AtomicU32::new(0),
             store: store.clone(),
             settings,
         };
-        inner.first_token = inner.prepare_first()?;
+        inner.setup_token = inner.prepare_first()?;
         Ok(Self(Arc::new(inner)))
     }
 
     /// A token by which the user `admin` can set the first password
-    /// ([`Auth::redeem`]), to be shown to the operator who starts the program. Each start makes a
+    /// ([`Auth::set_password`]), to be shown to the operator who starts the program. Each start makes a
     /// new one, until a user has set a password.
     #[must_use]
-    pub fn first_token(&self) -> Option<&str> {
-        self.0.first_token.as_deref()
+    pub fn setup_token(&self) -> Option<&str> {
+        self.0.setup_token.as_deref()
     }
 
     /// The store for callers who prove nothing; none if they may do nothing.
     #[must_use]
-    pub fn nobody(&self) -> Option<&Store> {
-        self.0.nobody.as_ref()
+    pub fn anonymous(&self) -> Option<&Store> {
+        self.0.anonymous.as_ref()
     }
 
     /// Begins a session. Takes as long as a password is made to take, on this
@@ -179,7 +179,7 @@ impl Auth {
     ///
     /// # Errors
     /// [`ErrorKind::Denied`] to a caller who is known by a key.
-    pub fn jwt(&self, known: &Known) -> Result<(String, Timestamp)> {
+    pub fn jwt(&self, known: &Identity) -> Result<(String, Timestamp)> {
         let Proof::Session(_) = known.proof else {
             return Err(Error::new(ErrorKind::Denied, "a JWT stands for a session: log in for it"));
         };
@@ -192,7 +192,7 @@ impl Auth {
     ///
     /// # Errors
     /// [`ErrorKind::Denied`] to a caller who is known by a key.
-    pub fn logout(&self, known: &Known) -> Result<()> {
+    pub fn logout(&self, known: &Identity) -> Result<()> {
         let Proof::Session(_) = known.proof else {
             let message = "a key has no session to end; it can be revoked";
             return Err(Error::new(ErrorKind::Denied, message));
@@ -236,7 +236,7 @@ impl Auth {
     /// [`ErrorKind::Unauthenticated`] for a token that is none, was used or has
     /// ended; [`ErrorKind::Invalid`] for a password that will not do;
     /// [`ErrorKind::Busy`] if too many tokens were wrong.
-    pub fn redeem(
+    pub fn set_password(
         &self,
         name: &str,
         token: &str,
@@ -258,7 +258,7 @@ impl Auth {
         };
         inner.attempts.succeeded(name, from, inner.now());
         let new = inner.passwords.hash(password)?;
-        self.set_password(user.id, &new, |now| if suits(now) { Ok(()) } else { Err(unknown()) })
+        self.store_password(user.id, &new, |now| if suits(now) { Ok(()) } else { Err(unknown()) })
     }
 
     /// Changes a password, and ends all of the user's sessions.
@@ -284,12 +284,12 @@ impl Auth {
         inner.attempts.succeeded(&user.name, from, inner.now());
         let new = inner.passwords.hash(new)?;
         let changed = || Error::new(ErrorKind::Conflict, "the password was changed meanwhile");
-        self.set_password(user.id, &new, |now| {
+        self.store_password(user.id, &new, |now| {
             if now.password == user.password { Ok(()) } else { Err(changed()) }
         })
     }
 
-    fn set_password(
+    fn store_password(
         &self,
         user: i64,
         hash: &str,
@@ -310,7 +310,7 @@ impl Auth {
     }
 
     /// Ends what a caller is known by.
-    fn end(&self, known: &Known) -> Result<()> {
+    fn end(&self, known: &Identity) -> Result<()> {
         let store = &self.0.store;
         match known.proof {
             Proof::Session(id) => store.delete_where::<Session>(Session::ID.eq(id)).run()?,
@@ -502,7 +502,7 @@ impl Inner {
     }
 
     /// Moves a session's end, and keeps it now and then.
-    pub(crate) fn renew(&self, known: &Known, now: i64) {
+    pub(crate) fn renew(&self, known: &Identity, now: i64) {
         let Proof::Session(id) = known.proof else { return };
         let idle_us = i64::try_from(self.settings.session_idle.as_micros()).unwrap_or(i64::MAX);
         let ends_at = now.saturating_add(idle_us).min(known.ends_at_last);
@@ -522,7 +522,7 @@ impl Inner {
 
     /// Deletes in the background what a caller was known by: no request waits for it. Where too
     /// much waits, a later login sweeps it away.
-    pub(crate) fn end_later(&self, known: &Known) {
+    pub(crate) fn end_later(&self, known: &Identity) {
         let _ = self.background.try_add(|batch| {
             match known.proof {
                 Proof::Session(id) => batch.delete::<Session>(id),

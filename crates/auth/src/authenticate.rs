@@ -13,10 +13,10 @@ use marmota_store::Store;
 
 use crate::auth::{Auth, Inner, KEY_PREFIX, unauthenticated};
 use crate::event::Event;
-use crate::known::{Known, Proof};
+use crate::known::{Identity, Proof};
 use crate::token::{TOKEN_BYTES_MAX, TokenHash};
 
-type Reading = Pin<Box<dyn Future<Output = Result<Arc<Known>>> + Send>>;
+type Reading = Pin<Box<dyn Future<Output = Result<Arc<Identity>>> + Send>>;
 
 /// A caller who is being authenticated: `.await` it, or [`Authenticating::run`] it. Of a token
 /// that was shown a short time ago it is ready at once ([`Authenticating::ready`]).
@@ -24,12 +24,12 @@ type Reading = Pin<Box<dyn Future<Output = Result<Arc<Known>>> + Send>>;
 pub struct Authenticating(State);
 
 enum State {
-    Ready(Option<Result<Arc<Known>>>),
+    Ready(Option<Result<Arc<Identity>>>),
     Reading(Reading),
 }
 
 impl Authenticating {
-    const fn of(result: Result<Arc<Known>>) -> Self {
+    const fn of(result: Result<Arc<Identity>>) -> Self {
         Self(State::Ready(Some(result)))
     }
 
@@ -38,7 +38,7 @@ impl Authenticating {
     }
 
     /// Takes the result if no read is needed for it; never blocks.
-    pub fn ready(&mut self) -> Option<Result<Arc<Known>>> {
+    pub fn ready(&mut self) -> Option<Result<Arc<Identity>>> {
         match &mut self.0 {
             State::Ready(result) => result.take(),
             State::Reading(_) => None,
@@ -49,13 +49,13 @@ impl Authenticating {
     ///
     /// # Errors
     /// As [`Auth::authenticate`].
-    pub fn run(mut self) -> Result<Arc<Known>> {
+    pub fn run(mut self) -> Result<Arc<Identity>> {
         self.ready().unwrap_or_else(|| marmota_store::action::block_on(self))
     }
 }
 
 impl Future for Authenticating {
-    type Output = Result<Arc<Known>>;
+    type Output = Result<Arc<Identity>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
@@ -98,7 +98,7 @@ impl Auth {
     /// # Errors
     /// [`marmota_model::ErrorKind::Unauthenticated`] if the session or key they were known by has
     /// ended.
-    pub fn still(&self, known: &Known) -> Authenticating {
+    pub fn revalidate(&self, known: &Identity) -> Authenticating {
         self.find(known.token, matches!(known.proof, Proof::Key(_)), Some(known.user))
     }
 
@@ -126,7 +126,7 @@ impl Auth {
         let now = |result| StoreOf(StoreState::Ready(Some(result)));
         if credential.is_empty() {
             let none = || unauthenticated("show a token: a session's, or a key");
-            return now(self.nobody().cloned().ok_or_else(none));
+            return now(self.anonymous().cloned().ok_or_else(none));
         }
         match std::str::from_utf8(credential) {
             Err(_) => now(Err(unauthenticated("invalid token"))),
@@ -168,7 +168,7 @@ impl StoreOf {
     }
 }
 
-fn store(known: Result<Arc<Known>>) -> Result<Store> {
+fn store(known: Result<Arc<Identity>>) -> Result<Store> {
     known.map(|known| known.store().clone())
 }
 
@@ -188,7 +188,7 @@ fn unknown() -> Error {
     unauthenticated("the token is unknown, or has ended")
 }
 
-fn of(known: Arc<Known>, of_user: Option<i64>) -> Result<Arc<Known>> {
+fn of(known: Arc<Identity>, of_user: Option<i64>) -> Result<Arc<Identity>> {
     match of_user.is_none_or(|user| user == known.user) {
         true => Ok(known),
         false => Err(unknown()),
@@ -197,7 +197,7 @@ fn of(known: Arc<Known>, of_user: Option<i64>) -> Result<Arc<Known>> {
 
 impl Inner {
     /// Who has a token, if that is in memory and good.
-    fn remembered(&self, hash: TokenHash) -> Option<Arc<Known>> {
+    fn remembered(&self, hash: TokenHash) -> Option<Arc<Identity>> {
         let now = self.now().micros();
         let known = self.knowledge.good(hash, now)?;
         // Another process may have moved its end: the store knows.
@@ -208,7 +208,7 @@ impl Inner {
         Some(known)
     }
 
-    async fn read(&self, hash: TokenHash, is_key: bool) -> Result<Arc<Known>> {
+    async fn read(&self, hash: TokenHash, is_key: bool) -> Result<Arc<Identity>> {
         let before = self.knowledge.mark(hash);
         let found = match is_key {
             true => self.find_key(hash).await?,
@@ -216,7 +216,7 @@ impl Inner {
         };
         let now = self.now().micros();
         let found = found.ok_or_else(unknown)?;
-        let known = Arc::new(Known::new(found, hash, &self.store, before.epoch, now));
+        let known = Arc::new(Identity::new(found, hash, &self.store, before.epoch, now));
         if let Some(moved) = self.knowledge.end_of(&known) {
             // It was used here, and that is not kept yet.
             known.ends_at.fetch_max(moved, Ordering::Relaxed);
@@ -233,7 +233,7 @@ impl Inner {
     }
 }
 
-impl Known {
+impl Identity {
     fn has_ended(&self, now: i64) -> bool {
         now >= self.ends_at.load(Ordering::Relaxed).min(self.ends_at_last)
     }

@@ -34,7 +34,7 @@ pub enum Proof {
 }
 
 /// Somebody who has proved who they are.
-pub struct Known {
+pub struct Identity {
     pub(crate) user: i64,
     pub(crate) is_admin: bool,
     pub(crate) proof: Proof,
@@ -51,7 +51,7 @@ pub struct Known {
     read_at: i64,
 }
 
-impl Known {
+impl Identity {
     /// Their key in the store, `@user.id` in rules.
     #[must_use]
     pub const fn user(&self) -> i64 {
@@ -92,7 +92,7 @@ impl Known {
     }
 }
 
-impl std::fmt::Debug for Known {
+impl std::fmt::Debug for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?} by {:?}", self.rights, self.proof)
     }
@@ -108,7 +108,7 @@ pub(crate) struct Found {
     pub(crate) ends_at_last: i64,
 }
 
-impl Known {
+impl Identity {
     pub(crate) fn new(
         found: Found,
         token: TokenHash,
@@ -125,7 +125,7 @@ impl Known {
             is_admin: found.is_admin,
             proof: found.proof,
             token,
-            store: store.acting_under(Arc::clone(&found.rights)).in_session(&session),
+            store: store.with_rights(Arc::clone(&found.rights)).in_session(&session),
             rights: found.rights,
             ends_at: AtomicI64::new(found.ends_at),
             ends_at_last: found.ends_at_last,
@@ -145,7 +145,7 @@ pub(crate) struct Mark {
 
 /// The tokens that are known.
 pub(crate) struct Knowledge {
-    tokens: Cache<TokenHash, Arc<Known>>,
+    tokens: Cache<TokenHash, Arc<Identity>>,
     /// How many tokens of each shard were forgotten.
     shards: Box<[Mutex<u64>]>,
     epoch: AtomicU64,
@@ -153,12 +153,12 @@ pub(crate) struct Knowledge {
 }
 
 impl Knowledge {
-    pub(crate) fn new(believed_for: Duration) -> Self {
+    pub(crate) fn new(cache_ttl: Duration) -> Self {
         Self {
             tokens: Cache::new(KNOWN_MAX),
             shards: (0..SHARDS).map(|_| Mutex::new(0)).collect(),
             epoch: AtomicU64::new(0),
-            believed_us: i64::try_from(believed_for.as_micros()).unwrap_or(i64::MAX),
+            believed_us: i64::try_from(cache_ttl.as_micros()).unwrap_or(i64::MAX),
         }
     }
 
@@ -173,7 +173,7 @@ impl Knowledge {
     }
 
     /// Keeps what was read of a token, unless it may have ended since the mark.
-    pub(crate) fn put(&self, known: &Arc<Known>, mark: Mark) {
+    pub(crate) fn put(&self, known: &Arc<Identity>, mark: Mark) {
         let shard = self.shard(known.token);
         if *shard == mark.forgotten {
             self.tokens.insert(known.token, Arc::clone(known));
@@ -181,14 +181,14 @@ impl Knowledge {
     }
 
     /// The end of a session as it was moved in this process, whether or not that was kept.
-    pub(crate) fn end_of(&self, known: &Known) -> Option<i64> {
+    pub(crate) fn end_of(&self, known: &Identity) -> Option<i64> {
         let earlier = self.tokens.get(&known.token)?;
         (earlier.proof == known.proof).then(|| earlier.ends_at.load(Ordering::Relaxed))
     }
 
     /// Who has a token, if it was read a short time ago.
     #[inline]
-    pub(crate) fn good(&self, token: TokenHash, now: i64) -> Option<Arc<Known>> {
+    pub(crate) fn good(&self, token: TokenHash, now: i64) -> Option<Arc<Identity>> {
         let known = self.tokens.get(&token)?;
         let is_good = known.epoch == self.epoch.load(Ordering::SeqCst)
             && now.saturating_sub(known.read_at) < self.believed_us;

@@ -18,7 +18,7 @@
 //! let auth = Auth::new(&store, Settings::default().everyone([own]))?;
 //!
 //! // The first administrator has no password, but a token for setting one.
-//! let token = auth.first_token().unwrap();
+//! let token = auth.setup_token().unwrap();
 //! # if false {
 //! auth.redeem("admin", token, "correct horse battery", None)?;
 //! let session = auth.login("admin", "correct horse battery", None)?;
@@ -46,6 +46,6 @@ pub use accounts::KeyInfo;
 pub use auth::{Auth, LoggedIn, SessionInfo};
 pub use authenticate::{Authenticating, StoreOf};
 pub use event::{Event, Listener};
-pub use known::{Known, Proof};
+pub use known::{Identity, Proof};
 pub use models::{Group, Key, Session, User, models};
 pub use settings::Settings;

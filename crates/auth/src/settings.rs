@@ -13,7 +13,7 @@ use crate::event::Listener;
 #[must_use]
 pub struct Settings {
     pub(crate) everyone: Vec<Grant>,
-    pub(crate) nobody: Vec<Grant>,
+    pub(crate) anonymous: Vec<Grant>,
     pub(crate) session_idle: Duration,
     pub(crate) session_age_max: Duration,
     pub(crate) one_session: bool,
@@ -21,7 +21,7 @@ pub struct Settings {
     pub(crate) jwt_age: Duration,
     pub(crate) jwt_secret: Option<Zeroizing<Vec<u8>>>,
     pub(crate) token_age: Duration,
-    pub(crate) believed_for: Duration,
+    pub(crate) cache_ttl: Duration,
     pub(crate) password_memory_kib: u32,
     pub(crate) password_passes: u32,
     pub(crate) attempts_max: u32,
@@ -36,7 +36,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             everyone: Vec::new(),
-            nobody: Vec::new(),
+            anonymous: Vec::new(),
             session_idle: Duration::from_secs(8 * 3600),
             session_age_max: Duration::from_secs(30 * 24 * 3600),
             one_session: false,
@@ -44,7 +44,7 @@ impl Default for Settings {
             jwt_age: Duration::from_secs(15 * 60),
             jwt_secret: None,
             token_age: Duration::from_secs(24 * 3600),
-            believed_for: Duration::from_secs(10),
+            cache_ttl: Duration::from_secs(10),
             password_memory_kib: 19 * 1024,
             password_passes: 2,
             attempts_max: 10,
@@ -63,8 +63,8 @@ impl Settings {
     }
 
     /// Adds grants for anonymous callers. Default: none.
-    pub fn nobody(mut self, grants: impl IntoIterator<Item = Grant>) -> Self {
-        self.nobody.extend(grants);
+    pub fn anonymous(mut self, grants: impl IntoIterator<Item = Grant>) -> Self {
+        self.anonymous.extend(grants);
         self
     }
 
@@ -115,8 +115,8 @@ impl Settings {
     /// Sets how long a session is cached without reading the database. Default: 10 seconds. Changes by
     /// this process are effective at once; another process on the same database sees a logout after at
     /// most this time.
-    pub const fn believed_for(mut self, time: Duration) -> Self {
-        self.believed_for = time;
+    pub const fn cache_ttl(mut self, time: Duration) -> Self {
+        self.cache_ttl = time;
         self
     }
 

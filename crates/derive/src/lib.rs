@@ -223,7 +223,7 @@ pub fn derive_model_enum(input: TokenStream) -> TokenStream {
 /// `trait Calculator` there are then `CalculatorService`, which hosts whatever
 /// implements the trait, and `CalculatorClient`, which calls it from elsewhere.
 ///
-/// `#[repeatable]` before a method says that a call may take place twice: a stub
+/// `#[idempotent]` before a method says that a call may take place twice: a stub
 /// sends it again where a connection breaks before the answer.
 ///
 /// `#[service(name = "calc")]` gives it another name than the trait's in snake

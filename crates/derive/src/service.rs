@@ -19,7 +19,7 @@ use crate::name;
 use crate::problem::Problems;
 
 /// Of a method that may take place twice: sent again where a connection breaks.
-const REPEATABLE: &str = "repeatable";
+const IDEMPOTENT: &str = "idempotent";
 
 /// A method as both sides have to know it.
 pub(crate) struct Method {
@@ -30,7 +30,7 @@ pub(crate) struct Method {
     /// What comes of it when all is well.
     pub(crate) result: Type,
     /// It may take place twice.
-    is_repeatable: bool,
+    is_retryable: bool,
 }
 
 /// What stands in the attribute's parentheses.
@@ -92,10 +92,10 @@ pub(crate) fn expand(attribute: TokenStream, item: &ItemTrait) -> TokenStream {
                 }
                 check_receiver(&function.sig, &mut problems);
                 let mut attributes = function.attrs.clone();
-                attributes.retain(|one| !one.path().is_ident(REPEATABLE));
-                let is_repeatable = attributes.len() < function.attrs.len();
+                attributes.retain(|one| !one.path().is_ident(IDEMPOTENT));
+                let is_retryable = attributes.len() < function.attrs.len();
                 let method = Method::read(&function.sig, &mut problems);
-                methods.extend(method.map(|it| (attributes, Method { is_repeatable, ..it })));
+                methods.extend(method.map(|it| (attributes, Method { is_retryable, ..it })));
             }
             other => problems.at(other, "a service has methods and nothing else"),
         }
@@ -154,7 +154,7 @@ impl Method {
             check_stream(ty, problems);
         }
         let ident = signature.ident.clone();
-        Some(Self { ident, parameters, output, result, is_repeatable: false })
+        Some(Self { ident, parameters, output, result, is_retryable: false })
     }
 
     /// Its entry in a contract.
@@ -298,7 +298,7 @@ fn code(given: &Given, item: &ItemTrait, methods: &[(Vec<Attribute>, Method)]) -
         let Method { ident, parameters, output, .. } = method;
         let parameters = parameters.iter().map(|(ident, ty)| quote!(#ident: #ty));
         let encoded = method.encoded(&path);
-        let call = if method.is_repeatable { "call_repeatable" } else { "call" };
+        let call = if method.is_retryable { "call_repeatable" } else { "call" };
         let call = Ident::new(call, Span::call_site());
         quote! {
             async fn #ident(&self #(, #parameters)*) -> #output {
@@ -332,12 +332,12 @@ fn code(given: &Given, item: &ItemTrait, methods: &[(Vec<Attribute>, Method)]) -
 
             /// An instance for each call, session, user or whatever the lifetime
             /// says, made when it is first called.
-            #vis fn each<T: #ident>(
+            #vis fn per<T: #ident>(
                 lifetime: #path::Lifetime,
                 make: impl Fn(&#path::Call) -> ::core::result::Result<T, #path::generated::Error>
                     + ::core::marker::Send + ::core::marker::Sync + 'static,
             ) -> #path::Hosted {
-                #path::generated::each::<Self, T>(lifetime, make)
+                #path::generated::per::<Self, T>(lifetime, make)
             }
 
             /// A stand-in for tests, which answers what it is told to.

@@ -36,7 +36,7 @@ fn main() -> Result<(), ServerError> {
         .get("/async", text);
     let mut server = Server::bind(address)?;
     if let Some(servers) = arguments.next().and_then(|servers| servers.parse().ok()) {
-        server = server.servers(servers);
+        server = server.listeners(servers);
     }
     #[cfg(feature = "tls")]
     if arguments.next().is_some_and(|word| word == "tls") {

@@ -17,11 +17,11 @@ use rustix::process::geteuid;
 
 /// That a port is one server's, as long as this is there.
 #[derive(Debug)]
-pub(crate) struct Claim {
+pub(crate) struct PortLock {
     _held: OwnedFd,
 }
 
-impl Claim {
+impl PortLock {
     /// None for a port that is not chosen yet, and where the name cannot be had: then others
     /// that share are not kept out, and nothing else is lost.
     pub(crate) fn take(address: SocketAddr) -> Option<Self> {

@@ -46,11 +46,11 @@ use crate::chunked::Chunked;
 use crate::handler::LaterResponse;
 use crate::head::{BodyLength, Span};
 use crate::link::{Entry, Link, Secured};
-use crate::local::Local;
+use crate::local::ThreadLocals;
 use crate::request::{Exchange, Request};
 use crate::response::Response;
 use crate::router::Found;
-use crate::signpost::Signpost;
+use crate::signpost::RedirectResponder;
 use crate::slack;
 use crate::status::Status;
 use crate::task::{self, Task, Token};
@@ -166,7 +166,7 @@ impl Connection {
         token: Token,
         on_ring: bool,
         entry: &Entry,
-        local: &mut Local,
+        local: &mut ThreadLocals,
     ) -> Self {
         let opening_until_ms = local.now_ms + local.limits.handshake_timeout_ms;
         let mut this = Self {
@@ -197,7 +197,7 @@ impl Connection {
             is_known: false,
         };
         if let Some(port) = entry.redirect {
-            this.take_over(Signpost::Redirect { port }.wait(), local);
+            this.take_over(RedirectResponder::Redirect { port }.wait(), local);
             this.set_deadline(Timing::Idle, local.now_ms + local.limits.header_timeout_ms);
         }
         if this.link.is_some() {
@@ -225,7 +225,7 @@ impl Connection {
     }
 
     /// When the client has last taken something of them.
-    pub(crate) fn progress_ms(&self, local: &Local) -> u64 {
+    pub(crate) fn progress_ms(&self, local: &ThreadLocals) -> u64 {
         match &self.phase {
             _ if self.timing == Timing::Write => {
                 self.deadline_ms.saturating_sub(local.limits.write_timeout_ms)
@@ -237,7 +237,7 @@ impl Connection {
 
     /// The socket takes no more for now, and did when that was last asked.
     #[cold]
-    fn note_blocked(&self, local: &mut Local) {
+    fn note_blocked(&self, local: &mut ThreadLocals) {
         local.blocked_bytes += self.unread_bytes();
     }
 
@@ -252,7 +252,7 @@ impl Connection {
     }
 
     /// Polls the handler that waits, if one does, and goes on.
-    pub(crate) fn wake(&mut self, local: &mut Local) -> Fate {
+    pub(crate) fn wake(&mut self, local: &mut ThreadLocals) -> Fate {
         if let Phase::Streaming(outflow) = &mut self.phase {
             outflow.note_woken();
         }
@@ -279,7 +279,7 @@ impl Connection {
     }
 
     /// Does all that can be done now.
-    pub(crate) fn drive(&mut self, local: &mut Local) -> Fate {
+    pub(crate) fn drive(&mut self, local: &mut ThreadLocals) -> Fate {
         self.hungry = false;
         if self.outgoing != Outgoing::Nothing {
             if self.timing == Timing::None {
@@ -341,7 +341,7 @@ impl Connection {
     }
 
     /// Answers the whole requests in the buffer.
-    fn serve(&mut self, local: &mut Local) -> Served {
+    fn serve(&mut self, local: &mut ThreadLocals) -> Served {
         if self.has_link_unsent() {
             return Served::Stop;
         }
@@ -373,7 +373,7 @@ impl Connection {
     }
 
     /// Parses the next head. True when a whole request with its body stands in the buffer.
-    fn take_head(&mut self, local: &mut Local) -> bool {
+    fn take_head(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &mut self.request else { return false };
         if request.0.unread() == 0 {
             return false;
@@ -415,7 +415,7 @@ impl Connection {
 
     /// Reads once. Inlined by order: the way of a plain request has one call of it.
     #[inline(always)]
-    fn read(&mut self, local: &mut Local) -> Fate {
+    fn read(&mut self, local: &mut ThreadLocals) -> Fate {
         if self.link.is_some() {
             return self.read_through(local);
         }
@@ -452,7 +452,7 @@ impl Connection {
     }
 
     /// Nothing more can be done until bytes come: gives the buffers back when they are empty.
-    fn rest(&mut self, local: &mut Local) -> Fate {
+    fn rest(&mut self, local: &mut ThreadLocals) -> Fate {
         if self.ended {
             return Fate::Drop;
         }
@@ -485,7 +485,7 @@ impl Connection {
     }
 
     /// Sends what is waiting; `Pending` when the socket takes no more for now.
-    fn flush(&mut self, local: &mut Local) -> Poll<Fate> {
+    fn flush(&mut self, local: &mut ThreadLocals) -> Poll<Fate> {
         if self.link.is_some() {
             return self.flush_through(local);
         }
@@ -561,7 +561,7 @@ impl Connection {
     }
 
     /// Looks at the deadline; called by the thread's sweep.
-    pub(crate) fn sweep(&mut self, local: &mut Local) -> Fate {
+    pub(crate) fn sweep(&mut self, local: &mut ThreadLocals) -> Fate {
         if self.timing == Timing::None || local.now_ms < self.deadline_ms {
             return Fate::Keep;
         }
@@ -594,7 +594,7 @@ impl Connection {
     }
 
     /// Shutdown was asked for: answers what has come, and ends if nothing is in flight.
-    pub(crate) fn drain(&mut self, local: &mut Local) -> Fate {
+    pub(crate) fn drain(&mut self, local: &mut ThreadLocals) -> Fate {
         self.readable = self.intake == Intake::Own;
         self.drive(local)
     }

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 
 use crate::admission::Admission;
 use crate::layer::{AddedHeaders, Layer, Layered};
-use crate::local::Local;
+use crate::local::ThreadLocals;
 use crate::request::Request;
 use crate::response::{IntoResponse, Response};
 use crate::router::Found;
@@ -250,7 +250,7 @@ pub(crate) fn run(
     request: &Request,
     endpoint: usize,
     output: &mut Vec<u8>,
-    local: &mut Local,
+    local: &mut ThreadLocals,
     persistence: Persistence,
     client: (bool, bool),
     token: Token,

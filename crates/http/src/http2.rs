@@ -33,7 +33,7 @@ use crate::budget::{Gathering, Lease};
 use crate::handler::{self, Ran};
 use crate::limits::Limits;
 use crate::link::Secured;
-use crate::local::Local;
+use crate::local::ThreadLocals;
 use crate::method::Method;
 use crate::protocol::{Protocol, Step, Turn};
 use crate::response::Response;
@@ -120,7 +120,7 @@ impl Http2 {
         peer: Peer,
         secured: Option<Rc<Secured>>,
         token: Token,
-        local: &Local,
+        local: &ThreadLocals,
     ) -> Self {
         let wire = Wire::default();
         let limits = &local.limits;
@@ -235,7 +235,7 @@ impl Http2 {
         &mut self,
         head: http::Request<RecvStream>,
         respond: SendResponse<Bytes>,
-        local: &mut Local,
+        local: &mut ThreadLocals,
     ) {
         self.requests = self.requests.saturating_add(1);
         let worn_out =
@@ -267,7 +267,13 @@ impl Http2 {
     }
 
     /// Begins a stream whose request has a body.
-    fn take_body(&mut self, begun: Begun, found: Found, body: RecvStream, local: &mut Local) {
+    fn take_body(
+        &mut self,
+        begun: Begun,
+        found: Found,
+        body: RecvStream,
+        local: &mut ThreadLocals,
+    ) {
         match admission::decide(&begun.request) {
             Admission::Granted => self.gather(begun, found, body, local),
             Admission::Refused(answer) => self.write(begun, answer, local),
@@ -279,7 +285,13 @@ impl Http2 {
     }
 
     /// Takes the body of a stream whose request may have one.
-    fn gather(&mut self, mut begun: Begun, found: Found, body: RecvStream, local: &mut Local) {
+    fn gather(
+        &mut self,
+        mut begun: Begun,
+        found: Found,
+        body: RecvStream,
+        local: &mut ThreadLocals,
+    ) {
         let request = &begun.request;
         let endpoint = request.0.endpoint.and_then(|index| request.0.routes.endpoint(index));
         if let Some(bytes_max) = endpoint.and_then(|endpoint| endpoint.streams(request)) {
@@ -306,7 +318,7 @@ impl Http2 {
     }
 
     /// Goes on with what a stream's future came to.
-    fn follow(&mut self, outcome: Outcome, local: &mut Local) {
+    fn follow(&mut self, outcome: Outcome, local: &mut ThreadLocals) {
         match outcome {
             Outcome::Whole(begun, found) => self.run(begun, found, local),
             Outcome::Admitted(begun, found, body) => self.gather(begun, found, body, local),
@@ -326,7 +338,7 @@ impl Http2 {
         }
     }
 
-    fn note_given_up(&mut self, local: &Local) {
+    fn note_given_up(&mut self, local: &ThreadLocals) {
         self.given_up += 1;
         if self.given_up > GIVEN_UP_MAX.max(self.requests / 2) {
             self.calm(local);
@@ -335,7 +347,7 @@ impl Http2 {
 
     /// Ends a connection that is a flood.
     #[cold]
-    fn calm(&mut self, local: &Local) {
+    fn calm(&mut self, local: &ThreadLocals) {
         if let State::Open(connection) = &mut self.state {
             connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
         }
@@ -347,7 +359,7 @@ impl Http2 {
     }
 
     /// Has the handler answer.
-    fn run(&mut self, begun: Begun, found: Found, local: &mut Local) {
+    fn run(&mut self, begun: Begun, found: Found, local: &mut ThreadLocals) {
         let Found::Endpoint(endpoint) = found else {
             let response = handler::unrouted(&begun.request, found);
             return self.write(begun, response, local);
@@ -367,7 +379,7 @@ impl Http2 {
         local.give_output(text);
     }
 
-    fn write(&mut self, begun: Begun, response: Response, local: &mut Local) {
+    fn write(&mut self, begun: Begun, response: Response, local: &mut ThreadLocals) {
         let mut text = local.take_output();
         let client = (begun.request.method() == Method::Head, false);
         let mut out =
@@ -379,7 +391,13 @@ impl Http2 {
     }
 
     /// Sends an answer of HTTP/1.1 and what follows its head.
-    fn send(&mut self, mut begun: Begun, text: &[u8], tail: Option<Tail>, local: &mut Local) {
+    fn send(
+        &mut self,
+        mut begun: Begun,
+        text: &[u8],
+        tail: Option<Tail>,
+        local: &mut ThreadLocals,
+    ) {
         if begun.tunnel.is_some() && message::is_success(text) {
             // To a CONNECT that would say that the tunnel is open.
             begun.tunnel = None;

@@ -73,7 +73,7 @@ impl IntoResponse for BodyError {
 
 /// Where a connection leaves a body, and a handler finds it.
 #[derive(Debug, Default)]
-pub(crate) struct Inlet(RefCell<State>);
+pub(crate) struct BodyBuffer(RefCell<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -85,7 +85,7 @@ struct State {
     waker: Option<Waker>,
 }
 
-impl Inlet {
+impl BodyBuffer {
     /// Has `put` append bytes; it is given how many there is room for, and says whether the body
     /// has ended with them.
     pub(crate) fn fill(&self, put: impl FnOnce(&mut Vec<u8>, usize) -> Result<bool, BodyError>) {
@@ -159,14 +159,14 @@ pub struct BodyReader(Source);
 
 #[derive(Debug)]
 enum Source {
-    Inlet(Rc<Inlet>),
+    BodyBuffer(Rc<BodyBuffer>),
     /// A body that is there already, until it is read.
     Whole(Option<Request>),
 }
 
 impl BodyReader {
-    pub(crate) fn of_inlet(inlet: Rc<Inlet>) -> Self {
-        Self(Source::Inlet(inlet))
+    pub(crate) fn of_inlet(inlet: Rc<BodyBuffer>) -> Self {
+        Self(Source::BodyBuffer(inlet))
     }
 
     pub(crate) fn of_whole(request: Request) -> Self {
@@ -192,7 +192,7 @@ impl BodyReader {
         out: &mut Vec<u8>,
     ) -> Poll<Result<usize, BodyError>> {
         match &mut self.0 {
-            Source::Inlet(inlet) => inlet.poll(context, out),
+            Source::BodyBuffer(inlet) => inlet.poll(context, out),
             Source::Whole(request) => Poll::Ready(Ok(request.take().map_or(0, |request| {
                 out.extend_from_slice(request.body());
                 request.body().len()

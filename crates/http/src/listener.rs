@@ -19,7 +19,7 @@ use rustix::net::{
 use socket2::SockRef;
 
 use crate::address::{Address, Peer};
-use crate::claim::Claim;
+use crate::claim::PortLock;
 use crate::link::Entry;
 
 /// Connections that the kernel keeps until they are taken; it cuts this to its own maximum.
@@ -42,7 +42,7 @@ pub(crate) struct Listener {
     is_unix: bool,
     file: Option<SocketFile>,
     /// On the first socket of a port that is not shared with other servers.
-    claim: Option<Claim>,
+    claim: Option<PortLock>,
 }
 
 /// The file of a Unix socket, which is removed when nobody listens on it any more.
@@ -126,11 +126,11 @@ impl Listener {
     /// A port on which nobody else listens.
     fn alone(address: SocketAddr) -> io::Result<(Self, SocketAddr)> {
         // Before anything is looked at: of two that come at once, one sees the other.
-        let claim = Claim::take(address);
+        let claim = PortLock::take(address);
         bind(stream(address)?, &address)?;
         let mut listener = Self::share(address)?;
         let real = listener.local_addr()?;
-        listener.claim = claim.or_else(|| Claim::take(real));
+        listener.claim = claim.or_else(|| PortLock::take(real));
         Ok((listener, real))
     }
 
@@ -139,9 +139,9 @@ impl Listener {
         let listener = Self::on(among_others(address)?, false);
         let real = listener.local_addr()?;
         // Looked at before a connection can come here, and again for who came meanwhile.
-        Claim::check_free(real)?;
+        PortLock::check_free(real)?;
         listen(&listener.socket, BACKLOG)?;
-        Claim::check_free(real)?;
+        PortLock::check_free(real)?;
         Ok((listener, real))
     }
 

@@ -15,7 +15,7 @@ use crate::link::Secured;
 use crate::observer::Observer;
 use crate::request::{Exchange, Request};
 use crate::router::Routes;
-use crate::slack::Slack;
+use crate::slack::MemoryTrimmer;
 use crate::task::{Inbox, Task};
 
 /// A buffer in reserve is never larger than this, so that a burst does not stay in memory.
@@ -31,11 +31,11 @@ const FIRST_BYTES: usize = 1024;
 const TYPED_MAX: usize = 4;
 /// How often the time of day is looked at; `Date` may lag by this much.
 const DATE_MS: u64 = 100;
-/// The status line with which [`Local::head_ok`] starts.
+/// The status line with which [`ThreadLocals::head_ok`] starts.
 const STATUS_OK: &[u8] = b"HTTP/1.1 200 OK\r\n";
 
 /// The shared state of one server thread.
-pub(crate) struct Local {
+pub(crate) struct ThreadLocals {
     pub(crate) limits: Limits,
     pub(crate) head_limits: HeadLimits,
     pub(crate) routes: Arc<Routes>,
@@ -44,7 +44,7 @@ pub(crate) struct Local {
     pub(crate) now_ms: u64,
     /// Shutdown was asked for: answer what is in flight, close what is idle.
     pub(crate) draining: bool,
-    pub(crate) slack: Slack,
+    pub(crate) slack: MemoryTrimmer,
     /// The server's budget for bodies that are gathered.
     pub(crate) bodies: Arc<Budget>,
     /// Bytes of answers for which there was no room in their sockets since the last sweep.
@@ -53,7 +53,7 @@ pub(crate) struct Local {
     pub(crate) observer: Option<Box<Observer>>,
     server_line: Vec<u8>,
     head_ok: Vec<u8>,
-    /// [`Local::head_ok`] with `Content-Type` for the media types last used, this second's.
+    /// [`ThreadLocals::head_ok`] with `Content-Type` for the media types last used, this second's.
     typed: [(String, Vec<u8>); TYPED_MAX],
     next_typed: usize,
     second: u64,
@@ -67,7 +67,7 @@ pub(crate) struct Local {
     spare: Option<Task>,
 }
 
-impl Local {
+impl ThreadLocals {
     pub(crate) fn new(
         limits: Limits,
         routes: Arc<Routes>,
@@ -93,7 +93,7 @@ impl Local {
             inbox,
             now_ms: 0,
             draining: false,
-            slack: Slack::default(),
+            slack: MemoryTrimmer::default(),
             bodies,
             blocked_bytes: 0,
             observer: None,

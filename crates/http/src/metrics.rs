@@ -48,7 +48,7 @@ impl Metrics {
     }
 
     /// Has a function append numbers of the program's own, in the same format.
-    pub fn also(&self, write: impl Fn(&mut String) + Send + 'static) {
+    pub fn add_collector(&self, write: impl Fn(&mut String) + Send + 'static) {
         self.lock().others.push(Box::new(write));
     }
 

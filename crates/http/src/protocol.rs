@@ -9,7 +9,7 @@ use rustix::fd::OwnedFd;
 
 use crate::body::Body;
 use crate::connection::LINGER_BYTES_MAX;
-use crate::local::Local;
+use crate::local::ThreadLocals;
 
 /// A protocol that has taken over a connection. It is dropped as soon as the connection ends.
 pub trait Protocol: 'static {
@@ -51,7 +51,7 @@ pub struct Turn<'a> {
     pub(crate) passed: &'a mut Vec<OwnedFd>,
     /// Its waker has this called again.
     pub context: Context<'a>,
-    pub(crate) local: &'a mut Local,
+    pub(crate) local: &'a mut ThreadLocals,
 }
 
 impl fmt::Debug for Turn<'_> {

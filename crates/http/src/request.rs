@@ -17,7 +17,7 @@ use crate::address::Peer;
 use crate::admission::Admitted;
 use crate::budget::Lease;
 use crate::head::{Head, Span, Version};
-use crate::inlet::{BodyReader, Inlet};
+use crate::inlet::{BodyBuffer, BodyReader};
 use crate::link::Secured;
 use crate::method::Method;
 use crate::percent::{self, QueryParams};
@@ -37,7 +37,7 @@ pub(crate) struct Exchange {
     pub(crate) head: Head,
     pub(crate) body: Span,
     /// Where the body is left as it comes, on a route that streams it.
-    pub(crate) inlet: Option<Rc<Inlet>>,
+    pub(crate) inlet: Option<Rc<BodyBuffer>>,
     /// Raw ranges of the route's parameters in the buffer, in the pattern's order.
     pub(crate) params: Vec<Span>,
     /// The matched endpoint in `routes`, `None` while there is none.

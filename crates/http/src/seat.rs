@@ -9,7 +9,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use crate::backend::Settled;
 use crate::limits::Limits;
 use crate::listener::Listener;
-use crate::local::Local;
+use crate::local::ThreadLocals;
 use crate::observer::Observing;
 use crate::reactor::Reactor;
 use crate::router::Routes;
@@ -19,7 +19,7 @@ use crate::thread_policy;
 use crate::worker::{Common, Worker};
 
 /// Everything a server thread starts with.
-pub(crate) struct Seat {
+pub(crate) struct WorkerConfig {
     pub(crate) listeners: Vec<Arc<Listener>>,
     pub(crate) core: Option<usize>,
     pub(crate) is_batch: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Seat {
     pub(crate) common: Arc<Common>,
 }
 
-impl Seat {
+impl WorkerConfig {
     /// Serves until shutdown, after telling that it can: so that a server whose threads cannot
     /// all serve does not start, as connections that wait for one of them would wait for ever.
     pub(crate) fn serve(self, ready: Sender<Result<(), ServerError>>) -> io::Result<()> {
@@ -64,7 +64,7 @@ impl Seat {
             // It serves without.
             log::warn!("batch scheduling off: a server thread keeps its policy: {error}");
         }
-        let mut local = Local::new(
+        let mut local = ThreadLocals::new(
             self.limits,
             self.routes,
             self.inbox,

@@ -26,7 +26,7 @@ use crate::proxies::{ForwardedHeader, Proxies, ProxyError};
 use crate::reactor::LISTENERS_MAX;
 use crate::router::{RouteError, Router};
 use crate::same_origin::{SiteError, Sites};
-use crate::seat::{Runtime, Seat};
+use crate::seat::{Runtime, WorkerConfig};
 use crate::task::Inbox;
 #[cfg(feature = "tls")]
 use crate::tls::{Acceptor, Tls, TlsError};
@@ -83,7 +83,7 @@ pub enum ServerError {
     Route(RouteError),
     /// The name for the `Server` header has a character that a header cannot have.
     Name(String),
-    /// [`Server::threads`] or [`Server::servers`], as named, was set to 0.
+    /// [`Server::threads_per_listener`] or [`Server::listeners`], as named, was set to 0.
     Count(&'static str),
     /// The environment names a backend that there is none of.
     Backend(String),
@@ -186,7 +186,7 @@ impl Server {
     }
 
     /// Binds to a port on which other servers may listen that were bound by this function too,
-    /// of any process of the same user (SO_REUSEPORT); so do further ports, by [`Server::and`].
+    /// of any process of the same user (SO_REUSEPORT); so do further ports, by [`Server::also_bind`].
     /// For more connections than a process may have descriptors, or for several processes over
     /// one database.
     ///
@@ -264,7 +264,10 @@ impl Server {
     ///
     /// # Errors
     /// As [`Server::bind`].
-    pub fn and(mut self, address: impl ToAddresses + fmt::Debug) -> Result<Self, ServerError> {
+    pub fn also_bind(
+        mut self,
+        address: impl ToAddresses + fmt::Debug,
+    ) -> Result<Self, ServerError> {
         if self.bound.len() == LISTENERS_MAX {
             let source = io::Error::other("the server has as many listeners as it can have");
             return Err(ServerError::Bind { address: format!("{address:?}"), source });
@@ -297,7 +300,7 @@ impl Server {
     /// As [`Server::bind`].
     #[cfg(feature = "tls")]
     pub fn redirect(self, address: impl ToAddresses + fmt::Debug) -> Result<Self, ServerError> {
-        let mut server = self.and(address)?;
+        let mut server = self.also_bind(address)?;
         if let Some(bound) = server.bound.last_mut() {
             bound.redirects = true;
         }
@@ -366,14 +369,14 @@ impl Server {
     /// Sets how many listeners share a port, at least 1. Default: one for each core, divided by
     /// [`threads`](Self::threads) when that is set.
     #[must_use]
-    pub fn servers(mut self, servers: usize) -> Self {
+    pub fn listeners(mut self, servers: usize) -> Self {
         self.servers = Some(servers);
         self
     }
 
     /// Sets how many threads work on each listener, at least 1. Default: 1.
     #[must_use]
-    pub fn threads(mut self, threads: usize) -> Self {
+    pub fn threads_per_listener(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
     }
@@ -522,7 +525,7 @@ impl Server {
         running.handle.inboxes = Arc::clone(&inboxes);
         let (ready, readiness) = mpsc::channel();
         for (index, inbox) in inboxes.iter().enumerate() {
-            let seat = Seat {
+            let seat = WorkerConfig {
                 listeners: listeners[index % servers].clone(),
                 core: self.pin.then(|| cores.get(index % cores.len().max(1)).copied()).flatten(),
                 is_batch,
@@ -711,7 +714,7 @@ impl Drop for RunningServer {
     }
 }
 
-/// Hears from now on of the signals that end a service, and of those that would end it unheard.
+/// Hears from now on of the signals that end a service, and of those that would end it otherwise.
 fn ending_signals() -> Result<Signals, ServerError> {
     Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]).map_err(ServerError::Thread)
 }

@@ -2,7 +2,7 @@
 //! is spoken, and plain HTTP on a port that only leads to HTTPS.
 
 use crate::head::{Head, HeadLimits};
-use crate::local::Local;
+use crate::local::ThreadLocals;
 use crate::problem::{self, PROBLEM_JSON};
 use crate::protocol::{Protocol, Step, Turn};
 use crate::proxies::authority;
@@ -10,7 +10,7 @@ use crate::status::Status;
 
 /// What is told to whoever asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Signpost {
+pub(crate) enum RedirectResponder {
     /// The request is to be encrypted (400).
     #[cfg(feature = "tls")]
     Encrypt,
@@ -20,16 +20,16 @@ pub(crate) enum Signpost {
 
 /// A signpost at work: until when it waits for a head.
 pub(crate) struct Waiting {
-    signpost: Signpost,
+    signpost: RedirectResponder,
     deadline_ms: Option<u64>,
 }
 
-impl Signpost {
+impl RedirectResponder {
     pub(crate) fn wait(self) -> Box<Waiting> {
         Box::new(Waiting { signpost: self, deadline_ms: None })
     }
 
-    fn answer(self, input: &[u8], head: &Head, out: &mut Vec<u8>, local: &Local) {
+    fn answer(self, input: &[u8], head: &Head, out: &mut Vec<u8>, local: &ThreadLocals) {
         let refused = |detail| {
             let body = problem::document(Status::BAD_REQUEST, Some(detail));
             ("400 Bad Request", format!("Content-Type: {PROBLEM_JSON}\r\n"), body)

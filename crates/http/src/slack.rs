@@ -11,7 +11,7 @@ const FREED_MIN_BYTES: usize = 16 << 20;
 const CALM_BYTES: usize = FREED_MIN_BYTES / 16;
 
 thread_local! {
-    /// Bytes that were freed where no [`Slack`] is at hand.
+    /// Bytes that were freed where no [`MemoryTrimmer`] is at hand.
     static FREED: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -23,12 +23,12 @@ pub(crate) fn note_freed(bytes: usize) {
 
 /// What a thread has freed since it last gave memory back.
 #[derive(Debug, Default)]
-pub(crate) struct Slack {
+pub(crate) struct MemoryTrimmer {
     freed_bytes: usize,
     at_last_look_bytes: usize,
 }
 
-impl Slack {
+impl MemoryTrimmer {
     /// A buffer or connection goes.
     #[inline]
     pub(crate) fn note_freed(&mut self, bytes: usize) {
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn memory_is_given_back_once_after_a_burst() {
-        let mut slack = Slack::default();
+        let mut slack = MemoryTrimmer::default();
         slack.note_freed(FREED_MIN_BYTES - 1);
         assert!(!slack.look() && !slack.look(), "too little");
         slack.note_freed(CALM_BYTES);

@@ -21,7 +21,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::server::WebPkiClientVerifier;
 
-use names::{Identity, Names, Shown};
+use names::{Names, ServerIdentity, Shown};
 
 /// How often the files of certificates are looked at, when somebody connects.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ const TICKETS: usize = 2;
 /// let running = Server::bind("127.0.0.1:0")?.tls(Tls::self_signed()).start(Router::new())?;
 /// # drop(running);
 /// // Files, as an ACME client leaves them; a second pair for other names.
-/// let tls = Tls::files("/etc/ssl/a.pem", "/etc/ssl/a.key").and_files("b.pem", "b.key");
+/// let tls = Tls::files("/etc/ssl/a.pem", "/etc/ssl/a.key").add_certificate("b.pem", "b.key");
 /// # Ok::<(), marmota_http::ServerError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -138,7 +138,11 @@ impl Tls {
     /// A further certificate: each client is shown the first that has the name it asks for, or
     /// else the first of all.
     #[must_use]
-    pub fn and_files(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+    pub fn add_certificate(
+        mut self,
+        certificate: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+    ) -> Self {
         let source = Source::Files { certificate: certificate.into(), key: key.into() };
         self.certificates.push(source);
         self
@@ -147,14 +151,14 @@ impl Tls {
     /// Takes only clients with a certificate for which one of those in this file (PEM) vouches;
     /// [`crate::Request::client_certificate`] has it.
     #[must_use]
-    pub fn client_authorities(mut self, authorities: impl Into<PathBuf>) -> Self {
+    pub fn client_ca_file(mut self, authorities: impl Into<PathBuf>) -> Self {
         self.clients = Some(Clients { authorities: authorities.into(), required: true });
         self
     }
 
-    /// As [`Tls::client_authorities`], but clients without a certificate are taken too.
+    /// As [`Tls::client_ca_file`], but clients without a certificate are taken too.
     #[must_use]
-    pub fn client_authorities_optional(mut self, authorities: impl Into<PathBuf>) -> Self {
+    pub fn client_ca_file_optional(mut self, authorities: impl Into<PathBuf>) -> Self {
         self.clients = Some(Clients { authorities: authorities.into(), required: false });
         self
     }
@@ -170,9 +174,9 @@ impl Tls {
 
 /// A file as it was when it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp(Option<(SystemTime, u64)>);
+struct FileStamp(Option<(SystemTime, u64)>);
 
-impl Stamp {
+impl FileStamp {
     fn of(path: &PathBuf) -> Self {
         let found = std::fs::metadata(path).ok();
         Self(found.and_then(|file| Some((file.modified().ok()?, file.len()))))
@@ -188,7 +192,7 @@ pub(crate) struct Acceptor {
     current: RwLock<Arc<ServerConfig>>,
     look: Mutex<Look>,
     /// The files as they were when they were last read; the reading thread's.
-    stamps: Mutex<Vec<Stamp>>,
+    stamps: Mutex<Vec<FileStamp>>,
     /// A thread looks at the files.
     is_looking: AtomicBool,
 }
@@ -216,7 +220,7 @@ impl Acceptor {
     pub(crate) fn new(tls: Tls) -> Result<Self, TlsError> {
         let make = |source: &Source| match source {
             Source::SelfSigned { names, file } => {
-                let made = Identity::self_signed(names, file.as_deref())?;
+                let made = ServerIdentity::self_signed(names, file.as_deref())?;
                 Ok(Some(Shown::Own(made)))
             }
             Source::Files { .. } => Ok(None),
@@ -286,7 +290,7 @@ impl Acceptor {
 
     fn renew(&self, always: bool) {
         let mut stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
-        let found: Vec<Stamp> = self.tls.files_of().map(Stamp::of).collect();
+        let found: Vec<FileStamp> = self.tls.files_of().map(FileStamp::of).collect();
         if found == *stamps && !always {
             return;
         }
@@ -304,11 +308,14 @@ impl Acceptor {
 }
 
 /// Reads the files on another thread, and waits for it as long as that may take.
-fn read_in_time(tls: &Tls, made: &[Option<Shown>]) -> Result<(Vec<Stamp>, ServerConfig), TlsError> {
+fn read_in_time(
+    tls: &Tls,
+    made: &[Option<Shown>],
+) -> Result<(Vec<FileStamp>, ServerConfig), TlsError> {
     let (tls, made) = (tls.clone(), made.to_vec());
     let (sender, receiver) = mpsc::channel();
     let read = move || {
-        let stamps = tls.files_of().map(Stamp::of).collect();
+        let stamps = tls.files_of().map(FileStamp::of).collect();
         let config = prepare(&tls, &made);
         // The other side may have given up.
         let _ = sender.send(config.map(|config| (stamps, config)));
@@ -337,7 +344,7 @@ fn prepare(tls: &Tls, made: &[Option<Shown>]) -> Result<ServerConfig, TlsError> 
         match (source, made) {
             (_, Some(made)) => shown.push(made.clone()),
             (Source::Files { certificate, key }, None) => {
-                shown.push(Shown::Own(Identity::read(certificate, key, &provider)?));
+                shown.push(Shown::Own(ServerIdentity::read(certificate, key, &provider)?));
             }
             // It was made.
             (_, None) => {}

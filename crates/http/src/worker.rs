@@ -15,7 +15,7 @@ use crate::connection::{Connection, Fate, Wish};
 use crate::descriptors::Descriptors;
 use crate::limits::Limits;
 use crate::listener::Listener;
-use crate::local::Local;
+use crate::local::ThreadLocals;
 use crate::problem::{self, PROBLEM_JSON};
 use crate::reactor::{Event, Reactor};
 use crate::slab::Slab;
@@ -90,7 +90,7 @@ pub(crate) struct Worker {
     slab: Slab,
     /// What handlers wait for by themselves.
     sources: Arc<Sources>,
-    local: Local,
+    local: ThreadLocals,
     common: Arc<Common>,
     sweep_ms: u64,
     next_sweep_ms: u64,
@@ -106,7 +106,7 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(
         listeners: Vec<Arc<Listener>>,
-        local: Local,
+        local: ThreadLocals,
         common: Arc<Common>,
         mut reactor: Reactor,
     ) -> io::Result<Self> {
@@ -225,7 +225,7 @@ impl Worker {
 
     /// Has something done to a connection, and sees to what follows from it.
     #[inline]
-    fn with(&mut self, token: Token, act: impl FnOnce(&mut Connection, &mut Local) -> Fate) {
+    fn with(&mut self, token: Token, act: impl FnOnce(&mut Connection, &mut ThreadLocals) -> Fate) {
         let Some(connection) = self.slab.get_mut(token) else { return };
         if act(connection, &mut self.local) == Fate::Drop {
             return self.remove(token);

@@ -8,7 +8,7 @@ mod compress;
 use crate::body::Body;
 use crate::head::is_value;
 use crate::layer::AddedHeaders;
-use crate::local::Local;
+use crate::local::ThreadLocals;
 use crate::producer::BodyStream;
 use crate::protocol::Successor;
 use crate::request::Request;
@@ -74,7 +74,7 @@ enum Stage {
 /// [`Response`]. An answer that was begun may be [`reset`](Self::reset) and begun again.
 pub struct ResponseWriter<'a> {
     out: &'a mut Vec<u8>,
-    local: &'a mut Local,
+    local: &'a mut ThreadLocals,
     start: usize,
     stage: Stage,
     persistence: Persistence,
@@ -97,7 +97,7 @@ pub struct ResponseWriter<'a> {
 impl<'a> ResponseWriter<'a> {
     pub(crate) fn new(
         out: &'a mut Vec<u8>,
-        local: &'a mut Local,
+        local: &'a mut ThreadLocals,
         persistence: Persistence,
         (head_only, old): (bool, bool),
         token: u64,
@@ -412,7 +412,7 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
-    pub(crate) fn local(&mut self) -> &mut Local {
+    pub(crate) fn local(&mut self) -> &mut ThreadLocals {
         self.local
     }
 

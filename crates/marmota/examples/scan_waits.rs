@@ -314,7 +314,7 @@ fn main() -> Result<(), Failure> {
     for (what, read) in reads(&store, sql) {
         all_short &= report(what, rows, || Ok(in_process(&store, read())?))?;
     }
-    let server = Server::bind("127.0.0.1:0")?.servers(1).threads(1);
+    let server = Server::bind("127.0.0.1:0")?.listeners(1).threads_per_listener(1);
     let address = server.url();
     let running = server.start(marmota::rest::api(&store))?;
     for (what, target) in TARGETS {

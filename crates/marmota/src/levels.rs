@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use marmota_http::BackgroundWriter;
 use marmota_model::{Error, ErrorKind, Result};
-use marmota_rest::Levels;
+use marmota_rest::LogLevels;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -103,7 +103,7 @@ fn quiet(mut targets: Targets) -> Targets {
     targets
 }
 
-impl Levels for Log {
+impl LogLevels for Log {
     fn filter(&self) -> String {
         self.filter.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

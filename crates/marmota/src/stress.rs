@@ -96,7 +96,7 @@ struct Stress {
     serve: Option<String>,
     /// Lets other processes serve at the same address that are started with this too
     #[arg(long, requires = "serve")]
-    share_port: bool,
+    reuse_port: bool,
     /// Starts so many server processes, which share a port, and client processes; begins when all
     /// clients are connected
     #[arg(long, value_name = "N", conflicts_with_all = ["server", "serve", "chaos"], value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -217,7 +217,7 @@ pub(crate) fn command() -> clap::Command {
 pub(crate) fn run(matches: &ArgMatches) -> Done {
     let stress = Stress::from_arg_matches(matches)?;
     if let Some(address) = &stress.serve {
-        let how = stand::How { shares: stress.share_port, is_attended: stress.attended };
+        let how = stand::How { shares: stress.reuse_port, is_attended: stress.attended };
         return stand::serve(address, how, stress.db.as_deref());
     }
     if let (true, Some(url)) = (stress.attended, &stress.server) {

@@ -137,7 +137,7 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     violations: Vec<Violation>,
-    is_repeatable: bool,
+    is_retryable: bool,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -150,7 +150,7 @@ impl Error {
             kind,
             message: message.into(),
             violations: Vec::new(),
-            is_repeatable: false,
+            is_retryable: false,
             source: None,
         }))
     }
@@ -171,7 +171,7 @@ impl Error {
             kind: ErrorKind::Invalid,
             message,
             violations,
-            is_repeatable: false,
+            is_retryable: false,
             source: None,
         }))
     }
@@ -196,15 +196,15 @@ impl Error {
     /// Says that the same may succeed when it is run again from its beginning:
     /// another transaction was in the way.
     #[must_use]
-    pub fn repeatable(mut self) -> Self {
-        self.0.is_repeatable = true;
+    pub fn retryable(mut self) -> Self {
+        self.0.is_retryable = true;
         self
     }
 
     /// True if the same may succeed when it is run again from its beginning.
     #[must_use]
-    pub fn is_repeatable(&self) -> bool {
-        self.0.is_repeatable
+    pub fn is_retryable(&self) -> bool {
+        self.0.is_retryable
     }
 
     /// What went wrong, in one word.

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::engine::{Capability, Engine, Session};
-use marmota_store::plan::{Losses, Plan};
-use marmota_store::{EngineStatistics, News};
+use marmota_store::plan::{Destructive, Plan};
+use marmota_store::{EngineStatistics, InvalidationFeed};
 use mongodb::ServerType;
 use mongodb::bson::{Document, doc};
 use mongodb::event::EventHandler;
@@ -353,11 +353,17 @@ impl Engine for Mongo {
         wait_on(&self.0.handle, async move { prepare::plan(&database, &tables, version).await })
     }
 
-    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
+    fn migrate(
+        &self,
+        tables: &[Arc<Table>],
+        version: u32,
+        destructive: &Destructive,
+    ) -> Result<Plan> {
         let shapes = tables.iter().map(Shape::new).collect::<Result<Vec<_>>>()?;
-        let (database, tables, losses) = (self.0.database.clone(), tables.to_vec(), losses.clone());
+        let (database, tables, destructive) =
+            (self.0.database.clone(), tables.to_vec(), destructive.clone());
         let plan = wait_on(&self.0.handle, async move {
-            prepare::migrate(&database, &tables, version, &losses).await
+            prepare::migrate(&database, &tables, version, &destructive).await
         })?;
         let mut known = self.0.shapes.write();
         for shape in shapes {
@@ -366,7 +372,7 @@ impl Engine for Mongo {
         Ok(plan)
     }
 
-    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
+    fn open_table(&self, table: &Arc<Table>) -> Result<bool> {
         let shape = Arc::new(Shape::new(table)?);
         let (database, name) = (self.0.database.clone(), table.name().to_owned());
         let is_there =
@@ -393,13 +399,13 @@ impl Engine for Mongo {
         self.0.counts.statistics()
     }
 
-    fn hear(&self, tables: &[Arc<Table>], news: &Arc<News>) -> Result<()> {
+    fn subscribe_changes(&self, tables: &[Arc<Table>], feed: &Arc<InvalidationFeed>) -> Result<()> {
         let (database, handle) = (&self.0.database, &self.0.handle);
         if !database.is_replicated || tables.is_empty() {
             return Ok(());
         }
         listener::check(database)?;
-        let starts = listener::start(database.clone(), tables.to_vec(), Arc::clone(news));
+        let starts = listener::start(database.clone(), tables.to_vec(), Arc::clone(feed));
         *self.0.listener.lock() = Some(handle.spawn(wait_on(handle, starts)?));
         Ok(())
     }

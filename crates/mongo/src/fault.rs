@@ -76,7 +76,7 @@ pub(crate) fn inside(fault: &mongodb::error::Error, open: Duration) -> Error {
     // waits is told at once.
     let is_unreached = matches!(&*fault.kind, Fault::ServerSelection { .. });
     match fault.contains_label(TRANSIENT_TRANSACTION_ERROR) && !is_unreached {
-        true => error.repeatable(),
+        true => error.retryable(),
         false => error,
     }
 }
@@ -89,7 +89,7 @@ pub(crate) fn lost_race() -> Error {
         "another transaction changed what this one rests on, and nothing of this one was done: \
          run it again from its beginning",
     )
-    .repeatable()
+    .retryable()
 }
 
 /// What a code of the server's says.

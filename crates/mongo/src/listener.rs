@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Result, Table};
-use marmota_store::News;
+use marmota_store::InvalidationFeed;
 use marmota_store::backoff::Backoff;
 use mongodb::bson::{Document, doc};
 use mongodb::change_stream::ChangeStream;
@@ -38,7 +38,7 @@ type Stream = ChangeStream<ChangeStreamEvent<Document>>;
 struct Listener {
     database: Database,
     tables: Vec<Arc<Table>>,
-    news: Arc<News>,
+    feed: Arc<InvalidationFeed>,
     /// Where the stream is to go on.
     token: Option<ResumeToken>,
 }
@@ -64,10 +64,10 @@ pub(crate) fn check(database: &Database) -> Result<()> {
 pub(crate) async fn start(
     database: Database,
     tables: Vec<Arc<Table>>,
-    news: Arc<News>,
+    feed: Arc<InvalidationFeed>,
 ) -> Result<impl Future<Output = ()> + Send + 'static> {
-    let mut listener = Listener { database, tables, news, token: None };
-    let unheard = listener.news.unheard(&listener.tables);
+    let mut listener = Listener { database, tables, feed, token: None };
+    let pause = listener.feed.pause(&listener.tables);
     let stream = listener.watch().await.map_err(|error| {
         let error = fault::of(&error, false);
         let message = format!(
@@ -77,7 +77,7 @@ pub(crate) async fn start(
         );
         Error::new(error.kind(), message).with_source(error)
     })?;
-    drop(unheard);
+    drop(pause);
     Ok(async move { listener.run(stream).await })
 }
 
@@ -103,10 +103,10 @@ impl Listener {
     async fn run(&mut self, mut stream: Stream) {
         loop {
             self.listen(&mut stream).await;
-            let unheard = self.news.unheard(&self.tables);
+            let pause = self.feed.pause(&self.tables);
             drop(stream);
             stream = self.watch_again().await;
-            drop(unheard);
+            drop(pause);
         }
     }
 
@@ -117,11 +117,11 @@ impl Listener {
                 Ok(Ok(Some(event))) => self.tell(&event),
                 Ok(Ok(None)) => {}
                 Ok(Err(error)) => {
-                    log::debug!("no news from MongoDB: {error}");
+                    log::debug!("no feed from MongoDB: {error}");
                     return;
                 }
                 Err(_) => {
-                    log::debug!("no news from MongoDB: it has not answered");
+                    log::debug!("no feed from MongoDB: it has not answered");
                     return;
                 }
             }
@@ -139,7 +139,7 @@ impl Listener {
             _ => {
                 for namespace in [&event.ns, &event.to].into_iter().flatten() {
                     if let Some(collection) = &namespace.coll {
-                        self.news.wrote(collection);
+                        self.feed.invalidate(collection);
                     }
                 }
             }
@@ -148,7 +148,7 @@ impl Listener {
 
     /// Nothing that the store has kept is known any more.
     fn forget(&self) {
-        drop(self.news.unheard(&self.tables));
+        drop(self.feed.pause(&self.tables));
     }
 
     /// Tries until it listens again.
@@ -163,8 +163,8 @@ impl Listener {
                 Ok(Err(error)) if is_refused(&error) => {
                     log::warn!("rows are not cached: {error}");
                 }
-                Ok(Err(error)) => log::debug!("no news from MongoDB: {error}"),
-                Err(_) => log::debug!("no news from MongoDB: it has not answered"),
+                Ok(Err(error)) => log::debug!("no feed from MongoDB: {error}"),
+                Err(_) => log::debug!("no feed from MongoDB: it has not answered"),
             }
             tokio::time::sleep(backoff.pause()).await;
         }

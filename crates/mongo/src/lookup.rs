@@ -144,7 +144,7 @@ impl Writer {
     ) -> Result<Option<Error>> {
         match self.check_free(shape, row, own).await {
             Ok(()) => Ok(None),
-            Err(error) if error.kind() == ErrorKind::Conflict && !error.is_repeatable() => {
+            Err(error) if error.kind() == ErrorKind::Conflict && !error.is_retryable() => {
                 Ok(Some(error))
             }
             Err(error) => Err(error),

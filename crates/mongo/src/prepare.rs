@@ -11,7 +11,7 @@ use marmota_model::{
     Error, ErrorKind, Field, FieldSet, Index, KeyKind, Result, Role, Table, Timestamp, Value,
     ValueRef,
 };
-use marmota_store::plan::{Change, Effect, Losses, Plan, Step};
+use marmota_store::plan::{Change, Destructive, Effect, Plan, Step};
 use mongodb::bson::{Bson, Document, doc};
 
 use crate::database::{Database, Find, number};
@@ -92,7 +92,7 @@ pub(crate) async fn migrate(
     database: &Database,
     tables: &[Arc<Table>],
     version: u32,
-    losses: &Losses,
+    destructive: &Destructive,
 ) -> Result<Plan> {
     check_version(database, version).await?;
     let mut all = Vec::new();
@@ -103,10 +103,10 @@ pub(crate) async fn migrate(
     }
     let steps = all.iter().flat_map(|(_, planned)| planned).map(|one| one.step.clone()).collect();
     let plan = Plan { steps };
-    plan.check(losses)?;
+    plan.check(destructive)?;
     for (shape, planned) in &all {
         let of_table = Plan { steps: planned.iter().map(|one| one.step.clone()).collect() };
-        let to_do: Vec<&Step> = of_table.to_do(losses).collect();
+        let to_do: Vec<&Step> = of_table.to_do(destructive).collect();
         let mut kept = Vec::new();
         for one in planned {
             if to_do.contains(&&one.step) {
@@ -256,16 +256,16 @@ async fn compare(
         there = There::of(database, was).await?;
     }
     let Some(there) = there else {
-        planned.add(Change::AddTable, Effect::Keeps, Act::MakeCollection);
+        planned.add(Change::AddTable, Effect::Safe, Act::MakeCollection);
         for index in table.indexes() {
-            planned.add_index(&index, Effect::Keeps);
+            planned.add_index(&index, Effect::Safe);
         }
         return Ok(planned.steps);
     };
     if there.name != table.name() {
         let from = there.name.clone();
         let act = Act::RenameCollection(from.clone());
-        planned.add(Change::RenameTable { from }, Effect::Keeps, act);
+        planned.add(Change::RenameTable { from }, Effect::Safe, act);
     }
     if there.fields.is_empty() {
         planned.add_indexes(database, shape, &there).await?;
@@ -279,7 +279,7 @@ async fn compare(
              changed in place; give the model another name and copy the rows",
             there.key, key.name
         );
-        planned.add(Change::Misfit, Effect::Refused(why), Act::Nothing);
+        planned.add(Change::SchemaMismatch, Effect::Refused(why), Act::Nothing);
         return Ok(planned.steps);
     }
     for (at, field) in table.fields().iter().enumerate() {
@@ -327,7 +327,7 @@ impl Planning<'_> {
                 true => Act::Nothing,
                 false => Act::Rename(was.name.clone(), name.clone()),
             };
-            self.add(change, Effect::Keeps, act);
+            self.add(change, Effect::Safe, act);
         }
         let Some(known) = known.or(was) else {
             self.add_field(there, at, field);
@@ -345,7 +345,7 @@ impl Planning<'_> {
         } else if known.nullable && !field.nullable && at != self.table.key() {
             let missing = doc! { known.name.as_str(): Bson::Null };
             let effect = match database.count(&there.name, missing).await? {
-                0 => Effect::Keeps,
+                0 => Effect::Safe,
                 nulls => Effect::Refused(format!(
                     "it must have a value in the model, and {nulls} rows in the database have \
                      none; give them one, or make the field optional"
@@ -353,7 +353,7 @@ impl Planning<'_> {
             };
             self.add(Change::RequireValue(name), effect, Act::Nothing);
         } else if !known.nullable && field.nullable {
-            self.add(Change::AllowNull(name), Effect::Keeps, Act::Nothing);
+            self.add(Change::AllowNull(name), Effect::Safe, Act::Nothing);
         }
         Ok(())
     }
@@ -368,9 +368,9 @@ impl Planning<'_> {
             _ => None,
         };
         let (effect, act) = match value {
-            _ if there.rows == 0 => (Effect::Keeps, Act::Nothing),
-            Some(value) => (Effect::Keeps, Act::Fill(at, value)),
-            None if field.nullable => (Effect::Keeps, Act::Nothing),
+            _ if there.rows == 0 => (Effect::Safe, Act::Nothing),
+            Some(value) => (Effect::Safe, Act::Fill(at, value)),
+            None if field.nullable => (Effect::Safe, Act::Nothing),
             None => {
                 let why = "it is new and must have a value, but the table has rows: give it a \
                            default for those, or make it optional";
@@ -389,7 +389,7 @@ impl Planning<'_> {
             return;
         }
         let (name, table) = (field.name.clone(), self.table.name());
-        let effect = Effect::Loses {
+        let effect = Effect::Destructive {
             what: format!(
                 "the model has no such field; its values in up to {} rows would be lost",
                 there.rows
@@ -411,7 +411,7 @@ impl Planning<'_> {
         for name in &there.indexes {
             if name.starts_with("marmota_") && !names.contains(name) {
                 let change = Change::DropIndex(name.clone());
-                self.add(change, Effect::Keeps, Act::DropIndex(name.clone()));
+                self.add(change, Effect::Safe, Act::DropIndex(name.clone()));
             }
         }
         for (index, name) in wanted.iter().zip(&names) {
@@ -423,7 +423,7 @@ impl Planning<'_> {
                 false => None,
             };
             let effect = match double {
-                None => Effect::Keeps,
+                None => Effect::Safe,
                 Some(value) => {
                     let fields = index.fields.iter();
                     let names: Vec<&str> =

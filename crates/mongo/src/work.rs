@@ -105,7 +105,7 @@ impl Tries {
 
     /// How long to wait before another try; none if there is to be none.
     pub(crate) fn pause_after(&mut self, error: &Error) -> Option<Duration> {
-        if !error.is_repeatable() {
+        if !error.is_retryable() {
             return None;
         }
         let pause = self.backoff.pause();

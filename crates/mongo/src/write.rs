@@ -11,7 +11,7 @@ use std::sync::Arc;
 use marmota_model::rule::violation;
 use marmota_model::{Currency, Error, ErrorKind, FilterExpr, KeyKind, Result, Value, ValueRef};
 use marmota_store::Durability;
-use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, Placed, Write};
+use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult, Write};
 use marmota_store::refusal::{not_found, stale};
 use marmota_store::wait::TurnGuard;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
@@ -189,7 +189,7 @@ impl Writer {
         row: &[ValueRef<'_>],
         on_conflict: OnConflict,
         undo: &mut Option<Undo>,
-    ) -> Result<(Placed<Value>, Option<i64>)> {
+    ) -> Result<(UpsertResult<Value>, Option<i64>)> {
         let version = shape.table.version().and_then(|version| row[version].as_int());
         let there = self.in_the_way(shape, row, None).await?;
         let Some(first) = there.first() else {
@@ -197,12 +197,12 @@ impl Writer {
             if let Some(undo) = undo {
                 undo.inserted(shape.key(key.as_ref()));
             }
-            return Ok((Placed { key, effect: Effect::Inserted }, version));
+            return Ok((UpsertResult { key, effect: Effect::Inserted }, version));
         };
         let key = shape.key_of(first).ok_or_else(|| fault::strange_key(shape.name()))?;
         match on_conflict {
             OnConflict::Refuse => Err(self.collision(shape, row, None).await?),
-            OnConflict::Ignore => Ok((Placed { key, effect: Effect::Ignored }, None)),
+            OnConflict::Ignore => Ok((UpsertResult { key, effect: Effect::Ignored }, None)),
             OnConflict::Update { fields } => {
                 let mut written = row.to_vec();
                 for field in (0..row.len()).filter(|&field| !fields.contains(field)) {
@@ -212,11 +212,11 @@ impl Writer {
                 if let Some(undo) = undo {
                     undo.replaced(first.clone());
                 }
-                Ok((Placed { key, effect: Effect::Updated }, outcome.version))
+                Ok((UpsertResult { key, effect: Effect::Updated }, outcome.version))
             }
             OnConflict::Replace => {
                 let key = self.replace(shape, row, there, undo).await?;
-                Ok((Placed { key, effect: Effect::Replaced }, version))
+                Ok((UpsertResult { key, effect: Effect::Replaced }, version))
             }
         }
     }

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 
 use marmota_model::{Error, KeyKind, Result, Value, ValueRef};
-use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, Placed};
+use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult};
 use marmota_store::refusal::{at_row, mixed_keys, not_found};
 use mongodb::bson::{Bson, RawDocumentBuf, doc};
 
@@ -208,14 +208,14 @@ impl Writer {
                     count += u64::from(row.effect != Effect::Ignored);
                     placed.push(row);
                 }
-                Err(error) if error.is_repeatable() => return Err(error),
+                Err(error) if error.is_retryable() => return Err(error),
                 Err(error) => {
                     undo.unwrap_or_default().undo(self, shape).await?;
                     return Err(at_row(number, &error));
                 }
             }
         }
-        Ok(Outcome { keys: Keys::Placed(placed), ..Outcome::rows(count) })
+        Ok(Outcome { keys: Keys::UpsertResult(placed), ..Outcome::rows(count) })
     }
 
     /// [`Self::put_many`] where nothing but a key can be in the way: those that
@@ -244,7 +244,7 @@ impl Writer {
                 (false, OnConflict::Update { .. }) => Effect::Updated,
                 (false, _) => Effect::Ignored,
             };
-            placed.push(Placed { key: row[at].clone(), effect });
+            placed.push(UpsertResult { key: row[at].clone(), effect });
             match (effect, on_conflict) {
                 (Effect::Inserted, _) => new.push(row.clone()),
                 (Effect::Updated, OnConflict::Update { fields }) => {
@@ -269,7 +269,7 @@ impl Writer {
         }
         self.keep(shape, done, undo).await?;
         let count = (new.len() + again.len()) as u64;
-        Ok(Outcome { keys: Keys::Placed(placed), ..Outcome::rows(count) })
+        Ok(Outcome { keys: Keys::UpsertResult(placed), ..Outcome::rows(count) })
     }
 
     pub(crate) async fn update_many(&self, shape: &Shape, rows: &[Vec<Value>]) -> Result<Outcome> {

@@ -147,7 +147,7 @@ pub(crate) fn put(
     value: ValueRef<'_>,
 ) -> Result<()> {
     value::put(out, form(&table.fields()[position].kind), value)
-        .map_err(|value::Misfit| misfit(table, position))
+        .map_err(|value::ValueMismatch| misfit(table, position))
 }
 
 /// Appends the values of a row that are there.

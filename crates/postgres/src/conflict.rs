@@ -7,7 +7,7 @@
 //! write does, and is run again.
 
 use marmota_model::{FieldSet, Result, RowSource, Table, Value, ValueRef};
-use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, Placed};
+use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult};
 
 use crate::column::{form, is_folded, quoted};
 use crate::composer::{Composer, name, oid, put_present};
@@ -184,7 +184,11 @@ fn over_sql(
 }
 
 /// What such an insert came to, and the version of the row that is there then.
-pub(crate) fn placed(table: &Table, reply: &Reply, mark: &Mark) -> (Placed<Value>, Option<i64>) {
+pub(crate) fn placed(
+    table: &Table,
+    reply: &Reply,
+    mark: &Mark,
+) -> (UpsertResult<Value>, Option<i64>) {
     let effect = match reply.integer(mark, 0) {
         Some(1) => Effect::Ignored,
         Some(2) => Effect::Replaced,
@@ -195,7 +199,7 @@ pub(crate) fn placed(table: &Table, reply: &Reply, mark: &Mark) -> (Placed<Value
     let form = form(&table.fields()[table.key()].kind);
     let key = bytes.and_then(|bytes| value::read(form, bytes)).unwrap_or(ValueRef::Null);
     let version = table.version().and_then(|_| reply.integer(mark, 2));
-    (Placed { key: key.to_value(), effect }, version.filter(|_| effect != Effect::Ignored))
+    (UpsertResult { key: key.to_value(), effect }, version.filter(|_| effect != Effect::Ignored))
 }
 
 /// The outcome of such an insert of one row.

@@ -126,7 +126,7 @@ pub(crate) struct Connection {
     leaves_turn: bool,
     /// When something came, or was sent while nothing was under way.
     used: Instant,
-    /// Its writes are no news to the engine.
+    /// The engine does not report its writes to the feed.
     counted: Option<Counted>,
     hears: Option<Hears>,
     /// What it takes to end what the server is at.
@@ -234,7 +234,7 @@ impl Connection {
         self.hears = Some(hears);
     }
 
-    /// The store is not told how a write on it ends: its writes are news.
+    /// The store is not told how a write on it ends: the feed has its writes.
     pub(crate) fn is_news(&mut self) {
         self.counted = None;
     }

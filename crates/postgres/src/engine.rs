@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::backup::Copied;
 use marmota_store::engine::{Capability, Engine, Session};
-use marmota_store::plan::{Losses, Plan};
-use marmota_store::{EngineStatistics, News};
+use marmota_store::plan::{Destructive, Plan};
+use marmota_store::{EngineStatistics, InvalidationFeed};
 use parking_lot::Mutex;
 
 use crate::composer::Catalog;
@@ -135,9 +135,14 @@ impl Engine for Postgres {
         })
     }
 
-    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
+    fn migrate(
+        &self,
+        tables: &[Arc<Table>],
+        version: u32,
+        destructive: &Destructive,
+    ) -> Result<Plan> {
         let (plan, facts) = self.0.with_connection(|connection, options| {
-            crate::prepare::migrate(connection, tables, version, losses, options)
+            crate::prepare::migrate(connection, tables, version, destructive, options)
         })?;
         let mut known = self.0.catalog.facts.write();
         known.extend(facts.into_iter().map(Arc::new));
@@ -145,7 +150,7 @@ impl Engine for Postgres {
         Ok(plan)
     }
 
-    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
+    fn open_table(&self, table: &Arc<Table>) -> Result<bool> {
         let facts = self.0.with_connection(|connection, options| {
             crate::prepare::facts_of(connection, table, options)
         })?;
@@ -177,10 +182,10 @@ impl Engine for Postgres {
         statistics
     }
 
-    fn hear(&self, tables: &[Arc<Table>], news: &Arc<News>) -> Result<()> {
+    fn subscribe_changes(&self, tables: &[Arc<Table>], feed: &Arc<InvalidationFeed>) -> Result<()> {
         self.0.check_open()?;
         let options = self.0.options_for_listening()?;
-        let listener = Listener::start(&options, tables, news)?;
+        let listener = Listener::start(&options, tables, feed)?;
         *self.0.listener.lock() = Some(listener);
         Ok(())
     }

@@ -149,7 +149,7 @@ pub(crate) fn lost_race() -> Error {
         "another transaction changed what this one rests on, and nothing of this one was done: \
          run it again from its beginning",
     )
-    .repeatable()
+    .retryable()
 }
 
 /// The connection went away in the middle of an operation.

@@ -124,7 +124,7 @@ pub(crate) fn put(out: &mut Vec<u8>, condition: &JsonCondition) -> Result<u16> {
             for kind in [1, 0, 2] {
                 let of_kind: Vec<String> =
                     values.iter().filter(|value| type_of(value) == kind).map(text_of).collect();
-                let _: Result<(), value::Misfit> =
+                let _: Result<(), value::ValueMismatch> =
                     value::put_array(out, Form::Text, of_kind.len(), |out| {
                         let mut texts = of_kind.iter().map(|text| ValueRef::Text(text));
                         texts.try_for_each(|text| value::put(out, Form::Text, text))

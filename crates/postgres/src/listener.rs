@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Table};
-use marmota_store::News;
+use marmota_store::InvalidationFeed;
 use parking_lot::{Condvar, Mutex};
 
 use crate::announcement::{self, CHANNEL};
@@ -40,7 +40,7 @@ pub(crate) struct Listener {
 struct Inside {
     options: Arc<Options>,
     tables: Vec<Arc<Table>>,
-    news: Arc<News>,
+    feed: Arc<InvalidationFeed>,
     state: Mutex<State>,
     /// Rung when it is to end.
     ends: Condvar,
@@ -62,18 +62,18 @@ impl Listener {
     pub(crate) fn start(
         options: &Arc<Options>,
         tables: &[Arc<Table>],
-        news: &Arc<News>,
+        feed: &Arc<InvalidationFeed>,
     ) -> Result<Self> {
         let inside = Arc::new(Inside {
             options: Arc::clone(options),
             tables: tables.to_vec(),
-            news: Arc::clone(news),
+            feed: Arc::clone(feed),
             state: Mutex::default(),
             ends: Condvar::new(),
         });
-        let unheard = news.unheard(tables);
+        let pause = feed.pause(tables);
         let connection = inside.connect(true)?;
-        drop(unheard);
+        drop(pause);
         let shared = Arc::clone(&inside);
         let thread = std::thread::Builder::new()
             .name("marmota-postgres-listen".to_owned())
@@ -111,10 +111,10 @@ impl Inside {
         if makes {
             announcement::prepare(&mut connection, &self.tables, &options.own, options)?;
         }
-        let (news, own) = (Arc::clone(&self.news), options.own.clone());
+        let (feed, own) = (Arc::clone(&self.feed), options.own.clone());
         connection.hear(Box::new(move |payload| match announcement::read(payload) {
             Some((writer, _)) if own.knows(writer) => {}
-            Some((_, table)) => news.wrote(table),
+            Some((_, table)) => feed.invalidate(table),
             None => {}
         }));
         let mut silent = None;
@@ -132,17 +132,17 @@ impl Inside {
     fn run(&self, mut connection: Connection) {
         loop {
             let silent = self.listen(&mut connection);
-            let unheard = self.news.unheard(&self.tables);
+            let pause = self.feed.pause(&self.tables);
             let told = silent.and_then(|table| warn_of(&announcement::silent(&table), None));
             if let Some(loss) = connection.loss() {
-                log::debug!("no news from PostgreSQL at {}: {}", self.options.place(), loss.0);
+                log::debug!("no feed from PostgreSQL at {}: {}", self.options.place(), loss.0);
             }
             drop(connection);
             match self.connect_again(told) {
                 Some(again) => connection = again,
                 None => return,
             }
-            drop(unheard);
+            drop(pause);
         }
     }
 

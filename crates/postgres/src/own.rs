@@ -1,10 +1,10 @@
 //! An engine's own connections, by the names that they give themselves at the
-//! server: so it knows its own writes among the news that a
-//! [`crate::listener`] hears, and the store's cache is told of others' alone.
+//! server: so that [`crate::listener`] can leave its own writes out of what it reports to the
+//! store's cache.
 //!
 //! A connection is counted as long as the store is told how each of its writes
 //! ended. Once one was given up, or the connection is lost, what it still does
-//! is news as well.
+//! is reported as well.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -59,7 +59,7 @@ impl Own {
     }
 
     /// Says whether the database makes more of a write than the store knows
-    /// (by triggers, say): then its own writes are news too.
+    /// (by triggers, say): then its own writes are reported too.
     pub(crate) fn have_effects(&self, has_effects: bool) {
         self.0.has_effects.store(has_effects, Ordering::SeqCst);
     }

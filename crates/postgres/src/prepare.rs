@@ -11,7 +11,7 @@ mod layout;
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, KeyKind, Result, Table};
-use marmota_store::plan::{Change, Losses, Plan, Step};
+use marmota_store::plan::{Change, Destructive, Plan, Step};
 
 use crate::column::{form, quoted, sql_literal};
 use crate::column_limit::Limit;
@@ -52,12 +52,12 @@ pub(crate) fn migrate(
     connection: &mut Connection,
     tables: &[Arc<Table>],
     version: u32,
-    losses: &Losses,
+    destructive: &Destructive,
     options: &Options,
 ) -> Result<(Plan, Vec<Facts>)> {
     let mut run = Preparing { connection, options };
     run.execute(&format!("BEGIN; SELECT pg_advisory_xact_lock({LOCK})"))?;
-    let done = run.migrate(tables, version, losses);
+    let done = run.migrate(tables, version, destructive);
     let ended = run.execute(if done.is_ok() { "COMMIT" } else { "ROLLBACK" });
     // What was refused says more than that it was undone.
     let done = done?;
@@ -120,14 +120,14 @@ impl Preparing<'_> {
         &mut self,
         tables: &[Arc<Table>],
         version: u32,
-        losses: &Losses,
+        destructive: &Destructive,
     ) -> Result<(Plan, Vec<Facts>)> {
         let plan = self.plan(tables, version)?;
-        plan.check(losses)?;
+        plan.check(destructive)?;
         for table in tables {
             self.drop_search(table)?;
         }
-        for step in plan.to_do(losses) {
+        for step in plan.to_do(destructive) {
             for sql in &step.statements {
                 self.connection
                     .query(sql, |_| {})

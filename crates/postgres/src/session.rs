@@ -202,7 +202,7 @@ impl PostgresSession {
             match operation {
                 Operation::Batch { results, .. } => results.clear(),
                 Operation::InsertMany { on_conflict, .. } if *on_conflict != OnConflict::Refuse => {
-                    outcome.keys = Keys::Placed(Vec::new());
+                    outcome.keys = Keys::UpsertResult(Vec::new());
                 }
                 _ => {}
             }
@@ -326,7 +326,7 @@ impl PostgresSession {
                 open.batch = None;
             }
             open.waiting.drain(..).for_each(Waker::wake);
-            if result.as_ref().is_err_and(Error::is_repeatable) {
+            if result.as_ref().is_err_and(Error::is_retryable) {
                 open.is_lost = true;
             }
             if running.is_commit {

@@ -181,7 +181,7 @@ pub(crate) fn put_compared(
     match value {
         ValueRef::Text(text) if is_folded(field) => value::put_folded(out, text),
         value => value::put(out, compared_form(&field.kind), value)
-            .map_err(|value::Misfit| misfit(table, position))?,
+            .map_err(|value::ValueMismatch| misfit(table, position))?,
     }
     Ok(())
 }

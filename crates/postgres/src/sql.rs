@@ -202,7 +202,7 @@ impl SqlText {
         }
         script.call(Role::Main(0), Arc::clone(&self.text), |out| {
             for (at, (oid, value)) in self.parameters.iter().zip(call.values).enumerate() {
-                parameter::put(out, *oid, value.as_ref()).map_err(|parameter::Misfit| {
+                parameter::put(out, *oid, value.as_ref()).map_err(|parameter::ValueMismatch| {
                     let message = format!(
                         "the value {} of parameter {} is none of the type that PostgreSQL expects \
                          there ({}): cast the parameter, or bind another",
@@ -289,5 +289,5 @@ pub(crate) fn refused(failure: &Failure, call: &SqlCall<'_>) -> Error {
         _ => fault::of(failure),
     };
     let told = at_text(&error, call.text);
-    if error.is_repeatable() { told.repeatable() } else { told }
+    if error.is_retryable() { told.retryable() } else { told }
 }

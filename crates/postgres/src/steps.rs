@@ -87,7 +87,7 @@ impl Steps {
         let retry = &mut |error: &Error| {
             let pause = PAUSE.saturating_mul(1 << (*tries).min(8)).min(PAUSE_MAX);
             *tries += 1;
-            (error.is_repeatable() && *tries < TRIES_MAX).then_some(pause)
+            (error.is_retryable() && *tries < TRIES_MAX).then_some(pause)
         };
         self.driver.poll(session, &mut parts, retry, &mut Context::from_waker(waker))
     }

@@ -162,7 +162,7 @@ impl Composer {
         script.call(role, text, |out| {
             let put_number = |out: &mut Vec<u8>, value| {
                 value::put(out, form, value)
-                    .map_err(|value::Misfit| crate::shape::misfit(table, position))
+                    .map_err(|value::ValueMismatch| crate::shape::misfit(table, position))
             };
             put_number(out, by)?;
             if let Some(updated_at) = table.updated_at() {

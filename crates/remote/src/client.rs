@@ -63,7 +63,7 @@ impl Remote {
     /// The server at a URL: `unix:/run/people.sock` (`unix:@name` in the
     /// abstract namespace), `http://host:port/api`, and `ws://host:port/api` where
     /// something on the way knows WebSockets alone; `https://` and `wss://` by TLS, to a server for
-    /// whose certificate somebody vouches that this machine believes ([`Remote::authorities`]). `shm:/run/people.sock` is a server at
+    /// whose certificate somebody vouches that this machine believes ([`Remote::ca_file`]). `shm:/run/people.sock` is a server at
     /// that Unix socket, by memory that both processes share: for calls that follow each
     /// other where both have a core to themselves. Behind a `#` of a Unix socket's path stands
     /// the prefix, where that is not `/api`.
@@ -89,10 +89,10 @@ impl Remote {
                 declared: OnceLock::new(),
                 target,
                 local: None,
-                authorities: None,
+                ca_file: None,
                 credential: Vec::new(),
                 deadline: Duration::from_secs(30),
-                patience: Duration::from_secs(2),
+                reconnect_timeout: Duration::from_secs(2),
                 tables: RwLock::default(),
                 spare: Mutex::default(),
                 closed: AtomicBool::new(false),
@@ -140,12 +140,12 @@ impl Remote {
     ///
     /// ```no_run
     /// use marmota_remote::Remote;
-    /// let remote = Remote::from_url("https://db.example.org/api")?.authorities("ca.pem");
+    /// let remote = Remote::from_url("https://db.example.org/api")?.ca_file("ca.pem");
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
-    pub fn authorities(self, file: impl Into<PathBuf>) -> Self {
+    pub fn ca_file(self, file: impl Into<PathBuf>) -> Self {
         let file = file.into();
-        self.with(|connector| connector.authorities = Some(file))
+        self.with(|connector| connector.ca_file = Some(file))
     }
 
     /// How long an operation may take, 30 s by default. The server gives it up
@@ -156,8 +156,8 @@ impl Remote {
 
     /// How long a server is sought that has gone, 2 s by default: with pauses
     /// that grow. One that was never there is not sought.
-    pub fn patience(self, patience: Duration) -> Self {
-        self.with(|connector| connector.patience = patience)
+    pub fn reconnect_timeout(self, reconnect_timeout: Duration) -> Self {
+        self.with(|connector| connector.reconnect_timeout = reconnect_timeout)
     }
 }
 

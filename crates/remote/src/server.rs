@@ -107,7 +107,7 @@ impl Service {
     /// use marmota_model::{Error, ErrorKind};
     /// # fn serve(store: &marmota_store::Store) -> Service {
     /// Service::new(store).admit(|store, credential| match credential {
-    ///     b"s3cret" => Ok(store.acting_as("emmy")),
+    ///     b"s3cret" => Ok(store.with_actor("emmy")),
     ///     _ => Err(Error::new(ErrorKind::Denied, "nobody has this credential")),
     /// })
     /// # }
@@ -115,7 +115,7 @@ impl Service {
     ///
     /// It is asked for each operation, so that what is taken back is gone with the
     /// next one; a transaction keeps the rights that it began with. What clients
-    /// say of who writes ([`Store::acting_as`]) is not believed
+    /// say of who writes ([`Store::with_actor`]) is not believed
     /// any more.
     pub fn admit(
         self,
@@ -133,7 +133,7 @@ impl Service {
     /// # fn serve(store: &marmota_store::Store) -> Service {
     /// Service::new(store).authenticate(|store, credential| {
     ///     let (store, credential) = (store.clone(), credential.to_vec());
-    ///     Box::pin(async move { Ok(store.acting_as(look_up(credential).await?)) })
+    ///     Box::pin(async move { Ok(store.with_actor(look_up(credential).await?)) })
     /// })
     /// # }
     /// ```

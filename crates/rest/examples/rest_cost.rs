@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let what = arguments.next().unwrap_or_else(|| "get".to_owned());
     let count: usize = arguments.next().map_or(Ok(10_000), |count| count.parse())?;
     let store = Store::builder(Memory::new()).schema(person()).open()?;
-    let server = Server::bind("127.0.0.1:0")?.servers(1).start(marmota_rest::api(&store))?;
+    let server = Server::bind("127.0.0.1:0")?.listeners(1).start(marmota_rest::api(&store))?;
     let mut stream = TcpStream::connect(server.local_addr())?;
     let body = r#"{"first_name":"Marie","last_name":"Curie","year_of_birth":1867}"#;
     let post = format!(

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use marmota_auth::{Auth, Known};
+use marmota_auth::{Auth, Identity};
 use marmota_http::{Endpoint, Flow, IntoResponse, Method, Request, Response, Router, Status};
 use marmota_model::{Error, ErrorKind, Result as ModelResult};
 use marmota_store::rights::Grant;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::answer::JSON;
 use crate::body;
-use crate::door::{Door, set_cookie};
+use crate::door::{Authenticator, set_cookie};
 use crate::problem::ApiError;
 
 /// Bytes of a body at most.
@@ -24,7 +24,7 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 /// What is asked for.
 struct Asked {
     auth: Auth,
-    known: Option<Arc<Known>>,
+    known: Option<Arc<Identity>>,
     body: Vec<u8>,
     /// The last part of the path, where it names something.
     named: String,
@@ -62,13 +62,13 @@ impl Asked {
         })
     }
 
-    fn known(&self) -> ModelResult<&Known> {
+    fn known(&self) -> ModelResult<&Identity> {
         self.known
             .as_deref()
             .ok_or_else(|| Error::new(ErrorKind::Unauthenticated, "log in first, or send a token"))
     }
 
-    fn administrator(&self) -> ModelResult<&Known> {
+    fn administrator(&self) -> ModelResult<&Identity> {
         let known = self.known()?;
         match known.is_admin() {
             true => Ok(known),
@@ -83,7 +83,7 @@ impl Asked {
 }
 
 /// Adds the routes.
-pub(crate) fn add(router: Router, prefix: &str, door: &Arc<Door>) -> Router {
+pub(crate) fn add(router: Router, prefix: &str, door: &Arc<Authenticator>) -> Router {
     let routes: [(Method, &str, Route); 19] = [
         (Method::Post, "/login", login),
         (Method::Post, "/redeem", redeem),
@@ -110,7 +110,7 @@ pub(crate) fn add(router: Router, prefix: &str, door: &Arc<Door>) -> Router {
     })
 }
 
-fn endpoint(door: &Arc<Door>, route: Route) -> Endpoint {
+fn endpoint(door: &Arc<Authenticator>, route: Route) -> Endpoint {
     let door = Arc::clone(door);
     let endpoint = Endpoint::direct(move |request: &Request, _: &mut _| {
         let (door, request) = (Arc::clone(&door), request.clone());
@@ -127,7 +127,11 @@ fn endpoint(door: &Arc<Door>, route: Route) -> Endpoint {
     endpoint.body_bytes_max(BODY_BYTES_MAX)
 }
 
-async fn answer(door: &Door, request: &Request, route: Route) -> Result<Response, ApiError> {
+async fn answer(
+    door: &Authenticator,
+    request: &Request,
+    route: Route,
+) -> Result<Response, ApiError> {
     request.check_site()?;
     if !request.body().is_empty() || request.header("origin").is_some() {
         let reads = matches!(request.method(), Method::Get | Method::Head | Method::Delete);
@@ -193,7 +197,7 @@ fn redeem(asked: &Asked) -> ModelResult<Reply> {
         password: String,
     }
     let Redeem { name, token, password } = asked.read()?;
-    asked.auth.redeem(&name, &token, &password, asked.address)?;
+    asked.auth.set_password(&name, &token, &password, asked.address)?;
     Ok(Reply::done())
 }
 

@@ -20,7 +20,7 @@ use crate::answer::{Out, refuse};
 use crate::batch::BatchCall;
 use crate::batch_lines;
 use crate::blob::{BlobGet, BlobPut};
-use crate::call::{On, Verb, carry_out};
+use crate::call::{RequestContext, Verb, carry_out};
 use crate::delete::{Delete, DeleteWhere};
 use crate::get::Get;
 use crate::history;
@@ -110,7 +110,7 @@ pub(crate) struct Settings {
     actor: Option<ActorOf>,
     allow_anonymous: bool,
     #[cfg(feature = "auth")]
-    door: Option<Arc<crate::door::Door>>,
+    door: Option<Arc<crate::door::Authenticator>>,
 }
 
 /// A request, and the store as it is for whoever makes it.
@@ -122,9 +122,9 @@ struct Call<'c> {
 }
 
 impl<'c> Call<'c> {
-    const fn on<S>(self, subject: &'c Arc<S>) -> On<'c, S> {
+    const fn on<S>(self, subject: &'c Arc<S>) -> RequestContext<'c, S> {
         let Self { api, store, request } = self;
-        On { api, store, request, subject }
+        RequestContext { api, store, request, subject }
     }
 }
 
@@ -165,7 +165,7 @@ impl Shared {
             };
         }
         Ok(Found::Now(match self.actor.as_ref().and_then(|actor| actor.0(request)) {
-            Some(actor) => Cow::Owned(self.store.acting_as(actor)),
+            Some(actor) => Cow::Owned(self.store.with_actor(actor)),
             None => Cow::Borrowed(&self.store),
         }))
     }
@@ -279,10 +279,10 @@ impl Api {
     /// # let id = Field::new("id", Kind::I64).role(Role::Key);
     /// # let store = Store::builder(Memory::new()).schema(Schema::new("city", vec![id])).open()?;
     /// use marmota_rest::{Api, OpenApi};
-    /// let router = Api::new(&store).describing(OpenApi::new().title("Cities")).router();
+    /// let router = Api::new(&store).openapi(OpenApi::new().title("Cities")).router();
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
-    pub fn describing(mut self, beside: OpenApi) -> Self {
+    pub fn openapi(mut self, beside: OpenApi) -> Self {
         self.beside = beside;
         self
     }
@@ -311,7 +311,7 @@ impl Api {
     /// one store's: an API of tenants with this answers nothing but 501.
     #[cfg(feature = "auth")]
     pub fn auth(mut self, auth: &marmota_auth::Auth) -> Self {
-        self.settings.door = Some(Arc::new(crate::door::Door::new(auth)));
+        self.settings.door = Some(Arc::new(crate::door::Authenticator::new(auth)));
         self
     }
 
@@ -535,7 +535,10 @@ impl Routes {
     }
 
     /// A verb on the table that the path names.
-    fn table<V: Verb<Subject = Table>>(&self, make: fn(On<'_>) -> Result<V>) -> Endpoint {
+    fn table<V: Verb<Subject = Table>>(
+        &self,
+        make: fn(RequestContext<'_>) -> Result<V>,
+    ) -> Endpoint {
         self.endpoint(Offer::Json, move |call, out| {
             with_table(call, out, |on, out| match make(on) {
                 Ok(verb) => carry_out(verb, on, out),
@@ -553,7 +556,9 @@ impl Routes {
                         return refused(error, out);
                     }
                     return match history::list(on) {
-                        Ok((list, table)) => carry_out(list, On { subject: table, ..on }, out),
+                        Ok((list, table)) => {
+                            carry_out(list, RequestContext { subject: table, ..on }, out)
+                        }
                         Err(error) => refused(error, out),
                     };
                 }
@@ -613,7 +618,7 @@ impl Routes {
 
     fn batch(&self) -> Endpoint {
         let endpoint = self.endpoint(Offer::JsonOrLines, |call, out| {
-            let on: On<'_, Registry> = call.on(call.store.registry());
+            let on: RequestContext<'_, Registry> = call.on(call.store.registry());
             if ndjson::is_sent(on.request) {
                 return batch_lines::begin(on).unwrap_or_else(|error| refused(error, out));
             }
@@ -694,10 +699,15 @@ where
 }
 
 /// Inserts what is inserted only once.
-fn insert_once(on: On<'_>, shape: Shape, out: &mut Out<'_, '_>) -> Flow {
+fn insert_once(on: RequestContext<'_>, shape: Shape, out: &mut Out<'_, '_>) -> Flow {
     let call = Once::of(on.request, shape)
         .and_then(|once| once.map(|once| BatchCall::of_rows(on, once)).transpose());
-    let on = On { subject: on.store.registry(), api: on.api, store: on.store, request: on.request };
+    let on = RequestContext {
+        subject: on.store.registry(),
+        api: on.api,
+        store: on.store,
+        request: on.request,
+    };
     match call {
         Ok(Some(call)) => carry_out(call, on, out),
         Ok(None) => refused(ApiError::bad_request("`Idempotency-Key` is empty"), out),
@@ -713,7 +723,7 @@ fn refused(error: ApiError, out: &mut Out<'_, '_>) -> Flow {
 fn with_table(
     call: Call<'_>,
     out: &mut Out<'_, '_>,
-    go_on: impl FnOnce(On<'_>, &mut Out<'_, '_>) -> Flow,
+    go_on: impl FnOnce(RequestContext<'_>, &mut Out<'_, '_>) -> Flow,
 ) -> Flow {
     let name = call.request.param("table").unwrap_or_default();
     match call.store.exposed_table(&name) {

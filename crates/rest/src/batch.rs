@@ -11,12 +11,12 @@ use serde_json::value::RawValue;
 use crate::answer::{Answer, Head, JSON};
 use crate::batch_operation::{insert_of, write_of, write_results};
 use crate::body;
-use crate::call::{Halt, Next, On, Run, Verb};
+use crate::call::{Interrupt, Next, RequestContext, Run, Verb};
 use crate::linked::Linked;
 use crate::once::{self, Once, Shape};
 use crate::params;
 use crate::problem::{ApiError, Result};
-use crate::scrap::Scrap;
+use crate::scrap::ScratchBuffer;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,7 +47,7 @@ pub(crate) struct BatchCall {
 }
 
 impl BatchCall {
-    pub(crate) fn of(on: On<'_, Registry>) -> Result<Self> {
+    pub(crate) fn of(on: RequestContext<'_, Registry>) -> Result<Self> {
         params::none(on.request)?;
         body::check_json(on.request)?;
         let no_batch = |why: &dyn std::fmt::Display| {
@@ -93,7 +93,7 @@ impl BatchCall {
     }
 
     /// A row or an array of rows as a batch that takes place once.
-    pub(crate) fn of_rows(on: On<'_>, once: Once) -> Result<Self> {
+    pub(crate) fn of_rows(on: RequestContext<'_>, once: Once) -> Result<Self> {
         if on.request.query_params().next().is_some() {
             return Err(params::no_key_beside_parameters());
         }
@@ -132,10 +132,10 @@ impl Verb for BatchCall {
 
     fn step(
         &mut self,
-        on: On<'_, Registry>,
+        on: RequestContext<'_, Registry>,
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
-    ) -> Result<Next, Halt> {
+    ) -> Result<Next, Interrupt> {
         if !self.linked.writes.is_empty() || self.once.is_some() {
             let mode = match self.mode {
                 Mode::All => BatchMode::AllOrNothing,
@@ -157,7 +157,7 @@ impl Verb for BatchCall {
                 run(&mut Operation::Batch { writes, links, mode, once, results }, &mut NoRows);
             let is_row = shape == Shape::Row;
             match (ran, self.mode) {
-                (Err(Halt::Failed(error)), Mode::All) => {
+                (Err(Interrupt::Failed(error)), Mode::All) => {
                     let index = self.results.len().saturating_sub(1);
                     // The batch fails with the error of its last result.
                     return Err(match self.results.pop() {
@@ -174,7 +174,7 @@ impl Verb for BatchCall {
             Once::answer(answered, answer)?;
             return Ok(Next::Answered);
         }
-        let mut body = Scrap::take();
+        let mut body = ScratchBuffer::take();
         write_object(&self.refused, &self.linked.writes, &self.results, &mut body);
         answer.whole(Head::new(Status::OK, JSON), &mut body);
         Ok(Next::Answered)

@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 use crate::api::Shared;
 use crate::batch_operation::{write_error, write_of, write_results};
 use crate::body;
-use crate::call::On;
+use crate::call::RequestContext;
 use crate::line_chunks::{Cut, LineChunks};
 use crate::linked::Linked;
 use crate::ndjson::NDJSON;
@@ -31,7 +31,7 @@ use crate::problem::{ApiError, Result};
 use crate::submission::Submission;
 
 /// Begins to carry out, when the head has come.
-pub(crate) fn begin(on: On<'_, Registry>) -> Result<Flow> {
+pub(crate) fn begin(on: RequestContext<'_, Registry>) -> Result<Flow> {
     params::none(on.request)?;
     let once = OnceLines::of(on.request)?;
     // What is sent again has to have the same chunks.

@@ -7,7 +7,7 @@ use marmota_http::Status;
 use marmota_model::{Error, FieldSet, Scratch, Table, Value, ValueRef, Violation, json};
 use marmota_store::Scope;
 use marmota_store::operation::{Effect, Link, LinkAt, OnConflict, Outcome, Write, key_made};
-use marmota_store::prepare::{self, Origin, Stamp};
+use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 use marmota_store::write::check_version;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -132,7 +132,7 @@ fn key_of(table: &Table, member: &Member<'_>, linked: &Linked) -> Result<(Value,
     if let Some(operation) = operation_of(json.get()) {
         return Ok(match linked.made(table, LinkAt::Key, operation)? {
             Made::Then(link) => (Value::Absent, vec![link]),
-            Made::Known(key) => (key.clone(), Vec::new()),
+            Made::Identity(key) => (key.clone(), Vec::new()),
         });
     }
     let scratch = Scratch::new();
@@ -168,8 +168,8 @@ pub(crate) fn insert_of(
     body::read_row(table, json, &scratch, &mut row, &mut violations)?;
     let links = linked.take(table, &mut row, &mut violations)?;
     let on_conflict = on_conflict.with_given(table, FieldSet::present(&row));
-    let stamp = Stamp::now(table);
-    prepare::insert_into(table, &mut row, Origin::Values, stamp, &mut violations);
+    let stamp = WriteTimestamp::now(table);
+    prepare::insert_into(table, &mut row, ValueSource::Values, stamp, &mut violations);
     finish(table, violations, &links)?;
     let row = row.iter().map(ValueRef::to_value).collect();
     Ok((Write::Insert { table: Arc::clone(table), row, on_conflict }, links))
@@ -208,8 +208,8 @@ fn of_update(
     if whole {
         prepare::fill_for_replace(table, &mut row, &mut violations);
     }
-    let stamp = Stamp::now(table);
-    prepare::update_into(table, &mut row, Origin::Values, stamp, &mut violations);
+    let stamp = WriteTimestamp::now(table);
+    prepare::update_into(table, &mut row, ValueSource::Values, stamp, &mut violations);
     finish(table, violations, &links)?;
     let row = row.iter().map(ValueRef::to_value).collect();
     Ok((Write::Update { table: Arc::clone(table), key, row, version }, links))
@@ -223,7 +223,7 @@ fn of_increment(
     let (key, links) = key_of(table, member, linked)?;
     let field = table.position(needed(member.field.as_deref(), "field")?)?;
     let by = read_by(table, field, needed(member.by, "by")?.get())?;
-    let stamp = Stamp::now(table).value().to_value();
+    let stamp = WriteTimestamp::now(table).value().to_value();
     Ok((Write::Increment { table: Arc::clone(table), key, field, by, stamp }, links))
 }
 

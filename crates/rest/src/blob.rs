@@ -6,11 +6,11 @@ use std::ops::ControlFlow;
 use marmota_http::Status;
 use marmota_model::{FieldSet, NoRows, Table, Value, ValueRef};
 use marmota_store::operation::Operation;
-use marmota_store::prepare::{self, Origin, Stamp};
+use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 
 use crate::answer::{Answer, Head};
 use crate::body::{self, blob_field, empty_row};
-use crate::call::{Halt, Next, On, Run, Verb};
+use crate::call::{Interrupt, Next, RequestContext, Run, Verb};
 use crate::etag::{self, Condition, Etag};
 use crate::get::{no_row, version_tag};
 use crate::key;
@@ -33,7 +33,7 @@ enum Found {
 }
 
 impl BlobGet {
-    pub(crate) fn of(on: On<'_>) -> Result<Self> {
+    pub(crate) fn of(on: RequestContext<'_>) -> Result<Self> {
         params::none(on.request)?;
         let field = blob_field(on.request, on.table())?;
         Ok(Self { key: key::of_path(on.request, on.table())?, field, found: Found::NoRow })
@@ -45,10 +45,10 @@ impl Verb for BlobGet {
 
     fn step(
         &mut self,
-        on: On<'_>,
+        on: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
-    ) -> Result<Next, Halt> {
+    ) -> Result<Next, Interrupt> {
         let table = on.table();
         let Self { key, field, found } = self;
         let fields = FieldSet::EMPTY.with(*field);
@@ -83,17 +83,17 @@ pub(crate) struct BlobPut {
     key: Value,
     field: usize,
     condition: Condition,
-    stamp: Stamp,
+    stamp: WriteTimestamp,
 }
 
 impl BlobPut {
-    pub(crate) fn of(on: On<'_>) -> Result<Self> {
+    pub(crate) fn of(on: RequestContext<'_>) -> Result<Self> {
         params::none(on.request)?;
         let table = on.table();
         let field = blob_field(on.request, table)?;
         let key = key::of_path(on.request, table)?;
         let condition = etag::condition(on.request, table)?;
-        Ok(Self { key, field, condition, stamp: Stamp::now(table) })
+        Ok(Self { key, field, condition, stamp: WriteTimestamp::now(table) })
     }
 }
 
@@ -102,14 +102,14 @@ impl Verb for BlobPut {
 
     fn step(
         &mut self,
-        on: On<'_>,
+        on: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
-    ) -> Result<Next, Halt> {
+    ) -> Result<Next, Interrupt> {
         let table = on.table();
         let mut row = empty_row(table);
         row[self.field] = ValueRef::Blob(on.request.body());
-        prepare::update(table, &mut row, Origin::Values, self.stamp)?;
+        prepare::update(table, &mut row, ValueSource::Values, self.stamp)?;
         let (key, version) = (self.key.as_ref(), self.condition.version);
         let outcome = run(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows)?;
         let etag = match outcome.version {

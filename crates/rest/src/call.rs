@@ -3,7 +3,7 @@
 //! A verb's step prepares its operation from the request and hands it to
 //! `run`. With an engine that answers at once that is all: the step goes on
 //! and writes its answer. With one that waits, `run` fails with
-//! [`Halt::Pending`], the step ends there, and the verb moves into a future
+//! [`Interrupt::Pending`], the step ends there, and the verb moves into a future
 //! that takes the same step again when the engine has more to say. So a verb
 //! is written once, straight down, and owns only what a second step must not
 //! make anew (a key, a time).
@@ -26,7 +26,7 @@ use crate::submission::Submission;
 
 /// What a step works on. `subject` is the table, or the registry for what
 /// concerns several.
-pub(crate) struct On<'c, S = Table> {
+pub(crate) struct RequestContext<'c, S = Table> {
     pub(crate) api: &'c Arc<Shared>,
     /// As it is for whoever makes the request.
     pub(crate) store: &'c Store,
@@ -34,35 +34,35 @@ pub(crate) struct On<'c, S = Table> {
     pub(crate) subject: &'c Arc<S>,
 }
 
-impl<S> Clone for On<'_, S> {
+impl<S> Clone for RequestContext<'_, S> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<S> Copy for On<'_, S> {}
+impl<S> Copy for RequestContext<'_, S> {}
 
-impl<'c> On<'c> {
+impl<'c> RequestContext<'c> {
     pub(crate) fn table(&self) -> &'c Table {
         self.subject
     }
 }
 
 /// Why a step ends before its end.
-pub(crate) enum Halt {
+pub(crate) enum Interrupt {
     /// The engine has to wait.
     Pending,
     /// The request fails with this.
     Failed(ApiError),
 }
 
-impl From<ApiError> for Halt {
+impl From<ApiError> for Interrupt {
     fn from(error: ApiError) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<Error> for Halt {
+impl From<Error> for Interrupt {
     fn from(error: Error) -> Self {
         Self::Failed(error.into())
     }
@@ -71,7 +71,7 @@ impl From<Error> for Halt {
 /// Hands an operation to the store. A step calls it for one operation; one
 /// that needs a second returns [`Next::Step`] in between.
 pub(crate) type Run<'r> =
-    dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome, Halt> + 'r;
+    dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome, Interrupt> + 'r;
 
 /// What comes behind a step.
 pub(crate) enum Next {
@@ -83,22 +83,22 @@ pub(crate) enum Next {
 
 /// What a route does.
 pub(crate) trait Verb: Unpin + 'static {
-    /// See [`On`].
+    /// See [`RequestContext`].
     type Subject: 'static;
 
     /// Takes one step; takes it again from its start while it is pending.
     fn step(
         &mut self,
-        on: On<'_, Self::Subject>,
+        on: RequestContext<'_, Self::Subject>,
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
-    ) -> Result<Next, Halt>;
+    ) -> Result<Next, Interrupt>;
 }
 
 /// Carries out a verb, at once where the engine lets it.
 pub(crate) fn carry_out<V: Verb>(
     mut verb: V,
-    on: On<'_, V::Subject>,
+    on: RequestContext<'_, V::Subject>,
     out: &mut Out<'_, '_>,
 ) -> Flow {
     let mut answer = out.begin(on.store.rights().is_some());
@@ -118,7 +118,7 @@ pub(crate) fn carry_out<V: Verb>(
             Progress::Done => Ok(outcome),
             Progress::Pending(waiting) => {
                 pending = Some(waiting);
-                Err(Halt::Pending)
+                Err(Interrupt::Pending)
             }
         }
     };
@@ -130,8 +130,8 @@ pub(crate) fn carry_out<V: Verb>(
                 out.end(kept);
                 return Flow::Done;
             }
-            Err(Halt::Pending) => break,
-            Err(Halt::Failed(error)) => {
+            Err(Interrupt::Pending) => break,
+            Err(Interrupt::Failed(error)) => {
                 answer.fail(&error);
                 let kept = answer.into_kept();
                 out.end(kept);
@@ -167,24 +167,24 @@ impl<V: Verb> Future for Waiting<V> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
         let Self { verb, api, store, request, subject, answer: slot, submission } = self.get_mut();
-        let on = On { api, store, request, subject };
+        let on = RequestContext { api, store, request, subject };
         // Polled again after its end, it would have nothing to say.
         let Some(mut answer) = slot.take() else { return Poll::Pending };
         let mut drive = |operation: &mut Operation<'_>, sink: &mut dyn RowSink| match submission
             .poll(operation, sink, context)
         {
-            Poll::Ready(result) => result.map_err(Halt::from),
-            Poll::Pending => Err(Halt::Pending),
+            Poll::Ready(result) => result.map_err(Interrupt::from),
+            Poll::Pending => Err(Interrupt::Pending),
         };
         loop {
             match verb.step(on, &mut answer, &mut drive) {
                 Ok(Next::Step) => {}
                 Ok(Next::Answered) => return Poll::Ready(answer.into_response()),
-                Err(Halt::Pending) => {
+                Err(Interrupt::Pending) => {
                     *slot = Some(answer);
                     return Poll::Pending;
                 }
-                Err(Halt::Failed(error)) => {
+                Err(Interrupt::Failed(error)) => {
                     answer.fail(&error);
                     return Poll::Ready(answer.into_response());
                 }

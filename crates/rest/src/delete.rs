@@ -5,7 +5,7 @@ use marmota_model::{FilterExpr, NoRows, Table, Value};
 use marmota_store::operation::Operation;
 
 use crate::answer::{Answer, Head, JSON};
-use crate::call::{Halt, Next, On, Run, Verb};
+use crate::call::{Interrupt, Next, RequestContext, Run, Verb};
 use crate::etag::{self, Condition};
 use crate::key;
 use crate::params;
@@ -17,7 +17,7 @@ pub(crate) struct Delete {
 }
 
 impl Delete {
-    pub(crate) fn of(on: On<'_>) -> Result<Self> {
+    pub(crate) fn of(on: RequestContext<'_>) -> Result<Self> {
         params::none(on.request)?;
         let key = key::of_path(on.request, on.table())?;
         Ok(Self { key, condition: etag::condition(on.request, on.table())? })
@@ -29,10 +29,10 @@ impl Verb for Delete {
 
     fn step(
         &mut self,
-        on: On<'_>,
+        on: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
-    ) -> Result<Next, Halt> {
+    ) -> Result<Next, Interrupt> {
         let (key, version) = (self.key.as_ref(), self.condition.version);
         run(&mut Operation::Delete { table: on.table(), key, version }, &mut NoRows)?;
         answer.empty(Head::new(Status::NO_CONTENT, ""));
@@ -45,7 +45,7 @@ pub(crate) struct DeleteWhere {
 }
 
 impl DeleteWhere {
-    pub(crate) fn of(on: On<'_>) -> Result<Self> {
+    pub(crate) fn of(on: RequestContext<'_>) -> Result<Self> {
         Ok(Self { filter: params::required_filter(on.request, on.table())? })
     }
 }
@@ -55,10 +55,10 @@ impl Verb for DeleteWhere {
 
     fn step(
         &mut self,
-        on: On<'_>,
+        on: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
-    ) -> Result<Next, Halt> {
+    ) -> Result<Next, Interrupt> {
         let filter = Some(&self.filter);
         let outcome = run(&mut Operation::DeleteWhere { table: on.table(), filter }, &mut NoRows)?;
         let out = answer.body(Head::new(Status::OK, JSON));

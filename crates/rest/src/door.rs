@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use marmota_auth::{Auth, Authenticating, Known};
+use marmota_auth::{Auth, Authenticating, Identity};
 use marmota_http::{Initiator, Method, Request};
 use marmota_model::{Error, ErrorKind};
 use marmota_store::Store;
@@ -30,7 +30,7 @@ const OWN_HEADER: &str = "x-marmota-csrf";
 
 /// Where requests come in.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct Authenticator {
     pub(crate) auth: Auth,
     pub(crate) workers: Workers,
 }
@@ -42,14 +42,14 @@ enum Bearer<'r> {
     Cookie(&'r str),
 }
 
-impl Door {
+impl Authenticator {
     pub(crate) fn new(auth: &Auth) -> Self {
         Self { auth: auth.clone(), workers: Workers::default() }
     }
 
     /// Finds the store for who makes a request.
     pub(crate) fn store_for(&self, request: &Request) -> StoreFor {
-        StoreFor { known: known(&self.auth, request), nobody: self.auth.nobody().cloned() }
+        StoreFor { known: known(&self.auth, request), nobody: self.auth.anonymous().cloned() }
     }
 
     /// Finds who makes a request; none for an anonymous caller.
@@ -68,7 +68,7 @@ pub(crate) struct Again {
 
 impl Again {
     /// None for an anonymous caller, whose rights do not end.
-    pub(crate) fn of(door: &Door, request: &Request) -> Option<Self> {
+    pub(crate) fn of(door: &Authenticator, request: &Request) -> Option<Self> {
         let (Bearer::Header(token) | Bearer::Cookie(token)) = bearer(request).ok()??;
         Some(Self { auth: door.auth.clone(), token: token.into(), finding: None })
     }
@@ -100,7 +100,7 @@ impl StoreFor {
         Some(self.store(known))
     }
 
-    fn store(&mut self, known: Result<Option<Arc<Known>>>) -> Result<Store> {
+    fn store(&mut self, known: Result<Option<Arc<Identity>>>) -> Result<Store> {
         match known? {
             Some(known) => Ok(known.store().clone()),
             None => self.nobody.take().ok_or_else(|| {
@@ -127,19 +127,19 @@ pub struct Knowing(State);
 
 #[derive(Debug)]
 enum State {
-    Ready(Option<Result<Option<Arc<Known>>>>),
+    Ready(Option<Result<Option<Arc<Identity>>>>),
     Header(Authenticating),
     /// With what is wrong with where the request comes from.
     Cookie(Authenticating, Option<ApiError>),
 }
 
 impl Knowing {
-    const fn of(result: Result<Option<Arc<Known>>>) -> Self {
+    const fn of(result: Result<Option<Arc<Identity>>>) -> Self {
         Self(State::Ready(Some(result)))
     }
 
     /// Takes the result if the store need not be read for it; never blocks.
-    pub fn ready(&mut self) -> Option<Result<Option<Arc<Known>>>> {
+    pub fn ready(&mut self) -> Option<Result<Option<Arc<Identity>>>> {
         match &mut self.0 {
             State::Ready(result) => result.take(),
             State::Header(_) | State::Cookie(..) => None,
@@ -148,7 +148,7 @@ impl Knowing {
 }
 
 impl Future for Knowing {
-    type Output = Result<Option<Arc<Known>>>;
+    type Output = Result<Option<Arc<Identity>>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
@@ -190,9 +190,9 @@ pub fn known(auth: &Auth, request: &Request) -> Knowing {
 }
 
 fn by_cookie(
-    known: marmota_model::Result<Arc<Known>>,
+    known: marmota_model::Result<Arc<Identity>>,
     foreign: impl FnOnce() -> Option<ApiError>,
-) -> Result<Option<Arc<Known>>> {
+) -> Result<Option<Arc<Identity>>> {
     match known {
         // An old cookie is sent without anybody's doing.
         Err(error) if error.kind() == ErrorKind::Unauthenticated => Ok(None),

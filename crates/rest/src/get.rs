@@ -7,12 +7,12 @@ use marmota_model::{Error, ErrorKind, FieldSet, Table, Value, ValueRef, json};
 use marmota_store::operation::Operation;
 
 use crate::answer::{Answer, Head, JSON};
-use crate::call::{Halt, Next, On, Run, Verb};
+use crate::call::{Interrupt, Next, RequestContext, Run, Verb};
 use crate::etag::{self, Etag};
 use crate::key;
 use crate::params;
 use crate::problem::Result;
-use crate::scrap::Scrap;
+use crate::scrap::ScratchBuffer;
 
 pub(crate) struct Get {
     key: Value,
@@ -21,7 +21,7 @@ pub(crate) struct Get {
 }
 
 impl Get {
-    pub(crate) fn of(on: On<'_>) -> Result<Self> {
+    pub(crate) fn of(on: RequestContext<'_>) -> Result<Self> {
         let key = key::of_path(on.request, on.table())?;
         let shown = params::fields(on.request, on.table())?;
         Ok(Self { key, shown, found: false })
@@ -33,10 +33,10 @@ impl Verb for Get {
 
     fn step(
         &mut self,
-        on: On<'_>,
+        on: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
-    ) -> Result<Next, Halt> {
+    ) -> Result<Next, Interrupt> {
         let table = on.table();
         let Self { key, shown, found } = self;
         let fields = table.version().map_or(*shown, |version| shown.with(version));
@@ -54,7 +54,7 @@ impl Verb for Get {
 /// version, the row is written once, into the answer; where it is a hash, it
 /// has to be there before its head.
 pub(crate) fn write_row(
-    on: On<'_>,
+    on: RequestContext<'_>,
     shown: FieldSet,
     row: &[ValueRef<'_>],
     status: Status,
@@ -69,7 +69,7 @@ pub(crate) fn write_row(
         let out = answer.body(Head::new(status, JSON).etag(Some(etag)));
         return json::write_row(out, table, shown, row);
     }
-    let mut scrap = Scrap::take();
+    let mut scrap = ScratchBuffer::take();
     json::write_row(&mut scrap, table, shown, row);
     let etag = Etag::of_bytes(&scrap);
     if reads && etag::none_match(on.request, etag) {

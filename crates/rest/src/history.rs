@@ -6,7 +6,7 @@ use std::sync::Arc;
 use marmota_model::Table;
 use marmota_store::history::{HISTORY_TABLE, of_row};
 
-use crate::call::On;
+use crate::call::RequestContext;
 use crate::key;
 use crate::list::List;
 use crate::problem::Result;
@@ -14,7 +14,7 @@ use crate::problem::Result;
 const HISTORY: &str = "history";
 
 /// Whether the part of a row that the path names is its history.
-pub(crate) fn is_asked_for(on: On<'_>) -> bool {
+pub(crate) fn is_asked_for(on: RequestContext<'_>) -> bool {
     on.table().schema().audit
         && on.request.param("field").is_some_and(|field| field == HISTORY)
         && on.table().find(HISTORY).is_none()
@@ -24,10 +24,10 @@ pub(crate) fn is_asked_for(on: On<'_>) -> bool {
 ///
 /// # Errors
 /// 400 for what cannot be a key, and as lists have.
-pub(crate) fn list(on: On<'_>) -> Result<(List, &Arc<Table>)> {
+pub(crate) fn list(on: RequestContext<'_>) -> Result<(List, &Arc<Table>)> {
     let key = key::of_path(on.request, on.table())?;
     let table = on.api.store.registry().table(HISTORY_TABLE)?;
     let only = of_row(on.table().schema(), key.as_ref()).into_expr();
-    let on = On { subject: table, ..on };
+    let on = RequestContext { subject: table, ..on };
     Ok((List::among(on, Some(only))?, table))
 }

@@ -4,14 +4,14 @@
 use marmota_http::Status;
 use marmota_model::{NoRows, Scratch, Table, Value, ValueRef, json};
 use marmota_store::operation::Operation;
-use marmota_store::prepare::Stamp;
+use marmota_store::prepare::WriteTimestamp;
 use marmota_store::write::check_increment;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Head, JSON};
 use crate::body;
-use crate::call::{Halt, Next, On, Run, Verb};
+use crate::call::{Interrupt, Next, RequestContext, Run, Verb};
 use crate::etag::Etag;
 use crate::key;
 use crate::params;
@@ -28,11 +28,11 @@ pub(crate) struct Increment {
     key: Value,
     field: usize,
     by: Value,
-    stamp: Stamp,
+    stamp: WriteTimestamp,
 }
 
 impl Increment {
-    pub(crate) fn of(on: On<'_>) -> Result<Self> {
+    pub(crate) fn of(on: RequestContext<'_>) -> Result<Self> {
         params::none(on.request)?;
         body::check_json(on.request)?;
         let table = on.table();
@@ -51,7 +51,7 @@ impl Increment {
             ApiError::bad_request(format!("the body must be such as {{\"by\":1}}: {error}"))
         })?;
         let by = read_by(table, field, read.by.get())?;
-        Ok(Self { key, field, by, stamp: Stamp::now(table) })
+        Ok(Self { key, field, by, stamp: WriteTimestamp::now(table) })
     }
 }
 
@@ -72,10 +72,10 @@ impl Verb for Increment {
 
     fn step(
         &mut self,
-        on: On<'_>,
+        on: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
-    ) -> Result<Next, Halt> {
+    ) -> Result<Next, Interrupt> {
         let table = on.table();
         let (key, by, stamp): (_, _, ValueRef<'_>) =
             (self.key.as_ref(), self.by.as_ref(), self.stamp.value());

@@ -3,20 +3,20 @@
 use marmota_http::{Request, Status};
 use marmota_model::{FieldSet, NoRows, Scratch, Table, Uuid, Value, ValueRef, json};
 use marmota_store::operation::{Effect, Keys, OnConflict, Operation, Outcome};
-use marmota_store::prepare::{self, Origin, Stamp};
+use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 
 use crate::answer::{Answer, Head, JSON};
 use crate::body::{self, empty_row};
-use crate::call::{Halt, Next, On, Run, Verb};
+use crate::call::{Interrupt, Next, RequestContext, Run, Verb};
 use crate::etag::Etag;
 use crate::get::version_tag;
 use crate::key;
 use crate::params;
 use crate::problem::Result;
-use crate::scrap::Scrap;
+use crate::scrap::ScratchBuffer;
 
 pub(crate) struct Insert {
-    stamp: Stamp,
+    stamp: WriteTimestamp,
     on_conflict: OnConflict,
     /// A row was there; it is read and shown.
     there: Option<There>,
@@ -33,19 +33,19 @@ struct There {
 }
 
 impl Insert {
-    pub(crate) fn of(on: On<'_>) -> Result<Self> {
+    pub(crate) fn of(on: RequestContext<'_>) -> Result<Self> {
         let on_conflict = params::on_conflict(on.request)?;
         body::check_json(on.request)?;
-        Ok(Self { stamp: Stamp::now(on.table()), on_conflict, there: None, uuid: None })
+        Ok(Self { stamp: WriteTimestamp::now(on.table()), on_conflict, there: None, uuid: None })
     }
 
     /// Answers with the row that was there, as it is now.
     fn show(
         there: &mut There,
-        on: On<'_>,
+        on: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
-    ) -> Result<Next, Halt> {
+    ) -> Result<Next, Interrupt> {
         let table = on.table();
         let location = location(on.request.path(), there.key.as_ref());
         if !body::wants_minimal(on.request) {
@@ -74,10 +74,10 @@ impl Verb for Insert {
 
     fn step(
         &mut self,
-        on: On<'_>,
+        on: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
-    ) -> Result<Next, Halt> {
+    ) -> Result<Next, Interrupt> {
         if let Some(there) = &mut self.there {
             return Self::show(there, on, answer, run);
         }
@@ -90,7 +90,7 @@ impl Verb for Insert {
         if let Some(uuid) = self.uuid {
             row[table.key()] = ValueRef::Uuid(uuid);
         }
-        prepare::insert_into(table, &mut row, Origin::Values, self.stamp, &mut violations);
+        prepare::insert_into(table, &mut row, ValueSource::Values, self.stamp, &mut violations);
         prepare::finish(violations)?;
         if let ValueRef::Uuid(uuid) = row[table.key()] {
             self.uuid = Some(uuid);
@@ -128,7 +128,7 @@ pub(crate) fn location(collection: &str, key: ValueRef<'_>) -> String {
 /// Answers a write with the row as it is stored now, or without it where the
 /// client prefers that.
 pub(crate) fn write_stored(
-    on: On<'_>,
+    on: RequestContext<'_>,
     row: &[ValueRef<'_>],
     status: Status,
     location: Option<String>,
@@ -144,7 +144,7 @@ pub(crate) fn write_stored(
     if head.etag.is_some() {
         return json::write_row(answer.body(head), table, shown, row);
     }
-    let mut scrap = Scrap::take();
+    let mut scrap = ScratchBuffer::take();
     json::write_row(&mut scrap, table, shown, row);
     head.etag = Some(Etag::of_bytes(&scrap));
     answer.whole(head, &mut scrap);

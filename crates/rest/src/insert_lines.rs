@@ -18,13 +18,13 @@ use marmota_model::{
     Error, ErrorKind, NoRows, Result as ModelResult, RowSource, Scratch, Table, Value,
 };
 use marmota_store::operation::{BatchMode, Effect, Keys, OnConflict, Operation, Outcome};
-use marmota_store::prepare::Stamp;
+use marmota_store::prepare::WriteTimestamp;
 
 use crate::answer::JSON;
 use crate::api::Shared;
 use crate::batch_operation;
 use crate::body::{self, empty_row};
-use crate::call::On;
+use crate::call::RequestContext;
 use crate::effects::Effects;
 use crate::insert_many::Objects;
 use crate::line_chunks::{Cut, LineChunks};
@@ -35,7 +35,7 @@ use crate::problem::{ApiError, Result};
 use crate::submission::Submission;
 
 /// Begins to insert, when the head has come.
-pub(crate) fn begin(on: On<'_>) -> Result<Flow> {
+pub(crate) fn begin(on: RequestContext<'_>) -> Result<Flow> {
     let on_conflict = params::on_conflict(on.request)?;
     let once = OnceLines::of(on.request)?;
     if once.is_some() && on_conflict != OnConflict::Refuse {
@@ -122,7 +122,9 @@ impl InsertLines {
 
     fn count(&mut self, rows: usize, outcome: &Outcome) {
         match &outcome.keys {
-            Keys::Placed(placed) => placed.iter().for_each(|row| self.done.add(row.effect, 1)),
+            Keys::UpsertResult(placed) => {
+                placed.iter().for_each(|row| self.done.add(row.effect, 1))
+            }
             _ => self.done.add(outcome.effect, rows as u64),
         }
     }
@@ -133,7 +135,7 @@ impl InsertLines {
         texts: &[&[u8]],
         refused: &Cell<Option<usize>>,
     ) -> ModelResult<Outcome> {
-        let stamp = Stamp::now(&self.table);
+        let stamp = WriteTimestamp::now(&self.table);
         let mut keys = Vec::new();
         let Self { submission, table, on_conflict, .. } = self;
         let mut poll = |context: &mut Context<'_>, keys: &mut Vec<Value>| -> Poll<_> {

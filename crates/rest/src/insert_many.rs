@@ -9,18 +9,18 @@ use marmota_model::{
     ValueRef, json,
 };
 use marmota_store::operation::{Keys, OnConflict, Operation};
-use marmota_store::prepare::{self, Origin, Stamp};
+use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Head, JSON};
 use crate::body::{self, empty_row};
-use crate::call::{Halt, Next, On, Run, Verb};
+use crate::call::{Interrupt, Next, RequestContext, Run, Verb};
 use crate::params;
 use crate::problem::{ApiError, Result};
-use crate::scrap::Scrap;
+use crate::scrap::ScratchBuffer;
 
 pub(crate) struct InsertMany {
-    stamp: Stamp,
+    stamp: WriteTimestamp,
     on_conflict: OnConflict,
     /// The keys of the rows, where those have them before the engine does;
     /// kept, so that a step taken again asks for the same.
@@ -28,10 +28,10 @@ pub(crate) struct InsertMany {
 }
 
 impl InsertMany {
-    pub(crate) fn of(on: On<'_>) -> Result<Self> {
+    pub(crate) fn of(on: RequestContext<'_>) -> Result<Self> {
         let on_conflict = params::on_conflict(on.request)?;
         body::check_json(on.request)?;
-        Ok(Self { stamp: Stamp::now(on.table()), on_conflict, keys: Vec::new() })
+        Ok(Self { stamp: WriteTimestamp::now(on.table()), on_conflict, keys: Vec::new() })
     }
 }
 
@@ -40,10 +40,10 @@ impl Verb for InsertMany {
 
     fn step(
         &mut self,
-        on: On<'_>,
+        on: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
-    ) -> Result<Next, Halt> {
+    ) -> Result<Next, Interrupt> {
         let table = on.table();
         let objects: Vec<&RawValue> = serde_json::from_slice(on.request.body())
             .map_err(|error| ApiError::bad_request(format!("the body is not JSON: {error}")))?;
@@ -58,15 +58,15 @@ impl Verb for InsertMany {
             let mut operation = Operation::InsertMany { table, rows: &mut rows, on_conflict };
             let ran = run(&mut operation, &mut NoRows);
             outcome = Some(ran.map_err(|halt| match (halt, refused.get()) {
-                (Halt::Failed(error), Some(index)) => Halt::Failed(error.at(index)),
-                (Halt::Failed(error), None) => {
-                    Halt::Failed(self.broken_rule(table, &objects, error))
+                (Interrupt::Failed(error), Some(index)) => Interrupt::Failed(error.at(index)),
+                (Interrupt::Failed(error), None) => {
+                    Interrupt::Failed(self.broken_rule(table, &objects, error))
                 }
                 (halt, _) => halt,
             })?);
         }
         let keys = outcome.map_or(Keys::Known, |outcome| outcome.keys);
-        let mut body = Scrap::take();
+        let mut body = ScratchBuffer::take();
         self.write_keys(table, &keys, objects.len(), &mut body);
         answer.whole(Head::new(Status::CREATED, JSON), &mut body);
         Ok(Next::Answered)
@@ -109,9 +109,9 @@ impl InsertMany {
                 (0..rows as i64).for_each(|offset| write(ValueRef::Int(first + offset)));
             }
             Keys::Each(keys) => keys.iter().for_each(|key| write(key.as_ref())),
-            Keys::Placed(rows) => rows.iter().for_each(|row| write(row.key.as_ref())),
+            Keys::UpsertResult(rows) => rows.iter().for_each(|row| write(row.key.as_ref())),
         }
-        if let Keys::Placed(rows) = keys {
+        if let Keys::UpsertResult(rows) = keys {
             body.extend_from_slice(b"],\"effects\":[");
             for (index, row) in rows.iter().enumerate() {
                 let comma = if index > 0 { "," } else { "" };
@@ -145,7 +145,7 @@ pub(crate) struct Objects<'a, 'k, T> {
     table: &'a Table,
     objects: &'a [T],
     scratch: &'a Scratch,
-    stamp: Stamp,
+    stamp: WriteTimestamp,
     pub(crate) on_conflict: OnConflict,
     /// The fields that the first row gave.
     given: Option<FieldSet>,
@@ -175,7 +175,7 @@ impl<'a, 'k, T: ObjectText<'a>> Objects<'a, 'k, T> {
         table: &'a Table,
         objects: &'a [T],
         scratch: &'a Scratch,
-        stamp: Stamp,
+        stamp: WriteTimestamp,
         keys: &'k mut Vec<Value>,
         refused: &'k Cell<Option<usize>>,
     ) -> Self {
@@ -212,7 +212,7 @@ impl<'a, 'k, T: ObjectText<'a>> Objects<'a, 'k, T> {
         {
             row[table.key()] = ValueRef::Uuid(*known);
         }
-        prepare::insert_into(table, row, Origin::Values, self.stamp, &mut violations);
+        prepare::insert_into(table, row, ValueSource::Values, self.stamp, &mut violations);
         prepare::finish(violations)?;
         let key = row[table.key()];
         let keyed = !key.is_absent();

@@ -31,6 +31,7 @@ mod call;
 mod credential;
 mod cursor;
 mod delete;
+mod diagnostics;
 #[cfg(feature = "auth")]
 mod door;
 mod effects;
@@ -55,19 +56,18 @@ mod reactor;
 mod row_lines;
 mod schema_document;
 mod scrap;
-mod state;
 mod submission;
 mod update;
 #[cfg(feature = "auth")]
 mod workers;
 
 pub use api::{Api, api, tenants};
+pub use diagnostics::{Diagnostics, LogLevels};
 #[cfg(feature = "auth")]
 pub use door::{Knowing, known};
 pub use open_api::OpenApi;
 pub use problem::{ApiError, Result, problem, public_message};
 pub use reactor::watch_engines;
-pub use state::{Levels, State};
 
 #[cfg(doc)]
 use marmota_http::Router;

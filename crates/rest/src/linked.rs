@@ -54,7 +54,7 @@ pub(crate) enum Made<'l> {
     /// When the batch is carried out.
     Then(Link),
     /// In an earlier chunk.
-    Known(&'l Value),
+    Identity(&'l Value),
 }
 
 impl Linked {
@@ -112,7 +112,8 @@ impl Linked {
                 Some(Earlier::Nothing) => refused("is no insert, or was refused"),
                 Some(Earlier::Insert(made, key)) => {
                     at.check(table, Some(made), &name)?;
-                    key.as_ref().map_or_else(|| refused("made no row"), |key| Ok(Made::Known(key)))
+                    key.as_ref()
+                        .map_or_else(|| refused("made no row"), |key| Ok(Made::Identity(key)))
                 }
             };
         };
@@ -149,7 +150,7 @@ impl Linked {
             let made = self.made(table, LinkAt::Field(position), operation)?;
             violations.remove(at);
             row[position] = match (made, key) {
-                (Made::Known(key), _) => key.as_ref(),
+                (Made::Identity(key), _) => key.as_ref(),
                 (Made::Then(link), key) => {
                     links.push(link);
                     match key {

@@ -12,17 +12,17 @@ use marmota_model::{FilterExpr, NoRows, Query, SortKey, Table, ValueRef, json};
 use marmota_store::operation::Operation;
 
 use crate::answer::{Answer, Head, JSON};
-use crate::call::{Halt, Next, On, Run, Verb};
+use crate::call::{Interrupt, Next, RequestContext, Run, Verb};
 use crate::cursor;
 use crate::etag::{self, Etag};
 use crate::pages::{Page, PageName};
 use crate::params::{self, ListParams};
 use crate::problem::Result;
-use crate::scrap::Scrap;
+use crate::scrap::ScratchBuffer;
 
 pub(crate) enum List {
     /// The page is known: kept, or the client has it.
-    Known { etag: Etag, page: Option<Arc<Page>> },
+    Identity { etag: Etag, page: Option<Arc<Page>> },
     /// The page has to be read.
     Read(Box<Reading>),
 }
@@ -36,7 +36,7 @@ pub(crate) struct Reading {
     /// How many rows there are in all, once they are counted.
     count: Option<u64>,
     writer: json::RowWriter,
-    body: Scrap,
+    body: ScratchBuffer,
     rows: u64,
     /// The last row's cursor, if there are rows behind it.
     next: Option<String>,
@@ -44,20 +44,20 @@ pub(crate) struct Reading {
 }
 
 impl List {
-    pub(crate) fn of(on: On<'_>) -> Result<Self> {
+    pub(crate) fn of(on: RequestContext<'_>) -> Result<Self> {
         Self::among(on, None)
     }
 
     /// A list of the rows that `only` selects.
-    pub(crate) fn among(on: On<'_>, only: Option<FilterExpr>) -> Result<Self> {
+    pub(crate) fn among(on: RequestContext<'_>, only: Option<FilterExpr>) -> Result<Self> {
         let pages = &on.api.pages;
         let name = pages.name(on.store, on.table(), on.request);
         if let Some(name) = name {
             if etag::none_match(on.request, name.etag) {
-                return Ok(Self::Known { etag: name.etag, page: None });
+                return Ok(Self::Identity { etag: name.etag, page: None });
             }
             if let Some(page) = pages.get(name, on.request) {
-                return Ok(Self::Known { etag: name.etag, page: Some(page) });
+                return Ok(Self::Identity { etag: name.etag, page: Some(page) });
             }
         }
         Ok(Self::Read(Box::new(Reading::new(on, name, only)?)))
@@ -65,7 +65,11 @@ impl List {
 }
 
 impl Reading {
-    fn new(on: On<'_>, name: Option<PageName>, only: Option<FilterExpr>) -> Result<Self> {
+    fn new(
+        on: RequestContext<'_>,
+        name: Option<PageName>,
+        only: Option<FilterExpr>,
+    ) -> Result<Self> {
         let mut params = params::list(on.request, on.table(), on.api)?;
         if let Some(only) = only {
             params.query.filter = Some(match params.query.filter.take() {
@@ -76,7 +80,7 @@ impl Reading {
         // One more tells whether there is a next page.
         params.query.limit = Some(params.rows_max + 1);
         let order = params.query.order_with_key(on.table());
-        let mut body = Scrap::take();
+        let mut body = ScratchBuffer::take();
         body.extend_from_slice(b"{\"rows\":[");
         let writer = json::RowWriter::new();
         Ok(Self {
@@ -108,7 +112,7 @@ impl Reading {
         ControlFlow::Continue(())
     }
 
-    fn end(&mut self, on: On<'_>, answer: &mut Answer<'_, '_>) {
+    fn end(&mut self, on: RequestContext<'_>, answer: &mut Answer<'_, '_>) {
         let next = match (self.more, &self.next) {
             (true, Some(cursor)) => Some(next_url(on.request, cursor)),
             _ => None,
@@ -136,10 +140,10 @@ impl Reading {
 
     fn step(
         &mut self,
-        on: On<'_>,
+        on: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
-    ) -> Result<Next, Halt> {
+    ) -> Result<Next, Interrupt> {
         let table = on.table();
         if self.params.count && self.count.is_none() {
             let filter = self.params.query.filter.as_ref();
@@ -163,16 +167,16 @@ impl Verb for List {
 
     fn step(
         &mut self,
-        on: On<'_>,
+        on: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
-    ) -> Result<Next, Halt> {
+    ) -> Result<Next, Interrupt> {
         match self {
             Self::Read(reading) => return reading.step(on, answer, run),
-            Self::Known { etag, page: None } => {
+            Self::Identity { etag, page: None } => {
                 answer.empty(Head::new(Status::NOT_MODIFIED, "").etag(Some(*etag)));
             }
-            Self::Known { etag, page: Some(page) } => {
+            Self::Identity { etag, page: Some(page) } => {
                 let mut head = Head::new(Status::OK, JSON).etag(Some(*etag));
                 head.link.clone_from(&page.link);
                 answer.body(head).extend_from_slice(&page.body);

@@ -13,7 +13,7 @@ use crate::etag::Etag;
 use crate::get::version_tag;
 use crate::insert::location;
 use crate::problem::{ApiError, Result};
-use crate::scrap::Scrap;
+use crate::scrap::ScratchBuffer;
 
 /// The header of an answer that was kept.
 pub(crate) const REPLAYED: (&str, &str) = ("Idempotent-Replayed", "true");
@@ -76,7 +76,7 @@ impl Once {
         }
         begin.location = head.location;
         begin.extra = kept.repeated.then_some(REPLAYED);
-        let mut scrap = Scrap::take();
+        let mut scrap = ScratchBuffer::take();
         scrap.extend_from_slice(body);
         answer.whole(begin, &mut scrap);
         Ok(())

@@ -11,7 +11,7 @@ use marmota_store::Store;
 use serde_json::{Map, Value, json};
 
 /// Operations of a document of OpenAPI's: those of services, say, beside the tables'
-/// ([`crate::Api::describing`]), or a document by themselves.
+/// ([`crate::Api::openapi`]), or a document by themselves.
 ///
 /// ```
 /// use marmota_http::Method;

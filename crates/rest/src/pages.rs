@@ -79,7 +79,7 @@ impl Pages {
     /// seen.
     pub(crate) fn name(&self, store: &Store, table: &Table, request: &Request) -> Option<PageName> {
         let version = store.table_version(table)?;
-        let view = store.view_of(table)?;
+        let view = store.read_view_id(table)?;
         let mut hash = Xxh3::with_seed(self.salt);
         // Versions are a store's own, and a tenant's may be opened again.
         hash.update(&store.number().to_le_bytes());

@@ -16,7 +16,7 @@ use marmota_model::{
 use marmota_store::operation::Operation;
 
 use crate::answer::PRIVATE;
-use crate::call::On;
+use crate::call::RequestContext;
 use crate::ndjson::NDJSON;
 use crate::params;
 use crate::problem::{ApiError, Result};
@@ -59,7 +59,7 @@ struct Slice {
 }
 
 impl RowLines {
-    pub(crate) fn new(on: On<'_>) -> Result<Self> {
+    pub(crate) fn new(on: RequestContext<'_>) -> Result<Self> {
         let params = params::lines(on.request, on.table())?;
         let order = params.query.order_with_key(on.table());
         let limits = if order.len() == 1 { BY_KEY } else { SORTED };

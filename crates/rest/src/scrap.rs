@@ -13,9 +13,9 @@ thread_local! {
 
 /// An empty buffer that returns to its thread.
 #[derive(Debug, Default)]
-pub(crate) struct Scrap(Vec<u8>);
+pub(crate) struct ScratchBuffer(Vec<u8>);
 
-impl Scrap {
+impl ScratchBuffer {
     /// The thread's buffer, or a new one while that is in use.
     pub(crate) fn take() -> Self {
         let mut bytes = SPARE.take();
@@ -24,7 +24,7 @@ impl Scrap {
     }
 }
 
-impl Drop for Scrap {
+impl Drop for ScratchBuffer {
     fn drop(&mut self) {
         if (1..=KEPT_BYTES_MAX).contains(&self.0.capacity()) {
             // The thread's storage is gone only when the thread is.
@@ -33,7 +33,7 @@ impl Drop for Scrap {
     }
 }
 
-impl Deref for Scrap {
+impl Deref for ScratchBuffer {
     type Target = Vec<u8>;
 
     fn deref(&self) -> &Vec<u8> {
@@ -41,7 +41,7 @@ impl Deref for Scrap {
     }
 }
 
-impl DerefMut for Scrap {
+impl DerefMut for ScratchBuffer {
     fn deref_mut(&mut self) -> &mut Vec<u8> {
         &mut self.0
     }

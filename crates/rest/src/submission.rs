@@ -9,7 +9,7 @@ use marmota_model::{Result, RowSink};
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::{Durability, Pending, Progress, Store};
 
-use crate::call::On;
+use crate::call::RequestContext;
 
 /// At most one operation at a time; the next may follow when it is done.
 pub(crate) struct Submission {
@@ -38,7 +38,10 @@ impl Submission {
 
     /// Those of a request that may last: before each operation its caller is authenticated again,
     /// so that a logout or a right taken away ends it.
-    pub(crate) fn of_long(on: On<'_, impl Sized>, durability: Option<Durability>) -> Self {
+    pub(crate) fn of_long(
+        on: RequestContext<'_, impl Sized>,
+        durability: Option<Durability>,
+    ) -> Self {
         #[allow(unused_mut, reason = "callers are authenticated with the feature")]
         let mut submission = Self::new(on.store.clone(), durability, None);
         #[cfg(feature = "auth")]

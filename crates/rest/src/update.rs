@@ -6,11 +6,11 @@ use marmota_model::{
     ErrorKind, FieldSet, KeyKind, NoRows, Scratch, Table, Value, ValueRef, Violation,
 };
 use marmota_store::operation::Operation;
-use marmota_store::prepare::{self, Origin, Stamp};
+use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 
 use crate::answer::{Answer, Head, JSON};
 use crate::body::{self, Row, empty_row};
-use crate::call::{Halt, Next, On, Run, Verb};
+use crate::call::{Interrupt, Next, RequestContext, Run, Verb};
 use crate::etag::{self, Condition, Etag};
 use crate::insert::{write_minimal, write_stored};
 use crate::key;
@@ -21,7 +21,7 @@ pub(crate) struct Update {
     key: Value,
     replace: bool,
     condition: Condition,
-    stamp: Stamp,
+    stamp: WriteTimestamp,
     stage: Stage,
     /// The row came back, maybe in a step before this one.
     found: bool,
@@ -38,15 +38,15 @@ enum Stage {
 }
 
 impl Update {
-    pub(crate) fn replace(on: On<'_>) -> Result<Self> {
+    pub(crate) fn replace(on: RequestContext<'_>) -> Result<Self> {
         Self::of(on, true)
     }
 
-    pub(crate) fn patch(on: On<'_>) -> Result<Self> {
+    pub(crate) fn patch(on: RequestContext<'_>) -> Result<Self> {
         Self::of(on, false)
     }
 
-    fn of(on: On<'_>, replace: bool) -> Result<Self> {
+    fn of(on: RequestContext<'_>, replace: bool) -> Result<Self> {
         params::none(on.request)?;
         body::check_json(on.request)?;
         let key = key::of_path(on.request, on.table())?;
@@ -56,16 +56,23 @@ impl Update {
         } else {
             (etag::condition(on.request, on.table())?, Stage::Update)
         };
-        Ok(Self { key, replace, condition, stamp: Stamp::now(on.table()), stage, found: false })
+        Ok(Self {
+            key,
+            replace,
+            condition,
+            stamp: WriteTimestamp::now(on.table()),
+            stage,
+            found: false,
+        })
     }
 
     /// The row as the body says; its violations are still to be reported.
     fn read<'a>(
         &self,
-        on: On<'a>,
+        on: RequestContext<'a>,
         scratch: &'a Scratch,
         violations: &mut Vec<Violation>,
-    ) -> Result<(Row<'a>, Option<i64>), Halt> {
+    ) -> Result<(Row<'a>, Option<i64>), Interrupt> {
         let table = on.table();
         let mut row = empty_row(table);
         body::read_row(table, on.request.body(), scratch, &mut row, violations)?;
@@ -76,10 +83,10 @@ impl Update {
 
     fn update(
         &mut self,
-        on: On<'_>,
+        on: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
-    ) -> Result<Next, Halt> {
+    ) -> Result<Next, Interrupt> {
         let table = on.table();
         let scratch = Scratch::new();
         let mut violations = Vec::new();
@@ -87,13 +94,13 @@ impl Update {
         if self.replace {
             prepare::fill_for_replace(table, &mut row, &mut violations);
         }
-        prepare::update_into(table, &mut row, Origin::Values, self.stamp, &mut violations);
+        prepare::update_into(table, &mut row, ValueSource::Values, self.stamp, &mut violations);
         prepare::finish(violations)?;
         let key = self.key.as_ref();
         let ran = run(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows);
         let outcome = match ran {
             Ok(outcome) => outcome,
-            Err(Halt::Failed(error))
+            Err(Interrupt::Failed(error))
                 if error.error().kind() == ErrorKind::NotFound
                     && self.may_create(table, version.is_some()) =>
             {
@@ -129,21 +136,21 @@ impl Update {
 
     fn insert(
         &self,
-        on: On<'_>,
+        on: RequestContext<'_>,
         must_be_new: bool,
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
-    ) -> Result<Next, Halt> {
+    ) -> Result<Next, Interrupt> {
         let table = on.table();
         let scratch = Scratch::new();
         let mut violations = Vec::new();
         let (mut row, _) = self.read(on, &scratch, &mut violations)?;
         row[table.key()] = self.key.as_ref();
-        prepare::insert_into(table, &mut row, Origin::Values, self.stamp, &mut violations);
+        prepare::insert_into(table, &mut row, ValueSource::Values, self.stamp, &mut violations);
         prepare::finish(violations)?;
         let ran = run(&mut Operation::insert(table, &row), &mut NoRows);
         ran.map_err(|halt| match halt {
-            Halt::Failed(error) if must_be_new && is_taken_key(table, &error) => {
+            Interrupt::Failed(error) if must_be_new && is_taken_key(table, &error) => {
                 etag::stale(format!("there is a `{}` with this key already", table.name())).into()
             }
             halt => halt,
@@ -154,11 +161,11 @@ impl Update {
 
     fn read_back(
         &mut self,
-        on: On<'_>,
+        on: RequestContext<'_>,
         written: Option<i64>,
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
-    ) -> Result<Next, Halt> {
+    ) -> Result<Next, Interrupt> {
         let table = on.table();
         let found = &mut self.found;
         let mut sink = |row: &[ValueRef<'_>]| {
@@ -170,7 +177,7 @@ impl Update {
         let fields = table.version().map_or(fields, |version| fields.with(version));
         match run(&mut Operation::Get { table, key, fields }, &mut sink) {
             // It is written: a value of the row that cannot be read is no failure of that.
-            Err(Halt::Failed(_)) if !self.found => {}
+            Err(Interrupt::Failed(_)) if !self.found => {}
             ran => drop(ran?),
         }
         if !self.found {
@@ -187,10 +194,10 @@ impl Verb for Update {
 
     fn step(
         &mut self,
-        on: On<'_>,
+        on: RequestContext<'_>,
         answer: &mut Answer<'_, '_>,
         run: &mut Run<'_>,
-    ) -> Result<Next, Halt> {
+    ) -> Result<Next, Interrupt> {
         match self.stage {
             Stage::Update => self.update(on, answer, run),
             Stage::Insert { must_be_new } => self.insert(on, must_be_new, answer, run),

@@ -117,8 +117,8 @@ async fn measure(name: &str, client: &Client) {
 fn main() {
     let services = Services::new().service(FlowService::shared(Plain)).unwrap();
     let name = format!("@marmota-flow-{}", std::process::id());
-    let server = Server::bind("127.0.0.1:0").unwrap().and(format!("unix:{name}")).unwrap();
-    let server = server.servers(1).start(services.router()).unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap().also_bind(format!("unix:{name}")).unwrap();
+    let server = server.listeners(1).start(services.router()).unwrap();
     let host = server.addresses()[0].to_string();
     block_on(measure("in process", &Client::in_process(&services)));
     for (kind, url) in [

@@ -39,10 +39,11 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let auth = Auth::new(&store, Settings::default().password_cost(8, 1))?;
     let services = Services::new().service(FilesService::mock().hosted())?.method::<sum>()?;
     let services = services.auth(&auth);
-    let api = Api::new(&store).auth(&auth).describing(services.open_api().title("People")).router();
-    let server = Server::bind("127.0.0.1:0")?.servers(1).start(services.router().nest("", api))?;
-    let token = auth.first_token().ok_or("nobody was to be told")?;
-    auth.redeem("admin", token, "a long password", None)?;
+    let api = Api::new(&store).auth(&auth).openapi(services.open_api().title("People")).router();
+    let server =
+        Server::bind("127.0.0.1:0")?.listeners(1).start(services.router().nest("", api))?;
+    let token = auth.setup_token().ok_or("nobody was to be told")?;
+    auth.set_password("admin", token, "a long password", None)?;
     let token = auth.login("admin", "a long password", None)?.token;
     let url = format!("http://{}/api/openapi.json", server.local_addr());
     let asked = ureq::get(url).header("Authorization", format!("Bearer {token}"));

@@ -43,7 +43,7 @@ impl Services {
     /// Adds the same to a server's numbers for Prometheus.
     pub fn metrics(self, metrics: &Metrics) -> Self {
         let services = self.clone();
-        metrics.also(move |text| {
+        metrics.add_collector(move |text| {
             let calls = services.activity();
             let name = "marmota_service_errors_total";
             let _ = writeln!(text, "# HELP {name} Calls that failed.\n# TYPE {name} counter");

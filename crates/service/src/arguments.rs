@@ -23,7 +23,7 @@ const ARGUMENTS_MAX: usize = 256;
 /// Where arguments stand.
 enum Source<'a> {
     Named(Vec<(Cow<'a, str>, &'a RawValue)>),
-    Placed(Vec<&'a RawValue>),
+    PositionalArguments(Vec<&'a RawValue>),
     Query(Vec<(Cow<'a, str>, Cow<'a, str>)>),
 }
 
@@ -58,7 +58,7 @@ pub struct Arguments<'a> {
 /// One of two forms of JSON.
 #[derive(Deserialize)]
 #[serde(transparent)]
-struct Placed<'a>(#[serde(borrow)] Vec<&'a RawValue>);
+struct PositionalArguments<'a>(#[serde(borrow)] Vec<&'a RawValue>);
 
 struct Named<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
@@ -123,7 +123,9 @@ impl<'a> Arguments<'a> {
     ) -> Result<Self> {
         let source = match json.trim_ascii_start().first() {
             None => Source::Named(Vec::new()),
-            Some(b'[') => Source::Placed(read::<Placed<'a>>(json, "parameters")?.0),
+            Some(b'[') => {
+                Source::PositionalArguments(read::<PositionalArguments<'a>>(json, "parameters")?.0)
+            }
             Some(_) => Source::Named(read::<Named<'a>>(json, "parameters")?.0),
         };
         Ok(Self::of(contract, method, source))
@@ -161,7 +163,7 @@ impl<'a> Arguments<'a> {
                 Some((_, value)) => (Some(value.get()), T::of_json(value.get())),
                 None => (None, T::of_json("null")),
             },
-            Source::Placed(values) => match values.get(place) {
+            Source::PositionalArguments(values) => match values.get(place) {
                 Some(value) => (Some(value.get()), T::of_json(value.get())),
                 None => (None, T::of_json("null")),
             },
@@ -204,7 +206,9 @@ impl<'a> Arguments<'a> {
                 let found = pairs.iter().find(|(name, _)| name == parameter.name);
                 found.map(|(_, value)| value.get().into())
             }
-            Source::Placed(values) => values.get(place).map(|value| value.get().into()),
+            Source::PositionalArguments(values) => {
+                values.get(place).map(|value| value.get().into())
+            }
             // It is too long for a query; where it is short, its text needs no quotes.
             Source::Query(pairs) => {
                 let found = pairs.iter().find(|(name, _)| name == parameter.name);
@@ -280,7 +284,7 @@ impl<'a> Arguments<'a> {
                 let pairs = pairs.iter().filter(|(name, _)| !is_known(name));
                 pairs.map(|(name, value)| (&**name, excerpt(value))).collect()
             }
-            Source::Placed(values) if values.len() > known.len() => {
+            Source::PositionalArguments(values) if values.len() > known.len() => {
                 let message = format!(
                     "{} arguments for {} parameters of {}",
                     values.len(),
@@ -289,7 +293,7 @@ impl<'a> Arguments<'a> {
                 );
                 return Err(Error::new(ErrorKind::Invalid, message));
             }
-            Source::Placed(_) => Vec::new(),
+            Source::PositionalArguments(_) => Vec::new(),
         };
         let names: Vec<&str> = known.iter().map(|parameter| parameter.name).collect();
         let message = match names.as_slice() {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_lite::stream::Stream;
-use marmota_auth::{Auth, Known};
+use marmota_auth::{Auth, Identity};
 use marmota_model::{Caller, Error, ErrorKind, Result};
 use marmota_store::Store;
 
@@ -34,12 +34,12 @@ pub struct Call(Arc<Inner>);
 struct Inner {
     contract: &'static Contract,
     method: usize,
-    origin: Origin,
+    origin: CallOrigin,
 }
 
 /// Where a call comes from.
 #[derive(Clone, Default)]
-pub(crate) struct Origin {
+pub(crate) struct CallOrigin {
     /// The store as it is for the caller.
     pub(crate) store: Option<Store>,
     /// Calls of one session have the same.
@@ -55,14 +55,14 @@ pub(crate) struct Origin {
     /// The call's number on its connection.
     pub(crate) number: Option<u64>,
     /// By what the caller was let in.
-    pub(crate) known: Option<(Auth, Arc<Known>)>,
+    pub(crate) known: Option<(Auth, Arc<Identity>)>,
     /// Why the caller is not let in any more.
     pub(crate) refusal: Option<Arc<Error>>,
     /// The connection by which streams pass.
     pub(crate) link: Option<Link>,
 }
 
-impl Origin {
+impl CallOrigin {
     /// True if somebody in particular calls.
     pub(crate) fn is_known(&self) -> bool {
         self.store.as_ref().and_then(|store| store.rights()?.caller()).is_some()
@@ -70,7 +70,7 @@ impl Origin {
 }
 
 impl Call {
-    pub(crate) fn new(contract: &'static Contract, method: usize, origin: Origin) -> Self {
+    pub(crate) fn new(contract: &'static Contract, method: usize, origin: CallOrigin) -> Self {
         Self(Arc::new(Inner { contract, method, origin }))
     }
 
@@ -141,7 +141,7 @@ impl Call {
     }
 
     /// By what the caller was let in.
-    pub(crate) fn known(&self) -> Option<(Auth, Arc<Known>)> {
+    pub(crate) fn known(&self) -> Option<(Auth, Arc<Identity>)> {
         self.0.origin.known.clone()
     }
 

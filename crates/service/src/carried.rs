@@ -15,7 +15,7 @@ use marmota_http::{
 use marmota_model::Result;
 use marmota_remote::packet;
 
-use crate::call::Origin;
+use crate::call::CallOrigin;
 use crate::carrier::Carrier;
 use crate::client::Client;
 use crate::frame;
@@ -51,7 +51,7 @@ pub(crate) fn endpoint(settings: &Arc<Settings>) -> Endpoint {
     Endpoint::direct(answer).with_runtime()
 }
 
-fn accept(settings: &Arc<Settings>, request: &Request, mut origin: Origin) -> Response {
+fn accept(settings: &Arc<Settings>, request: &Request, mut origin: CallOrigin) -> Response {
     // A login's session is its own wherever it connects; else it is the connection.
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

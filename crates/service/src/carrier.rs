@@ -11,7 +11,7 @@ use marmota_model::{Error, ErrorKind, Result};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::call::Origin;
+use crate::call::CallOrigin;
 use crate::client::Known;
 use crate::failure::Failure;
 use crate::frame;
@@ -59,7 +59,7 @@ type Answering = Pin<Box<dyn Future<Output = Option<Vec<u8>>> + Send>>;
 pub(crate) struct Carrier {
     pub(crate) link: Link,
     settings: Arc<Settings>,
-    origin: Origin,
+    origin: CallOrigin,
     running: Vec<Answering>,
     /// What comes of calls piece by piece.
     pumps: Vec<Pump>,
@@ -71,7 +71,7 @@ pub(crate) struct Carrier {
 }
 
 impl Carrier {
-    pub(crate) fn new(link: Link, settings: Arc<Settings>, mut origin: Origin) -> Self {
+    pub(crate) fn new(link: Link, settings: Arc<Settings>, mut origin: CallOrigin) -> Self {
         origin.link = Some(link.clone());
         let (running, pumps) = (Vec::new(), Vec::new());
         let (finding, held) = (None, VecDeque::new());
@@ -143,7 +143,7 @@ impl Carrier {
             return Ok(());
         }
         if let Some((auth, known)) = &self.origin.known {
-            let mut finding = auth.still(known);
+            let mut finding = auth.revalidate(known);
             match finding.ready() {
                 Some(found) => Settings::look_again(&mut self.origin, found),
                 None => {

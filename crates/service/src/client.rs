@@ -8,7 +8,7 @@ use marmota_model::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::Streams;
-use crate::call::Origin;
+use crate::call::CallOrigin;
 use crate::connection::Connection;
 use crate::contract::Contract;
 use crate::failure::Failure;
@@ -88,11 +88,11 @@ impl Client {
     /// abstract namespace, the prefix behind a `#`), `shm:` with the same for
     /// memory that is shared, `http://host:port/api`, `ws://host:port/api`, and by TLS
     /// `https://host:port/api`, `wss://host:port/api`.
-    pub fn at(url: &str) -> Connection {
+    pub fn builder(url: &str) -> Connection {
         Connection::to(url)
     }
 
-    /// Connects to services at a URL of [`Client::at`]. Many calls are under way at once on the
+    /// Connects to services at a URL of [`Client::builder`]. Many calls are under way at once on the
     /// one connection, which ends with the last stub and client of it, and is made anew by
     /// itself when it breaks ([`Connection`]).
     ///
@@ -100,7 +100,7 @@ impl Client {
     /// [`ErrorKind::Refused`] where nobody is, [`ErrorKind::Unauthenticated`] and
     /// [`ErrorKind::Denied`] where more than that is asked for.
     pub fn connect(url: &str) -> Result<Self> {
-        Self::at(url).connect()
+        Self::builder(url).connect()
     }
 
     /// As [`Client::connect`], with a token that says who calls (empty for none),
@@ -109,7 +109,7 @@ impl Client {
     /// # Errors
     /// As there.
     pub fn connect_as(url: &str, token: &str, offered: &Services) -> Result<Self> {
-        Self::at(url).token(token).offer(offered).connect()
+        Self::builder(url).token(token).callbacks(offered).connect()
     }
 
     /// One by a link that ends with the last of its clients.
@@ -193,7 +193,7 @@ impl Client {
             terms: None,
             stub: None,
             deadline: self.deadline,
-            is_repeatable: true,
+            is_retryable: true,
         };
         match link.call(asked, Vec::new()).await {
             Ok(Reply::Stream(_)) => Err(Known::no_contract("it is a stream")),
@@ -208,13 +208,13 @@ impl Client {
         method: &str,
         (arguments, streams): (Vec<u8>, Vec<Pieces>),
         (terms, stub): (Option<Terms>, Option<u64>),
-        is_repeatable: bool,
+        is_retryable: bool,
     ) -> Result<Reply> {
         let (services, offered, owned) = match &self.way {
             Way::InProcess { services, offered, owned } => (services, offered, owned),
             Way::Link { link, .. } => {
                 let (params, deadline) = (&arguments[..], self.deadline);
-                let asked = Asked { method, params, terms, stub, deadline, is_repeatable };
+                let asked = Asked { method, params, terms, stub, deadline, is_retryable };
                 return link.call(asked, streams).await;
             }
         };
@@ -245,7 +245,7 @@ impl Client {
 
 async fn carried_out(
     services: &Settings,
-    origin: Origin,
+    origin: CallOrigin,
     method: &str,
     arguments: &[u8],
     streams: Vec<Pieces>,

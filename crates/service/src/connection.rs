@@ -17,7 +17,7 @@ use crate::services::Services;
 /// One that breaks is made anew by itself, with pauses that grow from 10 ms to 2 s and
 /// differ from client to client. A call that was sent when it broke is
 /// [`ErrorKind::Lost`]: it may have taken place, and is not sent again unless its method
-/// is `#[repeatable]`. A call that was not, waits for the next connection as long as for
+/// is `#[idempotent]`. A call that was not, waits for the next connection as long as for
 /// any answer ([`Client::deadline`]), and is [`ErrorKind::Refused`] if there is none: nothing was
 /// done. Where the server answers and does not let this client in, calls fail at once with what it
 /// says ([`ErrorKind::Denied`] for instance). A stub that has an instance of its own
@@ -27,7 +27,7 @@ use crate::services::Services;
 /// use std::time::Duration;
 /// use marmota_service::Client;
 ///
-/// let connection = Client::at("unix:/run/app.sock").token("secret");
+/// let connection = Client::builder("unix:/run/app.sock").token("secret");
 /// let client = connection.reconnect_for(Duration::from_secs(60)).connect()?;
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
@@ -37,7 +37,7 @@ pub struct Connection {
     url: String,
     token: String,
     offered: Services,
-    authorities: Option<PathBuf>,
+    ca_file: Option<PathBuf>,
     reconnect_for: Option<Duration>,
 }
 
@@ -47,7 +47,7 @@ impl Connection {
             url: url.to_owned(),
             token: String::new(),
             offered: Services::new(),
-            authorities: None,
+            ca_file: None,
             reconnect_for: None,
         }
     }
@@ -59,15 +59,15 @@ impl Connection {
     }
 
     /// Services that the other side may call back ([`crate::Call::client`]).
-    pub fn offer(mut self, offered: &Services) -> Self {
+    pub fn callbacks(mut self, offered: &Services) -> Self {
         self.offered = offered.clone();
         self
     }
 
     /// A file of certificates (PEM) of those who vouch for servers at `https://` and `wss://`,
     /// instead of those that this machine believes.
-    pub fn authorities(mut self, file: impl Into<PathBuf>) -> Self {
-        self.authorities = Some(file.into());
+    pub fn ca_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.ca_file = Some(file.into());
         self
     }
 
@@ -103,7 +103,7 @@ impl Connection {
         let line = Line {
             url: self.url,
             credential: self.token.into_bytes(),
-            authorities: self.authorities,
+            ca_file: self.ca_file,
             hello: hello.into_bytes(),
             reconnect_for: self.reconnect_for,
         };

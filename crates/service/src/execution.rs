@@ -24,7 +24,7 @@ pub enum Execution {
     /// `.await` alone. Over HTTP that is a thread of the server's: a method that
     /// blocks or computes for long keeps every connection of that thread waiting.
     #[default]
-    Free,
+    Inline,
     /// Where they arrive, one after the other, in the order in which they came. A call ends
     /// when it answers: a stream that comes of it is made during the next calls. On the same
     /// thread as for `Free`, and with the same limit on what a method may do.
@@ -100,7 +100,7 @@ impl Runner {
         }
         let begin = move || -> Running { call.run(start) };
         let way = match self.execution {
-            Execution::Free => Way::Here,
+            Execution::Inline => Way::Here,
             Execution::OneAtATime => Way::InTurn(Arc::clone(&self.turn)),
             Execution::OwnThread => Way::There(self.threads(1)?),
             Execution::Pool(threads) => Way::There(self.threads(threads)?),

@@ -33,7 +33,7 @@ pub(crate) struct Data {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     errors: Vec<Violation>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    repeatable: bool,
+    retryable: bool,
 }
 
 impl Failure {
@@ -64,7 +64,7 @@ impl Failure {
         let data = Data {
             kind: error.kind().name().to_owned(),
             errors: error.violations().to_vec(),
-            repeatable: error.is_repeatable(),
+            retryable: error.is_retryable(),
         };
         Self { code, message, data: Some(data) }
     }
@@ -85,7 +85,7 @@ impl Failure {
         let kind = ErrorKind::named(&data.kind).unwrap_or(ErrorKind::Engine);
         let error = Error::new(kind, self.message);
         let error = data.errors.into_iter().fold(error, Error::with_violation);
-        if data.repeatable { error.repeatable() } else { error }
+        if data.retryable { error.retryable() } else { error }
     }
 }
 
@@ -101,12 +101,12 @@ mod tests {
             rule: "range".into(),
             message: "is too small".into(),
         };
-        let error = Error::invalid(vec![violation.clone()]).repeatable();
+        let error = Error::invalid(vec![violation.clone()]).retryable();
         let json = serde_json::to_string(&Failure::of(&error, "c.add")).unwrap();
         let back = serde_json::from_str::<Failure>(&json).unwrap().into_error();
         assert_eq!((back.kind(), back.message()), (error.kind(), error.message()));
         assert_eq!(back.violations(), [violation]);
-        assert!(back.is_repeatable());
+        assert!(back.is_retryable());
     }
 
     #[test]

@@ -63,14 +63,14 @@ impl Hosted {
             contract,
             host,
             bounds: Bounds { instances_max: 10_000, idle: Duration::from_secs(1_800) },
-            runner: Runner::new(Execution::Free, 1_024),
+            runner: Runner::new(Execution::Inline, 1_024),
             is_method: false,
             per_stub: false,
             counts: counters(contract),
         }
     }
 
-    /// Where calls run, and how many at once; [`Execution::Free`] by default.
+    /// Where calls run, and how many at once; [`Execution::Inline`] by default.
     pub fn execution(mut self, execution: Execution) -> Self {
         self.runner = self.runner.with(execution);
         self
@@ -126,7 +126,7 @@ pub fn shared<D: Dispatch<T>, T: Send + Sync + 'static>(instance: T) -> Hosted {
 }
 
 /// Hosts instances that are made when they are first called.
-pub fn each<D: Dispatch<T>, T: Send + Sync + 'static>(
+pub fn per<D: Dispatch<T>, T: Send + Sync + 'static>(
     lifetime: Lifetime,
     make: impl Fn(&Call) -> Result<T, Error> + Send + Sync + 'static,
 ) -> Hosted {

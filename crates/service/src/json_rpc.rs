@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::arguments::Streams;
-use crate::call::Origin;
+use crate::call::CallOrigin;
 use crate::dispatch::Answer;
 use crate::failure::{Failure, METHOD, OTHER, PARAMETERS, PARSE, REQUEST};
 use crate::form::Reply;
@@ -68,7 +68,7 @@ pub(crate) struct Exchange {
 
 impl Exchange {
     /// Reads a message and begins what it calls.
-    pub(crate) fn begin(settings: &Settings, origin: &Origin, message: &[u8]) -> Self {
+    pub(crate) fn begin(settings: &Settings, origin: &CallOrigin, message: &[u8]) -> Self {
         let (link, limits) = (&origin.link, settings.limits);
         let of = |begun, is_batch| Self { begun, is_batch, link: link.clone(), limits };
         let one = |failure| of(vec![Begun::refused(failure)], false);
@@ -173,7 +173,7 @@ impl Begun {
         Self { id: Some("null".to_owned()), outcome: Err(failure) }
     }
 
-    fn read(settings: &Settings, origin: &Origin, part: &RawValue) -> Self {
+    fn read(settings: &Settings, origin: &CallOrigin, part: &RawValue) -> Self {
         let Ok(request) = serde_json::from_str::<Request<'_>>(part.get()) else {
             let message = "a call is an object with `jsonrpc`, `method`, `params` and `id`";
             return Self::refused(coded(REQUEST, message.to_owned()));
@@ -205,7 +205,7 @@ impl Begun {
             let streams = origin.link.clone().map(|link| Streams::Link(link, request.streams));
             let arguments = arguments.with_streams(streams.unwrap_or_default(), settings.limits);
             let number = request.id.and_then(|id| id.get().parse().ok());
-            let origin = Origin { stub: request.stub, number, ..origin.clone() };
+            let origin = CallOrigin { stub: request.stub, number, ..origin.clone() };
             let answer = target.call(origin, arguments);
             Ok((answer.map_err(|error| Failure::of(&error, &method))?, method.into_owned()))
         });

@@ -90,7 +90,7 @@ pub mod generated {
 
     pub use crate::arguments::{Arguments, Written};
     pub use crate::dispatch::{Described, Dispatch, Prepared, prepared};
-    pub use crate::hosted::{each, shared};
+    pub use crate::hosted::{per, shared};
     pub use crate::mock::mock;
     pub use crate::stub::Stub;
 }

@@ -11,7 +11,7 @@ pub(crate) struct Limits {
     pub(crate) item_bytes_max: usize,
     pub(crate) stream_bytes_max: u64,
     pub(crate) streams_max: usize,
-    pub(crate) patience: Duration,
+    pub(crate) reconnect_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -25,12 +25,12 @@ impl Limits {
         item_bytes_max: 1 << 20,
         stream_bytes_max: 1 << 30,
         streams_max: 64,
-        patience: Duration::from_secs(300),
+        reconnect_timeout: Duration::from_secs(300),
     };
 
     /// What a connection is held to.
     pub(crate) const fn bounds(&self) -> Bounds {
-        Bounds { streams_max: self.streams_max, patience: self.patience }
+        Bounds { streams_max: self.streams_max, reconnect_timeout: self.reconnect_timeout }
     }
 }
 
@@ -58,6 +58,6 @@ impl Services {
     /// It ends with [`marmota_model::ErrorKind::Timeout`] then. For requests by themselves the
     /// server's own limits hold.
     pub fn stream_timeout(self, time: Duration) -> Self {
-        self.with(|settings| settings.limits.patience = time)
+        self.with(|settings| settings.limits.reconnect_timeout = time)
     }
 }

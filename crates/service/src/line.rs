@@ -31,7 +31,7 @@ pub(crate) struct Line {
     pub(crate) url: String,
     pub(crate) credential: Vec<u8>,
     /// Who vouches for the server, as PEM.
-    pub(crate) authorities: Option<PathBuf>,
+    pub(crate) ca_file: Option<PathBuf>,
     /// What is said first on each.
     pub(crate) hello: Vec<u8>,
     /// How long a server that has gone is sought.
@@ -161,8 +161,8 @@ async fn meanwhile<T>(
 
 impl Line {
     fn connect(&self) -> Result<Channel> {
-        let authorities = self.authorities.as_deref();
-        Channel::connect(&self.url, PATH, UPGRADE, &self.credential, authorities, CONNECTING_MAX)
+        let ca_file = self.ca_file.as_deref();
+        Channel::connect(&self.url, PATH, UPGRADE, &self.credential, ca_file, CONNECTING_MAX)
     }
 
     async fn connect_elsewhere(self: &Arc<Self>) -> Result<Channel> {

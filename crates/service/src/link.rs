@@ -90,7 +90,7 @@ struct Waiting {
     stub: Option<u64>,
     is_sent: bool,
     /// It may take place twice.
-    is_repeatable: bool,
+    is_retryable: bool,
     /// It has streams, which are not sent twice.
     has_streams: bool,
     answer: Option<Result<Settled>>,
@@ -123,7 +123,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) terms: Option<Terms>,
     pub(crate) stub: Option<u64>,
     pub(crate) deadline: Duration,
-    pub(crate) is_repeatable: bool,
+    pub(crate) is_retryable: bool,
 }
 
 impl Link {
@@ -218,7 +218,7 @@ impl Link {
             terms: asked.terms,
             stub: asked.stub,
             is_sent: false,
-            is_repeatable: asked.is_repeatable && streams == 0,
+            is_retryable: asked.is_retryable && streams == 0,
             has_streams: streams > 0,
             answer: None,
             waker: None,
@@ -258,12 +258,12 @@ impl Link {
     /// An answer to a call of this side's has come.
     pub(crate) fn settle(&self, number: u64, answer: Result<Answer>) {
         let mut state = self.0.lock();
-        let patience = state.waiting.get(&number).map(|waiting| waiting.deadline);
+        let reconnect_timeout = state.waiting.get(&number).map(|waiting| waiting.deadline);
         let settled = match answer {
             Ok(Answer::Value(json)) => Ok(Settled::Value(json)),
-            Ok(Answer::Stream(stream)) => match patience {
-                Some(patience) => {
-                    let bounds = Bounds { streams_max: RESULTS_MAX, patience };
+            Ok(Answer::Stream(stream)) => match reconnect_timeout {
+                Some(reconnect_timeout) => {
+                    let bounds = Bounds { streams_max: RESULTS_MAX, reconnect_timeout };
                     state.streams.expect(stream, bounds).map(|(inflow, credit)| {
                         state.say(credit);
                         Settled::Stream(inflow)
@@ -354,7 +354,7 @@ impl Link {
             if !one.is_sent || one.answer.is_some() {
                 continue;
             }
-            if one.is_repeatable {
+            if one.is_retryable {
                 one.is_sent = false;
                 again.push(*number);
             } else {

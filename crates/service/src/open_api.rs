@@ -12,7 +12,7 @@ use crate::services::Services;
 
 impl Services {
     /// The operations of [`Services::router`] for a document of OpenAPI's: by themselves
-    /// ([`OpenApi::document`]) or beside those of tables ([`marmota_rest::Api::describing`]).
+    /// ([`OpenApi::document`]) or beside those of tables ([`marmota_rest::Api::openapi`]).
     ///
     /// Parameters and results have the types that are known by their names in the trait: numbers,
     /// texts, booleans, `Option`, `Vec`, maps, tuples. Others may be any JSON.

@@ -9,7 +9,7 @@ use marmota_rest::{ApiError, Knowing};
 
 use crate::arguments::{Arguments, Streams};
 use crate::body::{self, Upload};
-use crate::call::Origin;
+use crate::call::CallOrigin;
 use crate::carried::{self, PATH};
 use crate::contract::Contract;
 use crate::dispatch::Answer;
@@ -19,7 +19,7 @@ use crate::services::{Services, Settings, Target};
 
 /// Where a call comes from.
 pub(crate) enum OriginOf {
-    Now(Origin),
+    Now(CallOrigin),
     /// The caller has to be read from the store ([`Settings::origin_later`]).
     Later(Knowing),
 }
@@ -38,7 +38,7 @@ impl Settings {
     }
 
     /// The same, once that is known.
-    pub(crate) async fn origin_later(&self, knowing: Knowing) -> Result<Origin, ApiError> {
+    pub(crate) async fn origin_later(&self, knowing: Knowing) -> Result<CallOrigin, ApiError> {
         let Some(auth) = &self.auth else { return Ok(self.origin()) };
         Ok(self.origin_by(auth, knowing.await?)?)
     }
@@ -183,7 +183,7 @@ fn begin(
     target: &Target,
     request: &Request,
     body: Option<Form>,
-    origin: Origin,
+    origin: CallOrigin,
 ) -> Result<(Answer, Option<Upload>), ApiError> {
     let (contract, method) = (target.hosted.contract, target.method);
     let of_query = || Arguments::of_query(contract, method, request.query_params());

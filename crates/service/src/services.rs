@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use marmota_auth::{Auth, Known, Proof};
+use marmota_auth::{Auth, Identity, Proof};
 use marmota_model::text::excerpt;
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::Store;
@@ -12,7 +12,7 @@ use marmota_store::refusal::copy_of;
 
 use crate::activity::{Counting, name_of};
 use crate::arguments::Arguments;
-use crate::call::{Call, Origin};
+use crate::call::{Call, CallOrigin};
 use crate::contract::Method;
 use crate::dispatch::{Answer, Dispatch};
 use crate::hosted::Hosted;
@@ -156,12 +156,12 @@ impl Settings {
     }
 
     /// Where a call comes from that nobody in particular makes.
-    pub(crate) fn origin(&self) -> Origin {
-        Origin { store: self.store.clone(), ..Origin::default() }
+    pub(crate) fn origin(&self) -> CallOrigin {
+        CallOrigin { store: self.store.clone(), ..CallOrigin::default() }
     }
 
     /// Where a call of this process' own comes from.
-    pub(crate) fn own_origin(&self) -> Result<Origin> {
+    pub(crate) fn own_origin(&self) -> Result<CallOrigin> {
         match &self.auth {
             Some(auth) => self.origin_by(auth, None),
             None => Ok(self.origin()),
@@ -170,7 +170,7 @@ impl Settings {
 
     /// Takes who calls by a connection that is kept as they are known now: a logout or a right
     /// taken away holds from the next call on.
-    pub(crate) fn look_again(origin: &mut Origin, found: Result<Arc<Known>>) {
+    pub(crate) fn look_again(origin: &mut CallOrigin, found: Result<Arc<Identity>>) {
         let Some((_, known)) = &mut origin.known else { return };
         match found {
             Ok(now) => {
@@ -185,22 +185,26 @@ impl Settings {
     ///
     /// # Errors
     /// [`ErrorKind::Unauthenticated`] for nobody, who may do nothing.
-    pub(crate) fn origin_by(&self, auth: &Auth, known: Option<Arc<Known>>) -> Result<Origin> {
+    pub(crate) fn origin_by(
+        &self,
+        auth: &Auth,
+        known: Option<Arc<Identity>>,
+    ) -> Result<CallOrigin> {
         if let Some(known) = known {
             let session = match known.proof() {
                 Proof::Session(session) => format!("session {session}"),
                 Proof::Key(key) => format!("key {key}"),
             };
             let (store, session) = (Some(known.store().clone()), Some(session.into()));
-            return Ok(Origin {
+            return Ok(CallOrigin {
                 store,
                 session,
                 known: Some((auth.clone(), known)),
-                ..Origin::default()
+                ..CallOrigin::default()
             });
         }
-        match auth.nobody() {
-            Some(store) => Ok(Origin { store: Some(store.clone()), ..Origin::default() }),
+        match auth.anonymous() {
+            Some(store) => Ok(CallOrigin { store: Some(store.clone()), ..CallOrigin::default() }),
             None => {
                 let message = "log in, or send a token: `Authorization: Bearer …`";
                 Err(Error::new(ErrorKind::Unauthenticated, message))
@@ -244,7 +248,7 @@ impl Target {
     ///
     /// # Errors
     /// What can be said before it has begun: of rights, and of arguments.
-    pub(crate) fn call(&self, origin: Origin, arguments: Arguments<'_>) -> Result<Answer> {
+    pub(crate) fn call(&self, origin: CallOrigin, arguments: Arguments<'_>) -> Result<Answer> {
         // As failed, unless its answer comes.
         let counting = Counting {
             counts: Arc::clone(&self.hosted.counts),
@@ -258,7 +262,7 @@ impl Target {
         Ok(counting.around(self.begin(origin, arguments)?))
     }
 
-    fn begin(&self, origin: Origin, arguments: Arguments<'_>) -> Result<Answer> {
+    fn begin(&self, origin: CallOrigin, arguments: Arguments<'_>) -> Result<Answer> {
         let contract = self.hosted.contract;
         if let Some(error) = &origin.refusal {
             return Err(copy_of(error));

@@ -119,5 +119,5 @@ impl Standing {
 }
 
 fn may_do_better(error: &Error) -> bool {
-    error.is_repeatable() || matches!(error.kind(), ErrorKind::Busy | ErrorKind::Timeout)
+    error.is_retryable() || matches!(error.kind(), ErrorKind::Busy | ErrorKind::Timeout)
 }

@@ -73,12 +73,12 @@ impl Stub {
         &self,
         method: usize,
         with: Written,
-        is_repeatable: bool,
+        is_retryable: bool,
     ) -> Result<R> {
         let name = &self.names[method];
         let stub = self.owner.as_ref().map(|owner| owner.stub);
         let by = (self.terms, stub);
-        let reply = self.client.call(name, with.into_parts()?, by, is_repeatable).await?;
+        let reply = self.client.call(name, with.into_parts()?, by, is_retryable).await?;
         reply.read(self.client.expected(name))
     }
 }

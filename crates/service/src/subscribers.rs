@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_executor::Executor;
-use marmota_auth::{Auth, Known};
+use marmota_auth::{Auth, Identity};
 use marmota_model::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 
@@ -21,7 +21,7 @@ use crate::subscriber::Subscriber;
 /// connection breaks it is away; it makes a new one by itself, and repeats the
 /// call by which it was added last, so that it is in the list again, also of a
 /// server that was started anew. Who does not come back in time
-/// ([`Subscribers::away_max`]) is forgotten; who ends its connection on purpose, at
+/// ([`Subscribers::retain_for`]) is forgotten; who ends its connection on purpose, at
 /// once. So the method that adds somebody should do nothing that must not be done
 /// twice. What is told while somebody is away it does not hear.
 ///
@@ -81,7 +81,7 @@ pub struct Subscribers<C> {
     /// Names the list to those who are in it.
     number: u64,
     listed: Mutex<HashMap<Key, Listed<C>>>,
-    away_max: Duration,
+    retain_for: Duration,
     subscribers_max: usize,
     deadline: Duration,
 }
@@ -97,7 +97,7 @@ struct Listed<C> {
     stub: C,
     subscriber: Arc<Subscriber>,
     /// By what it was let in.
-    known: Option<(Auth, Arc<Known>)>,
+    known: Option<(Auth, Arc<Identity>)>,
 }
 
 impl<C: Stubbed> Default for Subscribers<C> {
@@ -120,7 +120,7 @@ impl<C: Stubbed> Subscribers<C> {
         Self {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             listed: Mutex::default(),
-            away_max: Duration::from_secs(300),
+            retain_for: Duration::from_secs(300),
             subscribers_max: 10_000,
             deadline: Duration::from_secs(30),
         }
@@ -128,8 +128,8 @@ impl<C: Stubbed> Subscribers<C> {
 
     /// How long somebody is kept whose connection has broken, 5 minutes by default.
     #[must_use]
-    pub const fn away_max(mut self, time: Duration) -> Self {
-        self.away_max = time;
+    pub const fn retain_for(mut self, time: Duration) -> Self {
+        self.retain_for = time;
         self
     }
 
@@ -194,7 +194,7 @@ impl<C: Stubbed> Subscribers<C> {
             let Some((auth, known)) = known else { continue };
             // A store that does not answer has not said that it is over.
             let is_over = auth
-                .still(&known)
+                .revalidate(&known)
                 .await
                 .is_err_and(|error| error.kind() == ErrorKind::Unauthenticated);
             if is_over {
@@ -222,7 +222,7 @@ impl<C: Stubbed> Subscribers<C> {
 
     /// Calls all who can be called now, all at once, and waits for their answers;
     /// how many have answered. What the others failed by is in the log.
-    pub async fn tell<F: Future<Output = Result<()>> + Send>(
+    pub async fn notify_all<F: Future<Output = Result<()>> + Send>(
         &self,
         say: impl Fn(C) -> F + Send,
     ) -> usize {
@@ -247,7 +247,7 @@ impl<C: Stubbed> Subscribers<C> {
         let now = Instant::now();
         let stays = |one: &Listed<C>| match one.subscriber.gone() {
             Some(since) => {
-                let is_late = now.saturating_duration_since(since) >= self.away_max;
+                let is_late = now.saturating_duration_since(since) >= self.retain_for;
                 !is_late && !one.subscriber.is_passing()
             }
             None => true,

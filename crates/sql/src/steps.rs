@@ -64,14 +64,14 @@ impl TableSteps<'_> {
     pub fn rename_table(&mut self) {
         let (from, to) = (self.there.clone(), quoted(self.table.name()));
         let sql = format!("ALTER TABLE {} RENAME TO {to}", quoted(&from));
-        self.step(Change::RenameTable { from }, Effect::Keeps, vec![sql]);
+        self.step(Change::RenameTable { from }, Effect::Safe, vec![sql]);
     }
 
     /// Gives a column the field's name.
     pub fn rename_column(&mut self, field: &Field, column: &str) {
         let sql = format!("RENAME COLUMN {} TO {}", quoted(column), quoted(&field.name));
         let change = Change::RenameColumn { from: column.to_owned(), to: field.name.to_string() };
-        self.step(change, Effect::Keeps, self.alter(&sql));
+        self.step(change, Effect::Safe, self.alter(&sql));
     }
 
     /// Adds a column. `default` is the model's as SQL, `now` the time, and
@@ -105,7 +105,7 @@ impl TableSteps<'_> {
             };
         }
         let sql = format!("ADD COLUMN {}", definition(default));
-        self.step(change, Effect::Keeps, self.alter(&sql));
+        self.step(change, Effect::Safe, self.alter(&sql));
     }
 
     /// Has a column take NULL, or no longer, if it differs from the model in
@@ -126,7 +126,7 @@ impl TableSteps<'_> {
         let (name, shown) = (field.name.to_string(), quoted(&field.name));
         if field.nullable {
             let sql = self.alter(&format!("ALTER COLUMN {shown} DROP NOT NULL"));
-            self.step(Change::AllowNull(name), Effect::Keeps, sql);
+            self.step(Change::AllowNull(name), Effect::Safe, sql);
             return Ok(());
         }
         let nulls = count(&format!("{} IS NULL", quoted(column)))?;
@@ -141,7 +141,7 @@ impl TableSteps<'_> {
             return Ok(());
         }
         let sql = self.alter(&format!("ALTER COLUMN {shown} SET NOT NULL"));
-        self.step(Change::RequireValue(name), Effect::Keeps, sql);
+        self.step(Change::RequireValue(name), Effect::Safe, sql);
         Ok(())
     }
 
@@ -162,7 +162,7 @@ impl TableSteps<'_> {
              `migrate --drop {table}.{name}`)"
         );
         first.extend(self.alter(&format!("DROP COLUMN {}", quoted(name))));
-        let effect = Effect::Loses { what, way_out, needed };
+        let effect = Effect::Destructive { what, way_out, needed };
         self.step(Change::DropColumn(name.to_owned()), effect, first);
     }
 
@@ -171,7 +171,7 @@ impl TableSteps<'_> {
     pub fn drop_index(&mut self, name: &str) {
         // Gone already, if its column is.
         let sql = format!("DROP INDEX IF EXISTS {}", quoted(name));
-        self.step(Change::DropIndex(name.to_owned()), Effect::Keeps, vec![sql]);
+        self.step(Change::DropIndex(name.to_owned()), Effect::Safe, vec![sql]);
     }
 
     /// Makes an index by `statement`, unless several rows have a value that is
@@ -179,7 +179,7 @@ impl TableSteps<'_> {
     pub fn add_index(&mut self, index: &Index, statement: String, double: Option<String>) {
         let columns = index_columns(self.table, index);
         let effect = match double {
-            None => Effect::Keeps,
+            None => Effect::Safe,
             Some(double) => Effect::Refused(format!(
                 "{} is to be unique, and more than one row has {double}; change or delete all of \
                  them but one",

@@ -9,7 +9,7 @@
 use std::ops::ControlFlow;
 
 use marmota_model::{Comparison, FieldSet, FilterExpr, Query, Result, Table, Value, ValueRef};
-use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, Placed};
+use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult};
 
 use crate::column::bind_present;
 use crate::fault;
@@ -44,9 +44,12 @@ impl Lane {
         table: &Table,
         row: &[ValueRef<'_>],
         on_conflict: OnConflict,
-    ) -> Result<(Placed<Value>, Option<i64>)> {
+    ) -> Result<(UpsertResult<Value>, Option<i64>)> {
         let new = |key, effect| {
-            (Placed { key, effect }, table.version().and_then(|version| row[version].as_int()))
+            (
+                UpsertResult { key, effect },
+                table.version().and_then(|version| row[version].as_int()),
+            )
         };
         let failure = match self.write_row(table, row, Verb::Insert)? {
             Ok(()) => return Ok(new(self.new_key(table, row), Effect::Inserted)),
@@ -63,7 +66,7 @@ impl Lane {
         match on_conflict {
             OnConflict::Refuse => Err(self.not_inserted(&failure, table, row)),
             OnConflict::Ignore => {
-                Ok((Placed { key: there.clone(), effect: Effect::Ignored }, None))
+                Ok((UpsertResult { key: there.clone(), effect: Effect::Ignored }, None))
             }
             OnConflict::Replace => match self.write_row(table, row, Verb::Replace)? {
                 Ok(()) => Ok(new(self.new_key(table, row), Effect::Replaced)),
@@ -84,7 +87,7 @@ impl Lane {
                     written[field] = ValueRef::Absent;
                 }
                 let outcome = self.update(table, &there.as_ref(), &written, None)?;
-                let placed = Placed { key: there.clone(), effect: Effect::Updated };
+                let placed = UpsertResult { key: there.clone(), effect: Effect::Updated };
                 Ok((placed, outcome.version))
             }
         }

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::backup::Copied;
-use marmota_store::engine::{Capability, Engine, Neighbour, ReadsMeanwhile, Session, Shown};
-use marmota_store::plan::{Losses, Plan};
+use marmota_store::engine::{
+    AttachSource, AttachedDatabase, Capability, Engine, ReadsMeanwhile, Session,
+};
+use marmota_store::plan::{Destructive, Plan};
 use marmota_store::private_file::have_folder;
 use marmota_store::{Durability, EngineStatistics};
 use parking_lot::Mutex;
@@ -78,7 +80,7 @@ pub(crate) struct Shared {
     scans: AtomicUsize,
     tables: Arc<Tables>,
     /// The other databases of the store, which SQL sees.
-    neighbours: Mutex<Vec<Neighbour>>,
+    neighbours: Mutex<Vec<AttachedDatabase>>,
     closed: AtomicBool,
 }
 
@@ -216,10 +218,15 @@ impl Engine for Sqlite {
         self.0.with_lane(|lane| crate::prepare::plan(lane, tables, version, &place))
     }
 
-    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
+    fn migrate(
+        &self,
+        tables: &[Arc<Table>],
+        version: u32,
+        destructive: &Destructive,
+    ) -> Result<Plan> {
         let place = place_name(&self.0.location);
         let migrate =
-            |lane: &mut Lane| crate::prepare::migrate(lane, tables, version, losses, &place);
+            |lane: &mut Lane| crate::prepare::migrate(lane, tables, version, destructive, &place);
         self.0.with_lane(|lane| {
             let plan = lane.counted(migrate)?;
             self.0.tables.add(tables);
@@ -228,7 +235,7 @@ impl Engine for Sqlite {
         })
     }
 
-    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
+    fn open_table(&self, table: &Arc<Table>) -> Result<bool> {
         let is_there = self.0.with_lane(|lane| crate::prepare::has(lane, table))?;
         if is_there {
             self.0.tables.add(std::slice::from_ref(table));
@@ -265,15 +272,15 @@ impl Engine for Sqlite {
         self.0.counts.statistics(self.0.writer.waiting())
     }
 
-    fn shown(&self) -> Shown {
-        Shown::Own(Arc::clone(&self.0) as Arc<dyn Any + Send + Sync>)
+    fn attach_source(&self) -> AttachSource {
+        AttachSource::Own(Arc::clone(&self.0) as Arc<dyn Any + Send + Sync>)
     }
 
-    fn see(&self, neighbour: Neighbour) -> Result<()> {
+    fn attach(&self, attached: AttachedDatabase) -> Result<()> {
         self.0.with_lane(|lane| {
-            crate::neighbours::check_names(&mut lane.connection, &neighbour)?;
-            lane.neighbours.add(&mut lane.connection, &neighbour, false)?;
-            self.0.neighbours.lock().push(neighbour);
+            crate::neighbours::check_names(&mut lane.connection, &attached)?;
+            lane.neighbours.add(&mut lane.connection, &attached, false)?;
+            self.0.neighbours.lock().push(attached);
             Ok(())
         })
     }
@@ -410,8 +417,8 @@ impl Shared {
         // The log is the writer's to end, which knows whether the disk failed.
         connection.keep_log_at_close();
         let mut neighbours = Neighbours::default();
-        for neighbour in &*self.neighbours.lock() {
-            neighbours.add(&mut connection, neighbour, true)?;
+        for attached in &*self.neighbours.lock() {
+            neighbours.add(&mut connection, attached, true)?;
         }
         connection
             .execute(&cache_sql(&self.options))

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Kind, Result, Table, ValueRef};
-use marmota_store::engine::{Neighbour, Shown};
+use marmota_store::engine::{AttachSource, AttachedDatabase};
 use marmota_store::sql::Wanted;
 
 use crate::column::sql_literal;
@@ -50,12 +50,12 @@ impl Neighbours {
     pub(crate) fn add(
         &mut self,
         connection: &mut Connection,
-        neighbour: &Neighbour,
+        neighbour: &AttachedDatabase,
         only_reads: bool,
     ) -> Result<()> {
         let tables = neighbour.tables.clone();
         match &neighbour.shown {
-            Shown::Rows => {
+            AttachSource::Rows => {
                 let shapes = neighbour.tables.iter().map(|table| Shape::new(Arc::clone(table)));
                 connection
                     .show(&neighbour.name, shapes.collect())
@@ -66,7 +66,7 @@ impl Neighbours {
                 };
                 self.lent.extend(neighbour.tables.iter().map(wanted));
             }
-            Shown::Own(shared) => {
+            AttachSource::Own(shared) => {
                 let Some(shared) = shared.downcast_ref::<Shared>() else { return Ok(()) };
                 if let Some(why) = shared.unseen(only_reads) {
                     self.unseen.push(Unseen { database: neighbour.name.clone(), tables, why });
@@ -105,13 +105,13 @@ impl Neighbours {
 
 /// The error of a database that was to be seen, with its name.
 #[cold]
-fn at_neighbour(error: Error, neighbour: &Neighbour) -> Error {
+fn at_neighbour(error: Error, neighbour: &AttachedDatabase) -> Error {
     let message = format!("database `{}` for SQL: {}", neighbour.name, error.message());
     Error::new(error.kind(), message).with_source(error)
 }
 
 /// Refuses a table of another database whose name stands for one of this one.
-pub(crate) fn check_names(connection: &mut Connection, neighbour: &Neighbour) -> Result<()> {
+pub(crate) fn check_names(connection: &mut Connection, neighbour: &AttachedDatabase) -> Result<()> {
     for table in &neighbour.tables {
         let mut found = 0;
         let name = sql_literal(ValueRef::Text(table.name()));

@@ -13,7 +13,7 @@ mod rebuild;
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Result, Table};
-use marmota_store::plan::{Change, Losses, Plan, Step};
+use marmota_store::plan::{Change, Destructive, Plan, Step};
 
 use self::layout::Layout;
 use crate::fault;
@@ -45,16 +45,16 @@ pub(crate) fn migrate(
     lane: &mut Lane,
     tables: &[Arc<Table>],
     version: u32,
-    losses: &Losses,
+    destructive: &Destructive,
     place: &str,
 ) -> Result<Plan> {
-    match in_transaction(lane, tables, version, losses, place, false)? {
+    match in_transaction(lane, tables, version, destructive, place, false)? {
         Some(plan) => Ok(plan),
         // Only outside of a transaction can references be left unchecked while
         // a table is replaced.
         None => {
             set_checks(lane, false)?;
-            let done = in_transaction(lane, tables, version, losses, place, true);
+            let done = in_transaction(lane, tables, version, destructive, place, true);
             set_checks(lane, true)?;
             done.map(Option::unwrap_or_default)
         }
@@ -67,18 +67,18 @@ fn in_transaction(
     lane: &mut Lane,
     tables: &[Arc<Table>],
     version: u32,
-    losses: &Losses,
+    destructive: &Destructive,
     place: &str,
     may_rebuild: bool,
 ) -> Result<Option<Plan>> {
     lane.begin()?;
     let done = make_plan(&mut lane.connection, tables, version, place, false).and_then(|plan| {
-        plan.check(losses)?;
-        let rebuilds = plan.to_do(losses).any(|step| rebuild::is_one(&step.statements));
+        plan.check(destructive)?;
+        let rebuilds = plan.to_do(destructive).any(|step| rebuild::is_one(&step.statements));
         if rebuilds && !may_rebuild {
             return Ok(None);
         }
-        for step in plan.to_do(losses) {
+        for step in plan.to_do(destructive) {
             carry_out(&mut lane.connection, step)?;
         }
         for table in tables {

@@ -184,7 +184,7 @@ pub(crate) fn step(connection: &mut Connection, table: &Table) -> Result<Option<
         statements.extend(wanted.into_iter().map(|(_, sql)| sql));
         statements.extend(filling(table));
     }
-    Ok(Some(Step { table: table.name().to_owned(), change, effect: Effect::Keeps, statements }))
+    Ok(Some(Step { table: table.name().to_owned(), change, effect: Effect::Safe, statements }))
 }
 
 /// Drops the index that the table had under another name: its triggers went

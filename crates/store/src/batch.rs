@@ -11,19 +11,19 @@ use marmota_model::{
     RowSink, Scratch, Table, Value, ValueRef,
 };
 
-pub use added::{Added, Made, Patching, RefersTo};
+pub use added::{Added, Patching, RefersTo, RowHandle};
 
 use crate::action::{Action, Verb};
 use crate::operation::{
     Answered, BatchMode, Fingerprint, Keys, Link, LinkAt, OnceKey, Operation, Outcome, Write,
 };
-use crate::prepare::{self, Origin};
+use crate::prepare::{self, ValueSource};
 use crate::read::check_key;
 use crate::scope::Scope;
 use crate::write::{check_increment, check_version};
 
 /// A list of writes, made by [`Scope::batch`] and carried out by
-/// [`Batch::all_or_nothing`] or [`Batch::each`].
+/// [`Batch::all_or_nothing`] or [`Batch::continue_on_error`].
 ///
 /// Rows are checked as they are added; the first that breaks a rule is
 /// reported when the batch is carried out, before anything is written.
@@ -65,7 +65,7 @@ impl<'s> Batch<'s> {
         }
         let made = self.row_of(model, |table, row| {
             given = FieldSet::present(row);
-            prepare::insert(table, row, Origin::Struct, scope.stamp(table))
+            prepare::insert(table, row, ValueSource::Struct, scope.stamp(table))
         });
         self.add(made.map(|(table, row)| Write::insert(table, row)));
         Added::new(self, given)
@@ -83,7 +83,7 @@ impl<'s> Batch<'s> {
         let (scope, mut version) = (self.scope, None);
         let made = self.row_of(model, |table, row| {
             version = table.version().and_then(|field| row[field].as_int()).filter(|&v| v != 0);
-            prepare::update(table, row, Origin::Struct, scope.stamp(table))
+            prepare::update(table, row, ValueSource::Struct, scope.stamp(table))
         });
         self.add(made.map(|(table, row)| Write::Update { table, key, row, version }))
     }
@@ -95,7 +95,7 @@ impl<'s> Batch<'s> {
     }
 
     /// Adds a patch of a row that an earlier insert of the batch makes.
-    pub fn patch_made<M: Model>(&mut self, made: Made<M>) -> Patching<'_, 's, M> {
+    pub fn patch_new<M: Model>(&mut self, made: RowHandle<M>) -> Patching<'_, 's, M> {
         self.add_patch::<M>(Value::Absent);
         self.link(LinkAt::Key, made);
         Patching::new(self)
@@ -112,7 +112,7 @@ impl<'s> Batch<'s> {
     }
 
     /// Adds a delete of a row that an earlier insert of the batch makes.
-    pub fn delete_made<M: Model>(&mut self, made: Made<M>) -> &mut Self {
+    pub fn delete_made<M: Model>(&mut self, made: RowHandle<M>) -> &mut Self {
         let table = self.scope.registry().of::<M>().cloned();
         let key = Value::Absent;
         self.add(table.map(|table| Write::Delete { table, key, version: None }));
@@ -124,7 +124,7 @@ impl<'s> Batch<'s> {
     pub fn increment_made<M: Model, T: FieldValue>(
         &mut self,
         column: Column<M, T>,
-        made: Made<M>,
+        made: RowHandle<M>,
         by: impl Into<Value>,
     ) -> &mut Self {
         self.add_increment(column, Value::Absent, by.into());
@@ -178,7 +178,7 @@ impl<'s> Batch<'s> {
         if table.key_kind() == KeyKind::Uuid && !given.contains(table.key()) {
             self.made_keys.push(self.writes.len());
         }
-        let made = prepare::insert(table, &mut row, Origin::Values, self.scope.stamp(table));
+        let made = prepare::insert(table, &mut row, ValueSource::Values, self.scope.stamp(table));
         let row = row.iter().map(ValueRef::to_value).collect();
         self.add(made.map(|()| Write::insert(Arc::clone(table), row)));
         Added::new(self, given)
@@ -195,7 +195,7 @@ impl<'s> Batch<'s> {
         let mut row: Vec<ValueRef<'_>> = values.iter().map(Value::as_ref).collect();
         let made =
             check_key(table, key.as_ref()).and_then(|()| check_version(table, version)).and_then(
-                |()| prepare::update(table, &mut row, Origin::Values, self.scope.stamp(table)),
+                |()| prepare::update(table, &mut row, ValueSource::Values, self.scope.stamp(table)),
             );
         let row = row.iter().map(ValueRef::to_value).collect();
         let table = Arc::clone(table);
@@ -277,7 +277,7 @@ impl<'s> Batch<'s> {
                 Write::DeleteWhere { filter, .. } => {
                     print.add(format!("delete where {filter:?}").as_bytes());
                 }
-                // Made behind a batch, never added to one.
+                // RowHandle behind a batch, never added to one.
                 Write::Audited { .. } | Write::Compared { .. } | Write::Guarded { .. } => {}
             }
         }
@@ -296,7 +296,7 @@ impl<'s> Batch<'s> {
     ///
     /// # Errors
     /// Only what concerns the batch as a whole.
-    pub fn each(self) -> Action<'s, Writes> {
+    pub fn continue_on_error(self) -> Action<'s, Writes> {
         self.action(BatchMode::Each)
     }
 
@@ -331,7 +331,7 @@ impl<'s> Batch<'s> {
         };
         check_version(table, *version)?;
         let mut values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
-        prepare::update(table, &mut values, Origin::Values, self.scope.stamp(table))?;
+        prepare::update(table, &mut values, ValueSource::Values, self.scope.stamp(table))?;
         let ready = values.iter().map(ValueRef::to_value).collect();
         *row = ready;
         Ok(())
@@ -384,7 +384,7 @@ fn at(place: usize, error: &Error) -> Error {
     named
 }
 
-/// The verb of [`Batch::all_or_nothing`] and [`Batch::each`].
+/// The verb of [`Batch::all_or_nothing`] and [`Batch::continue_on_error`].
 pub struct Writes {
     writes: Vec<Write>,
     links: Vec<Link>,

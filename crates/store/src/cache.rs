@@ -23,13 +23,13 @@
 //! ([`crate::engine::Session::cancel`]): it ends with the next one to that
 //! database that succeeds.
 //!
-//! What other processes write is known where the engine hears of it ([`News`]):
+//! What other processes write is known where the engine hears of it ([`InvalidationFeed`]):
 //! it counts as a write that ends when it is heard, and while nobody listens
 //! one is under way. So a row that another has changed is given until the news
 //! has come, and no longer. With an engine that hears nothing, what others
 //! write is not seen here.
 //!
-//! [`News`]: crate::news::News
+//! [`InvalidationFeed`]: crate::invalidation_feed::InvalidationFeed
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -37,7 +37,7 @@ pub struct Capability {
     /// [`ErrorKind::Unsupported`]. Default: true.
     pub transactions: bool,
     /// True if it carries out writes that check rows against the rights of their
-    /// caller ([`crate::Store::acting_under`]). The client of a remote store does
+    /// caller ([`crate::Store::with_rights`]). The client of a remote store does
     /// not: the server checks the rights of the client's credential. Default: true.
     pub guarded_writes: bool,
     /// True if a write waits for an open transaction of another session only

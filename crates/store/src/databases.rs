@@ -14,10 +14,10 @@ use std::sync::{Arc, OnceLock};
 use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Kind, Result, Table};
 
-use crate::engine::{Capability, Engine, Neighbour, Session};
-use crate::news::News;
+use crate::engine::{AttachedDatabase, Capability, Engine, Session};
+use crate::invalidation_feed::InvalidationFeed;
 use crate::operation::ANSWERS;
-use crate::plan::{Losses, Plan};
+use crate::plan::{Destructive, Plan};
 use crate::statistics::EngineStatistics;
 use session::DatabasesSession;
 
@@ -137,15 +137,15 @@ impl Databases {
         plan.map_err(|error| in_database(&database.name, &error))
     }
 
-    /// The losses that concern a database. What is of no table goes to the
+    /// The allowed destructive steps of one database. Those of no table go to the
     /// first, which refuses it.
-    fn losses_of(&self, place: usize, losses: &Losses) -> Losses {
+    fn destructive_of(&self, place: usize, destructive: &Destructive) -> Destructive {
         let home = |name: &String| {
             let table = name.split('.').next().unwrap_or_default();
             self.homes.by_name.get(table).copied().unwrap_or(0)
         };
-        let columns = losses.columns.iter().filter(|name| home(name) == place).cloned();
-        Losses { needed: losses.needed, columns: columns.collect() }
+        let columns = destructive.columns.iter().filter(|name| home(name) == place).cloned();
+        Destructive { needed: destructive.needed, columns: columns.collect() }
     }
 
     /// Has the database whose SQL is used see the others.
@@ -154,7 +154,7 @@ impl Databases {
         for (place, database) in self.shared.iter().enumerate() {
             for (other, neighbour) in self.shared.iter().enumerate() {
                 // Rows in memory are seen from everywhere, files from the first.
-                let shown = neighbour.engine.shown();
+                let shown = neighbour.engine.attach_source();
                 if other == place || place != hub && !shown.is_rows() {
                     continue;
                 }
@@ -164,7 +164,7 @@ impl Databases {
                 let mut tables = self.tables_of(other, tables);
                 tables.retain(|table| table.name() != ANSWERS);
                 let name = neighbour.name.clone();
-                database.engine.see(Neighbour { place: other, name, tables, shown })?;
+                database.engine.attach(AttachedDatabase { place: other, name, tables, shown })?;
             }
         }
         Ok(())
@@ -223,18 +223,24 @@ impl Engine for Databases {
         Ok(plan)
     }
 
-    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
+    fn migrate(
+        &self,
+        tables: &[Arc<Table>],
+        version: u32,
+        destructive: &Destructive,
+    ) -> Result<Plan> {
         self.check_references(tables)?;
         // Before the first is changed, since no commit covers all of them.
         for (place, database) in self.shared.iter().enumerate() {
             let plan = self.plan_of(place, database, tables, version)?;
-            plan.check(&self.losses_of(place, losses))
+            plan.check(&self.destructive_of(place, destructive))
                 .map_err(|e| in_database(&database.name, &e))?;
         }
         let mut plan = Plan::default();
         for (place, database) in self.shared.iter().enumerate() {
-            let (own, losses) = (self.tables_of(place, tables), self.losses_of(place, losses));
-            let done = database.engine.migrate(&own, version, &losses);
+            let (own, destructive) =
+                (self.tables_of(place, tables), self.destructive_of(place, destructive));
+            let done = database.engine.migrate(&own, version, &destructive);
             plan.steps
                 .append(&mut done.map_err(|error| in_database(&database.name, &error))?.steps);
         }
@@ -249,9 +255,9 @@ impl Engine for Databases {
         Ok(plan)
     }
 
-    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
+    fn open_table(&self, table: &Arc<Table>) -> Result<bool> {
         let database = &self.shared[self.homes.of(table)?];
-        database.engine.admit(table).map_err(|error| in_database(&database.name, &error))
+        database.engine.open_table(table).map_err(|error| in_database(&database.name, &error))
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {
@@ -272,9 +278,9 @@ impl Engine for Databases {
         Ok(Some(all))
     }
 
-    fn hear(&self, tables: &[Arc<Table>], news: &Arc<News>) -> Result<()> {
+    fn subscribe_changes(&self, tables: &[Arc<Table>], feed: &Arc<InvalidationFeed>) -> Result<()> {
         for (place, database) in self.shared.iter().enumerate() {
-            let heard = database.engine.hear(&self.tables_of(place, tables), news);
+            let heard = database.engine.subscribe_changes(&self.tables_of(place, tables), feed);
             heard.map_err(|error| in_database(&database.name, &error))?;
         }
         Ok(())

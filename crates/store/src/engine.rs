@@ -21,11 +21,11 @@ use marmota_model::{Error, ErrorKind, Result, RowSink, Table};
 
 use crate::backup::Copied;
 use crate::durability::Durability;
+use crate::invalidation_feed::InvalidationFeed;
 use crate::memory::LentTables;
-use crate::news::News;
 use crate::operation::{Operation, Outcome};
 use crate::park::park_until;
-use crate::plan::{Losses, Plan};
+use crate::plan::{Destructive, Plan};
 use crate::statistics::EngineStatistics;
 
 pub use crate::capability::{Capability, ReadsMeanwhile};
@@ -53,14 +53,19 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// [`marmota_model::ErrorKind::Invalid`] for what would lose data or
     /// cannot be done, with the way out.
-    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan>;
+    fn migrate(
+        &self,
+        tables: &[Arc<Table>],
+        version: u32,
+        destructive: &Destructive,
+    ) -> Result<Plan>;
 
-    /// [`Engine::migrate`] with no losses.
+    /// [`Engine::migrate`] without destructive steps.
     ///
     /// # Errors
     /// As [`Engine::migrate`].
     fn prepare(&self, tables: &[Arc<Table>], version: u32) -> Result<()> {
-        self.migrate(tables, version, &Losses::default()).map(drop)
+        self.migrate(tables, version, &Destructive::default()).map(drop)
     }
 
     /// Lets sessions use a table as it is in the database, whose version is
@@ -70,7 +75,7 @@ pub trait Engine: Send + Sync {
     ///
     /// # Errors
     /// What keeps the engine from finding it.
-    fn admit(&self, table: &Arc<Table>) -> Result<bool>;
+    fn open_table(&self, table: &Arc<Table>) -> Result<bool>;
 
     /// Opens a session.
     ///
@@ -112,8 +117,8 @@ pub trait Engine: Send + Sync {
     }
 
     /// What the SQL of another engine in the same store can see of this one.
-    fn shown(&self) -> Shown {
-        Shown::Nothing
+    fn attach_source(&self) -> AttachSource {
+        AttachSource::Nothing
     }
 
     /// Has the SQL of this engine see another one's tables. Called behind
@@ -122,22 +127,22 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// What keeps them from being seen; [`marmota_model::ErrorKind::Conflict`]
     /// for a name that is taken.
-    fn see(&self, neighbour: Neighbour) -> Result<()> {
-        let _ = neighbour;
+    fn attach(&self, attached: AttachedDatabase) -> Result<()> {
+        let _ = attached;
         Ok(())
     }
 
     /// Tells a store's cache from now on what others write to these tables: other
     /// processes, and whoever else uses the database. An engine that returns
-    /// hears them, and says when it does not ([`News::unheard`]). Called once,
+    /// hears them, and says when it does not ([`InvalidationFeed::pause`]). Called once,
     /// behind [`Engine::migrate`], before there are sessions of others.
     ///
     /// One that does nothing is for a database that nobody else writes to.
     ///
     /// # Errors
     /// What keeps it from hearing them.
-    fn hear(&self, tables: &[Arc<Table>], news: &Arc<News>) -> Result<()> {
-        let _ = (tables, news);
+    fn subscribe_changes(&self, tables: &[Arc<Table>], feed: &Arc<InvalidationFeed>) -> Result<()> {
+        let _ = (tables, feed);
         Ok(())
     }
 
@@ -168,7 +173,7 @@ impl<E: Engine + 'static> From<E> for Box<dyn Engine> {
 /// What an engine shows to the SQL of others.
 #[derive(Clone)]
 #[non_exhaustive]
-pub enum Shown {
+pub enum AttachSource {
     /// Nothing.
     Nothing,
     /// Rows in memory, which [`Session::lend`] lends.
@@ -177,7 +182,7 @@ pub enum Shown {
     Own(Arc<dyn Any + Send + Sync>),
 }
 
-impl std::fmt::Debug for Shown {
+impl std::fmt::Debug for AttachSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Nothing => "nothing",
@@ -187,8 +192,8 @@ impl std::fmt::Debug for Shown {
     }
 }
 
-impl Shown {
-    /// True for [`Shown::Rows`].
+impl AttachSource {
+    /// True for [`AttachSource::Rows`].
     #[must_use]
     pub const fn is_rows(&self) -> bool {
         matches!(self, Self::Rows)
@@ -197,7 +202,7 @@ impl Shown {
 
 /// Another database of the same store, to be seen by an engine's SQL.
 #[derive(Debug)]
-pub struct Neighbour {
+pub struct AttachedDatabase {
     /// Its place in the store.
     pub place: usize,
     /// What it is called in front of its tables: `name.table`.
@@ -205,7 +210,7 @@ pub struct Neighbour {
     /// Its tables.
     pub tables: Vec<Arc<Table>>,
     /// What it shows.
-    pub shown: Shown,
+    pub shown: AttachSource,
 }
 
 /// Where operations are carried out. Used by one thread at a time; may move
@@ -255,7 +260,7 @@ pub trait Session: Send {
 
     /// Gives up an operation that has to wait. It may take place or not, but
     /// if it does, then before any write that is submitted later, on whichever
-    /// session, has succeeded, or it is told like another's ([`Engine::hear`]).
+    /// session, has succeeded, or it is told like another's ([`Engine::subscribe_changes`]).
     fn cancel(&mut self, ticket: Ticket);
 }
 

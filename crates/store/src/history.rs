@@ -38,7 +38,7 @@ pub struct History {
     pub at: Timestamp,
     /// The row's version behind the write, where the model has one.
     pub version: Option<i64>,
-    /// Who, where [`crate::Store::acting_as`] said so.
+    /// Who, where [`crate::Store::with_actor`] said so.
     pub actor: Option<String>,
 }
 

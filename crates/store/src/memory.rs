@@ -73,11 +73,11 @@ use parking_lot::Mutex;
 
 use crate::backup::Copied;
 use crate::durability::Durability;
-use crate::engine::{Capability, Engine, ReadsMeanwhile, Session, Shown};
+use crate::engine::{AttachSource, Capability, Engine, ReadsMeanwhile, Session};
 #[cfg(feature = "encryption")]
 use crate::key::Key;
 use crate::key::{KeySource, refuse_secrets};
-use crate::plan::{Losses, Plan};
+use crate::plan::{Destructive, Plan};
 use crate::statistics::EngineStatistics;
 use catalog::Catalog;
 pub use condition::{Condition, Ready};
@@ -461,17 +461,22 @@ impl Shared {
         Ok(())
     }
 
-    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
+    fn migrate(
+        &self,
+        tables: &[Arc<Table>],
+        version: u32,
+        destructive: &Destructive,
+    ) -> Result<Plan> {
         self.load()?;
         let journal = self.journal.get();
         let _one = journal.map(|journal| journal.snapshots.lock());
         let mut loaded = self.loaded.lock();
         let Some(loaded) = &mut *loaded else { return Ok(Plan::default()) };
         Self::check_version(loaded, version)?;
-        let tries = *losses != Losses::default();
+        let tries = *destructive != Destructive::default();
         let plan = self.compare(tables, loaded, tries)?;
-        plan.check(losses)?;
-        let reshaped = self.install(tables, loaded, losses, |catalog| match journal {
+        plan.check(destructive)?;
+        let reshaped = self.install(tables, loaded, destructive, |catalog| match journal {
             None => Ok(()),
             Some(journal) => {
                 let mut record = Record::default();
@@ -490,7 +495,7 @@ impl Shared {
         Ok(plan)
     }
 
-    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
+    fn open_table(&self, table: &Arc<Table>) -> Result<bool> {
         self.load()?;
         let _one = self.journal.get().map(|journal| journal.snapshots.lock());
         let mut loaded = self.loaded.lock();
@@ -500,7 +505,7 @@ impl Shared {
         if !is_there && loaded.section(table, tables).is_none() {
             return Ok(false);
         }
-        self.install(tables, loaded, &Losses::default(), |_| Ok(())).map(|_| true)
+        self.install(tables, loaded, &Destructive::default(), |_| Ok(())).map(|_| true)
     }
 
     fn close(&self) -> Result<()> {
@@ -550,17 +555,22 @@ impl Engine for Memory {
         })
     }
 
-    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
+    fn migrate(
+        &self,
+        tables: &[Arc<Table>],
+        version: u32,
+        destructive: &Destructive,
+    ) -> Result<Plan> {
         self.shared.between_transactions(|| {
             self.shared.check_open()?;
-            self.shared.migrate(tables, version, losses)
+            self.shared.migrate(tables, version, destructive)
         })
     }
 
-    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
+    fn open_table(&self, table: &Arc<Table>) -> Result<bool> {
         self.shared.between_transactions(|| {
             self.shared.check_open()?;
-            self.shared.admit(table)
+            self.shared.open_table(table)
         })
     }
 
@@ -592,8 +602,8 @@ impl Engine for Memory {
         statistics
     }
 
-    fn shown(&self) -> Shown {
-        Shown::Rows
+    fn attach_source(&self) -> AttachSource {
+        AttachSource::Rows
     }
 
     fn close(&self) -> Result<()> {

@@ -20,7 +20,7 @@ use marmota_model::{
 };
 
 use crate::sql::{Lender, SqlCall};
-pub use conflict::{Effect, OnConflict, Placed};
+pub use conflict::{Effect, OnConflict, UpsertResult};
 pub use driver::BatchDriver;
 pub use link::{Link, LinkAt, key_made, resolve_links};
 pub use machine::{BatchMachine, BatchParts, BatchStep};
@@ -496,5 +496,5 @@ pub enum Keys {
     /// Rows in the order they came, each with what its insert came to: those
     /// of an [`Operation::InsertMany`] that was told what to do where a row is
     /// there already.
-    Placed(Vec<Placed<Value>>),
+    UpsertResult(Vec<UpsertResult<Value>>),
 }

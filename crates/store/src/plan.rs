@@ -2,7 +2,7 @@
 //!
 //! An engine compares and makes the steps ([`crate::engine::Engine::plan`]);
 //! opening a store carries out those that lose nothing, by the same plan. What
-//! else there is waits for [`Losses`] that allow it, or for a person.
+//! else there is waits for [`Destructive`] that allow it, or for a person.
 
 use std::fmt;
 
@@ -77,16 +77,16 @@ pub enum Change {
     /// The index of words goes: no field is searched any more.
     DropSearch,
     /// The table in the database is none that a model can have.
-    Misfit,
+    SchemaMismatch,
 }
 
 /// What a step does to the rows there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// They lose nothing: the step is carried out when the store is opened.
-    Keeps,
+    Safe,
     /// They lose something: the step waits until it is allowed.
-    Loses {
+    Destructive {
         /// What is lost, in a sentence.
         what: String,
         /// What else could be done.
@@ -101,19 +101,19 @@ pub enum Effect {
 
 /// Which steps that lose data are allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Losses {
+pub struct Destructive {
     /// All that the models cannot be used without.
     pub needed: bool,
     /// Those of these columns, by the names `table.column`.
     pub columns: Vec<String>,
 }
 
-impl Losses {
+impl Destructive {
     fn allow(&self, step: &Step) -> bool {
         match &step.effect {
-            Effect::Keeps => true,
+            Effect::Safe => true,
             Effect::Refused(_) => false,
-            Effect::Loses { needed, .. } => {
+            Effect::Destructive { needed, .. } => {
                 let named = step.column().is_some_and(|column| {
                     let name = format!("{}.{column}", step.table);
                     self.columns.iter().any(|allowed| allowed.eq_ignore_ascii_case(&name))
@@ -125,9 +125,9 @@ impl Losses {
 }
 
 impl Plan {
-    /// The steps that are carried out with these losses allowed.
-    pub fn to_do(&self, losses: &Losses) -> impl Iterator<Item = &Step> {
-        self.steps.iter().filter(|step| losses.allow(step))
+    /// The steps that are carried out with these allowed.
+    pub fn to_do(&self, destructive: &Destructive) -> impl Iterator<Item = &Step> {
+        self.steps.iter().filter(|step| destructive.allow(step))
     }
 
     /// Refuses what stands between the database and its models, and names of
@@ -136,12 +136,12 @@ impl Plan {
     /// # Errors
     /// [`ErrorKind::Invalid`] naming the table and the field, what would be
     /// lost, and the way out.
-    pub fn check(&self, losses: &Losses) -> Result<()> {
+    pub fn check(&self, destructive: &Destructive) -> Result<()> {
         let hindrances: Vec<String> = self
             .steps
             .iter()
-            .filter(|step| !losses.allow(step))
-            .filter_map(Step::hindrance)
+            .filter(|step| !destructive.allow(step))
+            .filter_map(Step::blocking_reason)
             .collect();
         if let Some((first, more)) = hindrances.split_first() {
             let more = match more.len() {
@@ -150,10 +150,10 @@ impl Plan {
             };
             return Err(Error::new(ErrorKind::Invalid, format!("{first}{more}")));
         }
-        for name in &losses.columns {
+        for name in &destructive.columns {
             let is_lost = |step: &&Step| {
-                let only = Losses { needed: false, columns: vec![name.clone()] };
-                step.effect != Effect::Keeps && only.allow(step)
+                let only = Destructive { needed: false, columns: vec![name.clone()] };
+                step.effect != Effect::Safe && only.allow(step)
             };
             if !self.steps.iter().any(|step| is_lost(&step)) {
                 let message = format!(
@@ -185,11 +185,11 @@ impl Step {
 
     /// Why a store is not opened as long as this is not done; none if it is.
     #[must_use]
-    pub fn hindrance(&self) -> Option<String> {
+    pub fn blocking_reason(&self) -> Option<String> {
         let why = match &self.effect {
-            Effect::Keeps | Effect::Loses { needed: false, .. } => return None,
+            Effect::Safe | Effect::Destructive { needed: false, .. } => return None,
             Effect::Refused(why) => why.clone(),
-            Effect::Loses { what, way_out, .. } => format!("{what}; {way_out}"),
+            Effect::Destructive { what, way_out, .. } => format!("{what}; {way_out}"),
         };
         Some(match self.column() {
             Some(column) => format!("field `{column}` of `{}`: {why}", self.table),
@@ -221,7 +221,7 @@ impl fmt::Display for Step {
                 write!(f, "add search of {table} over {}", columns.join(", "))
             }
             Change::DropSearch => write!(f, "drop search of {table}"),
-            Change::Misfit => write!(f, "table {table} does not fit"),
+            Change::SchemaMismatch => write!(f, "table {table} does not fit"),
         }
     }
 }
@@ -231,7 +231,8 @@ mod tests {
     use super::*;
 
     fn drop_of(column: &str, needed: bool) -> Step {
-        let effect = Effect::Loses { what: "3 values".into(), way_out: "keep it".into(), needed };
+        let effect =
+            Effect::Destructive { what: "3 values".into(), way_out: "keep it".into(), needed };
         let (table, change) = ("person".to_owned(), Change::DropColumn(column.into()));
         Step { table, change, effect, statements: Vec::new() }
     }
@@ -239,16 +240,17 @@ mod tests {
     #[test]
     fn losses_are_allowed_by_name_or_where_they_are_needed() {
         let plan = Plan { steps: vec![drop_of("a", true), drop_of("b", false)] };
-        let named = |names: &[&str]| Losses {
+        let named = |names: &[&str]| Destructive {
             needed: false,
             columns: names.iter().map(|name| (*name).to_owned()).collect(),
         };
-        let done = |losses: &Losses| plan.to_do(losses).filter_map(Step::column).count();
-        assert_eq!(done(&Losses::default()), 0);
-        assert_eq!(done(&Losses { needed: true, ..Losses::default() }), 1);
+        let done =
+            |destructive: &Destructive| plan.to_do(destructive).filter_map(Step::column).count();
+        assert_eq!(done(&Destructive::default()), 0);
+        assert_eq!(done(&Destructive { needed: true, ..Destructive::default() }), 1);
         assert_eq!(done(&named(&["person.a", "person.b"])), 2);
 
-        let error = plan.check(&Losses::default()).unwrap_err();
+        let error = plan.check(&Destructive::default()).unwrap_err();
         assert_eq!(error.to_string(), "field `a` of `person`: 3 values; keep it");
         plan.check(&named(&["person.a"])).unwrap();
         let error = plan.check(&named(&["person.a", "person.c"])).unwrap_err();

@@ -9,7 +9,7 @@ use marmota_model::{
 
 /// Where a row comes from, which says how much of it has to be checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ValueSource {
     /// A struct: its types hold by themselves.
     Struct,
     /// Anywhere else.
@@ -18,11 +18,11 @@ pub enum Origin {
 
 /// What the rows of one write share.
 #[derive(Clone, Copy, Debug)]
-pub struct Stamp {
+pub struct WriteTimestamp {
     now: Timestamp,
 }
 
-impl Stamp {
+impl WriteTimestamp {
     /// Reads the clock if the table has a field for it.
     #[must_use]
     pub fn now(table: &Table) -> Self {
@@ -49,8 +49,8 @@ impl Stamp {
 pub fn insert<'a>(
     table: &'a Table,
     row: &mut [ValueRef<'a>],
-    origin: Origin,
-    stamp: Stamp,
+    origin: ValueSource,
+    stamp: WriteTimestamp,
 ) -> Result<()> {
     let mut violations = Vec::new();
     insert_into(table, row, origin, stamp, &mut violations);
@@ -61,8 +61,8 @@ pub fn insert<'a>(
 pub fn insert_into<'a>(
     table: &'a Table,
     row: &mut [ValueRef<'a>],
-    origin: Origin,
-    stamp: Stamp,
+    origin: ValueSource,
+    stamp: WriteTimestamp,
     violations: &mut Vec<Violation>,
 ) {
     prepare_key(table, row, violations);
@@ -87,8 +87,8 @@ pub fn insert_into<'a>(
 pub fn update<'a>(
     table: &'a Table,
     row: &mut [ValueRef<'a>],
-    origin: Origin,
-    stamp: Stamp,
+    origin: ValueSource,
+    stamp: WriteTimestamp,
 ) -> Result<()> {
     let mut violations = Vec::new();
     update_into(table, row, origin, stamp, &mut violations);
@@ -99,8 +99,8 @@ pub fn update<'a>(
 pub fn update_into<'a>(
     table: &'a Table,
     row: &mut [ValueRef<'a>],
-    origin: Origin,
-    stamp: Stamp,
+    origin: ValueSource,
+    stamp: WriteTimestamp,
     violations: &mut Vec<Violation>,
 ) {
     row[table.key()] = ValueRef::Absent;
@@ -218,9 +218,14 @@ fn fill_one<'a>(
     }
 }
 
-fn check(table: &Table, row: &[ValueRef<'_>], origin: Origin, violations: &mut Vec<Violation>) {
+fn check(
+    table: &Table,
+    row: &[ValueRef<'_>],
+    origin: ValueSource,
+    violations: &mut Vec<Violation>,
+) {
     match origin {
-        Origin::Struct => table.check_typed(row, violations),
-        Origin::Values => table.check(row, violations),
+        ValueSource::Struct => table.check_typed(row, violations),
+        ValueSource::Values => table.check(row, violations),
     }
 }

@@ -23,7 +23,7 @@ pub fn with_violations(kind: ErrorKind, violations: Vec<Violation>) -> Error {
 #[must_use]
 pub fn copy_of(error: &Error) -> Error {
     let copy = Error::new(error.kind(), error.message());
-    let copy = if error.is_repeatable() { copy.repeatable() } else { copy };
+    let copy = if error.is_retryable() { copy.retryable() } else { copy };
     error.violations().iter().cloned().fold(copy, Error::with_violation)
 }
 

@@ -1,5 +1,5 @@
 //! What a caller may do, in the one place where all operations pass: a scope
-//! that has rights ([`crate::Store::acting_under`]) refuses or narrows each
+//! that has rights ([`crate::Store::with_rights`]) refuses or narrows each
 //! operation, whichever way it came (verbs, batches, transactions, REST, reads
 //! that the cache answers). What they are given to, and how somebody proves to
 //! be that, is not known here.
@@ -208,7 +208,7 @@ impl Rights {
     /// let ann = Caller { id: "7".into(), name: "ann".into(), groups: vec![] };
     /// let own = Grant::new("note", &Right::ALL).rule("owner = @user.id");
     /// let rights = Rights::new(store.registry(), Some(ann), &[own])?;
-    /// let hers = store.acting_under(rights);
+    /// let hers = store.with_rights(rights);
     /// assert_eq!(hers.list_records(&note).run()?.len(), 1);
     /// assert!(hers.get_record(&note, 2).run().is_err());
     /// # Ok::<(), marmota_model::Error>(())

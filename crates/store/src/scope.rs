@@ -28,11 +28,11 @@ use crate::audit::Ledger;
 use crate::cache::{Cache, Copying, Fetch, Writing};
 use crate::durability::Durability;
 use crate::engine::{Engine, Session, Submitted, Ticket};
+use crate::invalidation_feed::InvalidationFeed;
 use crate::meter::{Begun, Meter, Metering, OfSession};
-use crate::news::News;
 use crate::operation::{Answered, Idempotency, Once, OnceKey, Operation, Outcome};
 use crate::park::park_until;
-use crate::prepare::Stamp;
+use crate::prepare::WriteTimestamp;
 use crate::registry::Registry;
 use crate::rights::Rights;
 
@@ -131,7 +131,9 @@ impl Shared {
     /// Has the engine tell the cache what others write.
     pub(crate) fn hear(&self) -> Result<()> {
         match self.around.as_ref().and_then(|around| around.cache.as_ref()) {
-            Some(cache) => self.engine.hear(self.registry.tables(), &Arc::new(News::new(cache))),
+            Some(cache) => self
+                .engine
+                .subscribe_changes(self.registry.tables(), &Arc::new(InvalidationFeed::new(cache))),
             None => Ok(()),
         }
     }
@@ -343,13 +345,13 @@ impl Scope {
     }
 
     /// The same scope with another actor.
-    pub(crate) fn acting_as(&self, actor: Arc<str>) -> Self {
+    pub(crate) fn with_actor(&self, actor: Arc<str>) -> Self {
         let (rights, session) = (self.rights.clone(), self.session.clone());
         Self::new(Place::Threads, Arc::clone(&self.shared), Some(actor), rights, session)
     }
 
     /// The same scope under these rights.
-    pub(crate) fn acting_under(&self, rights: Arc<Rights>) -> Self {
+    pub(crate) fn with_rights(&self, rights: Arc<Rights>) -> Self {
         let actor = rights.caller().map(|caller| Arc::from(&*caller.name));
         let session = self.session.clone();
         Self::new(Place::Threads, Arc::clone(&self.shared), actor, Some(rights), session)
@@ -400,8 +402,8 @@ impl Scope {
     /// The time that a write here bears, where the table has a field for it:
     /// now, or in a transaction that of its first write, as in SQL.
     #[must_use]
-    pub fn stamp(&self, table: &Table) -> Stamp {
-        Stamp::by(table, || self.time())
+    pub fn stamp(&self, table: &Table) -> WriteTimestamp {
+        WriteTimestamp::by(table, || self.time())
     }
 
     fn time(&self) -> Timestamp {

@@ -16,7 +16,7 @@ use crate::history::{HISTORY_TABLE, History};
 use crate::meter::{Activity, Meter, Metering};
 use crate::migration::{MIGRATIONS, Migration, MigrationStatus, Sequence};
 use crate::operation::{self, Idempotency};
-use crate::plan::{Losses, Plan};
+use crate::plan::{Destructive, Plan};
 use crate::registry::Registry;
 use crate::rights::Rights;
 use crate::scope::{Background, Scope, Shared};
@@ -49,7 +49,7 @@ impl Store {
             idempotency: None,
             metering: None,
             traced: false,
-            losses: Losses::default(),
+            destructive: Destructive::default(),
             history_age_max: None,
             migrations: Vec::new(),
             left: Vec::new(),
@@ -117,23 +117,23 @@ impl Store {
     /// history of audited models ([`Scope::history`]), by its transactions as
     /// well. Cheap, so that a server does it for each request.
     #[must_use]
-    pub fn acting_as(&self, actor: impl Into<Arc<str>>) -> Self {
-        Self(Arc::new(self.0.acting_as(actor.into())))
+    pub fn with_actor(&self, actor: impl Into<Arc<str>>) -> Self {
+        Self(Arc::new(self.0.with_actor(actor.into())))
     }
 
     /// The same store for a caller who may not do everything: whatever is done
     /// through it, also by its transactions, is refused or narrowed by their
     /// rights ([`crate::rights`]), and entered in the history under their name.
     #[must_use]
-    pub fn acting_under(&self, rights: Arc<Rights>) -> Self {
-        Self(Arc::new(self.0.acting_under(rights)))
+    pub fn with_rights(&self, rights: Arc<Rights>) -> Self {
+        Self(Arc::new(self.0.with_rights(rights)))
     }
 
     /// A number for what is read of a table here: two stores give the same one
     /// only if they may read the same rows at the same [`Store::table_version`].
     /// None where that alone does not say what there is to be read.
     #[must_use]
-    pub fn view_of(&self, table: &Table) -> Option<u64> {
+    pub fn read_view_id(&self, table: &Table) -> Option<u64> {
         self.rights().map_or(Some(0), |rights| rights.read_number(table))
     }
 
@@ -190,7 +190,7 @@ pub struct StoreBuilder {
     idempotency: Option<Idempotency>,
     metering: Option<Metering>,
     traced: bool,
-    losses: Losses,
+    destructive: Destructive,
     history_age_max: Option<Duration>,
     migrations: Vec<Migration>,
     /// Tables that a transfer leaves where they are.
@@ -306,8 +306,8 @@ impl StoreBuilder {
 
     /// Allows steps of the plan that lose data; none if never called.
     #[must_use]
-    pub fn losses(mut self, losses: Losses) -> Self {
-        self.losses = losses;
+    pub fn allow_destructive(mut self, destructive: Destructive) -> Self {
+        self.destructive = destructive;
         self
     }
 
@@ -465,7 +465,7 @@ impl StoreBuilder {
 
     /// Opens the store: carries out the steps of the plan that lose nothing
     /// (tables, columns and indexes that are missing are made), and those that
-    /// lose what [`StoreBuilder::losses`] allows; then does the migrations that
+    /// lose what [`StoreBuilder::allow_destructive`] allows; then does the migrations that
     /// are pending.
     ///
     /// # Errors
@@ -477,7 +477,8 @@ impl StoreBuilder {
     }
 
     fn open_at(self, to: Option<u32>) -> Result<Store> {
-        let (version, cache, losses) = (self.version, self.cache_bytes_max, self.losses.clone());
+        let (version, cache, destructive) =
+            (self.version, self.cache_bytes_max, self.destructive.clone());
         let (history_age_max, observed) = (self.history_age_max, (self.metering, self.traced));
         let Assembled { engine, registry, tables, answers, migrations } = self.assemble()?;
         let history = registry.table(HISTORY_TABLE).ok().cloned();
@@ -489,7 +490,7 @@ impl StoreBuilder {
         // Looked at first: what is refused is left as it was.
         let done = migrations.read(&*engine)?;
         migrations.check(&done, to)?;
-        engine.migrate(&tables, version, &losses)?;
+        engine.migrate(&tables, version, &destructive)?;
         let shared = Arc::new(Shared::new(engine, registry, cache, answers, ledger, observed));
         let store = Store(Arc::new(Scope::of_store(shared)));
         migrations.carry_out(&store, &done, to)?;

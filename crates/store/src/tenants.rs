@@ -17,7 +17,7 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 const NAME_CHARS_MAX: usize = 64;
 
 type Open = dyn Fn(&str) -> Result<Store> + Send + Sync;
-type Known = dyn Fn(&str) -> bool + Send + Sync;
+type TenantExists = dyn Fn(&str) -> bool + Send + Sync;
 
 /// Stores by the name of their tenant. Cheap to clone.
 ///
@@ -44,7 +44,7 @@ pub struct Tenants {
 struct Shared {
     open: Box<Open>,
     /// Says which tenants there are.
-    known: OnceLock<Box<Known>>,
+    known: OnceLock<Box<TenantExists>>,
     state: Mutex<State>,
     changed: Condvar,
 }

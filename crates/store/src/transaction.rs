@@ -94,13 +94,13 @@ impl Transaction {
     ///
     /// # Errors
     /// What keeps the engine from opening a session.
-    pub fn unbegun(store: &Store) -> Result<Self> {
+    pub fn detached(store: &Store) -> Result<Self> {
         store.shared.check_open()?;
         let session = store.shared.engine.session()?;
         Ok(Self { scope: store.of_session(session), savepoints: 0 })
     }
 
-    /// Says who makes the writes from here on; see [`Store::acting_as`].
+    /// Says who makes the writes from here on; see [`Store::with_actor`].
     pub fn act_as(&mut self, actor: impl Into<Arc<str>>) {
         self.scope.actor = Some(actor.into());
     }
@@ -177,7 +177,7 @@ impl Store {
     /// # Errors
     /// [`marmota_model::ErrorKind::Busy`] if that took too long.
     pub async fn begin(&self) -> Result<Transaction> {
-        let transaction = Transaction::unbegun(self)?;
+        let transaction = Transaction::detached(self)?;
         Action::new(&transaction.scope, Begin).await?;
         Ok(transaction)
     }
@@ -187,7 +187,7 @@ impl Store {
     /// # Errors
     /// As [`Store::begin`].
     pub fn begin_run(&self) -> Result<Transaction> {
-        let transaction = Transaction::unbegun(self)?;
+        let transaction = Transaction::detached(self)?;
         Action::new(&transaction.scope, Begin).run()?;
         Ok(transaction)
     }
@@ -215,7 +215,7 @@ impl Store {
     /// # Errors
     /// `work`'s, or the engine's; [`marmota_model::ErrorKind::Conflict`] if it
     /// lost against others again and again
-    /// ([`is_repeatable`](marmota_model::Error::is_repeatable)).
+    /// ([`is_retryable`](marmota_model::Error::is_retryable)).
     pub fn transaction<T>(&self, mut work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         let mut pauses = Pauses::begin();
         loop {
@@ -224,7 +224,7 @@ impl Store {
                 .and_then(|result| transaction.commit().run().map(|()| result));
             drop(transaction);
             match done {
-                Err(error) if error.is_repeatable() && pauses.pause() => {}
+                Err(error) if error.is_retryable() && pauses.pause() => {}
                 done => return done,
             }
         }

@@ -16,7 +16,7 @@ use marmota_model::{
 
 use crate::engine::{self, Engine, Session};
 use crate::operation::{Fingerprint, Operation};
-use crate::plan::Losses;
+use crate::plan::Destructive;
 use crate::store::{Assembled, StoreBuilder};
 
 /// The most rows of a piece.
@@ -116,7 +116,7 @@ impl StoreBuilder {
         let (from, to) = (self.assemble()?, to.assemble()?);
         let done = check_source(&from, from_version)
             .and_then(|()| check_all_are_moved(&from, &left))
-            .and_then(|()| to.engine.migrate(&to.tables, to_version, &Losses::default()))
+            .and_then(|()| to.engine.migrate(&to.tables, to_version, &Destructive::default()))
             .and_then(|_| run(&from, &to, progress));
         let closed = from.engine.close().and(to.engine.close());
         let done = done?;
@@ -150,15 +150,15 @@ fn check_all_are_moved(from: &Assembled, left: &[String]) -> Result<()> {
 /// Has the engine use a database that fits already; changes nothing.
 fn check_source(from: &Assembled, version: u32) -> Result<()> {
     let plan = from.engine.plan(&from.tables, version)?;
-    plan.check(&Losses::default())?;
-    if let Some(step) = plan.to_do(&Losses::default()).next() {
+    plan.check(&Destructive::default())?;
+    if let Some(step) = plan.to_do(&Destructive::default()).next() {
         let message = format!(
             "the database to move does not fit the models yet ({step}): open it with the program, or \
              migrate it, first"
         );
         return Err(Error::new(ErrorKind::Invalid, message));
     }
-    from.engine.migrate(&from.tables, version, &Losses::default()).map(drop)
+    from.engine.migrate(&from.tables, version, &Destructive::default()).map(drop)
 }
 
 fn run(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::action::{Action, Verb};
 use crate::operation::{Keys, Operation, Outcome};
-use crate::prepare::{self, Origin, Stamp};
+use crate::prepare::{self, ValueSource, WriteTimestamp};
 use crate::read::check_key;
 use crate::scope::Scope;
 use marmota_model::{
@@ -92,7 +92,7 @@ impl<M: Model> Verb for Insert<'_, M> {
         if let Value::Uuid(key) = self.key {
             row[table.key()] = ValueRef::Uuid(key);
         }
-        prepare::insert(table, row, Origin::Struct, scope.stamp(table))?;
+        prepare::insert(table, row, ValueSource::Struct, scope.stamp(table))?;
         if let ValueRef::Uuid(_) | ValueRef::Int(_) = row[table.key()] {
             self.key = row[table.key()].to_value();
         }
@@ -117,7 +117,7 @@ struct Structs<'a, M: Model> {
     table: &'a Table,
     models: std::slice::Iter<'a, M>,
     scratch: &'a Scratch,
-    stamp: Stamp,
+    stamp: WriteTimestamp,
     updates: bool,
     /// The fields that every row has to give, where rows that are there are
     /// written to.
@@ -141,11 +141,11 @@ impl<'a, M: Model> RowSource<'a> for Structs<'a, M> {
         }
         let prepared = if self.updates {
             let key = row[self.table.key()];
-            let updated = prepare::update(self.table, row, Origin::Struct, self.stamp);
+            let updated = prepare::update(self.table, row, ValueSource::Struct, self.stamp);
             row[self.table.key()] = key;
             updated
         } else {
-            prepare::insert(self.table, row, Origin::Struct, self.stamp)
+            prepare::insert(self.table, row, ValueSource::Struct, self.stamp)
         };
         prepared.map_err(|error| self.at(&error))?;
         if let Some(keys) = self.keys {
@@ -225,7 +225,9 @@ impl<M: Model> Verb for InsertMany<'_, M> {
                 .map(|offset| M::Key::from_row(ValueRef::Int(first + offset)))
                 .collect(),
             Keys::Each(keys) => keys.iter().map(M::Key::from_value).collect(),
-            Keys::Placed(rows) => rows.iter().map(|row| M::Key::from_value(&row.key)).collect(),
+            Keys::UpsertResult(rows) => {
+                rows.iter().map(|row| M::Key::from_value(&row.key)).collect()
+            }
         };
         match keys {
             Some(keys) => Ok(keys),
@@ -281,7 +283,7 @@ impl<M: Model> Verb for Update<'_, M> {
         let row = buffer.row(table);
         self.model.write(row, &scratch);
         let version = version_of(table, row);
-        prepare::update(table, row, Origin::Struct, scope.stamp(table))?;
+        prepare::update(table, row, ValueSource::Struct, scope.stamp(table))?;
         let key = self.model.key().borrow();
         call(&mut Operation::Update { table, key, row, version }, &mut NoRows)
     }
@@ -310,7 +312,7 @@ impl<M: Model> Verb for Patch<M> {
         for (position, value) in &self.values {
             row[*position] = value.as_ref();
         }
-        prepare::update(table, row, Origin::Values, scope.stamp(table))?;
+        prepare::update(table, row, ValueSource::Values, scope.stamp(table))?;
         let (key, version) = (self.key.borrow(), self.version);
         check_version(table, version)?;
         call(&mut Operation::Update { table, key, row, version }, &mut NoRows)
@@ -448,7 +450,7 @@ impl Verb for InsertRecord<'_> {
         if let Value::Uuid(key) = self.key {
             row[table.key()] = ValueRef::Uuid(key);
         }
-        prepare::insert(table, &mut row, Origin::Values, scope.stamp(table))?;
+        prepare::insert(table, &mut row, ValueSource::Values, scope.stamp(table))?;
         self.key = row[table.key()].to_value();
         call(&mut Operation::insert(table, &row), &mut NoRows)
     }
@@ -477,7 +479,7 @@ impl Verb for UpdateRecord<'_> {
         let mut row = self.record.as_row();
         let version = self.version;
         check_version(table, version)?;
-        prepare::update(table, &mut row, Origin::Values, scope.stamp(table))?;
+        prepare::update(table, &mut row, ValueSource::Values, scope.stamp(table))?;
         let key = self.key.as_ref();
         call(&mut Operation::Update { table, key, row: &row, version }, &mut NoRows)
     }

@@ -114,7 +114,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         });
     let mut server = Server::bind(&*arguments.listen[0])?;
     for address in &arguments.listen[1..] {
-        server = server.and(&**address)?;
+        server = server.also_bind(&**address)?;
     }
     Ok(server.run(router)?)
 }

@@ -78,10 +78,10 @@ fn serve(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         .pin(arguments.pin)
         .batch_scheduling(arguments.batch_scheduling);
     if let Some(servers) = arguments.servers {
-        server = server.servers(servers);
+        server = server.listeners(servers);
     }
     if let Some(threads) = arguments.threads {
-        server = server.threads(threads);
+        server = server.threads_per_listener(threads);
     }
     println!("TechEmpower on {} at http://{}", arguments.db, server.local_addr());
     server.run(router(&data)?)?;

@@ -56,8 +56,8 @@ fn addresses_of_one_network_count_as_one() {
 fn the_last_administrator_stays_one() {
     for store in [memory(), sqlite()] {
         let auth = Auth::new(&store, settings()).unwrap();
-        let token = auth.first_token().unwrap();
-        auth.redeem("admin", token, PASSWORD, None).unwrap();
+        let token = auth.setup_token().unwrap();
+        auth.set_password("admin", token, PASSWORD, None).unwrap();
         let admin = auth.users().unwrap()[0].id;
         let ann = user(&auth, "ann");
         let demoted = || auth.change_user(admin, None, Some(false), None);
@@ -75,7 +75,7 @@ fn the_last_administrator_stays_one() {
         auth.change_user(ann, None, Some(true), None).unwrap();
         demoted().unwrap();
         refused(auth.remove_user(ann), ErrorKind::Conflict);
-        assert_eq!(Auth::new(&store, settings()).unwrap().first_token(), None);
+        assert_eq!(Auth::new(&store, settings()).unwrap().setup_token(), None);
     }
 }
 
@@ -85,5 +85,5 @@ fn no_token_is_made_where_users_have_passwords() {
     let store = memory();
     let auth = Auth::new(&store, settings()).unwrap();
     user(&auth, "ann");
-    assert_eq!(Auth::new(&store, settings()).unwrap().first_token(), None);
+    assert_eq!(Auth::new(&store, settings()).unwrap().setup_token(), None);
 }

@@ -52,7 +52,7 @@ const PASSWORD: &str = "correct horse";
 /// Adds a user with the password.
 fn user(auth: &Auth, name: &str) -> i64 {
     let (id, token) = auth.add_user(name, &[], false).unwrap();
-    auth.redeem(name, &token, PASSWORD, None).unwrap();
+    auth.set_password(name, &token, PASSWORD, None).unwrap();
     id
 }
 

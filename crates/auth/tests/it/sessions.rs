@@ -21,15 +21,15 @@ fn a_token_is_good_until_logout() {
         assert_ne!(login.token, other.token);
         let known = auth.authenticate(&login.token).run().unwrap();
         assert_eq!((known.user(), &*known.caller().name), (ann, "ann"));
-        assert_eq!(auth.still(&known).run().unwrap().user(), ann);
+        assert_eq!(auth.revalidate(&known).run().unwrap().user(), ann);
         auth.logout(&known).unwrap();
-        unknown(auth.still(&known).run());
+        unknown(auth.revalidate(&known).run());
         unknown(auth.authenticate(&login.token).run());
         // Shown again later.
         unknown(auth.authenticate(&login.token).run());
         let known = auth.authenticate(&other.token).run().unwrap();
         auth.logout_everywhere(ann).unwrap();
-        unknown(auth.still(&known).run());
+        unknown(auth.revalidate(&known).run());
         unknown(auth.authenticate(&other.token).run());
         // What is kept is no token.
         let kept = auth.login("ann", PASSWORD, None).unwrap();

@@ -14,24 +14,24 @@ fn the_first_administrator_has_a_token() {
     let store = sqlite();
     let auth = Auth::new(&store, settings()).unwrap();
     unknown(auth.login("admin", "", None));
-    let old = auth.first_token().unwrap().to_owned();
+    let old = auth.setup_token().unwrap().to_owned();
     // The program was started again.
     let auth = Auth::new(&store, settings()).unwrap();
-    let token = auth.first_token().unwrap().to_owned();
-    unknown(auth.redeem("admin", &old, PASSWORD, None));
-    refused(auth.redeem("admin", &token, "short", None), ErrorKind::Invalid);
-    auth.redeem("admin", &token, PASSWORD, None).unwrap();
-    unknown(auth.redeem("admin", &token, "another one", None));
+    let token = auth.setup_token().unwrap().to_owned();
+    unknown(auth.set_password("admin", &old, PASSWORD, None));
+    refused(auth.set_password("admin", &token, "short", None), ErrorKind::Invalid);
+    auth.set_password("admin", &token, PASSWORD, None).unwrap();
+    unknown(auth.set_password("admin", &token, "another one", None));
     let login = auth.login("admin", PASSWORD, None).unwrap();
     assert!(auth.authenticate(&login.token).run().unwrap().is_admin());
-    assert_eq!(Auth::new(&store, settings()).unwrap().first_token(), None);
+    assert_eq!(Auth::new(&store, settings()).unwrap().setup_token(), None);
 }
 
 #[test]
 fn a_one_time_token_ends() {
     let auth = Auth::new(&memory(), settings().token_age(ms(0))).unwrap();
-    let token = auth.first_token().unwrap().to_owned();
-    unknown(auth.redeem("admin", &token, PASSWORD, None));
+    let token = auth.setup_token().unwrap().to_owned();
+    unknown(auth.set_password("admin", &token, PASSWORD, None));
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_new_password_ends_sessions() {
     auth.login("ann", "battery staple", None).unwrap();
     let token = auth.new_token(ann).unwrap();
     auth.login("ann", "battery staple", None).unwrap();
-    auth.redeem("ann", &token, PASSWORD, None).unwrap();
+    auth.set_password("ann", &token, PASSWORD, None).unwrap();
     unknown(auth.login("ann", "battery staple", None));
 }
 
@@ -96,7 +96,7 @@ fn users_have_the_rights_of_their_groups() {
     let store = sqlite();
     let auth = Auth::new(&store, settings()).unwrap();
     let note = store.table("note").unwrap();
-    auth.redeem("admin", auth.first_token().unwrap(), PASSWORD, None).unwrap();
+    auth.set_password("admin", auth.setup_token().unwrap(), PASSWORD, None).unwrap();
     let (ann, bob) = (user(&auth, "ann"), user(&auth, "bob"));
     let login = auth.login("ann", PASSWORD, None).unwrap();
     let stores = || auth.authenticate(&login.token).run().unwrap().store().clone();
@@ -144,7 +144,7 @@ fn users_have_the_rights_of_their_groups() {
 fn an_id_is_never_given_again() {
     for store in [memory(), sqlite()] {
         let auth = Auth::new(&store, settings()).unwrap();
-        auth.redeem("admin", auth.first_token().unwrap(), PASSWORD, None).unwrap();
+        auth.set_password("admin", auth.setup_token().unwrap(), PASSWORD, None).unwrap();
         let ann = user(&auth, "ann");
         let mut given = vec![ann];
         auth.remove_user(ann).unwrap();

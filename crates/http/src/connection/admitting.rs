@@ -7,13 +7,13 @@ use std::task::{Context, Poll};
 use super::{Connection, Phase};
 use crate::admission::{self, Admission};
 use crate::handler;
-use crate::local::Local;
+use crate::local::ThreadLocals;
 use crate::response::Response;
 use crate::status::Status;
 
 impl Connection {
     /// Has the request decided on. True when its body may be taken now.
-    pub(super) fn admit(&mut self, local: &mut Local) -> bool {
+    pub(super) fn admit(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &self.request else { return false };
         match admission::decide(request) {
             Admission::Granted => true,
@@ -32,7 +32,7 @@ impl Connection {
 
     /// Polls a decision that comes later. `Ready` when it has come, false if it was a refusal,
     /// which is answered then.
-    pub(super) fn poll_decision(&mut self, local: &mut Local) -> Poll<bool> {
+    pub(super) fn poll_decision(&mut self, local: &mut ThreadLocals) -> Poll<bool> {
         let Phase::Admitting { decision, task } = &mut self.phase else {
             return Poll::Ready(false);
         };

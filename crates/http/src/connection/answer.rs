@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use super::{Connection, LINGER_BYTES_MAX, Phase, Timing, own};
 use crate::handler::{self, LaterResponse, Ran};
 use crate::head::{BodyLength, Version};
-use crate::local::Local;
+use crate::local::ThreadLocals;
 use crate::method::Method;
 use crate::request::Request;
 use crate::response::Response;
@@ -19,7 +19,7 @@ use crate::writer::{Persistence, ResponseWriter, Tail};
 
 impl Connection {
     /// Has the request that stands in the buffer answered.
-    pub(super) fn run(&mut self, local: &mut Local) {
+    pub(super) fn run(&mut self, local: &mut ThreadLocals) {
         let Found::Endpoint(endpoint) = self.found else {
             return self.answer_unrouted(local, false);
         };
@@ -42,7 +42,7 @@ impl Connection {
         }
     }
 
-    fn first_poll(&mut self, mut answer: LaterResponse, local: &mut Local) {
+    fn first_poll(&mut self, mut answer: LaterResponse, local: &mut ThreadLocals) {
         let task = local.take_task();
         task.aim(self.token);
         task.arm();
@@ -61,7 +61,7 @@ impl Connection {
     }
 
     /// Waits for a handler, as long as its endpoint allows.
-    fn wait(&mut self, answer: LaterResponse, task: Task, local: &Local) {
+    fn wait(&mut self, answer: LaterResponse, task: Task, local: &ThreadLocals) {
         let endpoint = self.request.as_ref().and_then(|request| {
             let exchange = &request.0;
             exchange.routes.endpoint(exchange.endpoint?)
@@ -73,7 +73,7 @@ impl Connection {
     }
 
     /// Writes an answer that came after its handler had returned.
-    pub(super) fn answer_later(&mut self, response: Response, local: &mut Local) {
+    pub(super) fn answer_later(&mut self, response: Response, local: &mut ThreadLocals) {
         self.phase = Phase::Head;
         let Some(request) = &self.request else { return };
         let persistence = self.persistence(request, local);
@@ -81,7 +81,11 @@ impl Connection {
     }
 
     /// Answers in the place of a handler that has panicked, with this if it was not logged yet.
-    pub(super) fn answer_panic(&mut self, panic: Option<&(dyn Any + Send)>, local: &mut Local) {
+    pub(super) fn answer_panic(
+        &mut self,
+        panic: Option<&(dyn Any + Send)>,
+        local: &mut ThreadLocals,
+    ) {
         self.phase = Phase::Head;
         if let (Some(panic), Some(request)) = (panic, &self.request) {
             handler::log_panic(request, panic);
@@ -90,7 +94,7 @@ impl Connection {
     }
 
     /// Answers a request that no endpoint takes.
-    pub(super) fn answer_unrouted(&mut self, local: &mut Local, close: bool) {
+    pub(super) fn answer_unrouted(&mut self, local: &mut ThreadLocals, close: bool) {
         let Some(request) = &self.request else { return };
         let response = handler::unrouted(request, self.found);
         let implemented = self.found != Found::NotImplemented;
@@ -106,14 +110,14 @@ impl Connection {
 
     /// Answers what is not a request, or not one that is read to its end, and closes.
     #[cold]
-    pub(super) fn refuse(&mut self, response: Response, local: &mut Local) {
+    pub(super) fn refuse(&mut self, response: Response, local: &mut ThreadLocals) {
         self.write(response, Persistence::Close, local);
         self.phase = Phase::Closing { linger_bytes: LINGER_BYTES_MAX };
     }
 
     /// Answers a request whose body was not taken: the connection stays open if all of it has come.
     #[cold]
-    pub(super) fn refuse_unread(&mut self, response: Response, local: &mut Local) {
+    pub(super) fn refuse_unread(&mut self, response: Response, local: &mut ThreadLocals) {
         let Some(request) = &self.request else { return };
         let (head, come) = (&request.0.head, request.0.buffer.len() as u64);
         match head.body {
@@ -126,7 +130,7 @@ impl Connection {
         }
     }
 
-    fn write(&mut self, response: Response, persistence: Persistence, local: &mut Local) {
+    fn write(&mut self, response: Response, persistence: Persistence, local: &mut ThreadLocals) {
         if self.output.capacity() == 0 {
             self.output = local.take_output();
         }
@@ -145,7 +149,12 @@ impl Connection {
 
     /// The answer is written: the request's bytes are used up.
     #[inline]
-    fn finish_request(&mut self, tail: Option<Tail>, persistence: Persistence, local: &mut Local) {
+    fn finish_request(
+        &mut self,
+        tail: Option<Tail>,
+        persistence: Persistence,
+        local: &mut ThreadLocals,
+    ) {
         self.timing = Timing::None;
         match tail {
             None => {}
@@ -188,7 +197,7 @@ impl Connection {
     }
 
     #[inline]
-    fn persistence(&self, request: &Request, local: &Local) -> Persistence {
+    fn persistence(&self, request: &Request, local: &ThreadLocals) -> Persistence {
         let head = &request.0.head;
         let worn_out =
             local.limits.requests_per_connection_max.is_some_and(|max| self.requests >= max);

@@ -9,7 +9,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
 use super::{Connection, Fate, Phase, Timing, make_room, own};
-use crate::local::Local;
+use crate::local::ThreadLocals;
 use crate::ring::Operations;
 
 /// Bytes that may wait behind a request that is not answered yet, before the ring is asked to
@@ -62,7 +62,7 @@ pub(super) enum Outgoing {
 impl Connection {
     /// Takes bytes that the ring has brought; without `more` it brings no others unasked.
     #[inline]
-    pub(crate) fn take(&mut self, bytes: &[u8], more: bool, local: &mut Local) {
+    pub(crate) fn take(&mut self, bytes: &[u8], more: bool, local: &mut ThreadLocals) {
         local.note_received(bytes.len());
         if !more {
             self.intake = Intake::Stopped;
@@ -85,7 +85,7 @@ impl Connection {
 
     /// Puts bytes behind those that were not used yet.
     #[inline]
-    pub(super) fn put(&mut self, bytes: &[u8], local: &mut Local) {
+    pub(super) fn put(&mut self, bytes: &[u8], local: &mut ThreadLocals) {
         let (peer, secured) = (self.peer, &self.secured);
         let request = self.request.get_or_insert_with(|| local.take_exchange(peer, secured));
         let exchange = own(request);
@@ -122,7 +122,7 @@ impl Connection {
         mut output: Vec<u8>,
         from: usize,
         sent: Result<usize, Errno>,
-        local: &mut Local,
+        local: &mut ThreadLocals,
     ) -> Fate {
         self.outgoing = Outgoing::Nothing;
         self.handed_bytes = 0;
@@ -205,7 +205,7 @@ impl Connection {
     }
 
     /// Has the output sent by the ring, and gives back what is not needed meanwhile.
-    pub(super) fn hand_over(&mut self, local: &mut Local) {
+    pub(super) fn hand_over(&mut self, local: &mut ThreadLocals) {
         if self.output.len() > BLOCKING_BYTES_MIN || self.tail.is_some() {
             self.note_blocked(local);
         }

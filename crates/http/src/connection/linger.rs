@@ -8,7 +8,7 @@ use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
 use super::flow::Intake;
 use super::{Connection, Fate, Phase, READ_BYTES, Timing, make_room};
-use crate::local::Local;
+use crate::local::ThreadLocals;
 
 /// After an error answer: how long and how much is read from the client and thrown away, so
 /// that a reset does not overtake the answer.
@@ -16,7 +16,7 @@ pub(crate) const LINGER_MS: u64 = 2_000;
 pub(crate) const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Connection {
-    pub(super) fn start_lingering(&mut self, bytes_max: usize, local: &mut Local) {
+    pub(super) fn start_lingering(&mut self, bytes_max: usize, local: &mut ThreadLocals) {
         self.phase = Phase::Lingering { left: bytes_max };
         // The answer is out; if shutting down fails the client is gone, and reading will say so.
         let _ = shutdown(&self.socket, Shutdown::Write);
@@ -29,7 +29,7 @@ impl Connection {
     }
 
     /// Throws away what comes, until the client closes too.
-    pub(super) fn discard(&mut self, local: &mut Local) -> Fate {
+    pub(super) fn discard(&mut self, local: &mut ThreadLocals) -> Fate {
         let Phase::Lingering { left } = &mut self.phase else { return Fate::Drop };
         if self.intake != Intake::Own {
             let over = self.ended || *left == 0;

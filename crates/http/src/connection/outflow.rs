@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::flow::Outgoing;
 use super::{Connection, Fate, LINGER_BYTES_MAX, Phase, Timing};
 use crate::address::Peer;
-use crate::local::Local;
+use crate::local::ThreadLocals;
 use crate::log_limit::LogLimit;
 use crate::producer::{Ahead, BodyStream, BoxError};
 use crate::task::Task;
@@ -130,7 +130,7 @@ impl Connection {
         body: BodyStream,
         framing: Framing,
         persistence: Persistence,
-        local: &mut Local,
+        local: &mut ThreadLocals,
     ) {
         let task = local.take_task();
         task.aim(self.token);
@@ -144,7 +144,7 @@ impl Connection {
     }
 
     /// Makes more of the body, when all that was made before is sent. True at its end.
-    pub(super) fn stream(&mut self, local: &mut Local) -> bool {
+    pub(super) fn stream(&mut self, local: &mut ThreadLocals) -> bool {
         let Phase::Streaming(outflow) = &mut self.phase else { return false };
         if outflow.stalled || self.sent > 0 || self.output.len() >= AHEAD_BYTES {
             return false;
@@ -196,7 +196,7 @@ impl Connection {
 
     /// All that was made is sent, and the producer waits: gives back what is not needed, and
     /// looks whether the client is still there.
-    pub(super) fn stand_still(&mut self, local: &mut Local) -> Fate {
+    pub(super) fn stand_still(&mut self, local: &mut ThreadLocals) -> Fate {
         local.give_output(std::mem::take(&mut self.output));
         if self.upload.is_none()
             && self.request.as_ref().is_some_and(|request| request.0.unread() == 0)
@@ -225,7 +225,7 @@ impl Connection {
     }
 
     /// Sends what says that the answer goes on.
-    pub(super) fn beat(&mut self, local: &mut Local) -> Fate {
+    pub(super) fn beat(&mut self, local: &mut ThreadLocals) -> Fate {
         self.timing = Timing::None;
         if let Phase::Streaming(outflow) = &self.phase
             && let Some(heartbeat) = outflow.body.heartbeat()

@@ -13,9 +13,9 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::flow::{Intake, Outgoing};
 use super::{Connection, Fate, LINGER_BYTES_MAX, Phase, READ_BYTES, Timing, own};
 use crate::link::{Link, News};
-use crate::local::Local;
+use crate::local::ThreadLocals;
 #[cfg(feature = "tls")]
-use crate::signpost::Signpost;
+use crate::signpost::RedirectResponder;
 
 /// Bytes of an answer that are encrypted at once: four records.
 const SEALED_BYTES: usize = 64 * 1024;
@@ -23,7 +23,7 @@ const SEALED_BYTES: usize = 64 * 1024;
 impl Connection {
     /// Reads once; as [`Connection::read`].
     #[inline(never)]
-    pub(super) fn read_through(&mut self, local: &mut Local) -> Fate {
+    pub(super) fn read_through(&mut self, local: &mut ThreadLocals) -> Fate {
         let mut sealed = std::mem::take(&mut local.sealed);
         sealed.reserve(READ_BYTES);
         let room = sealed.capacity();
@@ -55,7 +55,7 @@ impl Connection {
 
     /// As [`Connection::take_through`], for bytes that may not be overwritten.
     #[inline(never)]
-    pub(super) fn take_copied(&mut self, bytes: &[u8], local: &mut Local) {
+    pub(super) fn take_copied(&mut self, bytes: &[u8], local: &mut ThreadLocals) {
         let mut sealed = std::mem::take(&mut local.sealed);
         sealed.extend_from_slice(bytes);
         self.take_through(&mut sealed, local);
@@ -64,7 +64,7 @@ impl Connection {
     }
 
     /// Takes bytes of the socket.
-    fn take_through(&mut self, bytes: &mut [u8], local: &mut Local) {
+    fn take_through(&mut self, bytes: &mut [u8], local: &mut ThreadLocals) {
         let Some(mut link) = self.link.take() else { return };
         let news = link.open(bytes, &mut |plain| self.put(plain, local));
         self.note_link(&mut link, local);
@@ -72,7 +72,7 @@ impl Connection {
             News::Nothing => self.link = Some(link),
             News::Clear => {}
             #[cfg(feature = "tls")]
-            News::Unencrypted => self.take_over(Signpost::Encrypt.wait(), local),
+            News::Unencrypted => self.take_over(RedirectResponder::Encrypt.wait(), local),
             #[cfg(feature = "tls")]
             News::Ended => {
                 self.ended = true;
@@ -90,7 +90,7 @@ impl Connection {
     }
 
     /// Keeps what the link has found out about the client.
-    fn note_link(&mut self, link: &mut Link, local: &mut Local) {
+    fn note_link(&mut self, link: &mut Link, local: &mut ThreadLocals) {
         if let Some(peer) = link.announced.take() {
             self.peer = peer;
             if let Some(request) = &mut self.request {
@@ -116,7 +116,7 @@ impl Connection {
 
     /// Sends what is waiting; as [`Connection::flush`].
     #[inline(never)]
-    pub(super) fn flush_through(&mut self, local: &mut Local) -> Poll<Fate> {
+    pub(super) fn flush_through(&mut self, local: &mut ThreadLocals) -> Poll<Fate> {
         let mut progressed = false;
         loop {
             let Some(link) = &mut self.link else { return Poll::Ready(Fate::Keep) };
@@ -165,7 +165,7 @@ impl Connection {
     }
 
     /// Encrypts the next bytes that wait. False if that cannot be done.
-    fn seal(&mut self, local: &mut Local) -> bool {
+    fn seal(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(link) = &mut self.link else { return false };
         if link.outgoing.capacity() == 0 {
             link.outgoing = local.take_output();

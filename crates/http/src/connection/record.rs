@@ -1,13 +1,13 @@
 //! What is told of an answer to those who observe the server.
 
 use super::Connection;
-use crate::local::Local;
+use crate::local::ThreadLocals;
 use crate::writer::Tail;
 
 impl Connection {
     /// Tells of the answer that stands in the output behind `start`.
     #[inline]
-    pub(super) fn record(&mut self, start: usize, tail: Option<&Tail>, local: &mut Local) {
+    pub(super) fn record(&mut self, start: usize, tail: Option<&Tail>, local: &mut ThreadLocals) {
         if let Some(observer) = &mut local.observer {
             let request = self.request.as_ref().filter(|_| self.is_known);
             let answer = self.output.get(start..).unwrap_or_default();

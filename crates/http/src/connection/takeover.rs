@@ -15,7 +15,7 @@ use super::{Connection, Fate, Phase, Served, Timing, own};
 use crate::body::Body;
 #[cfg(feature = "http2")]
 use crate::http2::{Http2, PREFACE};
-use crate::local::Local;
+use crate::local::ThreadLocals;
 use crate::protocol::{Protocol, Step, Turn};
 use crate::task::Task;
 
@@ -60,7 +60,7 @@ impl Takeover {
         ended: bool,
         output: &mut Vec<u8>,
         tail: &mut Option<(Body, usize)>,
-        local: &mut Local,
+        local: &mut ThreadLocals,
     ) -> usize {
         self.task.arm();
         let mut turn = Turn {
@@ -94,7 +94,7 @@ impl Takeover {
 impl Connection {
     /// Gives the connection to another protocol: with the first bytes, or when the answer that
     /// says so is written. What has come and is not used up is its first input.
-    pub(super) fn take_over(&mut self, protocol: Box<dyn Protocol>, local: &mut Local) {
+    pub(super) fn take_over(&mut self, protocol: Box<dyn Protocol>, local: &mut ThreadLocals) {
         let task = local.take_task();
         task.aim(self.token);
         self.timing = Timing::None;
@@ -111,7 +111,7 @@ impl Connection {
     /// once all of its first words are there.
     #[cfg(feature = "http2")]
     #[cold]
-    pub(super) fn hears_http2(&mut self, local: &mut Local) -> bool {
+    pub(super) fn hears_http2(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &self.request else { return false };
         let come = &request.0.buffer[request.0.consumed..];
         let compared = come.len().min(PREFACE.len());
@@ -127,12 +127,12 @@ impl Connection {
     }
 
     #[cfg(not(feature = "http2"))]
-    pub(super) fn hears_http2(&mut self, _: &mut Local) -> bool {
+    pub(super) fn hears_http2(&mut self, _: &mut ThreadLocals) -> bool {
         false
     }
 
     #[cfg(feature = "http2")]
-    pub(super) fn start_http2(&mut self, local: &mut Local) {
+    pub(super) fn start_http2(&mut self, local: &mut ThreadLocals) {
         let http2 = Http2::new(self.peer, self.secured.clone(), self.token, local);
         self.take_over(Box::new(http2), local);
     }
@@ -140,7 +140,7 @@ impl Connection {
     /// Has the protocol take bytes from where they lie, if nothing waits before them, and says
     /// how many it took: what it puts into messages need not be copied into the request's buffer.
     #[inline]
-    pub(super) fn hear(&mut self, bytes: &[u8], local: &mut Local) -> usize {
+    pub(super) fn hear(&mut self, bytes: &[u8], local: &mut ThreadLocals) -> usize {
         let waits = self.request.as_ref().is_some_and(|request| request.0.unread() > 0);
         if waits || self.outgoing != Outgoing::Nothing || !self.output.is_empty() {
             return 0;
@@ -154,7 +154,7 @@ impl Connection {
     }
 
     /// Has the protocol go on, unless too much of what it wrote waits for the client.
-    pub(super) fn converse(&mut self, local: &mut Local) -> Served {
+    pub(super) fn converse(&mut self, local: &mut ThreadLocals) -> Served {
         let Phase::Taken(takeover) = &mut self.phase else { return Served::Stop };
         if !std::mem::take(&mut takeover.has_heard) {
             if self.sent > 0 || self.tail.is_some() || self.output.len() >= AHEAD_BYTES {
@@ -188,7 +188,7 @@ impl Connection {
     }
 
     /// All is sent and the protocol waits: gives back what is not needed meanwhile.
-    pub(super) fn stand_by(&mut self, local: &mut Local) -> Fate {
+    pub(super) fn stand_by(&mut self, local: &mut ThreadLocals) -> Fate {
         local.give_output(std::mem::take(&mut self.output));
         if self.request.as_ref().is_some_and(|request| request.0.unread() == 0)
             && let Some(request) = self.request.take()
@@ -267,7 +267,7 @@ mod tests {
             out.respond(Response::taken_over("echo", echo));
             Flow::Done
         });
-        let server = Server::bind("127.0.0.1:0").unwrap().servers(1).backend(backend);
+        let server = Server::bind("127.0.0.1:0").unwrap().listeners(1).backend(backend);
         server.start(Router::new().on(Method::Get, "/", endpoint)).unwrap()
     }
 

@@ -1,5 +1,5 @@
 //! A request's body that its handler takes piece by piece: the connection decodes what has come
-//! into the handler's [`Inlet`] as far as there is room, and reads on only when the handler
+//! into the handler's [`BodyBuffer`] as far as there is room, and reads on only when the handler
 //! waits for more.
 
 use std::ops::ControlFlow;
@@ -9,13 +9,13 @@ use super::whole_body::coding_error;
 use super::{Connection, Fate, LINGER_BYTES_MAX, Phase, Timing, own};
 use crate::chunked::Chunked;
 use crate::head::BodyLength;
-use crate::inlet::{BodyError, Inlet};
-use crate::local::Local;
+use crate::inlet::{BodyBuffer, BodyError};
+use crate::local::ThreadLocals;
 use crate::response::IntoResponse;
 
 /// A body that is being taken.
 pub(super) struct Upload {
-    inlet: Rc<Inlet>,
+    inlet: Rc<BodyBuffer>,
     rest: Rest,
     /// The last byte of the body has come and is decoded.
     complete: bool,
@@ -83,7 +83,7 @@ impl Connection {
     }
 
     /// Begins to take the body of the request whose head was parsed. True if its handler can run.
-    pub(super) fn start_upload(&mut self, bytes_max: u64, local: &mut Local) -> bool {
+    pub(super) fn start_upload(&mut self, bytes_max: u64, local: &mut ThreadLocals) -> bool {
         let Some(request) = &mut self.request else { return false };
         let exchange = own(request);
         let rest = match exchange.head.body {
@@ -97,7 +97,7 @@ impl Connection {
                 Rest::Chunked(Chunked::new(bytes_max, local.limits.head_bytes_max))
             }
         };
-        let inlet = Rc::new(Inlet::default());
+        let inlet = Rc::new(BodyBuffer::default());
         exchange.inlet = Some(Rc::clone(&inlet));
         exchange.consumed = exchange.head.end;
         self.upload = Some(Box::new(Upload {
@@ -114,7 +114,7 @@ impl Connection {
     /// Does what can be done for the handler that takes the body. `Continue(true)` when there is
     /// more to do at once, `Break` when nothing is until something happens.
     #[inline(never)]
-    pub(super) fn go_on_uploading(&mut self, local: &mut Local) -> ControlFlow<Fate, bool> {
+    pub(super) fn go_on_uploading(&mut self, local: &mut ThreadLocals) -> ControlFlow<Fate, bool> {
         match self.feed(local) {
             Need::Sending => ControlFlow::Continue(true),
             Need::Bytes if self.readable => match self.read(local) {
@@ -135,7 +135,7 @@ impl Connection {
     }
 
     /// Gives the handler what has come, and says what is needed to go on.
-    fn feed(&mut self, local: &mut Local) -> Need {
+    fn feed(&mut self, local: &mut ThreadLocals) -> Need {
         let (Some(upload), Some(request)) = (&mut self.upload, &mut self.request) else {
             return Need::Nothing;
         };

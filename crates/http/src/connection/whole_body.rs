@@ -6,12 +6,12 @@ use crate::chunked::{Chunked, ChunkedError};
 use crate::head::{BodyLength, HeadError, Span};
 use crate::inlet::BodyError;
 use crate::limits::Pace;
-use crate::local::Local;
+use crate::local::ThreadLocals;
 use crate::response::{IntoResponse, Response};
 
 impl Connection {
     /// Decides whether the body is wanted, and asks for it when the client waits for that.
-    pub(super) fn start_body(&mut self, local: &mut Local) -> bool {
+    pub(super) fn start_body(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &mut self.request else { return false };
         let exchange = &request.0;
         let endpoint = exchange.endpoint.and_then(|index| exchange.routes.endpoint(index));
@@ -28,7 +28,7 @@ impl Connection {
     }
 
     /// Begins to take the body of a request that may have one. True when it is whole.
-    pub(super) fn gather(&mut self, local: &mut Local) -> bool {
+    pub(super) fn gather(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &mut self.request else { return false };
         let (head, routes) = (&request.0.head, &request.0.routes);
         let endpoint = request.0.endpoint.and_then(|index| routes.endpoint(index));
@@ -59,7 +59,7 @@ impl Connection {
     }
 
     /// Takes what has come of the body. True when it is whole.
-    pub(super) fn take_body(&mut self, local: &mut Local) -> bool {
+    pub(super) fn take_body(&mut self, local: &mut ThreadLocals) -> bool {
         let (Some(request), Phase::Body(progress)) = (&mut self.request, &mut self.phase) else {
             return false;
         };
@@ -101,7 +101,7 @@ impl Connection {
     }
 
     /// Has what has come of a body held on account, and puts its deadline off.
-    fn go_on_gathering(&mut self, received: usize, local: &mut Local) {
+    fn go_on_gathering(&mut self, received: usize, local: &mut ThreadLocals) {
         let Some(request) = &mut self.request else { return };
         let budget = &local.bodies;
         let lease = own(request).lease.get_or_insert_with(|| Box::new(Lease::new(budget)));

@@ -20,7 +20,7 @@ use crate::budget::{Gathering, Lease};
 use crate::connection::note_cut_off;
 use crate::handler;
 use crate::handler::LaterResponse;
-use crate::inlet::{BodyError, Inlet};
+use crate::inlet::{BodyBuffer, BodyError};
 use crate::limits::{Limits, Pace};
 use crate::producer::{Ahead, BodyStream};
 use crate::request::Request;
@@ -337,7 +337,7 @@ impl Drop for Counted {
 
 /// A body that its handler takes as it comes.
 pub(super) struct Upload {
-    inlet: Rc<Inlet>,
+    inlet: Rc<BodyBuffer>,
     body: RecvStream,
     piece: Bytes,
     left: u64,
@@ -360,7 +360,7 @@ impl Upload {
         count: Counted,
         request: &mut Request,
     ) -> Self {
-        let inlet = Rc::new(Inlet::default());
+        let inlet = Rc::new(BodyBuffer::default());
         Rc::make_mut(&mut request.0).inlet = Some(Rc::clone(&inlet));
         Self { inlet, body, piece: Bytes::new(), left: bytes_max, patience, _count: count }
     }

@@ -18,7 +18,7 @@ use super::outlet::Outlet;
 use super::stream::Outcome;
 use crate::body::Body;
 use crate::connection::{LINGER_BYTES_MAX, LINGER_MS};
-use crate::local::Local;
+use crate::local::ThreadLocals;
 use crate::protocol::{Protocol, Step, Turn};
 
 /// Turns of a protocol before other streams get theirs.
@@ -87,7 +87,12 @@ impl Tunnel {
     }
 
     /// Does all that can be done now.
-    pub(super) fn go_on(&mut self, waker: &Waker, local: &mut Local, passed: &mut Vec<OwnedFd>) {
+    pub(super) fn go_on(
+        &mut self,
+        waker: &Waker,
+        local: &mut ThreadLocals,
+        passed: &mut Vec<OwnedFd>,
+    ) {
         if self.over.is_some() {
             return;
         }
@@ -108,7 +113,7 @@ impl Tunnel {
     fn round(
         &mut self,
         context: &mut Context<'_>,
-        local: &mut Local,
+        local: &mut ThreadLocals,
         passed: &mut Vec<OwnedFd>,
     ) -> Poll<Option<Outcome>> {
         match self.outlet.sender.poll_reset(context) {
@@ -188,7 +193,12 @@ impl Tunnel {
     }
 
     /// Gives the protocol its turn.
-    fn converse(&mut self, context: &Context<'_>, local: &mut Local, passed: &mut Vec<OwnedFd>) {
+    fn converse(
+        &mut self,
+        context: &Context<'_>,
+        local: &mut ThreadLocals,
+        passed: &mut Vec<OwnedFd>,
+    ) {
         let Some(protocol) = &mut self.protocol else { return };
         self.outlet.clock.stop();
         let mut turn = Turn {

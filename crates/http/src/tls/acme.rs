@@ -48,7 +48,7 @@ pub struct Acme {
     contacts: Vec<String>,
     folder: PathBuf,
     directory: String,
-    authorities: Option<PathBuf>,
+    ca_file: Option<PathBuf>,
 }
 
 impl Acme {
@@ -59,7 +59,7 @@ impl Acme {
             contacts: Vec::new(),
             folder: PathBuf::from("acme"),
             directory: LETS_ENCRYPT_PRODUCTION_DIRECTORY.to_owned(),
-            authorities: None,
+            ca_file: None,
         }
     }
 
@@ -86,8 +86,8 @@ impl Acme {
 
     /// Who vouches for the directory's own certificate (PEM), for an authority inside a company;
     /// those whom browsers trust by default.
-    pub fn authorities(mut self, file: impl Into<PathBuf>) -> Self {
-        self.authorities = Some(file.into());
+    pub fn ca_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.ca_file = Some(file.into());
         self
     }
 
@@ -113,7 +113,7 @@ impl Acme {
 
     fn config(&self) -> Result<AcmeConfig<std::io::Error>, TlsError> {
         self.check()?;
-        let config = match &self.authorities {
+        let config = match &self.ca_file {
             None => AcmeConfig::new(&self.names),
             Some(file) => {
                 let client = Arc::new(trusting(file)?);

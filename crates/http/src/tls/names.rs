@@ -15,9 +15,9 @@ use super::TlsError;
 
 /// A certificate, those that vouch for it, and its key.
 #[derive(Clone, Debug)]
-pub(crate) struct Identity(Arc<CertifiedKey>);
+pub(crate) struct ServerIdentity(Arc<CertifiedKey>);
 
-impl Identity {
+impl ServerIdentity {
     /// Reads PEM files.
     pub(crate) fn read(
         certificate: &Path,
@@ -69,7 +69,7 @@ impl Identity {
 /// What a server shows for some names.
 #[derive(Clone, Debug)]
 pub(super) enum Shown {
-    Own(Identity),
+    Own(ServerIdentity),
     /// Asked for and renewed by itself.
     #[cfg(feature = "acme")]
     Renewed(Arc<super::acme::Renewed>),

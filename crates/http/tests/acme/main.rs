@@ -161,7 +161,8 @@ fn a_certificate_is_asked_for_kept_and_shown_beside_others() {
     let client = authority.client();
     // One of files for another name, by somebody whom this client does not trust.
     let files = (authority.path("own.pem"), authority.path("own.key"));
-    let tls = || Tls::acme(authority.acme(&["a.test", "b.test"])).and_files(&files.0, &files.1);
+    let tls =
+        || Tls::acme(authority.acme(&["a.test", "b.test"])).add_certificate(&files.0, &files.1);
     let server = serve(tls(), port);
     let first = wait_for(port, "a.test", &client);
     assert_eq!(wait_for(port, "b.test", &client), first, "one for both");
@@ -184,7 +185,7 @@ fn without_an_authority_the_server_serves_what_it_has() {
     fs::write(path("own.key"), own.signing_key.serialize_pem()).unwrap();
     let acme = Acme::new(["a.test"]).directory("https://127.0.0.1:1/dir").folder(path("kept"));
     let port = free_port();
-    let server = serve(Tls::acme(acme).and_files(path("own.pem"), path("own.key")), port);
+    let server = serve(Tls::acme(acme).add_certificate(path("own.pem"), path("own.key")), port);
     let mut roots = RootCertStore::empty();
     roots.add(own.cert.der().clone()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -16,7 +16,7 @@ pub(crate) fn backend() -> Backend {
         return Backend::Epoll;
     }
     *RING.get_or_init(|| {
-        let server = Server::bind("127.0.0.1:0").unwrap().servers(1).backend(Backend::Ring);
+        let server = Server::bind("127.0.0.1:0").unwrap().listeners(1).backend(Backend::Ring);
         match server.start(Router::new()) {
             Ok(_) => Backend::Ring,
             Err(error) => {
@@ -55,7 +55,7 @@ pub(crate) fn serve(router: Router) -> RunningServer {
 }
 
 pub(crate) fn serve_with(router: Router, limits: Limits) -> RunningServer {
-    bind().servers(2).limits(limits).start(router).unwrap()
+    bind().listeners(2).limits(limits).start(router).unwrap()
 }
 
 /// How long a test waits for what has to come: long enough for a machine that does much else.

@@ -72,7 +72,7 @@ fn serves_with_few_descriptors() {
         .get("/", |_| async { "ok" })
         .get("/open", |_| open_files())
         .metrics("/metrics", &metrics);
-    match bind().servers(2).limits(limits).metrics(&metrics).start(router) {
+    match bind().listeners(2).limits(limits).metrics(&metrics).start(router) {
         Ok(server) => {
             println!("\nserving {}", server.local_addr());
             // The test's end closes the pipe.

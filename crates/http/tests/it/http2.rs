@@ -453,7 +453,7 @@ fn pings_and_settings_are_answered_no_faster_than_they_are_read() {
     if over_tls() {
         return;
     }
-    let server = bind().servers(1).start(router()).unwrap();
+    let server = bind().listeners(1).start(router()).unwrap();
     for flood in [frame(6, 0, 0, &[7; 8]), frame(4, 0, 0, &[0, 4, 0, 0, 255, 255])] {
         let mut client = Client::new(server.local_addr());
         client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").send(frame(4, 0, 0, &[]));
@@ -496,7 +496,7 @@ fn holding(limits: Limits, gate: &Gate) -> marmota_http::RunningServer {
         .post("/length", length)
         .on(Method::Post, "/checked", Endpoint::future(length).before_body(refuse))
         .on(Method::Post, "/checked-later", Endpoint::future(length).before_body(later));
-    bind().servers(1).limits(limits).start(router).unwrap()
+    bind().listeners(1).limits(limits).start(router).unwrap()
 }
 
 #[test]

@@ -229,7 +229,7 @@ fn each_answer_has_its_line() {
             false => AccessLog::combined(lines.clone()),
             true => AccessLog::json(lines.clone()),
         };
-        let server = bind().servers(1).access_log(&log.unwrap()).start(ways()).unwrap();
+        let server = bind().listeners(1).access_log(&log.unwrap()).start(ways()).unwrap();
         let agent = "User-Agent: a\"b\r\nReferer: http://r/\r\nX-Request-Id: id-1\r\n";
         with(&server, "GET", "/ready?x=1", agent);
         with(&server, "GET", "/later", "");
@@ -264,9 +264,9 @@ fn each_answer_has_its_line() {
 #[test]
 fn what_is_done_is_counted() {
     let metrics = Metrics::new();
-    metrics.also(|text| text.push_str("own 7\n"));
+    metrics.add_collector(|text| text.push_str("own 7\n"));
     let router = ways().metrics("/metrics", &metrics);
-    let server = bind().servers(2).metrics(&metrics).start(router).unwrap();
+    let server = bind().listeners(2).metrics(&metrics).start(router).unwrap();
     for _ in 0..10 {
         get(server.local_addr(), "/ready");
     }

@@ -12,7 +12,9 @@ fn router() -> Router {
 
 #[test]
 fn a_server_without_threads_is_refused() {
-    for (server, name) in [(bind().threads(0), "threads"), (bind().servers(0), "servers")] {
+    for (server, name) in
+        [(bind().threads_per_listener(0), "threads"), (bind().listeners(0), "servers")]
+    {
         let error = server.start(Router::new()).unwrap_err().to_string();
         assert!(error.contains(&format!("{name} is 0")), "{error}");
     }
@@ -30,7 +32,7 @@ fn requests_in_flight_are_answered_at_shutdown() {
         }
     });
     // One thread: when it has closed the one connection it has heard of the end for the other too.
-    let server = bind().servers(1).start(router).unwrap();
+    let server = bind().listeners(1).start(router).unwrap();
     let address = server.local_addr();
     let mut idle = Client::new(address);
     idle.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").answer().unwrap();
@@ -64,7 +66,7 @@ fn a_request_that_never_ends_does_not_hold_the_shutdown() {
 
 #[test]
 fn a_handle_ends_the_service_from_anywhere() {
-    let server = bind().servers(1).threads(2).pin(true).start(router()).unwrap();
+    let server = bind().listeners(1).threads_per_listener(2).pin(true).start(router()).unwrap();
     assert_eq!(get(server.local_addr(), "/").text(), "ok");
     let handle = server.shutdown_handle();
     std::thread::spawn(move || handle.shutdown());

@@ -24,7 +24,7 @@ fn router() -> Router {
 }
 
 fn bind() -> Server {
-    Server::bind("127.0.0.1:0").unwrap().backend(backend()).servers(1)
+    Server::bind("127.0.0.1:0").unwrap().backend(backend()).listeners(1)
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn nginx(folder: &Path, servers: &str) -> Nginx {
 fn nginx_stands_before_a_port_a_socket_and_tls() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("service.sock");
-    let server = bind().and(format!("unix:{}", socket.display())).unwrap();
+    let server = bind().also_bind(format!("unix:{}", socket.display())).unwrap();
     let server = server.trusted_proxies(["127.0.0.1", "unix"]).start(router()).unwrap();
     // Only the socket's other end is trusted here.
     let strict = folder.path().join("strict.sock");

@@ -5,7 +5,7 @@ use marmota_http::{Cors, CrossSite, Method, Request, Response, Router, Server};
 use super::client::{ask, backend};
 
 fn bind() -> Server {
-    Server::bind("127.0.0.1:0").unwrap().backend(backend()).servers(1)
+    Server::bind("127.0.0.1:0").unwrap().backend(backend()).listeners(1)
 }
 
 async fn checked(request: Request) -> Result<Response, CrossSite> {

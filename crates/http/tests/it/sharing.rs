@@ -11,7 +11,7 @@ const CONNECTIONS: usize = 200;
 
 fn start(server: Server, name: &'static str) -> RunningServer {
     let router = Router::new().get("/", move |_| async move { name });
-    server.servers(1).backend(backend()).start(router).unwrap()
+    server.listeners(1).backend(backend()).start(router).unwrap()
 }
 
 /// Who answers so many connections.
@@ -55,7 +55,7 @@ fn a_unix_socket_is_not_shared() {
     let error = Server::bind_shared(&path).unwrap_err().to_string();
     assert!(error.contains("only ports are shared"), "{error}");
     // One beside a port that is shared is this server's alone.
-    let first = Server::bind_shared("127.0.0.1:0").unwrap().and(&path).unwrap();
+    let first = Server::bind_shared("127.0.0.1:0").unwrap().also_bind(&path).unwrap();
     let second = Server::bind_shared(first.local_addr()).unwrap();
-    assert!(second.and(&path).is_err());
+    assert!(second.also_bind(&path).is_err());
 }

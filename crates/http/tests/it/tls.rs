@@ -88,7 +88,7 @@ fn router() -> Router {
 }
 
 fn serve(tls: Tls) -> RunningServer {
-    bind().servers(1).tls(tls).start(router()).unwrap()
+    bind().listeners(1).tls(tls).start(router()).unwrap()
 }
 
 type Stream = StreamOwned<ClientConnection, TcpStream>;
@@ -114,7 +114,8 @@ fn each_name_has_its_certificate_and_files_are_read_again() {
     let authority = Authority::new();
     let (first, _) = authority.issue("a", &["a.test", "*.a.test"]);
     let (second, _) = authority.issue("b", &["b.test"]);
-    let tls = authority.files("a").and_files(authority.path("b.pem"), authority.path("b.key"));
+    let tls =
+        authority.files("a").add_certificate(authority.path("b.pem"), authority.path("b.key"));
     let server = serve(tls);
     let config = Arc::new(authority.client().with_no_client_auth());
     let shown = |name| {
@@ -193,7 +194,7 @@ fn clients_show_certificates_where_they_must() {
     let unknown = authority.client().with_client_auth_cert(vec![other], other_key).unwrap();
     let (known, unknown) = (Arc::new(known), Arc::new(unknown));
 
-    let required = serve(authority.files("a").client_authorities(authority.path("ca.pem")));
+    let required = serve(authority.files("a").client_ca_file(authority.path("ca.pem")));
     let who = |server: &RunningServer, config| {
         ask(&mut open(server.local_addr(), "a.test", config), "/who").ok()
     };
@@ -202,7 +203,7 @@ fn clients_show_certificates_where_they_must() {
     assert_eq!(who(&required, &plain), None);
     assert_eq!(who(&required, &unknown), None);
 
-    let optional = authority.files("a").client_authorities_optional(authority.path("ca.pem"));
+    let optional = authority.files("a").client_ca_file_optional(authority.path("ca.pem"));
     let optional = serve(optional);
     assert_eq!(who(&optional, &plain), Some("None".to_owned()));
     assert_eq!(who(&optional, &unknown), None);
@@ -210,7 +211,7 @@ fn clients_show_certificates_where_they_must() {
 
 #[test]
 fn plain_http_is_told_and_sent_where_it_belongs() {
-    let server = bind().redirect("127.0.0.1:0").unwrap().tls(Tls::self_signed()).servers(1);
+    let server = bind().redirect("127.0.0.1:0").unwrap().tls(Tls::self_signed()).listeners(1);
     assert!(server.url().starts_with("https://127.0.0.1:"));
     let server = server.start(router()).unwrap();
     let plain = TcpStream::connect(server.local_addr()).unwrap();
@@ -235,7 +236,7 @@ fn plain_http_is_told_and_sent_where_it_belongs() {
 fn a_unix_socket_stays_plain() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.sock");
-    let server = bind().and(format!("unix:{}", path.display())).unwrap();
+    let server = bind().also_bind(format!("unix:{}", path.display())).unwrap();
     let router = Router::new().get("/", |request: Request| async move {
         assert!(!request.is_encrypted());
         "plain"
@@ -287,7 +288,8 @@ fn bytes_that_come_one_by_one_are_understood() {
 #[test]
 fn what_is_no_handshake_is_ended_and_slow_ones_too() {
     let limits = Limits { handshake_timeout_ms: 300, ..Limits::default() };
-    let server = bind().servers(1).limits(limits).tls(Tls::self_signed()).start(router()).unwrap();
+    let server =
+        bind().listeners(1).limits(limits).tls(Tls::self_signed()).start(router()).unwrap();
     let open = |bytes: &[u8]| {
         let mut socket = TcpStream::connect(server.local_addr()).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -357,8 +359,8 @@ fn what_cannot_be_used_is_named_at_the_start() {
         (Tls::files(path(""), path("none.key")), "not a regular file"),
         (Tls::files(authority.path("a.pem"), path("empty.pem")), "empty.pem"),
         (Tls::files(authority.path("a.pem"), authority.path("b.key")), "b.key"),
-        (authority.files("a").client_authorities(path("none.pem")), "none.pem"),
-        (authority.files("a").client_authorities(path("empty.pem")), "empty.pem"),
+        (authority.files("a").client_ca_file(path("none.pem")), "none.pem"),
+        (authority.files("a").client_ca_file(path("empty.pem")), "empty.pem"),
         (Tls::self_signed_for(["ä"]), "ä"),
         (Tls::self_signed().certificate_file(path("no/made.pem")), "no/made.pem"),
     ] {

@@ -37,7 +37,7 @@ fn named(path: &Path) -> String {
 fn a_socket_and_a_port_are_served_side_by_side() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.sock");
-    let server = Server::bind("127.0.0.1:0").unwrap().and(named(&path)).unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap().also_bind(named(&path)).unwrap();
     let gate = Gate::default();
     let held = gate.clone();
     let router = router().get("/slow", move |_| {
@@ -47,7 +47,8 @@ fn a_socket_and_a_port_are_served_side_by_side() {
             "slow"
         }
     });
-    let server = server.backend(backend()).servers(2).threads(2).start(router).unwrap();
+    let server =
+        server.backend(backend()).listeners(2).threads_per_listener(2).start(router).unwrap();
     assert_eq!(get(server.local_addr(), "/").text(), "net");
     let clients: Vec<_> = (0..100).map(|_| UnixStream::connect(&path).unwrap()).collect();
     for client in clients {

@@ -34,7 +34,7 @@ fn the_slowest_are_ended_when_too_much_is_unread() {
     let router = Router::new()
         .get("/large", |_| async { Response::text("x".repeat(LARGE)) })
         .get("/", |_| async { "ok" });
-    let server = bind().servers(2).limits(limits).metrics(&metrics).start(router).unwrap();
+    let server = bind().listeners(2).limits(limits).metrics(&metrics).start(router).unwrap();
     let mut stuck: Vec<Client> = (0..12).map(|_| Client::new(server.local_addr())).collect();
     for client in &mut stuck {
         client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -81,7 +81,7 @@ fn a_connection_of_http2_that_takes_nothing_is_not_answered_for_long() {
         async { "x".repeat(100_000) }
     });
     let limits = Limits { unsent_bytes_max: 250_000, ..Limits::default() };
-    let server = bind().servers(1).limits(limits).metrics(&metrics).start(router).unwrap();
+    let server = bind().listeners(1).limits(limits).metrics(&metrics).start(router).unwrap();
     let mut client = Client::new(server.local_addr());
     client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     // Streams whose window is closed (SETTINGS_INITIAL_WINDOW_SIZE).
@@ -113,7 +113,7 @@ fn control_frames_without_end_are_a_flood() {
     let metrics = Metrics::new();
     let limits = Limits { control_frames_per_second_max: 100, ..Limits::default() };
     let router = Router::new().get("/", |_| async { "ok" });
-    let server = bind().servers(1).limits(limits).metrics(&metrics).start(router).unwrap();
+    let server = bind().listeners(1).limits(limits).metrics(&metrics).start(router).unwrap();
     let floods = [
         frame(2, 0, 1, &[0, 0, 0, 0, 7]),
         frame(8, 0, 0, &[0, 0, 0, 1]),

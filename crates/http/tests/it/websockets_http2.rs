@@ -539,7 +539,7 @@ fn they_are_counted_and_logged_as_over_http_1() {
     }
     let (lines, metrics) = (Lines::default(), Metrics::new());
     let log = AccessLog::combined(lines.clone()).unwrap();
-    let server = bind().servers(1).metrics(&metrics).access_log(&log).start(router()).unwrap();
+    let server = bind().listeners(1).metrics(&metrics).access_log(&log).start(router()).unwrap();
     run(async {
         let client = connect(server.local_addr()).await;
         let mut socket = open(&client, "/echo").await;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use marmota_store::migration::MigrationStatus;
-use marmota_store::plan::{Effect, Losses, Plan, Step};
+use marmota_store::plan::{Destructive, Effect, Plan, Step};
 
 use super::{Command, Database, Done, OutputError, notice, report};
 
@@ -45,13 +45,13 @@ impl Migrate {
             return Ok(ExitCode::SUCCESS);
         }
         let changes = || migrations.iter().filter_map(|status| mark(status, self.to));
-        let losses = Losses { needed: self.allow_loss, columns: self.drop.clone() };
+        let destructive = Destructive { needed: self.allow_loss, columns: self.drop.clone() };
         let plan = command.builder(seen(url))?.plan()?;
-        let refusal = plan.check(&losses).err();
+        let refusal = plan.check(&destructive).err();
         if self.dry_run {
-            print(&plan, &losses, &mut |line| report(line))?;
+            print(&plan, &destructive, &mut |line| report(line))?;
             changes().try_for_each(report)?;
-            let is_done = plan.to_do(&losses).next().is_none() && changes().next().is_none();
+            let is_done = plan.to_do(&destructive).next().is_none() && changes().next().is_none();
             return Ok(match refusal {
                 Some(refusal) => {
                     report(format_args!("It would be refused: {refusal}"))?;
@@ -67,13 +67,13 @@ impl Migrate {
         if let Some(refusal) = refusal {
             return Err(refusal.into());
         }
-        let builder = command.builder(url)?.losses(losses.clone());
+        let builder = command.builder(url)?.allow_destructive(destructive.clone());
         match self.to {
             Some(number) => builder.migrate_to(number)?,
             None => builder.open()?.close()?,
         }
         // It is done, if anyone reads of it or not.
-        print(&plan, &losses, &mut |line| {
+        print(&plan, &destructive, &mut |line| {
             notice(line);
             Ok(())
         })?;
@@ -127,12 +127,12 @@ fn print_status(migrations: &[MigrationStatus]) -> Result<(), OutputError> {
 /// ` ` those that wait to be told.
 fn print(
     plan: &Plan,
-    losses: &Losses,
+    destructive: &Destructive,
     line: &mut dyn FnMut(String) -> Result<(), OutputError>,
 ) -> Result<(), OutputError> {
     for step in &plan.steps {
-        let is_done = plan.to_do(losses).any(|done| done == step);
-        let mark = match (is_done, step.hindrance()) {
+        let is_done = plan.to_do(destructive).any(|done| done == step);
+        let mark = match (is_done, step.blocking_reason()) {
             (true, _) => '+',
             (false, Some(_)) => '!',
             (false, None) => ' ',
@@ -150,8 +150,8 @@ fn print(
 
 fn note(step: &Step) -> Option<String> {
     match &step.effect {
-        Effect::Keeps => None,
-        Effect::Loses { what, way_out, .. } => Some(format!("{what}; {way_out}")),
+        Effect::Safe => None,
+        Effect::Destructive { what, way_out, .. } => Some(format!("{what}; {way_out}")),
         Effect::Refused(why) => Some(why.clone()),
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use marmota_http::{Metrics, Request, Router};
 use marmota_model::{Error, ErrorKind, Result};
-use marmota_rest::State;
+use marmota_rest::Diagnostics;
 use marmota_store::meter::Metering;
 use marmota_store::{Store, StoreBuilder};
 
@@ -18,16 +18,16 @@ use crate::Log;
 pub(super) struct Operators {
     /// Tells what it does at /api/-/statistics and /metrics, and has /healthz, /readyz and the
     /// log's filter at /api/-/levels: with --auth for administrators, else for who sends the token
-    /// that it prints or, where there is one, that of MARMOTA_STATE_TOKEN
+    /// that it prints or, where there is one, that of MARMOTA_DIAGNOSTICS_TOKEN
     #[arg(long)]
     state: bool,
-    /// Lets this machine read --state without a token; not for one with a proxy on it, whose
+    /// Lets this machine read --diagnostics without a token; not for one with a proxy on it, whose
     /// requests are all of this machine
     #[arg(long, requires = "state")]
     state_local: bool,
-    /// Counts for --state, and logs operations and calls that take so many milliseconds
+    /// Counts for --diagnostics, and logs operations and calls that take so many milliseconds
     #[arg(long, value_name = "MS")]
-    slow_ms: Option<u64>,
+    slow_query_ms: Option<u64>,
     /// What goes to the log on stderr: a level, and levels for targets, `info,marmota::slow=off`
     #[arg(long, value_name = "FILTER", default_value = "warn")]
     log: String,
@@ -53,7 +53,7 @@ impl Operators {
     pub(super) fn observing(&self, builder: StoreBuilder) -> StoreBuilder {
         #[cfg(feature = "otel")]
         let builder = if self.otlp.is_some() { builder.traced() } else { builder };
-        match self.slow_ms {
+        match self.slow_query_ms {
             Some(ms) => builder.metering(Metering::default().slow_call(Duration::from_millis(ms))),
             None if self.state => builder.metering(Metering::default()),
             None => builder,
@@ -111,15 +111,15 @@ impl Watch {
     }
 
     /// Lets in whom the state is for, where there are no users.
-    pub(super) fn admit(&self, state: State) -> State {
+    pub(super) fn admit(&self, state: Diagnostics) -> Diagnostics {
         let Some(Access { token, local, .. }) = &self.access else { return state };
         let state = state.token(token.clone());
         if *local {
             let way = "without it this machine may read, by `localhost` and not through a proxy";
-            return state.allow_reading(is_local).way_in(way);
+            return state.allow_reading(is_local).denied_hint(way);
         }
-        state.way_in(format!(
-            "it is printed at the start, or set by {TOKEN}; --state-local lets this machine read \
+        state.denied_hint(format!(
+            "it is printed at the start, or set by {TOKEN}; --diagnostics-local lets this machine read \
              without it, --auth administrators"
         ))
     }
@@ -129,7 +129,7 @@ impl Watch {
         &self,
         routes: Router,
         store: &Store,
-        who: impl FnOnce(State) -> State,
+        who: impl FnOnce(Diagnostics) -> Diagnostics,
     ) -> Router {
         let routes = self.operated(routes, store, who);
         #[cfg(feature = "otel")]
@@ -148,11 +148,16 @@ impl Watch {
         }
     }
 
-    fn operated(&self, routes: Router, store: &Store, who: impl FnOnce(State) -> State) -> Router {
+    fn operated(
+        &self,
+        routes: Router,
+        store: &Store,
+        who: impl FnOnce(Diagnostics) -> Diagnostics,
+    ) -> Router {
         let Some(metrics) = &self.metrics else { return routes };
-        let state = who(State::new(store).metrics(metrics));
+        let state = who(Diagnostics::new(store).metrics(metrics));
         let state = match &self.log {
-            Some(log) => state.levels(log.clone()),
+            Some(log) => state.log_levels(log.clone()),
             None => state,
         };
         routes.nest("", state.router())
@@ -160,7 +165,7 @@ impl Watch {
 }
 
 /// The variable with the operators' token.
-const TOKEN: &str = "MARMOTA_STATE_TOKEN";
+const TOKEN: &str = "MARMOTA_DIAGNOSTICS_TOKEN";
 /// Characters of one that cannot be guessed.
 const TOKEN_CHARS_MIN: usize = 16;
 

@@ -23,7 +23,7 @@ pub(super) struct Serve {
     /// Lets other processes listen on the same ports that are started with this too; see the
     /// guide, 10-server.md
     #[arg(long)]
-    share_port: bool,
+    reuse_port: bool,
     /// Permissions of Unix sockets, 660 say; the umask decides without
     #[arg(long, value_name = "OCTAL", value_parser = octal)]
     socket_mode: Option<u32>,
@@ -97,9 +97,9 @@ impl Serve {
         let mut addresses = listen.iter();
         let first = addresses.next().copied().unwrap_or(command.listen);
         let mut server =
-            if self.share_port { Server::bind_shared(first) } else { Server::bind(first) }?;
+            if self.reuse_port { Server::bind_shared(first) } else { Server::bind(first) }?;
         for address in addresses {
-            server = server.and(*address)?;
+            server = server.also_bind(*address)?;
         }
         if let Some(mode) = self.socket_mode {
             server = server.socket_mode(mode);
@@ -122,7 +122,7 @@ impl Serve {
             }
         }
         if let Some(threads) = self.threads {
-            server = server.threads(threads);
+            server = server.threads_per_listener(threads);
         }
         server = server.batch_scheduling(self.batch_scheduling);
         // Whoever reads where it listens may end it at once.
@@ -193,10 +193,10 @@ impl Serve {
             return Err(message.into());
         }
         let auth = Auth::new(store, Settings::default())?;
-        if let Some(token) = auth.first_token() {
+        if let Some(token) = auth.setup_token() {
             notice(format_args!(
                 "Nobody manages users yet. Within 24 hours set the password of `admin`:\n  \
-                 curl {url}/api/auth/redeem -H 'Content-Type: application/json' \
+                 curl {url}/api/auth/set-password -H 'Content-Type: application/json' \
                  -d '{{\"name\":\"admin\",\"token\":\"{token}\",\"password\":\"…\"}}'"
             ));
         }
@@ -282,10 +282,10 @@ impl TlsArguments {
             },
         };
         for (certificate, key) in pairs {
-            tls = tls.and_files(certificate, key);
+            tls = tls.add_certificate(certificate, key);
         }
         match &self.tls_client_ca {
-            Some(authorities) => Some(tls.client_authorities(authorities)),
+            Some(ca_file) => Some(tls.client_ca_file(ca_file)),
             None => Some(tls),
         }
     }

@@ -61,7 +61,7 @@ pub(super) struct Serving {
 impl Serving {
     /// Starts one at an address that it shares with others; it serves when this returns.
     pub(super) fn start(address: &str, db: &str) -> Result<Self, Failed> {
-        let words = ["--serve", address, "--share-port", "--attended", "--db", db];
+        let words = ["--serve", address, "--reuse-port", "--attended", "--db", db];
         let (process, stdout) = Process::start(&words.map(str::to_owned))?;
         let (mut said, mut line) = (BufReader::new(stdout), String::new());
         said.read_line(&mut line)?;

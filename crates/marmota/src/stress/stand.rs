@@ -45,8 +45,8 @@ impl Stand {
 
     /// The same, for whose certificate one in this file vouches.
     pub(super) fn believing(mut self, file: Option<&Path>) -> Self {
-        if let Target::Url(_, authorities) = &mut self.target {
-            *authorities = file.map(Path::to_path_buf);
+        if let Target::Url(_, ca_file) = &mut self.target {
+            *ca_file = file.map(Path::to_path_buf);
         }
         self
     }
@@ -67,16 +67,16 @@ impl Stand {
             }
             _ => {
                 let server = Server::bind("127.0.0.1:0")?;
-                let authorities = transport.is_encrypted().then(|| folder.certificate());
+                let ca_file = transport.is_encrypted().then(|| folder.certificate());
                 #[cfg(feature = "tls")]
-                let server = match &authorities {
+                let server = match &ca_file {
                     Some(file) => server.tls(Tls::self_signed().certificate_file(file)),
                     None => server,
                 };
                 let server = server.start(service.router())?;
                 let scheme = transport.scheme().unwrap_or_default();
                 let url = format!("{scheme}://{}/api", server.local_addr());
-                (Target::Url(url, authorities), Some(server))
+                (Target::Url(url, ca_file), Some(server))
             }
         };
         Ok(Self { name: transport.name(), target, _server: server, _folder: Some(folder) })
@@ -88,7 +88,7 @@ impl Stand {
         let mut remote = match &self.target {
             Target::Service(service) => Remote::in_process(service),
             Target::Url(url, None) => Remote::from_url(url)?,
-            Target::Url(url, Some(authorities)) => Remote::from_url(url)?.authorities(authorities),
+            Target::Url(url, Some(ca_file)) => Remote::from_url(url)?.ca_file(ca_file),
         };
         if let Some(local) = local {
             remote = remote.local_address(local);

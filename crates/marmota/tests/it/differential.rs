@@ -13,7 +13,7 @@ use marmota::store::StoreBuilder;
 /// Serves the store and has the program compare; panics with what differs.
 fn compare(builder: StoreBuilder, seed: u32, options: &[&str]) {
     let store = builder.open().unwrap();
-    let server = Server::bind("127.0.0.1:0").unwrap().threads(2);
+    let server = Server::bind("127.0.0.1:0").unwrap().threads_per_listener(2);
     let url = server.url();
     let running = server.start(marmota::rest::api(&store)).unwrap();
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../xtask/soak/differential.py");

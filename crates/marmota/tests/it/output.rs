@@ -64,7 +64,7 @@ fn a_server_outlives_the_readers_of_its_output() {
 #[test]
 fn a_log_that_is_not_read_stops_no_request() {
     let folder = Folder::new();
-    let mut child = serve(&folder, &["--log", "trace", "--slow-ms", "0"])
+    let mut child = serve(&folder, &["--log", "trace", "--slow-query-ms", "0"])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()

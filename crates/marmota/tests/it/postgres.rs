@@ -74,7 +74,7 @@ fn a_servers_thread_watches_its_own_connection() {
         let rows: Vec<City> =
             (0..100).map(|number| City { id: 0, name: format!("city {number}") }).collect();
         store.insert_many(&rows).run().unwrap();
-        let http = Server::bind("127.0.0.1:0").unwrap().backend(backend).threads(1);
+        let http = Server::bind("127.0.0.1:0").unwrap().backend(backend).threads_per_listener(1);
         let running = http.start(rest::api(&store)).unwrap();
         let address = format!("http://{}/api/city", running.local_addr());
         let ask = |id: usize| {

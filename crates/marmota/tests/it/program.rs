@@ -24,7 +24,7 @@ impl Folder {
         let mut command = Command::new(env!("CARGO_BIN_EXE_marmota"));
         command.args(words).current_dir(self.0.path());
         command.env_remove("MARMOTA_DB").env_remove("MARMOTA_KEY");
-        command.env_remove("MARMOTA_STATE_TOKEN");
+        command.env_remove("MARMOTA_DIAGNOSTICS_TOKEN");
         command
     }
 

@@ -37,13 +37,13 @@ impl Guarded {
         let service = Service::new(&served);
         let service = service.authenticate(move |_, credential| admitting.store_of(credential));
         let routes = rest::Api::new(&served).auth(&auth).router().nest("", service.router());
-        let server = Server::bind("127.0.0.1:0").unwrap().servers(2).start(routes).unwrap();
+        let server = Server::bind("127.0.0.1:0").unwrap().listeners(2).start(routes).unwrap();
         Self { auth, served, service, server }
     }
 
     fn user(&self, name: &str) -> (i64, String) {
         let (id, once) = self.auth.add_user(name, &[], false).unwrap();
-        self.auth.redeem(name, &once, "correct horse", None).unwrap();
+        self.auth.set_password(name, &once, "correct horse", None).unwrap();
         (id, self.auth.login(name, "correct horse", None).unwrap().token)
     }
 
@@ -127,12 +127,12 @@ fn tables_of_accounts_are_not_found_by_stores_elsewhere() {
         let guarded = Guarded::new(url);
         let (_, ann) = guarded.user("ann");
         let (_, once) = guarded.auth.add_user("amy", &[], true).unwrap();
-        guarded.auth.redeem("amy", &once, "correct horse", None).unwrap();
+        guarded.auth.set_password("amy", &once, "correct horse", None).unwrap();
         let amy = guarded.auth.login("amy", "correct horse", None).unwrap().token;
         let any = [Grant::new("*", &Right::ALL)];
         guarded.auth.set_group("all", &any).unwrap();
         let (_, once) = guarded.auth.add_user("cy", &["all".to_owned()], false).unwrap();
-        guarded.auth.redeem("cy", &once, "correct horse", None).unwrap();
+        guarded.auth.set_password("cy", &once, "correct horse", None).unwrap();
         let cy = guarded.auth.login("cy", "correct horse", None).unwrap().token;
         for token in [ann, amy, cy] {
             for remote in guarded.remotes() {
@@ -150,16 +150,16 @@ fn tables_of_accounts_are_not_found_by_stores_elsewhere() {
 fn a_transaction_needs_a_right_to_write() {
     let guarded = Guarded::new("sqlite::memory:");
     guarded.auth.set_group("readers", &[Grant::new("note", &[Right::Read])]).unwrap();
-    let settings = Settings::default().nobody([Grant::new("note", &[Right::Read])]);
+    let settings = Settings::default().anonymous([Grant::new("note", &[Right::Read])]);
     let auth = Auth::new(&guarded.served, settings.password_cost(8, 1)).unwrap();
     let (_, once) = auth.add_user("dan", &["readers".to_owned()], false).unwrap();
-    auth.redeem("dan", &once, "correct horse", None).unwrap();
+    auth.set_password("dan", &once, "correct horse", None).unwrap();
     let dan = auth.login("dan", "correct horse", None).unwrap().token;
     let admitting = auth.clone();
     let service = Service::new(&guarded.served);
     let service = service.authenticate(move |_, credential| admitting.store_of(credential));
     let routes = service.router();
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1).start(routes).unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1).start(routes).unwrap();
     for token in ["", &dan] {
         let remote = Remote::from_url(&format!("http://{}/api", server.local_addr())).unwrap();
         let remote = remote.credential(token);
@@ -200,7 +200,7 @@ fn a_connection_that_stands_is_asked_again_for_each_operation() {
     let grants = [Grant::new("note", &[Right::Read])];
     guarded.auth.set_group("readers", &grants).unwrap();
     let (cy, once) = guarded.auth.add_user("cy", &["readers".to_owned()], false).unwrap();
-    guarded.auth.redeem("cy", &once, "correct horse", None).unwrap();
+    guarded.auth.set_password("cy", &once, "correct horse", None).unwrap();
     let token = guarded.auth.login("cy", "correct horse", None).unwrap().token;
     let stores = guarded.stores(&token);
     stores.iter().for_each(|store| assert_eq!(store.count::<Note>().run().unwrap(), 1));

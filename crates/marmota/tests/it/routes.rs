@@ -11,7 +11,7 @@ use marmota::auth::{Auth, Settings};
 use marmota::http::{Metrics, Response, Server};
 use marmota::prelude::*;
 use marmota::remote::Service;
-use marmota::rest::{Api, Levels, State};
+use marmota::rest::{Api, Diagnostics, LogLevels};
 use marmota::service::Services;
 use marmota::store::rights::{Grant, Right};
 use marmota::{method, service};
@@ -45,7 +45,7 @@ fn doubled(number: i32) -> Result<i32> {
 
 struct Fixed;
 
-impl Levels for Fixed {
+impl LogLevels for Fixed {
     fn filter(&self) -> String {
         "info".to_owned()
     }
@@ -85,7 +85,7 @@ fn with_accounts() -> Program {
     let staff = ["staff".to_owned()];
     let login = |name: &str, groups: &[String], is_admin| {
         let (_, once) = auth.add_user(name, groups, is_admin).unwrap();
-        auth.redeem(name, &once, PASSWORD, None).unwrap();
+        auth.set_password(name, &once, PASSWORD, None).unwrap();
         auth.login(name, PASSWORD, None).unwrap().token
     };
     let tokens = [login("bob", &[], false), login("ann", &staff, false), login("amy", &[], true)];
@@ -94,8 +94,8 @@ fn with_accounts() -> Program {
         Service::new(&store).authenticate(move |_, credential| admitting.store_of(credential));
     let services = services().auth(&auth).store(&store);
     let metrics = Metrics::new();
-    let state = State::new(&store).auth(&auth).metrics(&metrics).levels(Arc::new(Fixed));
-    let router = Api::new(&store).auth(&auth).describing(services.open_api()).router();
+    let state = Diagnostics::new(&store).auth(&auth).metrics(&metrics).log_levels(Arc::new(Fixed));
+    let router = Api::new(&store).auth(&auth).openapi(services.open_api()).router();
     let router = router.nest("", services.router()).nest("", remote.router());
     Program { router: router.nest("", state.router()), tokens }
 }
@@ -105,8 +105,8 @@ fn without_accounts() -> Program {
     notes(&store);
     let services = services().store(&store);
     let metrics = Metrics::new();
-    let state = State::new(&store).token(TOKEN).metrics(&metrics).levels(Arc::new(Fixed));
-    let router = Api::new(&store).describing(services.open_api()).router();
+    let state = Diagnostics::new(&store).token(TOKEN).metrics(&metrics).log_levels(Arc::new(Fixed));
+    let router = Api::new(&store).openapi(services.open_api()).router();
     let router = router.nest("", services.router()).nest("", Service::new(&store).router());
     Program { router: router.nest("", state.router()), tokens: [const { String::new() }; 3] }
 }
@@ -164,7 +164,7 @@ fn asked(method: Method, pattern: &str, number: usize) -> (String, Option<String
         (_, "/api/{table}" | "/api/{table}/{id}") => Some(r#"{"text":"b","visits":1}"#.to_owned()),
         (_, "/api/{table}/{id}/{field}/increment") => Some(r#"{"by":1}"#.to_owned()),
         (_, "/api/auth/login") => Some(format!(r#"{{"name":"ann","password":"{PASSWORD}"}}"#)),
-        (_, "/api/auth/redeem") => {
+        (_, "/api/auth/set-password") => {
             Some(r#"{"name":"ann","token":"none","password":"correct horse"}"#.to_owned())
         }
         (_, "/api/auth/password") => Some(format!(r#"{{"old":"not it","new":"{PASSWORD}"}}"#)),
@@ -201,7 +201,7 @@ fn walk(program: fn() -> Program, callers: &[Caller]) -> String {
     for (method, pattern) in routes {
         // A program of its own, as a route may end sessions.
         let Program { router, tokens } = program();
-        let server = Server::bind("127.0.0.1:0").unwrap().servers(1).start(router).unwrap();
+        let server = Server::bind("127.0.0.1:0").unwrap().listeners(1).start(router).unwrap();
         let method = method.unwrap_or(Method::Options);
         write!(table, "{method} {pattern}").unwrap();
         for (number, caller) in callers.iter().enumerate() {
@@ -286,7 +286,7 @@ fn a_route_without_an_entry_is_found() {
 /// a foreign host.
 const WITH_ACCOUNTS: &str = "\
     POST /api/auth/login 200 200 200 200 200 403 403 421
-    POST /api/auth/redeem 401 401 401 401 401 403 403 421
+    POST /api/auth/set-password 401 401 401 401 401 403 403 421
     POST /api/auth/logout 401 204 204 204 401 403 403 421
     POST /api/auth/logout-everywhere 401 204 204 204 401 403 403 421
     GET /api/auth/me 401 200 200 200 200 200 200 421

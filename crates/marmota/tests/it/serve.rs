@@ -37,7 +37,7 @@ impl Serving {
     fn with(words: &[&str], token: &str) -> Self {
         let folder = Folder::new();
         let mut program = folder.program(&Self::words("127.0.0.1:0", words));
-        program.env("MARMOTA_STATE_TOKEN", token);
+        program.env("MARMOTA_DIAGNOSTICS_TOKEN", token);
         Self::of(folder, program)
     }
 
@@ -94,8 +94,12 @@ impl Serving {
     fn token_of(&self, name: &str, once: &str) -> String {
         let password = format!("the horse of {name}");
         let redeem = json!({ "name": name, "token": once, "password": password });
-        self.json("POST /api/auth/redeem", "", Some(&redeem));
-        assert_eq!(self.ask("POST /api/auth/redeem", "", Some(&redeem)).0, 401, "it was used");
+        self.json("POST /api/auth/set-password", "", Some(&redeem));
+        assert_eq!(
+            self.ask("POST /api/auth/set-password", "", Some(&redeem)).0,
+            401,
+            "it was used"
+        );
         let login = json!({ "name": name, "password": password });
         let login = self.json("POST /api/auth/login", "", Some(&login));
         login["token"].as_str().unwrap().to_owned()
@@ -113,18 +117,18 @@ pub(crate) fn line_with(said: &mut impl BufRead, part: &str) -> String {
 }
 
 /// The one-time token that it prints.
-fn first_token(serving: &mut Serving) -> String {
+fn setup_token(serving: &mut Serving) -> String {
     let line = line_with(&mut serving.said, "\"token\":\"mt_");
     line.split("\"token\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
 }
 
 #[test]
 fn users_are_asked_who_they_are_and_held_to_their_rights() {
-    let mut serving = Serving::start(&["--auth", "--state"]);
-    let once = first_token(&mut serving);
+    let mut serving = Serving::start(&["--auth", "--diagnostics"]);
+    let once = setup_token(&mut serving);
     assert_eq!(serving.ask("GET /api/person", "", None).0, 401);
     let wrong = json!({ "name": "admin", "token": "mt_none", "password": "correct horse" });
-    assert_eq!(serving.ask("POST /api/auth/redeem", "", Some(&wrong)).0, 401);
+    assert_eq!(serving.ask("POST /api/auth/set-password", "", Some(&wrong)).0, 401);
     let admin = serving.token_of("admin", &once);
     let wrong = json!({ "name": "admin", "password": "wrong horse" });
     assert_eq!(serving.ask("POST /api/auth/login", "", Some(&wrong)).0, 401);
@@ -169,7 +173,7 @@ fn state_token(serving: &mut Serving) -> String {
 
 #[test]
 fn without_users_who_has_the_token_asks_what_it_does_and_changes_its_log() {
-    let mut serving = Serving::start(&["--state", "--slow-ms", "0", "--log", "error"]);
+    let mut serving = Serving::start(&["--diagnostics", "--slow-query-ms", "0", "--log", "error"]);
     let token = state_token(&mut serving);
     serving.json("GET /api/person?filter=last_name~'cur'", "", None);
     let all = serving.json("GET /api/-/statistics", &token, None);
@@ -195,7 +199,7 @@ fn without_users_who_has_the_token_asks_what_it_does_and_changes_its_log() {
     {
         let (status, text) = serving.ask(request, "", Some(&json!({ "filter": "trace" })));
         assert_eq!(status, 401, "{request}");
-        for way in ["MARMOTA_STATE_TOKEN", "--state-local", "--auth"] {
+        for way in ["MARMOTA_DIAGNOSTICS_TOKEN", "--diagnostics-local", "--auth"] {
             assert!(text.contains(way), "{text}");
         }
     }
@@ -209,7 +213,7 @@ fn without_users_who_has_the_token_asks_what_it_does_and_changes_its_log() {
 
 #[test]
 fn this_machine_reads_the_state_where_that_is_said_and_no_proxy_shows() {
-    let serving = Serving::with(&["--state", "--state-local"], "a-token-of-operators");
+    let serving = Serving::with(&["--diagnostics", "--diagnostics-local"], "a-token-of-operators");
     let ask = |request: &str, headers: &[(&str, &str)]| {
         let (method, path) = request.split_once(' ').unwrap();
         let mut asked = ureq::http::Request::builder()
@@ -244,7 +248,7 @@ fn this_machine_reads_the_state_where_that_is_said_and_no_proxy_shows() {
         assert_eq!(ask("GET /metrics", headers), reads, "{headers:?}");
         assert_eq!(ask("PUT /api/-/levels", headers), changes, "{headers:?}");
     }
-    let trusted = ["--state", "--state-local", "--trusted-proxies", "127.0.0.1"];
+    let trusted = ["--diagnostics", "--diagnostics-local", "--trusted-proxies", "127.0.0.1"];
     let behind = Serving::with(&trusted, "a-token-of-operators");
     assert_eq!(behind.ask("GET /metrics", "", None).0, 401, "it is the proxy's request");
     assert_eq!(behind.ask("GET /metrics", "a-token-of-operators", None).0, 200);
@@ -254,21 +258,21 @@ fn this_machine_reads_the_state_where_that_is_said_and_no_proxy_shows() {
 fn a_token_that_can_be_guessed_is_refused() {
     for token in ["", "short", "with a blank in the middle", "0123456789abcde"] {
         let folder = Folder::new();
-        let words = ["serve", "--listen", "127.0.0.1:0", "--db", "memory:", "--state"];
+        let words = ["serve", "--listen", "127.0.0.1:0", "--db", "memory:", "--diagnostics"];
         let mut program = folder.program(&words);
-        let ended = program.env("MARMOTA_STATE_TOKEN", token).output().unwrap();
+        let ended = program.env("MARMOTA_DIAGNOSTICS_TOKEN", token).output().unwrap();
         let said = String::from_utf8(ended.stderr).unwrap();
         assert!(!ended.status.success(), "{token}");
-        assert!(said.contains("MARMOTA_STATE_TOKEN") && said.contains("openssl"), "{said}");
+        assert!(said.contains("MARMOTA_DIAGNOSTICS_TOKEN") && said.contains("openssl"), "{said}");
         assert!(token.is_empty() || !said.contains(token), "it may be half of a good one: {said}");
     }
 }
 
 #[test]
 fn processes_share_a_port_if_all_of_them_are_told_to() {
-    let first = Serving::start(&["--share-port"]);
+    let first = Serving::start(&["--reuse-port"]);
     let address = first.url.strip_prefix("http://").unwrap();
-    let second = Serving::at(address, &["--share-port"]);
+    let second = Serving::at(address, &["--reuse-port"]);
     assert_eq!(first.url, second.url);
     // Each has a database of its own here: one of them has a row more from now on.
     let emmy = json!({ "first_name": "Emmy", "last_name": "Noether", "year_of_birth": 1882 });
@@ -278,7 +282,7 @@ fn processes_share_a_port_if_all_of_them_are_told_to() {
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), [6, 7]);
     let said = Folder::new().run(&["serve", "--listen", address, "--db", "memory:"]).with(1);
     assert!(said.contains("choose another address"), "{said}");
-    let words = ["serve", "--share-port", "--listen", "unix:socket", "--db", "memory:"];
+    let words = ["serve", "--reuse-port", "--listen", "unix:socket", "--db", "memory:"];
     let said = Folder::new().run(&words).with(1);
     assert!(said.contains("only ports are shared"), "{said}");
 }

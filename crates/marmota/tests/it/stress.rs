@@ -123,7 +123,7 @@ fn what_cannot_be_tried_is_said() {
         ("stress --servers 1 --transport unix", "--transport"),
         ("stress --server http://127.0.0.1:1/api --transport http", "--transport"),
         ("stress --client-processes 2", "--servers"),
-        ("stress --share-port", "--serve"),
+        ("stress --reuse-port", "--serve"),
         ("stress --clients 2 --clients-in-all 2", "--clients-in-all"),
         ("stress --bind nowhere", "nowhere"),
     ] {

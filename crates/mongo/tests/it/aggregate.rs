@@ -76,7 +76,7 @@ fn what_writes_and_what_nobody_has_is_refused_in_words() {
     }
     assert_eq!(store.count::<Office>().run().unwrap(), 300);
     let rights = Rights::new(store.registry(), None, &[Grant::new("office", &Right::ALL)]);
-    let under = store.acting_under(rights.unwrap());
+    let under = store.with_rights(rights.unwrap());
     assert_eq!(under.count::<Office>().run().unwrap(), 300);
     let error = under.aggregate::<Office, Value>("[]").run().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");

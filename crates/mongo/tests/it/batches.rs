@@ -27,7 +27,7 @@ fn inserts_share_commands_and_fail_alone() {
         batch.insert(&Desk { id: 0, name: (number % 290).to_string() });
     }
     batch.insert(&Office::new("1", "Nord")).delete::<Office>("none").insert(&Office::new("1", "x"));
-    let results = batch.each().run().unwrap();
+    let results = batch.continue_on_error().run().unwrap();
     let commands = tee.count(INSERT);
     assert_eq!(results.len(), 303);
     for (number, result) in results[..300].iter().enumerate() {

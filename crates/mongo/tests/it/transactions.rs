@@ -102,10 +102,10 @@ fn a_transaction_that_collides_runs_again() {
         let second = own.insert(&Office::new("2", "Süd")).run();
         if let Err(error) = &second {
             assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-            assert!(error.is_repeatable(), "{error}");
+            assert!(error.is_retryable(), "{error}");
             // It has come to nothing, whatever else is asked of it.
             let third = own.count::<Office>().run().unwrap_err();
-            assert!(third.is_repeatable(), "{third}");
+            assert!(third.is_retryable(), "{third}");
         }
         second
     });
@@ -211,7 +211,7 @@ fn a_commit_that_is_less_durable_is_said() {
     let done = store.transaction(|own| own.insert(&Office::new("1", "Nord")).run());
     let error = done.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
-    assert!(error.message().contains("too few") && !error.is_repeatable(), "{error}");
+    assert!(error.message().contains("too few") && !error.is_retryable(), "{error}");
     assert_eq!(store.count::<Office>().run().unwrap(), 1);
     store.close().unwrap();
     is_clean(&replica);
@@ -249,7 +249,7 @@ fn a_commit_that_stays_unknown_is_lost() {
     let error = transaction.commit().run().unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Lost | ErrorKind::Timeout), "{error}");
     assert!(error.message().contains("unknown"), "{error}");
-    assert!(!error.is_repeatable(), "it may have taken place");
+    assert!(!error.is_retryable(), "it may have taken place");
     assert!(replica.rules_left() > 0);
 }
 

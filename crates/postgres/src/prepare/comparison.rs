@@ -77,7 +77,7 @@ impl Comparison<'_> {
                 statements.extend(definition::add_reference(table, position));
             }
         }
-        self.steps.step(Change::AddTable, Effect::Keeps, statements);
+        self.steps.step(Change::AddTable, Effect::Safe, statements);
         for index in table.indexes() {
             self.steps.add_index(&index, create_index(table, &index, FieldSet::EMPTY), None);
         }
@@ -100,17 +100,17 @@ impl Comparison<'_> {
         let (from, to) = (format!("does not refer to `{to}`"), format!("a reference to `{to}`"));
         let change = Change::ChangeColumn { column: field.name.to_string(), from, to };
         let sql = definition::add_reference(self.steps.table, position);
-        self.steps.step(change, Effect::Keeps, sql.into_iter().collect());
+        self.steps.step(change, Effect::Safe, sql.into_iter().collect());
     }
 
     fn compare(&mut self, run: &mut Preparing<'_>, layout: &Layout) -> Result<()> {
         if !layout.is_table {
             let why = "the database has something else of this name (a view?); rename one";
-            self.steps.refuse(Change::Misfit, why);
+            self.steps.refuse(Change::SchemaMismatch, why);
             return Ok(());
         }
         if let Some(why) = self.other_key(layout) {
-            self.steps.refuse(Change::Misfit, why);
+            self.steps.refuse(Change::SchemaMismatch, why);
             return Ok(());
         }
         if self.steps.there != self.steps.table.name() {
@@ -225,7 +225,7 @@ impl Comparison<'_> {
             (Some(_), Some(_)) => {
                 let sql =
                     self.steps.alter(&format!("ALTER COLUMN {name} TYPE {}", sql_type(wanted)));
-                self.steps.step(change(sql_type(wanted)), Effect::Keeps, sql);
+                self.steps.step(change(sql_type(wanted)), Effect::Safe, sql);
             }
             _ if !column.is_a(wanted) => {
                 let why = format!(

@@ -88,7 +88,7 @@ impl PostgresSession {
             open.is_lost = true;
             // Nothing of it is done, unless it was being committed.
             let undone = !running.is_commit;
-            return Step::Done(Err(if undone { error.repeatable() } else { error }));
+            return Step::Done(Err(if undone { error.retryable() } else { error }));
         }
         if !running.writes
             && running.reply.lent == 0

@@ -10,8 +10,8 @@
 //! free. What was sent before a slow write was noticed stays in order after it.
 //! Order is not promised between writes that are in progress at once: a write
 //! that has to follow another is submitted when that was answered, and then sees
-//! it from any connection. A write that is cancelled makes its connection's
-//! writes news, so that a cache is notified of what it may still do.
+//! it from any connection. After a write is cancelled, the writes of its
+//! connection are reported to the cache, because it may still take place.
 
 use std::sync::Arc;
 use std::task::Waker;

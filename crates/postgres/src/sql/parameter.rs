@@ -7,7 +7,7 @@ use marmota_model::ValueRef;
 
 use crate::wire::value::{self, Form};
 
-pub(super) use crate::wire::value::Misfit;
+pub(super) use crate::wire::value::ValueMismatch;
 
 /// PostgreSQL's own numbers of types that no field has.
 pub(super) mod oid {
@@ -42,7 +42,7 @@ pub(super) fn type_name(oid: u32) -> String {
 }
 
 /// Appends a value behind its length.
-pub(super) fn put(out: &mut Vec<u8>, oid: u32, value: ValueRef<'_>) -> Result<(), Misfit> {
+pub(super) fn put(out: &mut Vec<u8>, oid: u32, value: ValueRef<'_>) -> Result<(), ValueMismatch> {
     let form = form(oid);
     match (form, value) {
         (_, ValueRef::Null | ValueRef::Absent) => value::put(out, Form::Text, ValueRef::Null),
@@ -62,10 +62,10 @@ pub(super) fn put(out: &mut Vec<u8>, oid: u32, value: ValueRef<'_>) -> Result<()
                 Form::Time => text.parse().map(ValueRef::Time).ok(),
                 _ => text.parse().map(ValueRef::Timestamp).ok(),
             };
-            value::put(out, form, read.ok_or(Misfit)?)
+            value::put(out, form, read.ok_or(ValueMismatch)?)
         }
         (None | Some(Form::Text | Form::Json | Form::Numeric), value) => {
-            let text = as_text(value).ok_or(Misfit)?;
+            let text = as_text(value).ok_or(ValueMismatch)?;
             value::put(out, Form::Text, ValueRef::Text(&text))
         }
         (Some(form), value) => value::put(out, form, value),
@@ -108,8 +108,8 @@ mod tests {
         assert_eq!(written(1700, ValueRef::Float(0.5)), b"0.5");
         assert_eq!(written(16, ValueRef::Int(1)), [1]);
         assert_eq!(written(1082, ValueRef::Text("2000-01-02")), [0, 0, 0, 1]);
-        assert_eq!(put(&mut Vec::new(), 21, ValueRef::Int(40_000)), Err(Misfit));
-        assert_eq!(put(&mut Vec::new(), 20, ValueRef::Text("1")), Err(Misfit));
+        assert_eq!(put(&mut Vec::new(), 21, ValueRef::Int(40_000)), Err(ValueMismatch));
+        assert_eq!(put(&mut Vec::new(), 20, ValueRef::Text("1")), Err(ValueMismatch));
         assert_eq!((format(20), format(oid::JSONB), format(1700)), (1, 0, 0));
     }
 }

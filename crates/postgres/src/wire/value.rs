@@ -102,7 +102,7 @@ impl Form {
 
 /// The value is none of this form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Misfit;
+pub struct ValueMismatch;
 
 fn sized<const N: usize>(out: &mut Vec<u8>, bytes: [u8; N]) {
     out.extend((N as i32).to_be_bytes());
@@ -117,17 +117,17 @@ fn bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 /// Appends a value in this form, behind its length. Absent is NULL.
 ///
 /// # Errors
-/// [`Misfit`] for a value that the form does not have.
+/// [`ValueMismatch`] for a value that the form does not have.
 #[inline]
-pub fn put(out: &mut Vec<u8>, form: Form, value: ValueRef<'_>) -> Result<(), Misfit> {
+pub fn put(out: &mut Vec<u8>, form: Form, value: ValueRef<'_>) -> Result<(), ValueMismatch> {
     match (form, value) {
         (_, ValueRef::Null | ValueRef::Absent) => out.extend((-1_i32).to_be_bytes()),
         (Form::Int8, ValueRef::Int(value)) => sized(out, value.to_be_bytes()),
         (Form::Int4, ValueRef::Int(value)) => {
-            sized(out, i32::try_from(value).map_err(|_| Misfit)?.to_be_bytes());
+            sized(out, i32::try_from(value).map_err(|_| ValueMismatch)?.to_be_bytes());
         }
         (Form::Int2, ValueRef::Int(value)) => {
-            sized(out, i16::try_from(value).map_err(|_| Misfit)?.to_be_bytes());
+            sized(out, i16::try_from(value).map_err(|_| ValueMismatch)?.to_be_bytes());
         }
         (Form::Text | Form::Json, ValueRef::Text(text) | ValueRef::Json(text)) => {
             bytes(out, text.as_bytes());
@@ -142,7 +142,7 @@ pub fn put(out: &mut Vec<u8>, form: Form, value: ValueRef<'_>) -> Result<(), Mis
             sized(out, (at.micros() - MICROS_BEFORE).to_be_bytes());
         }
         (Form::Uuid, ValueRef::Uuid(uuid)) => sized(out, *uuid.as_bytes()),
-        _ => return Err(Misfit),
+        _ => return Err(ValueMismatch),
     }
     Ok(())
 }
@@ -377,8 +377,8 @@ mod tests {
         let large = [[0, 1], [0, 8], [0, 0], [0, 0], [1, 244]].concat();
         assert_eq!(read(Form::Numeric, &large), None);
         let mut out = Vec::new();
-        assert_eq!(put(&mut out, Form::Int2, ValueRef::Int(40_000)), Err(Misfit));
-        assert_eq!(put(&mut out, Form::Uuid, ValueRef::Text("x")), Err(Misfit));
+        assert_eq!(put(&mut out, Form::Int2, ValueRef::Int(40_000)), Err(ValueMismatch));
+        assert_eq!(put(&mut out, Form::Uuid, ValueRef::Text("x")), Err(ValueMismatch));
     }
 
     proptest! {

@@ -97,7 +97,7 @@ fn operations_may_be_given_up_at_any_moment() {
                 }
                 Poll::Ready(Err(error)) => {
                     // Two transactions may be in each other's way.
-                    assert!(error.is_repeatable(), "{error:?}");
+                    assert!(error.is_retryable(), "{error:?}");
                     drop(open.swap_remove(at));
                 }
                 Poll::Pending if *lives == 0 => {

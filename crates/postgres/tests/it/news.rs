@@ -12,7 +12,7 @@ use crate::cancel::Numbers;
 use crate::wire_proxy::WireProxy;
 use crate::{Tally, label, server};
 
-/// News come within this, also on a machine that does much else.
+/// InvalidationFeed come within this, also on a machine that does much else.
 const NEWS_COME: Duration = Duration::from_secs(20);
 
 fn cached(url: &str) -> Store {

@@ -116,7 +116,7 @@ fn use_it(store: &Store, name: &str) -> Result<()> {
     batch.increment(Tally::COUNT, key, 1);
     batch.insert(&label(format!("{name} one")));
     batch.increment(Tally::COUNT, key, 1);
-    let results = batch.each().run()?;
+    let results = batch.continue_on_error().run()?;
     assert!(results[0].is_ok() && results[1].is_err() && results[2].is_ok(), "{results:?}");
     assert_eq!(store.get::<Tally>(key).run()?.count, 9);
     let sum = "SELECT sum(count)::bigint FROM tally WHERE label LIKE ? AND id<>?";

@@ -37,8 +37,8 @@ pub struct Channel {
 impl Channel {
     /// Connects to a server's URL (any of [`crate::Remote::from_url`]) and has
     /// the connection changed to `protocol`, which is served at the URL's prefix
-    /// and `path`. A credential is shown as `Authorization: Bearer`; authorities are those of
-    /// [`crate::Remote::authorities`].
+    /// and `path`. A credential is shown as `Authorization: Bearer`; the certificate authorities are those of
+    /// [`crate::Remote::ca_file`].
     ///
     /// # Errors
     /// [`ErrorKind::Refused`] where nobody is, [`ErrorKind::Denied`],
@@ -48,7 +48,7 @@ impl Channel {
         path: &str,
         protocol: &'static str,
         credential: &[u8],
-        authorities: Option<&Path>,
+        ca_file: Option<&Path>,
         within: Duration,
     ) -> Result<Self> {
         let (_, address, prefix) = parse(url)?;
@@ -56,7 +56,7 @@ impl Channel {
         let served = "nothing of that kind is served";
         let to = Upgrade { protocol, path: &path, served, credential };
         let (wire, inbox) =
-            reach(Route { address: &address, local: None, authorities }, to, &[], within)?;
+            reach(Route { address: &address, local: None, ca_file }, to, &[], within)?;
         Ok(Self {
             wire,
             watch: Arc::default(),

@@ -57,10 +57,10 @@ pub(crate) struct Connector {
     /// Where connections come from, if it was said.
     pub(super) local: Option<IpAddr>,
     /// Who vouches for the server, as PEM.
-    pub(super) authorities: Option<PathBuf>,
+    pub(super) ca_file: Option<PathBuf>,
     pub(super) credential: Vec<u8>,
     pub(super) deadline: Duration,
-    pub(super) patience: Duration,
+    pub(super) reconnect_timeout: Duration,
     /// In the order of the hello.
     pub(super) tables: RwLock<Arc<[Arc<Table>]>>,
     pub(super) spare: Mutex<Vec<Line>>,
@@ -154,8 +154,8 @@ impl Connector {
             Target::Socket { address, path } => {
                 let (served, credential) = ("no store is served", &self.credential[..]);
                 let to = Upgrade { protocol: UPGRADE, path, served, credential };
-                let authorities = self.authorities.as_deref();
-                let route = Route { address, local: self.local, authorities };
+                let ca_file = self.ca_file.as_deref();
+                let route = Route { address, local: self.local, ca_file };
                 reach(route, to, hello, GREETING_MAX)
             }
             Target::Service(settings) => {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::engine::{Capability, Engine, Session};
 use marmota_store::operation::ANSWERS;
-use marmota_store::plan::{Losses, Plan};
+use marmota_store::plan::{Destructive, Plan};
 
 use super::Remote;
 use super::session::RemoteSession;
@@ -43,12 +43,12 @@ impl Engine for Remote {
         Ok(Plan::default())
     }
 
-    fn migrate(&self, tables: &[Arc<Table>], version: u32, _: &Losses) -> Result<Plan> {
+    fn migrate(&self, tables: &[Arc<Table>], version: u32, _: &Destructive) -> Result<Plan> {
         self.plan(tables, version)
     }
 
     /// Nothing of the store's own is looked at from here.
-    fn admit(&self, _: &Arc<Table>) -> Result<bool> {
+    fn open_table(&self, _: &Arc<Table>) -> Result<bool> {
         Ok(false)
     }
 

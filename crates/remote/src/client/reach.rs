@@ -60,7 +60,7 @@ pub(crate) struct Route<'a> {
     pub(crate) local: Option<IpAddr>,
     /// Who vouches for servers, as PEM; those of the system if it is not set.
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nobody is asked for it"))]
-    pub(crate) authorities: Option<&'a Path>,
+    pub(crate) ca_file: Option<&'a Path>,
 }
 
 impl std::fmt::Debug for Address {
@@ -109,7 +109,7 @@ pub(crate) fn reach(
             let headers = [("Upgrade", to.protocol)];
             #[cfg(feature = "tls")]
             if host.is_secure {
-                let stream = Secured::new(stream, &host.name, route.authorities)?;
+                let stream = Secured::new(stream, &host.name, route.ca_file)?;
                 let (_, come) = to.ask(&stream, &host.name, &headers, first, until)?;
                 return Ok((Box::new(stream.into_wire()?), come));
             }
@@ -121,7 +121,7 @@ pub(crate) fn reach(
             let stream = connect_net(&host.name, route.local, until)?;
             #[cfg(feature = "tls")]
             if host.is_secure {
-                let stream = Secured::new(stream, &host.name, route.authorities)?;
+                let stream = Secured::new(stream, &host.name, route.ca_file)?;
                 let come = to.ask_web_socket(&stream, &host.name, until)?;
                 let socket = WebSocket::secure(stream.into_wire()?, come);
                 return greeted(socket, &host.name, first);

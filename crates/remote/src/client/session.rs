@@ -82,7 +82,7 @@ struct Waiting {
     is_sent: bool,
     sent_times: u32,
     /// It may be sent again though it was sent before.
-    is_repeatable: bool,
+    is_retryable: bool,
     is_write: bool,
     kind: Kind,
     reply: Option<Result<PacketBody>>,
@@ -207,7 +207,7 @@ impl RemoteSession {
                 break;
             }
             (one.is_sent, one.sent_times) = (true, one.sent_times + 1);
-            if !one.is_repeatable {
+            if !one.is_retryable {
                 let packet = std::mem::take(&mut one.packet);
                 if self.spare.len() < SPARE_MAX && packet.capacity() <= SPARE_BYTES_MAX {
                     self.spare.push(packet);
@@ -236,7 +236,7 @@ impl RemoteSession {
                     self.seeking.get_or_insert(Seeking { since: now, next: now, backoff });
                 let is_worth_it =
                     matches!(error.kind(), ErrorKind::Refused | ErrorKind::Lost | ErrorKind::Io);
-                if is_worth_it && seeking.since.elapsed() < self.connector.patience {
+                if is_worth_it && seeking.since.elapsed() < self.connector.reconnect_timeout {
                     seeking.next = now + seeking.backoff.pause();
                     return;
                 }
@@ -262,7 +262,7 @@ impl RemoteSession {
         self.connector.spare.lock().clear();
         let in_transaction = self.transaction == InTransaction::Open;
         for one in self.waiting.iter_mut().filter(|one| one.reply.is_none()) {
-            if one.is_sent && one.is_repeatable && one.sent_times < REPEATS_MAX {
+            if one.is_sent && one.is_retryable && one.sent_times < REPEATS_MAX {
                 one.is_sent = false;
             } else if one.is_sent || in_transaction {
                 one.reply = Some(Err(self.connector.lost(one.is_write)));
@@ -560,7 +560,7 @@ impl Session for RemoteSession {
         let packet = self.encode(durability, operation, self.connector.deadline)?;
         let is_write = operation.is_write() && kind != Kind::Begins;
         let is_once = matches!(operation, Operation::Batch { once: Some(_), .. });
-        let is_repeatable = self.transaction == InTransaction::No && (!is_write || is_once);
+        let is_retryable = self.transaction == InTransaction::No && (!is_write || is_once);
         let number = self.last;
         let waits = is_write || kind == Kind::Begins;
         let after = if waits { self.connector.departures.last() } else { None };
@@ -569,7 +569,7 @@ impl Session for RemoteSession {
             packet,
             is_sent: false,
             sent_times: 0,
-            is_repeatable,
+            is_retryable,
             is_write,
             kind,
             reply: None,
@@ -581,7 +581,7 @@ impl Session for RemoteSession {
         });
         let place = self.waiting.len() - 1;
         let is_idle = self.line.as_ref().is_some_and(|line| line.used.elapsed() > IDLE);
-        if is_idle && !is_repeatable {
+        if is_idle && !is_retryable {
             self.look_at_line();
         }
         self.go_on();

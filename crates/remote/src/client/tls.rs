@@ -23,19 +23,19 @@ use super::wire::{Source, Wire};
 const UNSENT_BYTES_MAX: usize = 256 * 1024;
 const READ_BYTES: usize = 16 * 1024;
 
-/// Whom a client believes who a server is: authorities in a file (PEM), or those of the system.
-fn trusting(authorities: Option<&Path>) -> Result<Arc<ClientConfig>> {
+/// The certificate authorities that a client trusts: those in a file (PEM), or the system's.
+fn trusting(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>> {
     // Those of the system are many, and read once.
     static SYSTEM: OnceLock<Arc<ClientConfig>> = OnceLock::new();
-    if let (None, Some(known)) = (authorities, SYSTEM.get()) {
+    if let (None, Some(known)) = (ca_file, SYSTEM.get()) {
         return Ok(Arc::clone(known));
     }
     let mut roots = RootCertStore::empty();
-    match authorities {
+    match ca_file {
         Some(path) => {
             let refused = |error: &dyn std::fmt::Display| {
                 let message = format!(
-                    "the file of authorities {} cannot be used: {error}; it has certificates as PEM",
+                    "the CA file {} cannot be used: {error}; it has certificates as PEM",
                     path.display()
                 );
                 Error::new(ErrorKind::Invalid, message)
@@ -55,8 +55,8 @@ fn trusting(authorities: Option<&Path>) -> Result<Arc<ClientConfig>> {
             }
             roots.add_parsable_certificates(found.certs);
             if roots.is_empty() {
-                let message = "this system names no authorities for TLS: install them (the package \
-                               ca-certificates), or name a file of authorities";
+                let message = "this system names no ca_file for TLS: install them (the package \
+                               ca-certificates), or name a file of ca_file";
                 return Err(Error::new(ErrorKind::Invalid, message));
             }
         }
@@ -68,7 +68,7 @@ fn trusting(authorities: Option<&Path>) -> Result<Arc<ClientConfig>> {
         .with_root_certificates(roots)
         .with_no_client_auth();
     let config = Arc::new(config);
-    Ok(match authorities {
+    Ok(match ca_file {
         Some(_) => config,
         None => Arc::clone(SYSTEM.get_or_init(|| config)),
     })
@@ -82,7 +82,7 @@ pub(super) struct Secured {
 
 impl Secured {
     /// Shakes hands at the first byte that is written or read.
-    pub(super) fn new(socket: TcpStream, host: &str, authorities: Option<&Path>) -> Result<Self> {
+    pub(super) fn new(socket: TcpStream, host: &str, ca_file: Option<&Path>) -> Result<Self> {
         let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
         let name = name.trim_start_matches('[').trim_end_matches(']').to_owned();
         let invalid = |error: &dyn std::fmt::Display| {
@@ -90,7 +90,7 @@ impl Secured {
             Error::new(ErrorKind::Invalid, message)
         };
         let name = ServerName::try_from(name).map_err(|error| invalid(&error))?;
-        let connection = ClientConnection::new(trusting(authorities)?, name);
+        let connection = ClientConnection::new(trusting(ca_file)?, name);
         let mut connection = connection.map_err(|error| invalid(&error))?;
         connection.set_buffer_limit(Some(UNSENT_BYTES_MAX));
         Ok(Self { socket: Arc::new(socket), connection: RefCell::new(connection) })
@@ -287,7 +287,7 @@ fn certificate_fault(fault: &CertificateError) -> String {
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "nobody whom this client believes vouches for its \
                                             certificate: name the file of the authority that does \
-                                            (`authorities`, or the variable SSL_CERT_FILE)"
+                                            (`ca_file`, or the variable SSL_CERT_FILE)"
                 .to_owned()
         }
         other => format!("its certificate cannot be used: {other}"),

@@ -1,7 +1,7 @@
 //! What an operation came to, as bytes: outcomes, errors, results of batches.
 
 use marmota_model::{Error, ErrorKind, Result, Violation};
-use marmota_store::operation::{Effect, Keys, Outcome, Placed};
+use marmota_store::operation::{Effect, Keys, Outcome, UpsertResult};
 
 use super::bytes::{Bytes, broken, put_bytes, put_int, put_option, put_unsigned};
 use super::value::{put_value, put_values};
@@ -39,10 +39,10 @@ pub(crate) fn put_outcome(out: &mut Vec<u8>, outcome: &Outcome) {
             out.push(EACH);
             put_values(out, keys);
         }
-        Keys::Placed(rows) => {
+        Keys::UpsertResult(rows) => {
             out.push(PLACED);
             put_unsigned(out, rows.len() as u64);
-            for Placed { key, effect } in rows {
+            for UpsertResult { key, effect } in rows {
                 put_value(out, key.as_ref());
                 put_effect(out, *effect);
             }
@@ -55,7 +55,7 @@ pub(crate) fn put_outcome(out: &mut Vec<u8>, outcome: &Outcome) {
 
 pub(crate) fn put_error(out: &mut Vec<u8>, error: &Error) {
     put_bytes(out, error.kind().name().as_bytes());
-    out.push(u8::from(error.is_repeatable()));
+    out.push(u8::from(error.is_retryable()));
     put_bytes(out, error.message().as_bytes());
     put_unsigned(out, error.violations().len() as u64);
     for violation in error.violations() {
@@ -97,9 +97,9 @@ impl Bytes<'_> {
             PLACED => {
                 let count = self.count()?;
                 let placed = |read: &mut Self| {
-                    Ok(Placed { key: read.value()?.to_value(), effect: read.effect()? })
+                    Ok(UpsertResult { key: read.value()?.to_value(), effect: read.effect()? })
                 };
-                Keys::Placed((0..count).map(|_| placed(self)).collect::<Result<_>>()?)
+                Keys::UpsertResult((0..count).map(|_| placed(self)).collect::<Result<_>>()?)
             }
             _ => return Err(broken("has keys of no kind")),
         };
@@ -110,10 +110,10 @@ impl Bytes<'_> {
     pub(crate) fn error(&mut self) -> Result<Error> {
         // A newer server may have kinds that are not known here.
         let kind = ErrorKind::named(self.text()?).unwrap_or(ErrorKind::Engine);
-        let is_repeatable = self.bool()?;
+        let is_retryable = self.bool()?;
         let mut error = Error::new(kind, self.text()?);
-        if is_repeatable {
-            error = error.repeatable();
+        if is_retryable {
+            error = error.retryable();
         }
         for _ in 0..self.count()? {
             let mut text = || self.text().map(str::to_owned);
@@ -148,13 +148,14 @@ mod tests {
     }
 
     fn any_keys() -> impl Strategy<Value = Keys> {
-        let placed = (any_value(), any_effect()).prop_map(|(key, effect)| Placed { key, effect });
+        let placed =
+            (any_value(), any_effect()).prop_map(|(key, effect)| UpsertResult { key, effect });
         prop_oneof![
             Just(Keys::Known),
             any_value().prop_map(Keys::One),
             any::<i64>().prop_map(|first| Keys::Range { first }),
             prop::collection::vec(any_value(), 0..5).prop_map(Keys::Each),
-            prop::collection::vec(placed, 0..5).prop_map(Keys::Placed),
+            prop::collection::vec(placed, 0..5).prop_map(Keys::UpsertResult),
         ]
     }
 

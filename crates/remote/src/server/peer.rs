@@ -401,7 +401,7 @@ impl Peer {
                 transaction.act_as(&**actor);
                 None
             }
-            _ => Some(greeted.store.acting_as(&**actor)),
+            _ => Some(greeted.store.with_actor(&**actor)),
         }
     }
 
@@ -455,7 +455,7 @@ impl Peer {
         let caller = caller_key(store, credential);
         let counted = self.settings.transactions.count(caller, &self.settings.limits)?;
         Ok(InTransaction::Open {
-            transaction: Box::new(Transaction::unbegun(store)?),
+            transaction: Box::new(Transaction::detached(store)?),
             clock: Clock::start(),
             step: Step::Begins,
             _counted: counted,

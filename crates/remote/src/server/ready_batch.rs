@@ -5,7 +5,7 @@ use marmota_store::Scope;
 use marmota_store::operation::{
     Answered, BatchMode, Keys, Link, LinkAt, OnceKey, Operation, Outcome, Write,
 };
-use marmota_store::prepare::{self, Origin};
+use marmota_store::prepare::{self, ValueSource};
 use marmota_store::read::check_key;
 use marmota_store::refusal::copy_of;
 use marmota_store::write::{check_increment, check_version};
@@ -146,7 +146,7 @@ fn ready(asked: AskedWrite, links: &[Link], scope: &Scope) -> Result<Write> {
             fill(&table, &mut row);
             let stamp = scope.stamp(&table);
             let row = prepared(&table, &row, |table, row| {
-                prepare::insert(table, row, Origin::Values, stamp)
+                prepare::insert(table, row, ValueSource::Values, stamp)
             })?;
             Write::Insert { table, row, on_conflict }
         }
@@ -156,7 +156,7 @@ fn ready(asked: AskedWrite, links: &[Link], scope: &Scope) -> Result<Write> {
             fill(&table, &mut row);
             let stamp = scope.stamp(&table);
             let row = prepared(&table, &row, |table, row| {
-                prepare::update(table, row, Origin::Values, stamp)
+                prepare::update(table, row, ValueSource::Values, stamp)
             })?;
             Write::Update { table, key, row, version }
         }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use marmota_model::{Error, ErrorKind, NoRows, Result, RowSink, RowSource, Table, ValueRef};
 use marmota_store::operation::{Operation, Outcome};
-use marmota_store::prepare::{self, Origin, Stamp};
+use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 use marmota_store::read::check_key;
 use marmota_store::write::{check_increment, check_version};
 use marmota_store::{Pending, Progress, Scope, Store};
@@ -327,7 +327,7 @@ fn operate<T>(
             run(&mut Operation::Count { table, filter: filter.as_ref() })
         }
         Asked::Insert { table, mut row, on_conflict } => {
-            prepare::insert(table, &mut row, Origin::Values, scope.stamp(table))?;
+            prepare::insert(table, &mut row, ValueSource::Values, scope.stamp(table))?;
             run(&mut Operation::Insert { table, row: &row, on_conflict })
         }
         Asked::InsertMany { table, rows, on_conflict } => {
@@ -337,7 +337,7 @@ fn operate<T>(
         Asked::Update { table, key, mut row, version } => {
             check_key(table, key)?;
             check_version(table, version)?;
-            prepare::update(table, &mut row, Origin::Values, scope.stamp(table))?;
+            prepare::update(table, &mut row, ValueSource::Values, scope.stamp(table))?;
             run(&mut Operation::Update { table, key, row: &row, version })
         }
         Asked::UpdateMany { table, rows } => {
@@ -374,7 +374,7 @@ fn operate<T>(
 struct Inserts<'p, 't> {
     table: &'t Table,
     rows: AskedRows<'p>,
-    stamp: Stamp,
+    stamp: WriteTimestamp,
     place: usize,
 }
 
@@ -400,7 +400,8 @@ impl<'a, 'p: 'a, 't: 'a> RowSource<'a> for Inserts<'p, 't> {
             return Ok(false);
         }
         self.place += 1;
-        prepare::insert(table, row, Origin::Values, self.stamp).map_err(|error| self.at(error))?;
+        prepare::insert(table, row, ValueSource::Values, self.stamp)
+            .map_err(|error| self.at(error))?;
         Ok(true)
     }
 }
@@ -421,7 +422,7 @@ impl<'a, 'p: 'a, 't: 'a> RowSource<'a> for Updates<'p, 't> {
         self.0.place += 1;
         let key = row[table.key()];
         let checked = check_key(table, key)
-            .and_then(|()| prepare::update(table, row, Origin::Values, self.0.stamp));
+            .and_then(|()| prepare::update(table, row, ValueSource::Values, self.0.stamp));
         checked.map_err(|error| self.0.at(error))?;
         row[table.key()] = key;
         Ok(true)

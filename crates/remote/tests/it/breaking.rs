@@ -50,7 +50,7 @@ fn a_server_that_stays_away_is_given_up() {
     for place in Place::all() {
         let served = served();
         let server = place.serve(&Service::new(&served));
-        let remote = place.remote().patience(Duration::from_millis(100));
+        let remote = place.remote().reconnect_timeout(Duration::from_millis(100));
         let store = client(remote).unwrap();
         store.insert(&person("Emmy")).run().unwrap();
         server.shutdown().unwrap();

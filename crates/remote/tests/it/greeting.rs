@@ -60,8 +60,9 @@ fn a_store_with_accounts_is_not_served_without_authentication() {
         .schema(Schema::new("marmota_user", id))
         .open()
         .unwrap();
-    let start =
-        |service: &Service| Server::bind("127.0.0.1:0").unwrap().servers(1).start(service.router());
+    let start = |service: &Service| {
+        Server::bind("127.0.0.1:0").unwrap().listeners(1).start(service.router())
+    };
     let service = Service::new(&served);
     let error = start(&service).unwrap_err().to_string();
     assert!(error.contains("keeps accounts") && error.contains(".authenticate("), "{error}");
@@ -82,7 +83,7 @@ fn internal_tables_are_not_served() {
     let rights = Rights::new(served.registry(), None, &grants).unwrap();
     for service in [
         Service::new(&served).admit(|store, _| Ok(store.clone())),
-        Service::new(&served).admit(move |store, _| Ok(store.acting_under(Arc::clone(&rights)))),
+        Service::new(&served).admit(move |store, _| Ok(store.with_rights(Arc::clone(&rights)))),
     ] {
         let remote = Remote::in_process(&service);
         let error = Store::builder(remote).schema(users()).open().unwrap_err();
@@ -133,7 +134,7 @@ fn a_url_of_no_server_is_refused() {
 
 #[test]
 fn a_place_without_a_store_is_named() {
-    let server = marmota_http::Server::bind("127.0.0.1:0").unwrap().servers(1);
+    let server = marmota_http::Server::bind("127.0.0.1:0").unwrap().listeners(1);
     let server = server.start(marmota_http::Router::new()).unwrap();
     for scheme in ["http", "ws"] {
         let url = format!("{scheme}://{}/api", server.local_addr());
@@ -189,7 +190,7 @@ impl Layer for Peers {
 fn connections_come_from_the_address_that_is_said() {
     let peers = Arc::default();
     let router = Service::new(&served()).router().layer(Peers(Arc::clone(&peers)));
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1).start(router).unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1).start(router).unwrap();
     let remote = || Remote::from_url(&format!("http://{}/api", server.local_addr())).unwrap();
     for local in ["127.0.0.2", "127.0.0.3"] {
         let local = local.parse().unwrap();

@@ -8,7 +8,7 @@ use marmota_model::{ErrorKind, Field, Kind, Result, Role, Schema, Table};
 use marmota_remote::{Remote, Service};
 use marmota_store::engine::{Capability, Engine, ReadsMeanwhile, Session};
 use marmota_store::memory::Memory;
-use marmota_store::plan::{Losses, Plan};
+use marmota_store::plan::{Destructive, Plan};
 use marmota_store::rights::{Grant, Right, Rights};
 use marmota_store::{Idempotency, Store};
 
@@ -27,12 +27,17 @@ impl Engine for Declaring {
         self.0.plan(tables, version)
     }
 
-    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
-        self.0.migrate(tables, version, losses)
+    fn migrate(
+        &self,
+        tables: &[Arc<Table>],
+        version: u32,
+        destructive: &Destructive,
+    ) -> Result<Plan> {
+        self.0.migrate(tables, version, destructive)
     }
 
-    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
-        self.0.admit(table)
+    fn open_table(&self, table: &Arc<Table>) -> Result<bool> {
+        self.0.open_table(table)
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {
@@ -108,7 +113,7 @@ fn a_client_lists_the_tables_that_are_served_to_it() {
     assert_eq!(listed(&service), ["city", "marmota_history", "person"]);
     let rights = Rights::new(store.registry(), None, &[Grant::new("city", &[Right::Read])]);
     let rights = rights.unwrap();
-    let service = service.admit(move |store, _| Ok(store.acting_under(Arc::clone(&rights))));
+    let service = service.admit(move |store, _| Ok(store.with_rights(Arc::clone(&rights))));
     assert_eq!(listed(&service), ["city", "marmota_history"]);
 }
 

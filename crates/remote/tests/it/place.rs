@@ -56,7 +56,7 @@ impl Place {
     pub(crate) fn serve(&self, service: &Service) -> RunningServer {
         // A transaction that stands open is not waited for long.
         let limits = Limits { drain_timeout_ms: 500, ..Limits::default() };
-        let server = Server::bind(self.address.as_str()).unwrap().servers(1).limits(limits);
+        let server = Server::bind(self.address.as_str()).unwrap().listeners(1).limits(limits);
         let server = match &self.authority {
             Some(authority) => {
                 let (host, _) = self.address.rsplit_once(':').unwrap();
@@ -91,7 +91,7 @@ impl Place {
     pub(crate) fn remote(&self) -> Remote {
         let remote = Remote::from_url(&self.url()).unwrap();
         match &self.authority {
-            Some(authority) => remote.authorities(authority.file()),
+            Some(authority) => remote.ca_file(authority.file()),
             None => remote,
         }
     }

@@ -9,7 +9,7 @@ use marmota_model::{ErrorKind, Result, RowSink, Table};
 use marmota_remote::{Remote, Service};
 use marmota_store::engine::{Capability, Engine, Session, Submitted, Ticket};
 use marmota_store::operation::{Operation, Outcome};
-use marmota_store::plan::{Losses, Plan};
+use marmota_store::plan::{Destructive, Plan};
 use marmota_store::{Durability, Store};
 use parking_lot::Mutex;
 
@@ -39,11 +39,11 @@ impl Engine for Endless {
         Ok(Plan::default())
     }
 
-    fn migrate(&self, _: &[Arc<Table>], _: u32, _: &Losses) -> Result<Plan> {
+    fn migrate(&self, _: &[Arc<Table>], _: u32, _: &Destructive) -> Result<Plan> {
         Ok(Plan::default())
     }
 
-    fn admit(&self, _: &Arc<Table>) -> Result<bool> {
+    fn open_table(&self, _: &Arc<Table>) -> Result<bool> {
         Ok(false)
     }
 

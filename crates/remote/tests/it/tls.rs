@@ -10,7 +10,7 @@ use crate::authority::Authority;
 use crate::{client, person, served};
 
 fn serve(tls: Option<Tls>) -> RunningServer {
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1);
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1);
     let server = match tls {
         Some(tls) => server.tls(tls),
         None => server,
@@ -19,12 +19,12 @@ fn serve(tls: Option<Tls>) -> RunningServer {
 }
 
 /// What comes of it by both schemes, which has to be the same.
-fn refused(server: &RunningServer, authorities: Option<&Path>) -> Error {
+fn refused(server: &RunningServer, ca_file: Option<&Path>) -> Error {
     let [one, other] = ["https", "wss"].map(|scheme| {
         let url = format!("{scheme}://{}/api", server.local_addr());
         let remote = Remote::from_url(&url).unwrap();
-        let remote = match authorities {
-            Some(file) => remote.authorities(file),
+        let remote = match ca_file {
+            Some(file) => remote.ca_file(file),
             None => remote,
         };
         client(remote).unwrap_err()
@@ -49,8 +49,8 @@ fn a_server_that_is_not_to_be_trusted_is_refused_with_the_way_out() {
         ),
         ("no system's", stranger.tls("127.0.0.1", 2200), None, "authorit"),
     ];
-    for (case, tls, authorities, words) in cases {
-        let error = refused(&serve(Some(tls)), authorities);
+    for (case, tls, ca_file, words) in cases {
+        let error = refused(&serve(Some(tls)), ca_file);
         assert!(error.message().contains(words), "{case}: {error}");
         assert!(
             matches!(error.kind(), ErrorKind::Protocol | ErrorKind::Invalid),
@@ -75,6 +75,6 @@ fn a_certificate_that_was_made_for_itself_is_believed_by_its_file() {
     std::fs::write(&own, key.serialize_pem()).unwrap();
     let server = serve(Some(Tls::files(&pem, own)));
     let url = format!("https://localhost:{}/api", server.local_addr().port());
-    let store = client(Remote::from_url(&url).unwrap().authorities(pem)).unwrap();
+    let store = client(Remote::from_url(&url).unwrap().ca_file(pem)).unwrap();
     assert_eq!(store.insert(&person("Emmy")).run().unwrap(), 1);
 }

@@ -59,8 +59,8 @@ fn open_transactions_are_limited_by_caller_and_by_server() {
     for place in Place::all() {
         let service = Service::new(&served())
             .admit(|store, credential| match credential {
-                b"ann" => Ok(store.acting_as("ann")),
-                _ => Ok(store.acting_as("bob")),
+                b"ann" => Ok(store.with_actor("ann")),
+                _ => Ok(store.with_actor("bob")),
             })
             .transactions_max(2)
             .transactions_per_caller_max(1);

@@ -63,7 +63,7 @@ fn a_web_socket_for_something_else_is_told_from_a_store() {
                 Ok(())
             })
         });
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1).start(router).unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1).start(router).unwrap();
     let url = format!("ws://{}/api", server.local_addr());
     let error = client(Remote::from_url(&url).unwrap()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Protocol);

@@ -41,7 +41,7 @@ impl Guarded {
         let store = marmota_auth::models(builder).open().unwrap();
         let auth = Auth::new(&store, settings.password_cost(64, 1)).unwrap();
         let api = Api::new(&store).auth(&auth);
-        let server = Server::bind("127.0.0.1:0").unwrap().servers(2).start(api.router()).unwrap();
+        let server = Server::bind("127.0.0.1:0").unwrap().listeners(2).start(api.router()).unwrap();
         Self { store, auth, server }
     }
 
@@ -55,7 +55,7 @@ impl Guarded {
         let store = marmota_auth::models(Store::builder(Memory::new()).schema(note()));
         let store = store.open().unwrap();
         let auth = Auth::new(&store, settings.password_cost(64, 1)).unwrap();
-        let server = Server::bind("127.0.0.1:0").unwrap().servers(1);
+        let server = Server::bind("127.0.0.1:0").unwrap().listeners(1);
         let server = server.trusted_proxies(["127.0.0.1"]);
         let server = server.start(Api::new(&store).auth(&auth).router()).unwrap();
         Self { store, auth, server }
@@ -74,14 +74,14 @@ impl Guarded {
         let (id, token) = self.auth.add_user(name, &[], false).unwrap();
         let mut client = self.client();
         let body = json!({ "name": name, "token": token, "password": PASSWORD });
-        client.json("POST /api/auth/redeem", &body.to_string()).is(204);
+        client.json("POST /api/auth/set-password", &body.to_string()).is(204);
         (id, self.login(name))
     }
 
     /// Sets the password of the first administrator; gives a token of theirs.
     pub(crate) fn administrator(&self) -> String {
-        let token = self.auth.first_token().unwrap();
-        self.auth.redeem("admin", token, PASSWORD, None).unwrap();
+        let token = self.auth.setup_token().unwrap();
+        self.auth.set_password("admin", token, PASSWORD, None).unwrap();
         self.login("admin")
     }
 
@@ -362,10 +362,10 @@ fn the_last_administrator_cannot_leave() {
 fn administrators_manage_users() {
     let service = Guarded::new(Sqlite::from_url("sqlite::memory:").unwrap(), own());
     let mut client = service.client();
-    let token = service.auth.first_token().unwrap();
+    let token = service.auth.setup_token().unwrap();
     let redeem = json!({ "name": "admin", "token": token, "password": PASSWORD }).to_string();
-    client.json("POST /api/auth/redeem", &redeem).is(204);
-    client.json("POST /api/auth/redeem", &redeem).is(401);
+    client.json("POST /api/auth/set-password", &redeem).is(204);
+    client.json("POST /api/auth/set-password", &redeem).is(401);
     let admin = service.login("admin");
     let (ann_id, ann) = service.user("ann");
     by(&mut client, &ann, "GET /api/auth/users", "").is(403);
@@ -394,7 +394,7 @@ fn administrators_manage_users() {
 #[test]
 fn nobody_has_what_nobody_is_given() {
     let public = Grant::new("note", &[Right::Read]).rule("text = 'public'");
-    let service = Guarded::new(Memory::new(), own().nobody([public]));
+    let service = Guarded::new(Memory::new(), own().anonymous([public]));
     let mut client = service.client();
     let (ann_id, ann) = service.user("ann");
     let shown = insert(&mut client, &ann, ann_id, "public");

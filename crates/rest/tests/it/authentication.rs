@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use marmota_auth::{Auth, Settings};
 use marmota_http::{Request, Server};
 use marmota_model::{Result, RowSink};
-use marmota_rest::{Api, State};
+use marmota_rest::{Api, Diagnostics};
 use marmota_store::engine::{Session, Submitted, Ticket};
 use marmota_store::memory::Memory;
 use marmota_store::operation::{Operation, Outcome};
@@ -100,11 +100,11 @@ fn a_thread_serves_others_while_a_token_is_read() {
     });
     let store = marmota_auth::models(Store::builder(engine)).open().unwrap();
     let auth = Auth::new(&store, Settings::default().password_cost(64, 1)).unwrap();
-    auth.redeem("admin", auth.first_token().unwrap(), PASSWORD, None).unwrap();
+    auth.set_password("admin", auth.setup_token().unwrap(), PASSWORD, None).unwrap();
     let token = || auth.login("admin", PASSWORD, None).unwrap().token;
-    let state = State::new(&store).auth(&auth).router();
+    let state = Diagnostics::new(&store).auth(&auth).router();
     let routes = Api::new(&store).auth(&auth).router().nest("", state).get("/hello", hello);
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1).start(routes).unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1).start(routes).unwrap();
     for target in ["/api", "/api/auth/me", "/api/-/statistics", "/api/nothing"] {
         let bearer = format!("Authorization: Bearer {}", token());
         gate.close();

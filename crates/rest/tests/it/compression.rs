@@ -19,7 +19,7 @@ fn serve(compression: bool) -> RunningServer {
     let schema = Schema::new("page", vec![id, Field::new("text", text), version]);
     let store = Store::builder(Memory::new()).schema(schema).open().unwrap();
     let api = Api::new(&store).compression(compression);
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1).start(api.router()).unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1).start(api.router()).unwrap();
     let mut client = Client::new(server.local_addr());
     let rows: Vec<_> = (0..50).map(|at| serde_json::json!({ "text": text_of(at) })).collect();
     client.json("POST /api/page", &serde_json::json!(rows).to_string()).is(201);

@@ -8,7 +8,7 @@ use marmota_model::{Error, ErrorKind, Result, RowSink, Table};
 use marmota_store::Durability;
 use marmota_store::engine::{Capability, Engine, Session, Submitted, Ticket};
 use marmota_store::operation::{Operation, Outcome};
-use marmota_store::plan::{Losses, Plan};
+use marmota_store::plan::{Destructive, Plan};
 
 use crate::service::Service;
 use crate::slow::slow;
@@ -43,11 +43,11 @@ impl Engine for Faulty {
         Ok(Plan::default())
     }
 
-    fn migrate(&self, _: &[Arc<Table>], _: u32, _: &Losses) -> Result<Plan> {
+    fn migrate(&self, _: &[Arc<Table>], _: u32, _: &Destructive) -> Result<Plan> {
         Ok(Plan::default())
     }
 
-    fn admit(&self, _: &Arc<Table>) -> Result<bool> {
+    fn open_table(&self, _: &Arc<Table>) -> Result<bool> {
         Ok(false)
     }
 

@@ -26,7 +26,7 @@ fn on_engine(engine: impl Engine + 'static, test: impl Fn(&mut Client)) {
     let plain = Schema::new("plain", vec![Field::new("id", Kind::I64).role(Role::Key)]);
     let store = Store::builder(engine).schema(patient()).schema(plain).open().unwrap();
     let api = Api::new(&store).actor(|request| request.header_text("x-user").map(str::to_owned));
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1).start(api.router()).unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1).start(api.router()).unwrap();
     test(&mut Client::new(server.local_addr()));
 }
 

@@ -93,7 +93,7 @@ fn no_caller_reaches_internal_tables() {
 #[test]
 fn not_even_where_everything_is_granted_to_anonymous_callers() {
     let all = || [Grant::new("*", &Right::ALL), Grant::new("note", &Right::ALL)];
-    let service = Guarded::new(Memory::new(), own().nobody(all()));
+    let service = Guarded::new(Memory::new(), own().anonymous(all()));
     check(&mut service.client(), "X-Nothing: 1");
 }
 
@@ -124,7 +124,7 @@ fn with_accounts() -> Store {
 #[test]
 fn a_store_with_accounts_is_not_served_without_authentication() {
     let store = with_accounts();
-    let start = |router| Server::bind("127.0.0.1:0").unwrap().servers(1).start(router);
+    let start = |router| Server::bind("127.0.0.1:0").unwrap().listeners(1).start(router);
     for router in [marmota_rest::api(&store), Api::new(&store).prefix("").router()] {
         let error = start(router).unwrap_err().to_string();
         assert!(error.contains("keeps accounts") && error.contains(".auth(&auth)"), "{error}");

@@ -61,7 +61,7 @@ fn serve() -> Service {
         .router()
         .on(Method::Get, "/endless", Endpoint::future(unlimited))
         .on(Method::Get, "/limited", Endpoint::future(limited).timeout_ms(50));
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1).threads(1);
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1).threads_per_listener(1);
     let server = server.start(router).unwrap();
     Service { store, server, _folder: folder }
 }

@@ -59,8 +59,8 @@ fn tables_stand_in_the_document_with_their_fields_and_rules() {
             "operationId": "places", "responses": { "200": { "description": "" } },
         }),
     );
-    let api = Api::new(&store).describing(beside).router();
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1).start(api).unwrap();
+    let api = Api::new(&store).openapi(beside).router();
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1).start(api).unwrap();
     let mut client = Client::new(server.local_addr());
     let answer = client.get("/api/openapi.json").is(200);
     assert_eq!(answer.header("content-type"), Some("application/json"));
@@ -132,13 +132,13 @@ fn who_may_not_use_a_table_is_not_told_of_it() {
     let grant = Grant::new("place", &[Right::Read]);
     let settings = Settings::default().everyone([grant]).password_cost(8, 1);
     let auth = Auth::new(&store, settings).unwrap();
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1);
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1);
     let server = server.start(Api::new(&store).auth(&auth).router()).unwrap();
     let mut client = Client::new(server.local_addr());
-    let token = auth.first_token().unwrap().to_owned();
-    auth.redeem("admin", &token, "correct horse", None).unwrap();
+    let token = auth.setup_token().unwrap().to_owned();
+    auth.set_password("admin", &token, "correct horse", None).unwrap();
     let (_, token) = auth.add_user("ann", &[], false).unwrap();
-    auth.redeem("ann", &token, "correct horse", None).unwrap();
+    auth.set_password("ann", &token, "correct horse", None).unwrap();
     let mut of = |name: &str| {
         let token = auth.login(name, "correct horse", None).unwrap().token;
         let bearer = format!("Authorization: Bearer {token}");

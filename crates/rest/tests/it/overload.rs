@@ -43,7 +43,7 @@ fn a_full_queue_is_answered_503() {
     );
     let store = Store::builder(engine).schema(word).open().unwrap();
     let server =
-        Server::bind("127.0.0.1:0").unwrap().servers(2).start(Api::new(&store).router()).unwrap();
+        Server::bind("127.0.0.1:0").unwrap().listeners(2).start(Api::new(&store).router()).unwrap();
     // The writer is taken as long as this transaction is open: writes queue up.
     let transaction = store.begin_run().unwrap();
     let ready = Barrier::new(CLIENTS);

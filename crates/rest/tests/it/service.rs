@@ -41,7 +41,7 @@ impl Service {
             .open()
             .unwrap_or_else(|error| panic!("{engine}: {error:?}"));
         let api = Api::new(&store).page_rows_max(50).batch_operations_max(20);
-        let server = Server::bind("127.0.0.1:0").unwrap().servers(2).start(api.router()).unwrap();
+        let server = Server::bind("127.0.0.1:0").unwrap().listeners(2).start(api.router()).unwrap();
         Self { store, server }
     }
 

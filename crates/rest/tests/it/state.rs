@@ -7,7 +7,7 @@ use std::time::Duration;
 use marmota_auth::{Auth, Settings};
 use marmota_http::{Metrics, Router, RunningServer, Server};
 use marmota_model::{Error, ErrorKind, Field, Kind, Role, Schema};
-use marmota_rest::{Api, Levels, State};
+use marmota_rest::{Api, Diagnostics, LogLevels};
 use marmota_store::memory::Memory;
 use marmota_store::meter::Metering;
 use marmota_store::rights::{Grant, Right};
@@ -20,7 +20,7 @@ use crate::client::{Answer, Client};
 #[derive(Default)]
 struct Words(Mutex<String>);
 
-impl Levels for Words {
+impl LogLevels for Words {
     fn filter(&self) -> String {
         self.0.lock().unwrap().clone()
     }
@@ -45,7 +45,7 @@ fn note() -> StoreBuilder {
 }
 
 fn start(routes: Router, metrics: &Metrics) -> RunningServer {
-    Server::bind("127.0.0.1:0").unwrap().servers(1).metrics(metrics).start(routes).unwrap()
+    Server::bind("127.0.0.1:0").unwrap().listeners(1).metrics(metrics).start(routes).unwrap()
 }
 
 fn by(client: &mut Client, token: &str, request: &str, body: &str) -> Answer {
@@ -66,20 +66,20 @@ fn administrators_see_what_was_done_and_others_do_not() {
     let auth = Auth::new(&store, settings).unwrap();
     let metrics = Metrics::new();
     let levels = Arc::new(Words::default());
-    let state = State::new(&store)
+    let state = Diagnostics::new(&store)
         .auth(&auth)
         .metrics(&metrics)
-        .also("jobs", || json!({ "waiting": 7 }))
-        .levels(levels.clone());
+        .add_section("jobs", || json!({ "waiting": 7 }))
+        .log_levels(levels.clone());
     let routes = Api::new(&store).auth(&auth).router().nest("", state.router());
     let server = start(routes, &metrics);
     let mut client = Client::new(server.local_addr());
     let tokens = ["admin", "ann"].map(|name| {
         let token = match name {
-            "admin" => auth.first_token().unwrap().to_owned(),
+            "admin" => auth.setup_token().unwrap().to_owned(),
             name => auth.add_user(name, &[], false).unwrap().1,
         };
-        auth.redeem(name, &token, "correct horse", None).unwrap();
+        auth.set_password(name, &token, "correct horse", None).unwrap();
         auth.login(name, "correct horse", None).unwrap().token
     });
     let [admin, ann] = &tokens;
@@ -137,12 +137,12 @@ fn administrators_see_what_was_done_and_others_do_not() {
 fn without_users_those_ask_who_are_allowed_and_nobody_by_default() {
     let store = note().open().unwrap();
     let metrics = Metrics::new();
-    let state = State::new(&store).allow(|request| request.header("x-operator").is_some());
+    let state = Diagnostics::new(&store).allow(|request| request.header("x-operator").is_some());
     let server = start(marmota_rest::api(&store).nest("", state.router()), &metrics);
     let mut client = Client::new(server.local_addr());
     client.get("/api/-/statistics").is(403);
     client.send("GET /api/-/statistics", &["X-Operator: me"], b"").is(200);
-    let shut = start(State::new(&store).router(), &metrics);
+    let shut = start(Diagnostics::new(&store).router(), &metrics);
     let mut client = Client::new(shut.local_addr());
     client.send("GET /api/-/statistics", &["X-Operator: me"], b"").is(403);
     client.get("/healthz").is(200);
@@ -156,11 +156,11 @@ fn without_users_those_ask_who_are_allowed_and_nobody_by_default() {
 fn a_token_lets_in_and_reading_may_be_for_more_than_changing() {
     let store = note().open().unwrap();
     let (metrics, levels) = (Metrics::new(), Arc::new(Words::default()));
-    let state = State::new(&store)
-        .levels(levels.clone())
+    let state = Diagnostics::new(&store)
+        .log_levels(levels.clone())
         .token("a-token-of-operators")
         .allow_reading(|request| request.header("x-here").is_some())
-        .way_in("it stands on the wall");
+        .denied_hint("it stands on the wall");
     let server = start(marmota_rest::api(&store).nest("", state.router()), &metrics);
     let mut client = Client::new(server.local_addr());
     for (header, reads, changes) in [

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use marmota_model::{Result, Table};
 use marmota_store::engine::{Capability, Engine, Session};
-use marmota_store::plan::{Losses, Plan};
+use marmota_store::plan::{Destructive, Plan};
 
 type Wrap = dyn Fn(Box<dyn Session>) -> Box<dyn Session> + Send + Sync;
 
@@ -31,12 +31,17 @@ impl<E: Engine> Engine for Wrapped<E> {
         self.engine.plan(tables, version)
     }
 
-    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
-        self.engine.migrate(tables, version, losses)
+    fn migrate(
+        &self,
+        tables: &[Arc<Table>],
+        version: u32,
+        destructive: &Destructive,
+    ) -> Result<Plan> {
+        self.engine.migrate(tables, version, destructive)
     }
 
-    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
-        self.engine.admit(table)
+    fn open_table(&self, table: &Arc<Table>) -> Result<bool> {
+        self.engine.open_table(table)
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {

@@ -50,7 +50,7 @@ pub(crate) struct Inflow {
     waker: Option<Waker>,
     /// When whoever waits has waited too long.
     until: Option<Instant>,
-    patience: Duration,
+    reconnect_timeout: Duration,
 }
 
 /// A stream that goes.
@@ -62,7 +62,7 @@ struct Outflow {
     waker: Option<Waker>,
     /// When the receiver has granted nothing for too long.
     until: Option<Instant>,
-    patience: Duration,
+    reconnect_timeout: Duration,
 }
 
 /// What a sender finds.
@@ -79,7 +79,7 @@ pub(crate) enum Room {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) streams_max: usize,
-    pub(crate) patience: Duration,
+    pub(crate) reconnect_timeout: Duration,
 }
 
 impl Streams {
@@ -104,17 +104,17 @@ impl Streams {
             end: None,
             waker: None,
             until: None,
-            patience: bounds.patience,
+            reconnect_timeout: bounds.reconnect_timeout,
         };
         let inflow = Arc::clone(place.insert(Arc::new(Mutex::new(inflow))));
         Ok((inflow, Frame::Credit(number, WINDOW_BYTES as u32).write()))
     }
 
     /// Numbers a stream that is to be sent.
-    pub(super) fn number(&mut self, call: Option<u64>, patience: Duration) -> u64 {
+    pub(super) fn number(&mut self, call: Option<u64>, reconnect_timeout: Duration) -> u64 {
         self.last += 1;
-        let until = call.is_none().then(|| after(patience));
-        let outflow = Outflow { credit: 0, call, waker: None, until, patience };
+        let until = call.is_none().then(|| after(reconnect_timeout));
+        let outflow = Outflow { credit: 0, call, waker: None, until, reconnect_timeout };
         self.outgoing.insert(self.last, outflow);
         self.last
     }
@@ -168,13 +168,13 @@ impl Streams {
         for inflow in late {
             frames.extend(self.forget(&inflow));
             let mut inflow = inflow.lock();
-            let patience = inflow.patience;
-            wakers.extend(inflow.finish(Err(stalled("nothing has come", patience))));
+            let reconnect_timeout = inflow.reconnect_timeout;
+            wakers.extend(inflow.finish(Err(stalled("nothing has come", reconnect_timeout))));
         }
         self.outgoing.retain(|number, one| {
             let is_late = is_late(one.until);
             if is_late {
-                let error = stalled("nothing was taken", one.patience);
+                let error = stalled("nothing was taken", one.reconnect_timeout);
                 frames.push(Frame::Fail(*number, Failure::of(&error, "a stream")).write());
                 wakers.extend(one.waker.take());
             }
@@ -252,7 +252,7 @@ impl Link {
             drop(state);
             return Err(broken());
         }
-        let number = state.streams.number(None, bounds.patience);
+        let number = state.streams.number(None, bounds.reconnect_timeout);
         let pump = Pump::new(self.clone(), number, pieces, called.into());
         state.streams.opened.push(pump);
         state.wake_carrier();
@@ -279,7 +279,7 @@ impl Link {
         match outflow.credit {
             0 => {
                 if outflow.call.is_none() && outflow.until.is_none() {
-                    outflow.until = Some(after(outflow.patience));
+                    outflow.until = Some(after(outflow.reconnect_timeout));
                 }
                 Room::None
             }
@@ -436,7 +436,7 @@ impl Stream for Coming {
         }
         inflow.waker = Some(context.waker().clone());
         if inflow.until.is_none() {
-            inflow.until = Some(after(inflow.patience));
+            inflow.until = Some(after(inflow.reconnect_timeout));
             drop(inflow);
             // Who carries is to know of the time.
             self.link.0.lock().wake_carrier();
@@ -466,8 +466,8 @@ fn broken() -> Error {
 }
 
 #[cold]
-fn stalled(what: &str, patience: Duration) -> Error {
-    let message = format!("{what} for {patience:?} in the middle of the stream");
+fn stalled(what: &str, reconnect_timeout: Duration) -> Error {
+    let message = format!("{what} for {reconnect_timeout:?} in the middle of the stream");
     Error::new(ErrorKind::Timeout, message)
 }
 

@@ -68,7 +68,7 @@ pub(crate) fn services() -> Services {
 }
 
 pub(crate) fn served() -> RunningServer {
-    Server::bind("127.0.0.1:0").unwrap().servers(1).start(services().router()).unwrap()
+    Server::bind("127.0.0.1:0").unwrap().listeners(1).start(services().router()).unwrap()
 }
 
 pub(crate) fn url(server: &RunningServer, path: &str) -> String {

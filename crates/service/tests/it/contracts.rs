@@ -21,7 +21,7 @@ mod old {
     pub(super) trait Scale {
         async fn weigh(&self, grams: i32) -> Result<i32>;
         /// Never answers.
-        #[repeatable]
+        #[idempotent]
         async fn hold(&self) -> Result<()>;
     }
 }
@@ -120,7 +120,7 @@ impl Stand {
             "unix" | "shm" => format!("unix:{}", self.unix),
             _ => "127.0.0.1:0".to_owned(),
         };
-        let mut server = Server::bind(&place).unwrap().servers(1);
+        let mut server = Server::bind(&place).unwrap().listeners(1);
         if self.by.ends_with('s') && self.by != "ws" {
             server = server.tls(self.authority.tls("127.0.0.1", 2200));
         }
@@ -147,7 +147,7 @@ impl Stand {
             (Some(proxy), "unix") => format!("unix:{}", proxy.address),
             (Some(proxy), by) => format!("{by}://{}/api", proxy.address),
         };
-        Client::at(&url).authorities(self.authority.file()).connect().unwrap()
+        Client::builder(&url).ca_file(self.authority.file()).connect().unwrap()
     }
 
     /// Takes the server away.
@@ -225,7 +225,7 @@ fn a_service_whose_instances_are_another_sort_asks_for_a_new_stub() {
     let mut stand = Stand::new("http", &old_services(&kitchen));
     let client = stand.client();
     let own = kitchen.clone();
-    let hosted = old::ScaleService::each(Lifetime::Stub, move |_| Ok(own.clone()));
+    let hosted = old::ScaleService::per(Lifetime::Stub, move |_| Ok(own.clone()));
     let own = Services::new().service(hosted).unwrap();
     block_on(async {
         let scale = old::ScaleClient::new(&client).await.unwrap();

@@ -63,11 +63,11 @@ fn seen(client: &Client, calls: usize) -> Vec<(usize, String, usize)> {
 #[test]
 fn instances_and_threads_are_as_asked_for() {
     let pool = Execution::Pool(3);
-    for execution in [Execution::Free, Execution::OneAtATime, Execution::OwnThread, pool] {
+    for execution in [Execution::Inline, Execution::OneAtATime, Execution::OwnThread, pool] {
         for lifetime in [None, Some(Lifetime::Call), Some(Lifetime::Thread)] {
             let hosted = match lifetime {
                 None => WitnessService::shared(One::new()),
-                Some(lifetime) => WitnessService::each(lifetime, |_| Ok(One::new())),
+                Some(lifetime) => WitnessService::per(lifetime, |_| Ok(One::new())),
             };
             let calls = seen(&client(hosted.execution(execution)), 6);
             let case = format!("{execution:?} {lifetime:?} {calls:?}");
@@ -75,7 +75,7 @@ fn instances_and_threads_are_as_asked_for() {
             let threads: HashSet<&str> = calls.iter().map(|call| &*call.1).collect();
             let most = calls.iter().map(|call| call.2).max().unwrap();
             match execution {
-                Execution::Free | Execution::OneAtATime => assert_eq!(threads.len(), 6, "{case}"),
+                Execution::Inline | Execution::OneAtATime => assert_eq!(threads.len(), 6, "{case}"),
                 Execution::OwnThread => assert_eq!(threads.len(), 1, "{case}"),
                 Execution::Pool(count) => assert!(threads.len() <= count, "{case}"),
             }
@@ -110,12 +110,12 @@ fn too_many_calls_or_instances_are_refused_as_busy() {
         drop(first);
         witness.seen(0).await.unwrap();
     });
-    let each = WitnessService::each(Lifetime::Thread, |_| Ok(One::new())).instances_max(1);
+    let each = WitnessService::per(Lifetime::Thread, |_| Ok(One::new())).instances_max(1);
     let each = client(each);
     seen(&each, 1);
     let refused = block_on(async { WitnessClient::new(&each).await.unwrap().seen(0).await });
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Busy);
-    let each = WitnessService::each(Lifetime::Thread, |_| Ok(One::new()));
+    let each = WitnessService::per(Lifetime::Thread, |_| Ok(One::new()));
     let each = client(each.instances_max(1).idle(Duration::ZERO));
     for _ in 0..3 {
         assert_eq!(seen(&each, 1).len(), 1);
@@ -125,7 +125,7 @@ fn too_many_calls_or_instances_are_refused_as_busy() {
 #[test]
 fn what_nobody_has_is_asked_for() {
     for lifetime in [Lifetime::Session, Lifetime::User, Lifetime::Group] {
-        let client = client(WitnessService::each(lifetime, |_| Ok(One::new())));
+        let client = client(WitnessService::per(lifetime, |_| Ok(One::new())));
         let error = block_on(async { WitnessClient::new(&client).await.unwrap().seen(0).await });
         let error = error.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unauthenticated);

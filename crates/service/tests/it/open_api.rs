@@ -115,9 +115,9 @@ fn tables_and_services_stand_in_the_same_document() {
     let id = Field::new("id", Kind::I64).role(Role::Key);
     let store = Store::builder(Memory::new()).schema(Schema::new("city", vec![id])).open().unwrap();
     let beside = OpenApi::new().title("Maps").and(&services().open_api());
-    let api = Api::new(&store).describing(beside).router();
+    let api = Api::new(&store).openapi(beside).router();
     let routes = services().router().nest("", api);
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1).start(routes).unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1).start(routes).unwrap();
     let mut answer = agent().get(url(&server, "/api/openapi.json")).call().unwrap();
     let document: Value = answer.body_mut().read_json().unwrap();
     assert_eq!(document["info"]["title"], "Maps");

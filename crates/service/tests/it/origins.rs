@@ -7,7 +7,7 @@ use crate::calling::{agent, services, url};
 
 #[test]
 fn pages_of_other_sites_call_nothing() {
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1);
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1);
     let server = server.allowed_origins(["https://app.test"]);
     let server = server.start(services().router()).unwrap();
     let own = url(&server, "");

@@ -17,7 +17,7 @@ use crate::proxy::Proxy;
 #[service]
 trait News {
     /// Which server answers.
-    #[repeatable]
+    #[idempotent]
     async fn server(&self) -> Result<usize>;
     async fn subscribe(&self) -> Result<bool>;
     async fn unsubscribe(&self) -> Result<bool>;
@@ -25,7 +25,7 @@ trait News {
     /// Answers when the gate is opened.
     async fn wait(&self) -> Result<()>;
     /// As `wait`, and may take place twice.
-    #[repeatable]
+    #[idempotent]
     async fn wait_again(&self) -> Result<()>;
     async fn session(&self) -> Result<Option<String>>;
 }
@@ -73,7 +73,7 @@ impl News for Paper {
 
     async fn print(&self, text: String) -> Result<usize> {
         let text = &text;
-        Ok(self.readers.tell(|reader| async move { reader.read(text.clone()).await }).await)
+        Ok(self.readers.notify_all(|reader| async move { reader.read(text.clone()).await }).await)
     }
 
     async fn wait(&self) -> Result<()> {
@@ -121,9 +121,9 @@ fn serve(number: usize, at: &[&str], readers: Subscribers<ReaderClient>) -> Serv
     let services = Services::new().service(NewsService::shared(paper)).unwrap();
     let mut server = Server::bind(at[0]).unwrap();
     for more in &at[1..] {
-        server = server.and(more).unwrap();
+        server = server.also_bind(more).unwrap();
     }
-    Served { server: server.servers(1).start(services.router()).unwrap(), readers, gate }
+    Served { server: server.listeners(1).start(services.router()).unwrap(), readers, gate }
 }
 
 fn name() -> String {
@@ -209,7 +209,7 @@ impl Stand {
 
     fn client(by: By, proxy: &Proxy, told: &Kept) -> Client {
         let offered = Services::new().service(ReaderService::shared(told.clone())).unwrap();
-        Client::at(&by.url(proxy)).offer(&offered).connect().unwrap()
+        Client::builder(&by.url(proxy)).callbacks(&offered).connect().unwrap()
     }
 
     /// Another server takes this one's place, and knows nothing of it.
@@ -270,8 +270,8 @@ fn a_subscriber_is_in_the_list_once_whatever_breaks() {
 #[test]
 fn who_does_not_come_back_is_forgotten() {
     for by in By::ALL {
-        for (away_max, kept) in [(Duration::from_secs(36_000), 1), (Duration::ZERO, 0)] {
-            let stand = Stand::new(by, Subscribers::new().away_max(away_max));
+        for (retain_for, kept) in [(Duration::from_secs(36_000), 1), (Duration::ZERO, 0)] {
+            let stand = Stand::new(by, Subscribers::new().retain_for(retain_for));
             let news = block_on(NewsClient::new(&stand.client)).unwrap();
             assert!(block_on(news.subscribe()).unwrap());
             let readers = &stand.served.readers;
@@ -364,9 +364,9 @@ fn a_session_of_nobodys_goes_on_and_a_stubs_instance_is_lost() {
         }
     }
     for lifetime in [Lifetime::Session, Lifetime::Stub] {
-        let hosted = CounterService::each(lifetime, |_| Ok(Count(AtomicUsize::new(0))));
+        let hosted = CounterService::per(lifetime, |_| Ok(Count(AtomicUsize::new(0))));
         let services = Services::new().service(hosted).unwrap();
-        let server = Server::bind("127.0.0.1:0").unwrap().servers(1);
+        let server = Server::bind("127.0.0.1:0").unwrap().listeners(1);
         let server = server.start(services.router()).unwrap();
         let proxy = Proxy::net(&server.addresses()[0].to_string());
         let client = Client::connect(&By::WebSocket.url(&proxy)).unwrap();
@@ -403,7 +403,7 @@ fn who_is_not_let_in_again_is_told_at_once() {
     let stand = Stand::new(By::Http, Subscribers::new());
     let news = block_on(NewsClient::new(&stand.client)).unwrap();
     // Another server takes the place, which has no services.
-    let other = Server::bind("127.0.0.1:0").unwrap().servers(1);
+    let other = Server::bind("127.0.0.1:0").unwrap().listeners(1);
     let other = other.start(marmota_http::Router::new()).unwrap();
     stand.proxy.lead_to(&other.addresses()[0].to_string());
     stand.proxy.cut();
@@ -419,7 +419,7 @@ fn who_is_not_let_in_again_is_told_at_once() {
 fn a_server_is_sought_no_longer_than_was_said() {
     let stand = Stand::new(By::Unix, Subscribers::new());
     let url = By::Unix.url(&stand.proxy);
-    let client = Client::at(&url).reconnect_for(Duration::ZERO).connect().unwrap();
+    let client = Client::builder(&url).reconnect_for(Duration::ZERO).connect().unwrap();
     let news = block_on(NewsClient::new(&client)).unwrap();
     stand.proxy.shut();
     // No deadline is waited for.

@@ -57,15 +57,15 @@ fn served(settings: Settings) -> (Auth, RunningServer) {
     auth.set_group("staff", &[Grant::call("of_group")]).unwrap();
     for (name, groups) in [("ann", &staff[..]), ("bob", &staff[..]), ("cy", &[])] {
         let (_, token) = auth.add_user(name, groups, false).unwrap();
-        auth.redeem(name, &token, PASSWORD, None).unwrap();
+        auth.set_password(name, &token, PASSWORD, None).unwrap();
     }
     let services = Services::new()
         .auth(&auth)
-        .service(OfSessionService::each(Lifetime::Session, one))
-        .and_then(|services| services.service(OfUserService::each(Lifetime::User, one)))
-        .and_then(|services| services.service(OfGroupService::each(Lifetime::Group, one)))
+        .service(OfSessionService::per(Lifetime::Session, one))
+        .and_then(|services| services.service(OfUserService::per(Lifetime::User, one)))
+        .and_then(|services| services.service(OfGroupService::per(Lifetime::Group, one)))
         .unwrap();
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1);
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1);
     (auth, server.start(services.router()).unwrap())
 }
 
@@ -114,7 +114,7 @@ fn who_has_logged_out_is_not_let_in_again() {
     let clients = ["http", "ws"].map(|scheme| {
         let url = format!("{scheme}://{}/api", proxy.address);
         let token = token(&auth, "ann");
-        (Client::at(&url).token(&token).connect().unwrap(), token)
+        (Client::builder(&url).token(&token).connect().unwrap(), token)
     });
     for (client, token) in clients {
         futures_lite::future::block_on(async {
@@ -183,13 +183,14 @@ fn a_subscriber_who_has_logged_out_is_told_nothing() {
     let auth = Auth::new(&store, settings).unwrap();
     let tokens = ["ann", "bob"].map(|name| {
         let (_, once) = auth.add_user(name, &[], false).unwrap();
-        auth.redeem(name, &once, PASSWORD, None).unwrap();
+        auth.set_password(name, &once, PASSWORD, None).unwrap();
         token(&auth, name)
     });
     let readers = Arc::new(Subscribers::new());
     let services = Services::new().auth(&auth);
     let services = services.service(PaperService::shared(Press(Arc::clone(&readers)))).unwrap();
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1).start(services.router()).unwrap();
+    let server =
+        Server::bind("127.0.0.1:0").unwrap().listeners(1).start(services.router()).unwrap();
     let offered = Services::new().service(ReaderService::shared(Deaf)).unwrap();
     let url = format!("ws://{}/api", server.addresses()[0]);
     let kept = tokens.each_ref().map(|token| {
@@ -200,7 +201,7 @@ fn a_subscriber_who_has_logged_out_is_told_nothing() {
         client
     });
     let told = || {
-        let tell = readers.tell(|reader| async move { reader.read().await });
+        let tell = readers.notify_all(|reader| async move { reader.read().await });
         futures_lite::future::block_on(tell)
     };
     assert_eq!(told(), 2);
@@ -230,7 +231,7 @@ fn what_was_not_granted_is_refused_each_way() {
 
 #[test]
 fn nobody_calls_what_nobody_was_granted() {
-    let (_, server) = served(everyone().nobody([Grant::call("of_session.caller")]));
+    let (_, server) = served(everyone().anonymous([Grant::call("of_session.caller")]));
     assert_eq!(call(&server, None, "of_session/caller").0, 401, "a session of nobody's");
     assert_eq!(call(&server, None, "of_user/number").0, 401);
 }
@@ -243,13 +244,14 @@ fn calls_are_counted_by_method_with_those_that_fail() {
     let settings = everyone().password_cost(8, 1);
     let auth = Auth::new(&store, settings).unwrap();
     let (_, once) = auth.add_user("cy", &[], false).unwrap();
-    auth.redeem("cy", &once, PASSWORD, None).unwrap();
+    auth.set_password("cy", &once, PASSWORD, None).unwrap();
     let services = Services::new()
         .auth(&auth)
-        .service(OfUserService::each(Lifetime::User, one))
+        .service(OfUserService::per(Lifetime::User, one))
         .unwrap()
         .metrics(&metrics);
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1).start(services.router()).unwrap();
+    let server =
+        Server::bind("127.0.0.1:0").unwrap().listeners(1).start(services.router()).unwrap();
     let cy = token(&auth, "cy");
     for (path, status) in [("number", 200), ("number", 200), ("caller", 403)] {
         assert_eq!(call(&server, Some(&cy), &format!("of_user/{path}")).0, status);

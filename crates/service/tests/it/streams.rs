@@ -134,7 +134,7 @@ async fn files(client: &Client) -> FilesClient {
 
 #[test]
 fn streams_pass_both_ways_by_all_transports() {
-    for execution in [Execution::Free, Execution::OneAtATime, Execution::OwnThread] {
+    for execution in [Execution::Inline, Execution::OneAtATime, Execution::OwnThread] {
         let hosted = FilesService::shared(Disk::default()).execution(execution);
         let services = Services::new().service(hosted).unwrap();
         let (server, clients) = everywhere(&services);
@@ -169,14 +169,14 @@ fn streams_pass_both_ways_by_all_transports() {
 #[test]
 fn a_caller_is_called_back_with_streams() {
     let disk = Disk::default();
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1);
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1);
     let server = server.start(services(&disk).router()).unwrap();
     let offered = Services::new().service(DoublingService::shared(disk.clone())).unwrap();
     let mut clients =
         vec![("in process".into(), Client::in_process_offering(&services(&disk), &offered))];
     for kind in ["http", "ws"] {
         let url = format!("{kind}://{}/api", server.addresses()[0]);
-        clients.push((url.clone(), Client::at(&url).offer(&offered).connect().unwrap()));
+        clients.push((url.clone(), Client::builder(&url).callbacks(&offered).connect().unwrap()));
     }
     for (case, client) in clients {
         block_on(async {

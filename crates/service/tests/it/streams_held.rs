@@ -294,8 +294,8 @@ fn a_connection_that_breaks_is_no_end() {
     let disk = Disk::default();
     let both = services(&disk).service(GateService::shared(keeper.clone())).unwrap();
     let unix = format!("marmota-streams-{}", std::process::id());
-    let server = Server::bind("127.0.0.1:0").unwrap().and(format!("unix:@{unix}")).unwrap();
-    let server = server.servers(1).start(both.router()).unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap().also_bind(format!("unix:@{unix}")).unwrap();
+    let server = server.listeners(1).start(both.router()).unwrap();
     let net = Proxy::net(&server.addresses()[0].to_string());
     let local = Proxy::unix(&format!("@{unix}"));
     for (proxy, url) in [

@@ -94,7 +94,7 @@ impl Stranger {
 #[test]
 fn who_sends_more_than_was_granted_is_cut_off() {
     let disk = Disk::default();
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1);
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1);
     let server = server.start(services(&disk).router()).unwrap();
     let address = server.addresses()[0].to_string();
     // To a stream that there is not.
@@ -148,7 +148,7 @@ fn who_sends_more_than_was_granted_is_cut_off() {
 #[test]
 fn what_was_granted_may_come_for_a_stream_that_has_ended() {
     let disk = Disk::default();
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1);
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1);
     let server = server.start(services(&disk).router()).unwrap();
     let mut stranger = Stranger::new(&server.addresses()[0].to_string());
     stranger.call(1, "files.sum", &json!([0]));
@@ -174,7 +174,7 @@ fn what_was_granted_may_come_for_a_stream_that_has_ended() {
 fn calls_beside_streams_are_bounded() {
     let (disk, keeper) = (Disk::default(), Keeper::new());
     let both = services(&disk).service(keeper.hosted()).unwrap();
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1);
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1);
     let server = server.start(both.router()).unwrap();
     let mut stranger = Stranger::new(&server.addresses()[0].to_string());
     // With a stream open, messages are taken whatever runs.
@@ -203,7 +203,7 @@ fn calls_beside_streams_are_bounded() {
 fn a_page_has_streams_in_binary_messages() {
     // As `Stranger`, whose frames a WebSocket carries; what is granted comes, and no more.
     let disk = Disk::default();
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1);
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1);
     let server = server.start(services(&disk).router()).unwrap();
     let mut page = crate::web_sockets::Browser::open(&server.addresses()[0].to_string());
     page.say(&json!({"jsonrpc":"2.0","method":"files.count","params":[4],"id":1}));
@@ -291,11 +291,11 @@ fn limits_are_told_by_their_names() {
 #[test]
 fn nothing_of_a_stream_is_asked_for_where_its_call_is_refused() {
     let store = models(Store::builder(Memory::new())).open().unwrap();
-    let nobody = Settings::default().password_cost(8, 1).nobody([Grant::call("files.echo")]);
+    let nobody = Settings::default().password_cost(8, 1).anonymous([Grant::call("files.echo")]);
     let auth = Auth::new(&store, nobody).unwrap();
     let disk = Disk::default();
     let (server, clients) = {
-        let server = Server::bind("127.0.0.1:0").unwrap().servers(1);
+        let server = Server::bind("127.0.0.1:0").unwrap().listeners(1);
         let server = server.start(services(&disk).auth(&auth).router()).unwrap();
         let urls = ["http", "ws"].map(|kind| format!("{kind}://{}/api", server.addresses()[0]));
         let clients = urls.map(|url| (Client::connect(&url).unwrap(), url));

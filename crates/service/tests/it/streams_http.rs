@@ -18,7 +18,7 @@ use crate::streams::{Disk, services};
 use crate::streams_held::{Keeper, reaches};
 
 fn served(services: &Services) -> RunningServer {
-    Server::bind("127.0.0.1:0").unwrap().servers(1).start(services.router()).unwrap()
+    Server::bind("127.0.0.1:0").unwrap().listeners(1).start(services.router()).unwrap()
 }
 
 /// Sends a body of a media type.

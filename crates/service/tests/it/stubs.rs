@@ -37,7 +37,7 @@ impl Drop for Count {
 
 fn hosted(alive: &Arc<AtomicUsize>) -> Hosted {
     let alive = Arc::clone(alive);
-    CounterService::each(Lifetime::Stub, move |_| {
+    CounterService::per(Lifetime::Stub, move |_| {
         alive.fetch_add(1, Ordering::SeqCst);
         Ok(Count(AtomicUsize::new(0), Arc::clone(&alive)))
     })

@@ -41,7 +41,7 @@ impl Room for One {
 
     async fn fail(&self, a: i32) -> Result<()> {
         assert!(a != 0, "on purpose");
-        Err(Error::new(ErrorKind::Stale, format!("{a} is old")).repeatable())
+        Err(Error::new(ErrorKind::Stale, format!("{a} is old")).retryable())
     }
 
     async fn slow(&self, ms: u64) -> Result<()> {
@@ -70,7 +70,7 @@ impl Listener for Doubling {
 
 fn services(lifetime: Lifetime) -> Services {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
-    let hosted = RoomService::each(lifetime, |_| Ok(One(NEXT.fetch_add(1, Ordering::Relaxed))));
+    let hosted = RoomService::per(lifetime, |_| Ok(One(NEXT.fetch_add(1, Ordering::Relaxed))));
     Services::new().service(hosted.execution(Execution::Pool(4))).unwrap()
 }
 
@@ -103,10 +103,10 @@ pub(crate) fn everywhere(services: &Services) -> (Servers, Vec<(String, Client)>
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let unix = format!("unix:@marmota-service-{}-{number}", std::process::id());
-    let server = Server::bind("127.0.0.1:0").unwrap().and(&unix).unwrap().servers(1);
+    let server = Server::bind("127.0.0.1:0").unwrap().also_bind(&unix).unwrap().listeners(1);
     let server = server.start(services.router()).unwrap();
     let authority = Authority::new();
-    let secure = Server::bind("127.0.0.1:0").unwrap().servers(1);
+    let secure = Server::bind("127.0.0.1:0").unwrap().listeners(1);
     let secure = secure.tls(authority.tls("127.0.0.1", 2200)).start(services.router()).unwrap();
     let https = format!("https://{}/api", secure.local_addr());
     let secure_web_socket = format!("wss://{}/api", secure.local_addr());
@@ -116,7 +116,7 @@ pub(crate) fn everywhere(services: &Services) -> (Servers, Vec<(String, Client)>
         vec![("in process".to_owned(), Client::in_process_offering(services, &offered()))];
     let shared = unix.replace("unix:", "shm:");
     for url in [unix, shared, http, web_socket, https, secure_web_socket] {
-        let client = Client::at(&url).offer(&offered()).authorities(authority.file());
+        let client = Client::builder(&url).callbacks(&offered()).ca_file(authority.file());
         clients.push((url, client.connect().unwrap()));
     }
     assert_eq!(clients.len(), TRANSPORTS);
@@ -133,7 +133,7 @@ fn calls_errors_and_callbacks_are_the_same_by_all_transports() {
             assert_eq!(room.echo(text.clone()).await.unwrap(), text, "{case}");
             let error = room.fail(7).await.unwrap_err();
             assert_eq!((error.kind(), error.message()), (ErrorKind::Stale, "7 is old"), "{case}");
-            assert!(error.is_repeatable(), "{case}");
+            assert!(error.is_retryable(), "{case}");
             let panicked = room.fail(0).await.unwrap_err();
             assert_eq!(panicked.kind(), ErrorKind::Bug, "{case}");
             assert!(panicked.message().starts_with("room.fail: "), "{case} {panicked}");

@@ -104,7 +104,8 @@ impl Browser {
 #[test]
 fn a_page_calls_and_is_called() {
     let services = Services::new().service(RoomService::shared(Plain)).unwrap();
-    let server = Server::bind("127.0.0.1:0").unwrap().servers(1).start(services.router()).unwrap();
+    let server =
+        Server::bind("127.0.0.1:0").unwrap().listeners(1).start(services.router()).unwrap();
     let mut page = Browser::open(&server.addresses()[0].to_string());
     for id in 0..20 {
         page.say(&json!({"jsonrpc":"2.0","method":"room.add","params":[id, 1],"id":id}));

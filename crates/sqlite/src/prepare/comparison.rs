@@ -52,7 +52,7 @@ struct Comparison<'c> {
 impl Comparison<'_> {
     fn make_table(&mut self) {
         let table = self.steps.table;
-        self.steps.step(Change::AddTable, Effect::Keeps, vec![definition::create_table(table)]);
+        self.steps.step(Change::AddTable, Effect::Safe, vec![definition::create_table(table)]);
         for index in table.indexes() {
             self.steps.add_index(&index, create_index(table, &index), None);
         }
@@ -61,11 +61,11 @@ impl Comparison<'_> {
     fn compare(&mut self, connection: &mut Connection, layout: &Layout) -> Result<(), Failure> {
         if !layout.is_table {
             let why = "the database has a view or virtual table of this name; rename one";
-            self.steps.refuse(Change::Misfit, why.to_owned());
+            self.steps.refuse(Change::SchemaMismatch, why.to_owned());
             return Ok(());
         }
         if let Some(why) = self.other_key(layout) {
-            self.steps.refuse(Change::Misfit, why);
+            self.steps.refuse(Change::SchemaMismatch, why);
             return Ok(());
         }
         if !self.steps.there.eq_ignore_ascii_case(self.steps.table.name()) {
@@ -172,7 +172,7 @@ impl Comparison<'_> {
         let what = format!("the column {from} in the database, and {to} in the model");
         let change = Change::ChangeColumn { column: field.name.to_string(), from, to };
         let conversion = rebuild::conversion(column, &field.kind).filter(|_| !column.is_key);
-        let (conversion, why) = match (conversion, rebuild::hindrance(layout)) {
+        let (conversion, why) = match (conversion, rebuild::blocking_reason(layout)) {
             (None, _) => (None, String::new()),
             (_, Some(why)) => (None, format!(", and {why}")),
             (conversion, None) => (conversion, String::new()),
@@ -194,14 +194,14 @@ impl Comparison<'_> {
             return Ok(None);
         }
         let effect = if column.affinity() == sql_type(&field.kind) {
-            Effect::Keeps
+            Effect::Safe
         } else {
             let there = count(
                 connection,
                 &self.steps.there,
                 &format!("{} IS NOT NULL", quoted(&column.name)),
             )?;
-            Effect::Loses {
+            Effect::Destructive {
                 what: format!(
                     "{what}; of its {there} values {} would be converted and {lost} lost",
                     there - lost

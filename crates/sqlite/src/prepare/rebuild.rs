@@ -30,7 +30,7 @@ pub(super) fn is_one(statements: &[String]) -> bool {
 }
 
 /// Why a table cannot be made anew from what is known of it; none if it can.
-pub(super) fn hindrance(layout: &Layout) -> Option<&'static str> {
+pub(super) fn blocking_reason(layout: &Layout) -> Option<&'static str> {
     if !layout.strict {
         return Some("the table was not made by Marmota");
     }

@@ -284,7 +284,7 @@ fn a_plan_shows_the_index_of_words() {
         let plan = engine.plan(&[note(fields)], 0).unwrap();
         let again = engine.plan(&[note(fields)], 0).unwrap();
         assert_eq!(plan, again, "a plan changes nothing");
-        let done = engine.migrate(&[note(fields)], 0, &marmota_store::plan::Losses::default());
+        let done = engine.migrate(&[note(fields)], 0, &marmota_store::plan::Destructive::default());
         assert_eq!(done.unwrap(), plan, "what is shown is what is done");
         assert!(engine.plan(&[note(fields)], 0).unwrap().steps.is_empty());
         for step in plan.steps.iter().filter(|step| step.to_string().contains("search")) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use marmota_model::{Collation, ErrorKind, Field, KeyKind, Kind, Table, Value, ValueRef};
 use marmota_sqlite::{Location, Options, Sqlite};
 use marmota_store::engine::Engine;
-use marmota_store::plan::{Effect, Losses};
+use marmota_store::plan::{Destructive, Effect};
 
 use crate::database::{Calls, id, reference, table};
 
@@ -15,16 +15,16 @@ fn engine(sql: &str) -> Sqlite {
     engine
 }
 
-fn allowed() -> Losses {
-    Losses { needed: true, ..Losses::default() }
+fn allowed() -> Destructive {
+    Destructive { needed: true, ..Destructive::default() }
 }
 
 fn nocase(name: &'static str) -> Field {
     Field::new(name, Kind::Text { chars_max: 0, collation: Collation::NoCase })
 }
 
-fn migrate(engine: &Sqlite, tables: &[Arc<Table>], losses: &Losses) -> Vec<String> {
-    let plan = engine.migrate(tables, 0, losses).unwrap();
+fn migrate(engine: &Sqlite, tables: &[Arc<Table>], destructive: &Destructive) -> Vec<String> {
+    let plan = engine.migrate(tables, 0, destructive).unwrap();
     assert_eq!(engine.plan(tables, 0).unwrap().steps, [], "a second plan has nothing left");
     plan.steps.iter().map(ToString::to_string).collect()
 }
@@ -64,7 +64,7 @@ fn migrate_keeping_extra(engine: &Sqlite, note: &Arc<Table>) -> Vec<String> {
     let plan = engine.migrate(std::slice::from_ref(note), 0, &allowed()).unwrap();
     let left = engine.plan(std::slice::from_ref(note), 0).unwrap();
     assert_eq!(left.steps.len(), 1, "{left:?}");
-    assert!(matches!(left.steps[0].effect, Effect::Loses { needed: false, .. }));
+    assert!(matches!(left.steps[0].effect, Effect::Destructive { needed: false, .. }));
     plan.steps.iter().map(ToString::to_string).collect()
 }
 
@@ -82,7 +82,7 @@ fn triggers_indexes_and_references_stay() {
     let by = || reference("by", "person", KeyKind::Auto).nullable(true);
     let up = reference("up", "note", KeyKind::Auto).nullable(true);
     let note = table("note", vec![id(), by(), up]);
-    let done = migrate(&engine, &[person.clone(), note], &Losses::default());
+    let done = migrate(&engine, &[person.clone(), note], &Destructive::default());
     assert!(done[0].starts_with("change column person.name from compares"), "{done:?}");
     let mut session = engine.session().unwrap();
     assert!(session.insert(&person, &[ValueRef::Absent, ValueRef::Text("MARIE")]).is_err());
@@ -121,7 +121,7 @@ fn a_column_may_be_renamed_and_changed_at_once() {
     let body = nocase("text").was("body").unique(true);
     let extra = Field::new("extra", Kind::Float).nullable(true);
     let note = table("note", vec![id(), body, extra]);
-    let done = migrate(&engine, std::slice::from_ref(&note), &Losses::default());
+    let done = migrate(&engine, std::slice::from_ref(&note), &Destructive::default());
     assert_eq!(done.len(), 3, "{done:?}");
     let mut session = engine.session().unwrap();
     assert_eq!(session.row(&note, ValueRef::Int(1)).unwrap()[1], Value::from("a"));

@@ -19,27 +19,27 @@ pub struct Added<'b, 's, M = Record> {
 
 /// The row that an insert of a batch makes, or meets: what later writes of the
 /// same batch refer to before it has a key.
-pub struct Made<M> {
+pub struct RowHandle<M> {
     batch: u64,
     place: usize,
     model: PhantomData<fn() -> M>,
 }
 
-impl<M> Clone for Made<M> {
+impl<M> Clone for RowHandle<M> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<M> Copy for Made<M> {}
+impl<M> Copy for RowHandle<M> {}
 
-impl<M> std::fmt::Debug for Made<M> {
+impl<M> std::fmt::Debug for RowHandle<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "the row of write {}", self.place)
     }
 }
 
-impl<M> Made<M> {
+impl<M> RowHandle<M> {
     pub(super) const fn batch(&self) -> u64 {
         self.batch
     }
@@ -87,25 +87,25 @@ impl<'b, 's, M> Added<'b, 's, M> {
 
     /// The row that it makes, or meets, for later writes to refer to.
     #[must_use]
-    pub fn made(&self) -> Made<M> {
+    pub fn handle(&self) -> RowHandle<M> {
         let (batch, place) = (self.batch.number, self.batch.len().saturating_sub(1));
-        Made { batch, place, model: PhantomData }
+        RowHandle { batch, place, model: PhantomData }
     }
 }
 
 impl<M: Model> Added<'_, '_, M> {
     /// Has a field refer to a row that an earlier write of the batch makes; the
     /// reference in the struct itself is not looked at.
-    pub fn referring<T: Model>(self, column: Column<M, impl RefersTo<T>>, to: Made<T>) -> Self {
+    pub fn set_ref<T: Model>(self, column: Column<M, impl RefersTo<T>>, to: RowHandle<T>) -> Self {
         self.batch.link(LinkAt::Field(column.position()), to);
         self
     }
 }
 
 impl Added<'_, '_, Record> {
-    /// [`Added::referring`] for a row of values, which has to have some value
+    /// [`Added::set_ref`] for a row of values, which has to have some value
     /// in that field.
-    pub fn referring_at(self, field: usize, to: Made<Record>) -> Self {
+    pub fn set_ref_at(self, field: usize, to: RowHandle<Record>) -> Self {
         self.batch.link(LinkAt::Field(field), to);
         self
     }
@@ -159,7 +159,7 @@ impl<'b, 's, M: Model> Patching<'b, 's, M> {
     }
 
     /// Has a field refer to a row that an earlier write of the batch makes.
-    pub fn referring<T: Model>(self, column: Column<M, impl RefersTo<T>>, to: Made<T>) -> Self {
+    pub fn set_ref<T: Model>(self, column: Column<M, impl RefersTo<T>>, to: RowHandle<T>) -> Self {
         self.batch.link(LinkAt::Field(column.position()), to);
         self
     }
@@ -181,7 +181,7 @@ impl<'s, M> DerefMut for Patching<'_, 's, M> {
 
 impl Batch<'_> {
     /// Notes that the last write takes a key that an earlier one makes.
-    pub(super) fn link<T>(&mut self, at: LinkAt, to: Made<T>) {
+    pub(super) fn link<T>(&mut self, at: LinkAt, to: RowHandle<T>) {
         if self.refused.is_some() {
             return;
         }
@@ -192,7 +192,7 @@ impl Batch<'_> {
         }
     }
 
-    fn checked_link<T>(&self, at: LinkAt, to: Made<T>) -> Result<Link> {
+    fn checked_link<T>(&self, at: LinkAt, to: RowHandle<T>) -> Result<Link> {
         let Some((last, before)) = self.writes.split_last() else {
             return Err(super::of_another_batch());
         };

@@ -11,7 +11,7 @@ use smallvec::{SmallVec, smallvec};
 use super::comparison::{self, Shape};
 use super::long_reads::LongReads;
 use super::table_rows::{TableRows, Values};
-use crate::plan::Losses;
+use crate::plan::Destructive;
 
 /// The tables, by number.
 #[derive(Default)]
@@ -144,12 +144,16 @@ pub(super) fn same_shape(a: &Table, b: &Table) -> bool {
 /// # Errors
 /// [`ErrorKind::Invalid`] for what would lose data that is not allowed to go,
 /// or has no value to give, with the way out.
-pub(super) fn rebuild(old: &TableRows, table: &Arc<Table>, losses: &Losses) -> Result<TableRows> {
+pub(super) fn rebuild(
+    old: &TableRows,
+    table: &Arc<Table>,
+    destructive: &Destructive,
+) -> Result<TableRows> {
     let mut new = TableRows::new(Arc::clone(table));
     if old.keys.len() == 0 {
         return Ok(new);
     }
-    comparison::plan(&Shape::of(old), table).check(losses)?;
+    comparison::plan(&Shape::of(old), table).check(destructive)?;
     if old.table.fields()[old.table.key()].name != table.fields()[table.key()].name {
         let message = format!(
             "field `{}` of `{}`: another field is the key of existing rows",

@@ -5,7 +5,7 @@
 use marmota_model::{Error, ErrorKind, Form, Result, Table};
 
 use super::table_rows::TableRows;
-use crate::plan::{Change, Effect, Losses, Plan, Step};
+use crate::plan::{Change, Destructive, Effect, Plan, Step};
 
 /// What rows are like.
 #[derive(Default)]
@@ -43,16 +43,20 @@ impl Shape {
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] if it may not, with the way out.
-pub(super) fn place_of(table: &Table, name: &str, losses: &Losses) -> Result<Option<usize>> {
+pub(super) fn place_of(
+    table: &Table,
+    name: &str,
+    destructive: &Destructive,
+) -> Result<Option<usize>> {
     let was = |field: &marmota_model::Field| field.was.as_deref() == Some(name);
     if let Some(place) = table.find(name).or_else(|| table.fields().iter().position(was)) {
         return Ok(Some(place));
     }
     let plan = Plan { steps: vec![drop_column(table, name, 1)] };
-    match plan.to_do(losses).next() {
+    match plan.to_do(destructive).next() {
         Some(_) => Ok(None),
         None => {
-            let why = plan.steps[0].hindrance().unwrap_or_default();
+            let why = plan.steps[0].blocking_reason().unwrap_or_default();
             Err(Error::new(ErrorKind::Invalid, why))
         }
     }
@@ -68,7 +72,7 @@ pub(super) fn plan(shape: &Shape, table: &Table) -> Plan {
         let was = field.was.as_deref().and_then(|was| shape.find(was)).filter(|_| there.is_none());
         if let Some((from, _)) = was {
             let (from, to) = (from.clone(), field.name.to_string());
-            add(Change::RenameColumn { from, to }, Effect::Keeps);
+            add(Change::RenameColumn { from, to }, Effect::Safe);
         }
         match there.or(was) {
             Some((_, Some(form))) if has_rows && *form != field.kind.form() => {
@@ -84,7 +88,7 @@ pub(super) fn plan(shape: &Shape, table: &Table) -> Plan {
             None => {
                 let is_given = field.nullable || table.default(position).is_some();
                 let effect = match is_given || !has_rows {
-                    true => Effect::Keeps,
+                    true => Effect::Safe,
                     false => Effect::Refused(
                         "it is new, and rows have no value for it; make it nullable or give it a \
                          default"
@@ -113,8 +117,8 @@ pub(super) fn step(table: &Table, change: Change, effect: Effect) -> Step {
 
 fn drop_column(table: &Table, name: &str, rows: u64) -> Step {
     let effect = match rows {
-        0 => Effect::Keeps,
-        rows => Effect::Loses {
+        0 => Effect::Safe,
+        rows => Effect::Destructive {
             what: format!(
                 "it is gone from the model, and its values in up to {rows} rows would be lost"
             ),

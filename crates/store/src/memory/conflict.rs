@@ -8,7 +8,7 @@ use super::locked::Locked;
 use super::log::{Log, Statement};
 use super::table_rows::Values;
 use super::write::{at_row, check_referrers_of, insert_row, update_row, version_of};
-use crate::operation::{Effect, Keys, OnConflict, Outcome, Placed};
+use crate::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult};
 
 pub(super) fn insert(
     locked: &mut Locked<'_>,
@@ -42,11 +42,11 @@ pub(super) fn insert_many<'a>(
         let (number, effect) = put(statement.locked, statement.log, table, &row, on_conflict)
             .map_err(|error| at_row(index, &error))?;
         let key = statement.locked.rows(table)?.pages.value(number, schema.key()).to_value();
-        placed.push(Placed { key, effect });
+        placed.push(UpsertResult { key, effect });
         count += u64::from(effect != Effect::Ignored);
     }
     statement.keep();
-    Ok(Outcome { keys: Keys::Placed(placed), ..Outcome::rows(count) })
+    Ok(Outcome { keys: Keys::UpsertResult(placed), ..Outcome::rows(count) })
 }
 
 /// Inserts a row, or does what is to be done: gives the row that is there then.

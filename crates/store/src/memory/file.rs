@@ -15,7 +15,7 @@ use super::file_binary::Link;
 use super::table_rows::TableRows;
 use super::vault::{Use, Vault};
 use super::{file_binary, file_json, file_sealed, journal};
-use crate::plan::Losses;
+use crate::plan::Destructive;
 
 /// How a file is written. Reading tells by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +69,10 @@ pub(super) enum Section {
 
 impl Section {
     /// Puts the rows into an empty table.
-    pub(super) fn fill(&self, rows: &mut TableRows, losses: &Losses) -> Result<()> {
+    pub(super) fn fill(&self, rows: &mut TableRows, destructive: &Destructive) -> Result<()> {
         match self {
-            Self::Json(text) => file_json::fill(text, rows, losses),
-            Self::Binary(section) => section.fill(rows, losses),
+            Self::Json(text) => file_json::fill(text, rows, destructive),
+            Self::Binary(section) => section.fill(rows, destructive),
         }
     }
 

@@ -30,7 +30,7 @@ use super::file::{self, Contents, Section as AnySection, other_format};
 use super::row_codec::{Bytes, write_head, write_row};
 use super::snapshot::Snapshot;
 use super::table_rows::{TableRows, Values};
-use crate::plan::Losses;
+use crate::plan::Destructive;
 
 const MAGIC: &[u8; 8] = b"MARMOTA\0";
 const VERSION: u32 = 1;
@@ -324,8 +324,8 @@ impl Section {
     }
 
     /// Puts the rows into an empty table.
-    pub(super) fn fill(&self, rows: &mut TableRows, losses: &Losses) -> Result<()> {
-        self.parts.iter().try_for_each(|part| part.fill(rows, losses))
+    pub(super) fn fill(&self, rows: &mut TableRows, destructive: &Destructive) -> Result<()> {
+        self.parts.iter().try_for_each(|part| part.fill(rows, destructive))
     }
 
     /// What it is like, for a plan.
@@ -379,7 +379,7 @@ impl Part {
         Some(())
     }
 
-    fn fill(&self, rows: &mut TableRows, losses: &Losses) -> Result<()> {
+    fn fill(&self, rows: &mut TableRows, destructive: &Destructive) -> Result<()> {
         let table = Arc::clone(&rows.table);
         let refuse = |what: String| {
             let message = format!("`{}` does not fit its model: {what}", table.name());
@@ -387,7 +387,7 @@ impl Part {
         };
         let mut places = Vec::with_capacity(self.fields.len());
         for (name, form) in &self.fields {
-            let place = place_of(&table, name, losses)?;
+            let place = place_of(&table, name, destructive)?;
             let Some(place) = place else {
                 places.push(None);
                 continue;

@@ -25,7 +25,7 @@ use smallvec::smallvec;
 use super::comparison::{Shape, place_of};
 use super::file::{Contents, Read, Section, other_format};
 use super::table_rows::{TableRows, Values};
-use crate::plan::Losses;
+use crate::plan::Destructive;
 
 const FORMAT: &str = "marmota-memory";
 const VERSION: u32 = 1;
@@ -149,10 +149,10 @@ impl<'de> Deserialize<'de> for Tables {
 }
 
 /// Puts the rows of a list into an empty table.
-pub(super) fn fill(list: &RawValue, rows: &mut TableRows, losses: &Losses) -> Result<()> {
+pub(super) fn fill(list: &RawValue, rows: &mut TableRows, destructive: &Destructive) -> Result<()> {
     let mut failed = None;
     let mut deserializer = serde_json::Deserializer::from_str(list.get());
-    let read = deserializer.deserialize_seq(Rows { rows, losses, failed: &mut failed });
+    let read = deserializer.deserialize_seq(Rows { rows, destructive, failed: &mut failed });
     match (failed, read) {
         (Some(error), _) => Err(error),
         (None, Err(error)) => {
@@ -165,13 +165,13 @@ pub(super) fn fill(list: &RawValue, rows: &mut TableRows, losses: &Losses) -> Re
 
 /// A row whose members have the names of the table's fields, without those
 /// that may be lost; none for what is no object.
-fn renamed(table: &Table, json: &RawValue, losses: &Losses) -> Result<Option<String>> {
+fn renamed(table: &Table, json: &RawValue, destructive: &Destructive) -> Result<Option<String>> {
     let Ok(members) = serde_json::from_str::<BTreeMap<String, &RawValue>>(json.get()) else {
         return Ok(None);
     };
     let mut object = Vec::new();
     for (name, value) in members {
-        let Some(place) = place_of(table, &name, losses)? else { continue };
+        let Some(place) = place_of(table, &name, destructive)? else { continue };
         object.push(if object.is_empty() { b'{' } else { b',' });
         object.extend_from_slice(table.json_key(place));
         object.extend_from_slice(value.get().as_bytes());
@@ -198,7 +198,7 @@ pub(super) fn shape(list: &RawValue) -> Result<Shape> {
 
 struct Rows<'r> {
     rows: &'r mut TableRows,
-    losses: &'r Losses,
+    destructive: &'r Destructive,
     /// What stopped it, if it was not the JSON.
     failed: &'r mut Option<Error>,
 }
@@ -215,7 +215,7 @@ impl<'de> Visitor<'de> for Rows<'_> {
         let mut count = 0;
         while let Some(json) = list.next_element::<&RawValue>()? {
             count += 1;
-            if let Err(error) = insert(self.rows, json, &scratch, self.losses) {
+            if let Err(error) = insert(self.rows, json, &scratch, self.destructive) {
                 let message = format!("row {count} of `{}`: {error}", self.rows.table.name());
                 *self.failed = Some(Error::new(ErrorKind::Invalid, message).with_source(error));
                 return Err(A::Error::custom("refused"));
@@ -226,10 +226,15 @@ impl<'de> Visitor<'de> for Rows<'_> {
     }
 }
 
-fn insert(rows: &mut TableRows, json: &RawValue, scratch: &Scratch, losses: &Losses) -> Result<()> {
-    let changes =
-        rows.table.fields().iter().any(|field| field.was.is_some()) || *losses != Losses::default();
-    let changed = if changes { renamed(&rows.table, json, losses)? } else { None };
+fn insert(
+    rows: &mut TableRows,
+    json: &RawValue,
+    scratch: &Scratch,
+    destructive: &Destructive,
+) -> Result<()> {
+    let changes = rows.table.fields().iter().any(|field| field.was.is_some())
+        || *destructive != Destructive::default();
+    let changed = if changes { renamed(&rows.table, json, destructive)? } else { None };
     let json = changed.as_deref().unwrap_or(json.get());
     let mut row: Values<'_> = smallvec![ValueRef::Absent; rows.table.fields().len()];
     let mut violations = Vec::new();

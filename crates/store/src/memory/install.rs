@@ -14,7 +14,7 @@ use super::comparison::{self, Shape};
 use super::file::{Loaded, Section};
 use super::table_rows::TableRows;
 use super::write::placed;
-use crate::plan::{Change, Effect, Losses, Plan};
+use crate::plan::{Change, Destructive, Effect, Plan};
 
 /// A table that is to be, and its rows if they are not those it has.
 struct Coming {
@@ -40,12 +40,12 @@ impl Shared {
                 continue;
             }
             let Some((name, section)) = loaded.section(table, tables) else {
-                plan.steps.push(comparison::step(table, Change::AddTable, Effect::Keeps));
+                plan.steps.push(comparison::step(table, Change::AddTable, Effect::Safe));
                 continue;
             };
             if name != table.name() {
                 let change = Change::RenameTable { from: name.to_owned() };
-                plan.steps.push(comparison::step(table, change, Effect::Keeps));
+                plan.steps.push(comparison::step(table, change, Effect::Safe));
             }
             if !tries && matches!(section, Section::Json(_)) {
                 // Only its rows say what it is like.
@@ -57,11 +57,11 @@ impl Shared {
                 tries && steps.iter().all(|step| !matches!(step.effect, Effect::Refused(_)));
             plan.steps.append(&mut steps);
             // What is wrong with single rows shows when they are tried.
-            let all = Losses { needed: true, ..Losses::default() };
+            let all = Destructive { needed: true, ..Destructive::default() };
             let mut rows = TableRows::new(Arc::clone(table));
             if let (true, Err(error)) = (can_be, section.fill(&mut rows, &all)) {
                 let effect = Effect::Refused(error.to_string());
-                plan.steps.push(comparison::step(table, Change::Misfit, effect));
+                plan.steps.push(comparison::step(table, Change::SchemaMismatch, effect));
             }
         }
         Ok(plan)
@@ -74,7 +74,7 @@ impl Shared {
         &self,
         tables: &[Arc<Table>],
         loaded: &mut Loaded,
-        losses: &Losses,
+        destructive: &Destructive,
         settle: impl FnOnce(&Catalog) -> Result<()>,
     ) -> Result<bool> {
         let old = self.catalog.load_full();
@@ -90,7 +90,9 @@ impl Shared {
             let Some(number) = known else {
                 let mut rows = TableRows::new(Arc::clone(table));
                 if let Some((_, section)) = loaded.section(table, tables) {
-                    section.fill(&mut rows, losses).map_err(|error| in_file(loaded, &error))?;
+                    section
+                        .fill(&mut rows, destructive)
+                        .map_err(|error| in_file(loaded, &error))?;
                     filled.push(coming.len());
                     reshaped |= !section.is_shaped_as(&rows);
                 }
@@ -100,8 +102,8 @@ impl Shared {
             let at = &mut coming[number];
             if !catalog::same_shape(&at.table, table) {
                 let rows = match (&at.fresh, guards.get(number)) {
-                    (Some(rows), _) => catalog::rebuild(rows, table, losses)?,
-                    (None, Some(rows)) => catalog::rebuild(rows, table, losses)?,
+                    (Some(rows), _) => catalog::rebuild(rows, table, destructive)?,
+                    (None, Some(rows)) => catalog::rebuild(rows, table, destructive)?,
                     (None, None) => TableRows::new(Arc::clone(table)),
                 };
                 at.fresh = Some(rows);

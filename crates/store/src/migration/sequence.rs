@@ -75,7 +75,7 @@ impl Sequence {
     /// # Errors
     /// The engine's.
     pub(crate) fn read(&self, engine: &dyn Engine) -> Result<Vec<Done>> {
-        if !engine.admit(&self.table)? {
+        if !engine.open_table(&self.table)? {
             return Ok(Vec::new());
         }
         let mut session = engine.session()?;

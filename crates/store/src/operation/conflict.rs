@@ -80,7 +80,7 @@ impl Effect {
 
 /// The row that is there after an insert, and what that came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed<K> {
+pub struct UpsertResult<K> {
     /// Its key: of the new row, or of the one that was there.
     pub key: K,
     /// What came of the insert.

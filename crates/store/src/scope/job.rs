@@ -14,7 +14,7 @@ use crate::before;
 use crate::durability::Durability;
 use crate::history::HISTORY_TABLE;
 use crate::operation::{
-    BatchMode, Keys, Link, OnConflict, Once, Operation, Outcome, Placed, Write,
+    BatchMode, Keys, Link, OnConflict, Once, Operation, Outcome, UpsertResult, Write,
 };
 
 /// A write that is carried out as a batch.
@@ -84,16 +84,16 @@ impl Job {
             let done = done?;
             outcome.rows += done.rows;
             match done.keys {
-                Keys::One(key) => rows.push(Placed { key, effect: done.effect }),
+                Keys::One(key) => rows.push(UpsertResult { key, effect: done.effect }),
                 _ if places => {
-                    rows.extend(write.key().map(|key| Placed { key, effect: done.effect }));
+                    rows.extend(write.key().map(|key| UpsertResult { key, effect: done.effect }));
                 }
                 _ => {}
             }
         }
         outcome.keys = match rows.is_empty() {
             true => Keys::Known,
-            false if places => Keys::Placed(rows),
+            false if places => Keys::UpsertResult(rows),
             false => Keys::Each(rows.into_iter().map(|row| row.key).collect()),
         };
         Ok(())

@@ -6,8 +6,8 @@ use marmota_model::{
 
 use super::{Call, Insert, InsertMany, InsertRecord, RowBuffer, Structs, lost_key};
 use crate::action::{Action, Verb};
-use crate::operation::{Keys, OnConflict, Operation, Outcome, Placed};
-use crate::prepare::{self, Origin};
+use crate::operation::{Keys, OnConflict, Operation, Outcome, UpsertResult};
+use crate::prepare::{self, ValueSource};
 use crate::scope::Scope;
 
 /// The verb of [`Scope::upsert`], and of an insert with one of
@@ -22,7 +22,7 @@ pub struct InsertOver<'m, M: Model> {
 impl<M: Model> Unpin for InsertOver<'_, M> {}
 
 impl<M: Model> Verb for InsertOver<'_, M> {
-    type Output = Placed<M::Key>;
+    type Output = UpsertResult<M::Key>;
 
     fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
         let table = scope.registry().of::<M>()?;
@@ -32,18 +32,18 @@ impl<M: Model> Verb for InsertOver<'_, M> {
         self.model.write(row, &scratch);
         let on_conflict = self.on_conflict.with_given(table, FieldSet::present(row));
         keep_uuid(table, row, &mut self.key, |row| {
-            prepare::insert(table, row, Origin::Struct, scope.stamp(table))
+            prepare::insert(table, row, ValueSource::Struct, scope.stamp(table))
         })?;
         call(&mut Operation::Insert { table, row, on_conflict }, &mut NoRows)
     }
 
-    fn finish(&mut self, scope: &Scope, outcome: &mut Outcome) -> Result<Placed<M::Key>> {
+    fn finish(&mut self, scope: &Scope, outcome: &mut Outcome) -> Result<UpsertResult<M::Key>> {
         let key = match &outcome.keys {
             Keys::One(key) => M::Key::from_value(key),
             _ => None,
         };
         match key {
-            Some(key) => Ok(Placed { key, effect: outcome.effect }),
+            Some(key) => Ok(UpsertResult { key, effect: outcome.effect }),
             None => Err(lost_key(scope.registry().of::<M>()?)),
         }
     }
@@ -74,7 +74,7 @@ pub struct InsertManyOver<'m, M> {
 }
 
 impl<M: Model> Verb for InsertManyOver<'_, M> {
-    type Output = Vec<Placed<M::Key>>;
+    type Output = Vec<UpsertResult<M::Key>>;
 
     fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
         let Some(first) = self.models.first() else { return Ok(()) };
@@ -101,14 +101,18 @@ impl<M: Model> Verb for InsertManyOver<'_, M> {
         call(&mut Operation::InsertMany { table, rows: &mut rows, on_conflict }, &mut NoRows)
     }
 
-    fn finish(&mut self, scope: &Scope, outcome: &mut Outcome) -> Result<Vec<Placed<M::Key>>> {
+    fn finish(
+        &mut self,
+        scope: &Scope,
+        outcome: &mut Outcome,
+    ) -> Result<Vec<UpsertResult<M::Key>>> {
         let rows = match std::mem::take(&mut outcome.keys) {
-            Keys::Placed(rows) => rows,
+            Keys::UpsertResult(rows) => rows,
             _ => Vec::new(),
         };
-        let typed = |row: &Placed<Value>| {
+        let typed = |row: &UpsertResult<Value>| {
             let key = M::Key::from_value(&row.key)?;
-            Some(Placed { key, effect: row.effect })
+            Some(UpsertResult { key, effect: row.effect })
         };
         match rows.iter().map(typed).collect::<Option<Vec<_>>>() {
             Some(placed) if placed.len() == self.models.len() => Ok(placed),
@@ -126,21 +130,21 @@ pub struct InsertRecordOver<'r> {
 }
 
 impl Verb for InsertRecordOver<'_> {
-    type Output = Placed<Value>;
+    type Output = UpsertResult<Value>;
 
     fn operate(&mut self, scope: &Scope, call: &mut Call<'_>) -> Result<()> {
         let table = self.record.table();
         let mut row = self.record.as_row();
         let on_conflict = self.on_conflict.with_given(table, FieldSet::present(&row));
         keep_uuid(table, &mut row, &mut self.key, |row| {
-            prepare::insert(table, row, Origin::Values, scope.stamp(table))
+            prepare::insert(table, row, ValueSource::Values, scope.stamp(table))
         })?;
         call(&mut Operation::Insert { table, row: &row, on_conflict }, &mut NoRows)
     }
 
-    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<Placed<Value>> {
+    fn finish(&mut self, _: &Scope, outcome: &mut Outcome) -> Result<UpsertResult<Value>> {
         match std::mem::take(&mut outcome.keys) {
-            Keys::One(key) => Ok(Placed { key, effect: outcome.effect }),
+            Keys::One(key) => Ok(UpsertResult { key, effect: outcome.effect }),
             _ => Err(lost_key(self.record.table())),
         }
     }

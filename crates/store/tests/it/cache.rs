@@ -14,7 +14,7 @@ use marmota_model::{
 use marmota_store::engine::{self, Capability, Engine, Session, Submitted, Ticket};
 use marmota_store::memory::Memory;
 use marmota_store::operation::{Operation, Outcome};
-use marmota_store::plan::{Losses, Plan};
+use marmota_store::plan::{Destructive, Plan};
 use marmota_store::{Durability, Progress, Store};
 
 /// Where sessions stop.
@@ -80,12 +80,17 @@ impl Engine for Stopping {
         self.inner.plan(tables, version)
     }
 
-    fn migrate(&self, tables: &[Arc<Table>], version: u32, losses: &Losses) -> Result<Plan> {
-        self.inner.migrate(tables, version, losses)
+    fn migrate(
+        &self,
+        tables: &[Arc<Table>],
+        version: u32,
+        destructive: &Destructive,
+    ) -> Result<Plan> {
+        self.inner.migrate(tables, version, destructive)
     }
 
-    fn admit(&self, table: &Arc<Table>) -> Result<bool> {
-        self.inner.admit(table)
+    fn open_table(&self, table: &Arc<Table>) -> Result<bool> {
+        self.inner.open_table(table)
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {

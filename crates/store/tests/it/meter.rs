@@ -86,7 +86,7 @@ fn what_takes_long_is_told_without_a_value() {
     let ann = Caller { id: "7".into(), name: "ann".into(), groups: vec![] };
     let grants = [Grant::new("note", &Right::ALL)];
     let rights: Arc<Rights> = Rights::new(store.registry(), Some(ann), &grants).unwrap();
-    let hers = store.acting_under(rights).in_session("session 3");
+    let hers = store.with_rights(rights).in_session("session 3");
     hers.insert_record(&note(&store, "secret")).run().unwrap();
     let filter = parse_filter(&table, "text = 'secret' and id > 5").unwrap();
     hers.list_records(&table).filter(filter).run().unwrap();

@@ -4,7 +4,7 @@ use super::*;
 use crate::link::LEAVE;
 use proptest::prelude::*;
 
-const BOUNDS: Bounds = Bounds { streams_max: 3, patience: Duration::from_secs(600) };
+const BOUNDS: Bounds = Bounds { streams_max: 3, reconnect_timeout: Duration::from_secs(600) };
 
 /// What the other side may do, and what is done here.
 #[derive(Clone, Debug)]

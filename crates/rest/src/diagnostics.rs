@@ -25,28 +25,28 @@ const BODY_BYTES_MAX: usize = 4 * 1024;
 /// | route | answer |
 /// |---|---|
 /// | `GET /api/-/statistics` | what the store has done, by table, verb and session; what took long; JSON |
-/// | `GET /metrics` | the same and the server's numbers for Prometheus, if [`State::metrics`] was called |
-/// | `GET`, `PUT /api/-/levels` | `{"filter":"info,marmota::slow=off"}`, if [`State::levels`] was called |
+/// | `GET /metrics` | the same and the server's numbers for Prometheus, if [`Diagnostics::metrics`] was called |
+/// | `GET`, `PUT /api/-/levels` | `{"filter":"info,marmota::slow=off"}`, if [`Diagnostics::log_levels`] was called |
 /// | `GET /healthz`, `/readyz` | 200 while the process serves; while the store is open and the server not going down |
 ///
-/// All but the last are for those who may: administrators ([`State::auth`]), who has a token
-/// ([`State::token`]), or whom [`State::allow`] and [`State::allow_reading`] let. Without any of
+/// All but the last are for those who may: administrators ([`Diagnostics::auth`]), who has a token
+/// ([`Diagnostics::token`]), or whom [`Diagnostics::allow`] and [`Diagnostics::allow_reading`] let. Without any of
 /// these they are for nobody.
 ///
 /// ```no_run
 /// # fn serve(store: marmota_store::Store) -> Result<(), Box<dyn std::error::Error>> {
 /// use marmota_http::{Metrics, Server};
-/// use marmota_rest::State;
+/// use marmota_rest::Diagnostics;
 ///
 /// let metrics = Metrics::new();
-/// let state = State::new(&store).metrics(&metrics).allow(|request| request.peer().ip().is_none());
+/// let state = Diagnostics::new(&store).metrics(&metrics).allow(|request| request.peer().ip().is_none());
 /// let routes = marmota_rest::api(&store).nest("", state.router());
 /// Server::bind("127.0.0.1:8080")?.and("unix:/run/app.sock")?.metrics(&metrics).run(routes)?;
 /// # Ok(())
 /// # }
 /// ```
 #[must_use]
-pub struct State {
+pub struct Diagnostics {
     prefix: String,
     metrics: Option<Metrics>,
     shared: Shared,
@@ -63,13 +63,13 @@ struct Shared {
     allow: Option<Allow>,
     allow_reading: Option<Allow>,
     /// What who is refused is told beside it.
-    way_in: String,
+    denied_hint: String,
     parts: Vec<(&'static str, Part)>,
-    levels: Option<Arc<dyn Levels>>,
+    levels: Option<Arc<dyn LogLevels>>,
 }
 
 /// How much goes to the log, changed while the program runs.
-pub trait Levels: Send + Sync {
+pub trait LogLevels: Send + Sync {
     /// The filter that holds, as text.
     fn filter(&self) -> String;
 
@@ -80,7 +80,7 @@ pub trait Levels: Send + Sync {
     fn set_filter(&self, filter: &str) -> marmota_model::Result<()>;
 }
 
-impl State {
+impl Diagnostics {
     /// The state of a store and of what serves it.
     pub fn new(store: &Store) -> Self {
         let shared = Shared {
@@ -90,7 +90,7 @@ impl State {
             token: None,
             allow: None,
             allow_reading: None,
-            way_in: String::new(),
+            denied_hint: String::new(),
             parts: Vec::new(),
             levels: None,
         };
@@ -124,7 +124,7 @@ impl State {
         self
     }
 
-    /// As [`State::allow`], for what changes nothing.
+    /// As [`Diagnostics::allow`], for what changes nothing.
     pub fn allow_reading(
         mut self,
         allow: impl Fn(&Request) -> bool + Send + Sync + 'static,
@@ -134,21 +134,21 @@ impl State {
     }
 
     /// Tells those who are refused how they are let in, behind the refusal's own words.
-    pub fn way_in(mut self, way: impl Into<String>) -> Self {
-        self.shared.way_in = way.into();
+    pub fn denied_hint(mut self, way: impl Into<String>) -> Self {
+        self.shared.denied_hint = way.into();
         self
     }
 
     /// Has the numbers of the server and the store at `/metrics`.
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
         let store = self.shared.store.clone();
-        metrics.also(move |text| prometheus::write_store(text, &store));
+        metrics.add_collector(move |text| prometheus::write_store(text, &store));
         self.metrics = Some(metrics.clone());
         self
     }
 
     /// Adds a part to the statistics: what services have done, say.
-    pub fn also(
+    pub fn add_section(
         mut self,
         name: &'static str,
         part: impl Fn() -> Value + Send + Sync + 'static,
@@ -158,7 +158,7 @@ impl State {
     }
 
     /// Lets the log's filter be read and changed.
-    pub fn levels(mut self, levels: Arc<dyn Levels>) -> Self {
+    pub fn log_levels(mut self, levels: Arc<dyn LogLevels>) -> Self {
         self.shared.levels = Some(levels);
         self
     }
@@ -197,9 +197,9 @@ impl State {
     }
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").field("prefix", &self.prefix).finish_non_exhaustive()
+        f.debug_struct("Diagnostics").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }
 
@@ -237,7 +237,7 @@ impl Shared {
     }
 
     #[cfg(feature = "auth")]
-    fn check_known(&self, known: Option<&marmota_auth::Known>) -> Result<()> {
+    fn check_known(&self, known: Option<&marmota_auth::Identity>) -> Result<()> {
         match known {
             Some(known) if known.is_admin() => Ok(()),
             Some(_) => Err(self.refusal(ErrorKind::Denied, "only administrators may ask this")),
@@ -249,7 +249,7 @@ impl Shared {
     }
 
     fn refusal(&self, kind: ErrorKind, message: &str) -> ApiError {
-        let message = match &*self.way_in {
+        let message = match &*self.denied_hint {
             "" => message.to_owned(),
             way => format!("{message}; {way}"),
         };

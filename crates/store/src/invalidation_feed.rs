@@ -1,5 +1,5 @@
 //! What others have written to a database, as its engine tells it to a store's
-//! cache ([`crate::engine::Engine::hear`]).
+//! cache ([`crate::engine::Engine::subscribe_changes`]).
 
 use std::sync::Arc;
 
@@ -8,50 +8,50 @@ use marmota_model::Table;
 use crate::cache::{Cache, Writing};
 
 /// Where an engine tells what others have written.
-pub struct News(Arc<Cache>);
+pub struct InvalidationFeed(Arc<Cache>);
 
 /// While this is there, a store keeps no rows of some tables, because what
 /// others write to them is not heard; nor does it know those that it kept
 /// before any more.
-pub struct Unheard {
+pub struct FeedPause {
     cache: Arc<Cache>,
     writing: Writing,
 }
 
-impl News {
+impl InvalidationFeed {
     pub(crate) fn new(cache: &Arc<Cache>) -> Self {
         Self(Arc::clone(cache))
     }
 
     /// Others have written to the table of this name: to be told behind that.
     /// What is no table of the store's is passed over.
-    pub fn wrote(&self, table: &str) {
+    pub fn invalidate(&self, table: &str) {
         self.0.others_wrote(table);
     }
 
-    /// What is written to these tables goes unheard, until what this gives is
+    /// Writes to these tables are not reported until the result is
     /// dropped.
     #[must_use]
-    pub fn unheard(&self, tables: &[Arc<Table>]) -> Unheard {
+    pub fn pause(&self, tables: &[Arc<Table>]) -> FeedPause {
         let writing = self.0.announce_all(tables);
-        Unheard { cache: Arc::clone(&self.0), writing }
+        FeedPause { cache: Arc::clone(&self.0), writing }
     }
 }
 
-impl Drop for Unheard {
+impl Drop for FeedPause {
     fn drop(&mut self) {
         self.cache.ended(std::mem::take(&mut self.writing), true);
     }
 }
 
-impl std::fmt::Debug for News {
+impl std::fmt::Debug for InvalidationFeed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("News")
+        f.write_str("InvalidationFeed")
     }
 }
 
-impl std::fmt::Debug for Unheard {
+impl std::fmt::Debug for FeedPause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Unheard").field(&self.writing).finish()
+        f.debug_tuple("FeedPause").field(&self.writing).finish()
     }
 }
