@@ -20,7 +20,7 @@
 //! // The first administrator has no password, but a token for setting one.
 //! let token = auth.setup_token().unwrap();
 //! # if false {
-//! auth.redeem("admin", token, "correct horse battery", None)?;
+//! auth.set_password("admin", token, "correct horse battery", None)?;
 //! let session = auth.login("admin", "correct horse battery", None)?;
 //! let known = auth.authenticate(&session.token).run()?;
 //! known.store().list_records(&store.table("note")?).run()?;

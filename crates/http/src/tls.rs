@@ -69,7 +69,7 @@ enum Source {
 /// Whose certificates are asked for.
 #[derive(Clone, Debug)]
 struct Clients {
-    authorities: PathBuf,
+    ca_file: PathBuf,
     required: bool,
 }
 
@@ -151,15 +151,15 @@ impl Tls {
     /// Takes only clients with a certificate for which one of those in this file (PEM) vouches;
     /// [`crate::Request::client_certificate`] has it.
     #[must_use]
-    pub fn client_ca_file(mut self, authorities: impl Into<PathBuf>) -> Self {
-        self.clients = Some(Clients { authorities: authorities.into(), required: true });
+    pub fn client_ca_file(mut self, ca_file: impl Into<PathBuf>) -> Self {
+        self.clients = Some(Clients { ca_file: ca_file.into(), required: true });
         self
     }
 
     /// As [`Tls::client_ca_file`], but clients without a certificate are taken too.
     #[must_use]
-    pub fn client_ca_file_optional(mut self, authorities: impl Into<PathBuf>) -> Self {
-        self.clients = Some(Clients { authorities: authorities.into(), required: false });
+    pub fn client_ca_file_optional(mut self, ca_file: impl Into<PathBuf>) -> Self {
+        self.clients = Some(Clients { ca_file: ca_file.into(), required: false });
         self
     }
 
@@ -168,7 +168,7 @@ impl Tls {
             Source::Files { certificate, key } => [Some(certificate), Some(key)],
             _ => [None, None],
         });
-        certificates.flatten().chain(self.clients.iter().map(|clients| &clients.authorities))
+        certificates.flatten().chain(self.clients.iter().map(|clients| &clients.ca_file))
     }
 }
 
@@ -356,10 +356,9 @@ fn prepare(tls: &Tls, made: &[Option<Shown>]) -> Result<ServerConfig, TlsError> 
     let builder = match &tls.clients {
         None => builder.with_no_client_auth(),
         Some(clients) => {
-            let fails =
-                |error: &dyn fmt::Display| TlsError::new(clients.authorities.display(), error);
+            let fails = |error: &dyn fmt::Display| TlsError::new(clients.ca_file.display(), error);
             let mut roots = RootCertStore::empty();
-            let found = CertificateDer::pem_file_iter(&clients.authorities);
+            let found = CertificateDer::pem_file_iter(&clients.ca_file);
             for authority in found.map_err(|error| fails(&error))? {
                 let authority = authority.map_err(|error| fails(&error))?;
                 roots.add(authority).map_err(|error| fails(&error))?;

@@ -86,7 +86,7 @@ impl Asked {
 pub(crate) fn add(router: Router, prefix: &str, door: &Arc<Authenticator>) -> Router {
     let routes: [(Method, &str, Route); 19] = [
         (Method::Post, "/login", login),
-        (Method::Post, "/redeem", redeem),
+        (Method::Post, "/set-password", set_password),
         (Method::Post, "/logout", logout),
         (Method::Post, "/logout-everywhere", logout_everywhere),
         (Method::Get, "/me", me),
@@ -188,7 +188,7 @@ fn login(asked: &Asked) -> ModelResult<Reply> {
     Ok(reply)
 }
 
-fn redeem(asked: &Asked) -> ModelResult<Reply> {
+fn set_password(asked: &Asked) -> ModelResult<Reply> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Redeem {

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_allowed_by_name_or_where_they_are_needed() {
+    fn destructive_steps_are_allowed_by_name_or_where_they_are_needed() {
         let plan = Plan { steps: vec![drop_of("a", true), drop_of("b", false)] };
         let named = |names: &[&str]| Destructive {
             needed: false,

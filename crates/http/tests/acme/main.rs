@@ -101,7 +101,7 @@ impl Authority {
 
     fn acme(&self, names: &[&str]) -> Acme {
         let acme = Acme::new(names.iter().copied()).contact("who@a.test");
-        let acme = acme.directory(&self.directory).authorities(self.path("own.pem"));
+        let acme = acme.directory(&self.directory).ca_file(self.path("own.pem"));
         acme.folder(self.path("kept"))
     }
 
@@ -212,6 +212,6 @@ fn what_no_certificate_is_given_for_is_refused_at_the_start() {
     assert!(start(Acme::new(Vec::<String>::new())).contains("no host name to ask"));
     let error = start(Acme::new(["a.test"]).directory("http://ca.test/dir"));
     assert!(error.contains("`http://ca.test/dir`"), "{error}");
-    let error = start(Acme::new(["a.test"]).authorities("/nowhere/ca.pem"));
+    let error = start(Acme::new(["a.test"]).ca_file("/nowhere/ca.pem"));
     assert!(error.contains("/nowhere/ca.pem"), "{error}");
 }

@@ -16,16 +16,16 @@ use crate::Log;
 
 #[derive(Args)]
 pub(super) struct Operators {
-    /// Tells what it does at /api/-/statistics and /metrics, and has /healthz, /readyz and the
-    /// log's filter at /api/-/levels: with --auth for administrators, else for who sends the token
-    /// that it prints or, where there is one, that of MARMOTA_DIAGNOSTICS_TOKEN
+    /// Serves /api/-/statistics, /metrics, /healthz, /readyz and the log's filter at /api/-/levels:
+    /// to administrators with --auth, otherwise to clients that send the token of
+    /// MARMOTA_DIAGNOSTICS_TOKEN or, without that variable, the token printed at the start
     #[arg(long)]
-    state: bool,
-    /// Lets this machine read --diagnostics without a token; not for one with a proxy on it, whose
-    /// requests are all of this machine
-    #[arg(long, requires = "state")]
-    state_local: bool,
-    /// Counts for --diagnostics, and logs operations and calls that take so many milliseconds
+    diagnostics: bool,
+    /// Allows clients on this machine to read --diagnostics without a token. Do not use it behind a
+    /// proxy on this machine: all of its requests come from this machine
+    #[arg(long, requires = "diagnostics")]
+    diagnostics_local: bool,
+    /// Counts for --diagnostics, and logs operations and calls that take this many milliseconds
     #[arg(long, value_name = "MS")]
     slow_query_ms: Option<u64>,
     /// What goes to the log on stderr: a level, and levels for targets, `info,marmota::slow=off`
@@ -41,7 +41,7 @@ pub(super) struct Operators {
 /// What was begun.
 pub(super) struct Watch {
     pub(super) metrics: Option<Metrics>,
-    /// Whom its state is for, where there are no users.
+    /// Who may read the diagnostics, where there are no users.
     access: Option<Access>,
     log: Option<Arc<Log>>,
     #[cfg(feature = "otel")]
@@ -55,7 +55,7 @@ impl Operators {
         let builder = if self.otlp.is_some() { builder.traced() } else { builder };
         match self.slow_query_ms {
             Some(ms) => builder.metering(Metering::default().slow_call(Duration::from_millis(ms))),
-            None if self.state => builder.metering(Metering::default()),
+            None if self.diagnostics => builder.metering(Metering::default()),
             None => builder,
         }
     }
@@ -89,8 +89,8 @@ impl Operators {
             Err(error) => return Err(error),
         };
         Ok(Watch {
-            metrics: self.state.then(Metrics::new),
-            access: self.state.then(|| Access::of(self.state_local)).transpose()?,
+            metrics: self.diagnostics.then(Metrics::new),
+            access: self.diagnostics.then(|| Access::of(self.diagnostics_local)).transpose()?,
             log,
             #[cfg(feature = "otel")]
             telemetry: None,
@@ -99,26 +99,26 @@ impl Operators {
 }
 
 impl Watch {
-    /// What is to be printed of the state, for one without users at this address.
+    /// The text that names the token, for a program without users at this address.
     pub(super) fn greeting(&self, url: &str) -> Option<String> {
         let Access { token, is_made, .. } = self.access.as_ref()?;
         is_made.then(|| {
             format!(
-                "Its state is for who sends this token ({TOKEN} sets another):\n  \
+                "Diagnostics need this token ({TOKEN} sets another):\n  \
                  curl {url}/api/-/statistics -H 'Authorization: Bearer {token}'"
             )
         })
     }
 
-    /// Lets in whom the state is for, where there are no users.
-    pub(super) fn admit(&self, state: Diagnostics) -> Diagnostics {
-        let Some(Access { token, local, .. }) = &self.access else { return state };
-        let state = state.token(token.clone());
+    /// Admits those who may read the diagnostics, where there are no users.
+    pub(super) fn admit(&self, diagnostics: Diagnostics) -> Diagnostics {
+        let Some(Access { token, local, .. }) = &self.access else { return diagnostics };
+        let diagnostics = diagnostics.token(token.clone());
         if *local {
             let way = "without it this machine may read, by `localhost` and not through a proxy";
-            return state.allow_reading(is_local).denied_hint(way);
+            return diagnostics.allow_reading(is_local).denied_hint(way);
         }
-        state.denied_hint(format!(
+        diagnostics.denied_hint(format!(
             "it is printed at the start, or set by {TOKEN}; --diagnostics-local lets this machine read \
              without it, --auth administrators"
         ))

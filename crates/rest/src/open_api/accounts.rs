@@ -43,7 +43,7 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
     ]);
     let login = object(&[("name", text()), ("password", text()), ("?cookie", flag())]);
     let logged_in = object(&[("user", id()), ("ends_at", time()), ("?token", text())]);
-    let redeem = object(&[("name", text()), ("token", text()), ("password", text())]);
+    let new_password = object(&[("name", text()), ("token", text()), ("password", text())]);
     let passwords = object(&[("old", text()), ("new", text())]);
     let new_key = object(&[("name", text()), ("?seconds", id())]);
     let new_user = object(&[("name", text()), ("?groups", texts()), ("?is_admin", flag())]);
@@ -55,7 +55,13 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
     type Row<'r> = (Method, &'r str, &'r str, Option<Value>, (u16, Option<Value>));
     let routes: [Row<'_>; 19] = [
         (Method::Post, "/login", "Logs in", Some(login), shown(logged_in)),
-        (Method::Post, "/redeem", "Sets a password by a one-time token", Some(redeem), done()),
+        (
+            Method::Post,
+            "/set-password",
+            "Sets a password by a one-time token",
+            Some(new_password),
+            done(),
+        ),
         (Method::Post, "/logout", "Ends this session", None, done()),
         (Method::Post, "/logout-everywhere", "Ends all sessions of the user", None, done()),
         (Method::Get, "/me", "Who asks", None, shown(me)),
@@ -114,7 +120,7 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
             };
             operation["parameters"] = json!([in_path("named", &schema)]);
         }
-        if matches!(path, "/login" | "/redeem") {
+        if matches!(path, "/login" | "/set-password") {
             // Who asks is not known yet.
             operation["security"] = json!([]);
         }
