@@ -192,7 +192,7 @@ impl Server {
     ///
     /// The kernel gives each new connection to one of the listeners, by a hash of both addresses
     /// and ports: evenly over many connections, to a server by how many
-    /// [listeners](Self::servers) it has, not by how busy it is, and one client's connections to
+    /// [listeners](Self::listeners) it has, not by how busy it is, and one client's connections to
     /// several servers. A server that shuts down answers those that wait to be taken; the kernel
     /// gives none to it from then on. Those of a process that is killed end with it, and what
     /// connects again comes to the others.
@@ -367,7 +367,7 @@ impl Server {
     }
 
     /// Sets how many listeners share a port, at least 1. Default: one for each core, divided by
-    /// [`threads`](Self::threads) when that is set.
+    /// [`threads_per_listener`](Self::threads_per_listener) when that is set.
     #[must_use]
     pub fn listeners(mut self, servers: usize) -> Self {
         self.servers = Some(servers);
