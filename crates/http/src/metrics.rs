@@ -22,7 +22,7 @@ const STATUSES: usize = 600;
 /// ```no_run
 /// use marmota_http::{Metrics, Router, Server};
 /// let metrics = Metrics::new();
-/// metrics.also(|text| text.push_str("# TYPE jobs gauge\njobs 7\n"));
+/// metrics.add_collector(|text| text.push_str("# TYPE jobs gauge\njobs 7\n"));
 /// let router = Router::new().metrics("/metrics", &metrics);
 /// Server::bind("127.0.0.1:8080")?.metrics(&metrics).run(router)?;
 /// # Ok::<(), marmota_http::ServerError>(())

@@ -253,7 +253,7 @@ impl Server {
     /// # std::fs::create_dir_all(&folder)?;
     /// # let socket = format!("unix:{}/service.sock", folder.display());
     /// let running = Server::bind("127.0.0.1:0")?
-    ///     .and(&socket)? // unix:/run/service.sock
+    ///     .also_bind(&socket)? // unix:/run/service.sock
     ///     .socket_mode(0o660)
     ///     .start(Router::new())?;
     /// assert_eq!(running.addresses()[1].to_string(), socket);

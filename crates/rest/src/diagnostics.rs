@@ -39,9 +39,9 @@ const BODY_BYTES_MAX: usize = 4 * 1024;
 /// use marmota_rest::Diagnostics;
 ///
 /// let metrics = Metrics::new();
-/// let state = Diagnostics::new(&store).metrics(&metrics).allow(|request| request.peer().ip().is_none());
-/// let routes = marmota_rest::api(&store).nest("", state.router());
-/// Server::bind("127.0.0.1:8080")?.and("unix:/run/app.sock")?.metrics(&metrics).run(routes)?;
+/// let diagnostics = Diagnostics::new(&store).metrics(&metrics).allow(|request| request.peer().ip().is_none());
+/// let routes = marmota_rest::api(&store).nest("", diagnostics.router());
+/// Server::bind("127.0.0.1:8080")?.also_bind("unix:/run/app.sock")?.metrics(&metrics).run(routes)?;
 /// # Ok(())
 /// # }
 /// ```

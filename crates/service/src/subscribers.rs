@@ -51,7 +51,7 @@ use crate::subscriber::Subscriber;
 ///
 ///     async fn print(&self, text: String) -> Result<usize> {
 ///         let text = &text;
-///         let told = self.0.tell(|reader| async move { reader.read(text.clone()).await }).await;
+///         let told = self.0.notify_all(|reader| async move { reader.read(text.clone()).await }).await;
 ///         Ok(told)
 ///     }
 /// }
