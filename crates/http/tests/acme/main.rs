@@ -123,7 +123,7 @@ fn serve(tls: Tls, port: u16) -> RunningServer {
     let server = Server::bind(SocketAddr::from(([127, 0, 0, 1], port)).to_string()).unwrap();
     let router =
         Router::new().get("/", |request: Request| async move { request.host().to_owned() });
-    server.servers(1).tls(tls).start(router).unwrap()
+    server.listeners(1).tls(tls).start(router).unwrap()
 }
 
 /// What a client gets that asks by a name: the answer, and the certificate.
