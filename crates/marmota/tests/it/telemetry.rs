@@ -25,7 +25,7 @@ fn collector() -> (RunningServer, Receiver<ExportTraceServiceRequest>) {
             ""
         }
     });
-    (Server::bind("127.0.0.1:0").unwrap().servers(1).start(router).unwrap(), sent)
+    (Server::bind("127.0.0.1:0").unwrap().listeners(1).start(router).unwrap(), sent)
 }
 
 fn text(attributes: &[KeyValue], name: &str) -> String {
