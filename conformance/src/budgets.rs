@@ -158,7 +158,7 @@ pub fn a_long_read_is_of_one_moment(subject: &Subject) {
     }
 }
 
-/// A read that nobody waits for any more keeps nothing from others.
+/// A read whose caller dropped it blocks no other operation.
 pub fn a_long_read_can_be_dropped(subject: &Subject) {
     let stand = stand_of_many(subject);
     for _ in 0..20 {

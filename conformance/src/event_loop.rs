@@ -1,4 +1,4 @@
-//! One thread that serves many: whatever waits for a lock, the thread does not.
+//! While one operation waits for a lock, its thread serves other requests.
 //!
 //! A transaction holds a row of each of several models, and every kind of write
 //! wants one of these rows. All of it is polled by one thread, as a server's

@@ -130,7 +130,7 @@ struct Chart {
     version: i64,
 }
 
-/// An entry of a change has the fields whose values changed, whatever was sent; a write that
+/// A history entry has the fields whose values changed, not all that were sent; a write that
 /// changes none leaves no entry.
 pub fn an_entry_has_what_changed(subject: &Subject) {
     let stand = Stand::open(subject, |builder| builder.model::<Chart>());

@@ -40,8 +40,8 @@ fn rows(stand: &Stand<'_>) -> Vec<Vec<Value>> {
     rows.iter().map(|row| row.values().to_vec()).collect()
 }
 
-/// The tables of a database are listed without its models, so that whoever moves it
-/// leaves none behind.
+/// The tables of a database are listed without its models, so that a move
+/// leaves none out.
 pub fn tables_are_listed_without_models(subject: &Subject) {
     if !subject.capability().persistent {
         return;

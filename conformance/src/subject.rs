@@ -65,7 +65,7 @@ impl Subject {
         })
     }
 
-    /// True if reads beside an open transaction may wait.
+    /// True if reads may wait while another session has a transaction open.
     #[must_use]
     pub fn makes_reads_wait(&self) -> bool {
         self.capability().reads_meanwhile != ReadsMeanwhile::Before

@@ -74,9 +74,8 @@ impl Auth {
     /// request on.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] for no such user, [`ErrorKind::Invalid`] for a
-    /// group that there is not; [`ErrorKind::Conflict`] for the last administrator who would not
-    /// be one afterwards.
+    /// [`ErrorKind::NotFound`] for no such user, [`ErrorKind::Invalid`] for an
+    /// unknown group, [`ErrorKind::Conflict`] if no administrator would be left.
     pub fn change_user(
         &self,
         user: i64,

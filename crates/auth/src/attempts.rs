@@ -4,7 +4,7 @@
 //!
 //! No limit lets one client lock another out:
 //! - **Account and address block** (an address of IPv4, a /64 of IPv6): 10 failures in a window.
-//! - **Address block**: 100 failures, whatever the accounts. A block from which the account has
+//! - **Address block**: 100 failures over all accounts. A block from which the account has
 //!   logged in before is exempt.
 //! - **Account**: after 100 failures from anywhere, blocks from which it has not logged in before
 //!   have 2 failures each instead of 10. The account itself is never locked.

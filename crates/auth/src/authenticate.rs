@@ -20,7 +20,7 @@ type Reading = Pin<Box<dyn Future<Output = Result<Arc<Identity>>> + Send>>;
 
 /// A caller who is being authenticated: `.await` it, or [`Authenticating::run`] it. Of a token
 /// that was shown a short time ago it is ready at once ([`Authenticating::ready`]).
-#[must_use = "nobody is authenticated until it is awaited or run"]
+#[must_use = "authentication does nothing until it is awaited or run"]
 pub struct Authenticating(State);
 
 enum State {
@@ -137,7 +137,7 @@ impl Auth {
 
 /// The store for a caller who is being authenticated ([`Auth::store_of`]): `.await` it, or
 /// [`StoreOf::run`] it.
-#[must_use = "nobody is authenticated until it is awaited or run"]
+#[must_use = "authentication does nothing until it is awaited or run"]
 #[derive(Debug)]
 pub struct StoreOf(StoreState);
 

@@ -1,5 +1,5 @@
 //! Ids that are never given again. A database may give the key of its last row again once that is
-//! deleted; rules compare with `@user.id`, and whoever had the id of a deleted user would have
+//! deleted; rules compare with `@user.id`, and a user with the id of a deleted one would have
 //! their rows.
 //!
 //! Users and keys are counted in `marmota_counter`, in the transaction that inserts them; sessions,

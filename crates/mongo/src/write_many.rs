@@ -215,7 +215,7 @@ impl Writer {
                 }
             }
         }
-        Ok(Outcome { keys: Keys::UpsertResult(placed), ..Outcome::rows(count) })
+        Ok(Outcome { keys: Keys::Upserted(placed), ..Outcome::rows(count) })
     }
 
     /// [`Self::put_many`] where nothing but a key can be in the way: those that
@@ -269,7 +269,7 @@ impl Writer {
         }
         self.keep(shape, done, undo).await?;
         let count = (new.len() + again.len()) as u64;
-        Ok(Outcome { keys: Keys::UpsertResult(placed), ..Outcome::rows(count) })
+        Ok(Outcome { keys: Keys::Upserted(placed), ..Outcome::rows(count) })
     }
 
     pub(crate) async fn update_many(&self, shape: &Shape, rows: &[Vec<Value>]) -> Result<Outcome> {

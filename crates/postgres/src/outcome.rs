@@ -30,7 +30,7 @@ impl Running {
         let placed = |mark: &Mark| conflict::placed(table, &self.reply, mark).0;
         let placed: Vec<_> = self.reply.marks.iter().map(placed).collect();
         let rows = placed.iter().filter(|one| one.effect != Effect::Ignored).count();
-        Outcome { keys: Keys::UpsertResult(placed), ..Outcome::rows(rows as u64) }
+        Outcome { keys: Keys::Upserted(placed), ..Outcome::rows(rows as u64) }
     }
 
     pub(crate) fn outcome_of_write(&self, write: &Write, mark: Option<&Mark>) -> Outcome {

@@ -202,7 +202,7 @@ impl PostgresSession {
             match operation {
                 Operation::Batch { results, .. } => results.clear(),
                 Operation::InsertMany { on_conflict, .. } if *on_conflict != OnConflict::Refuse => {
-                    outcome.keys = Keys::UpsertResult(Vec::new());
+                    outcome.keys = Keys::Upserted(Vec::new());
                 }
                 _ => {}
             }

@@ -121,7 +121,7 @@ impl Future for StoreFor {
 
 /// A caller who is being authenticated ([`known`]): a future, which is ready at once for a token
 /// that was shown a short time ago.
-#[must_use = "nobody is authenticated until it is awaited"]
+#[must_use = "authentication does nothing until it is awaited"]
 #[derive(Debug)]
 pub struct Knowing(State);
 

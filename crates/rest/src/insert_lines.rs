@@ -122,7 +122,7 @@ impl InsertLines {
 
     fn count(&mut self, rows: usize, outcome: &Outcome) {
         match &outcome.keys {
-            Keys::UpsertResult(placed) => {
+            Keys::Upserted(placed) => {
                 placed.iter().for_each(|row| self.done.add(row.effect, 1));
             }
             _ => self.done.add(outcome.effect, rows as u64),

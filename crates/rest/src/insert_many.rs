@@ -109,9 +109,9 @@ impl InsertMany {
                 (0..rows as i64).for_each(|offset| write(ValueRef::Int(first + offset)));
             }
             Keys::Each(keys) => keys.iter().for_each(|key| write(key.as_ref())),
-            Keys::UpsertResult(rows) => rows.iter().for_each(|row| write(row.key.as_ref())),
+            Keys::Upserted(rows) => rows.iter().for_each(|row| write(row.key.as_ref())),
         }
-        if let Keys::UpsertResult(rows) = keys {
+        if let Keys::Upserted(rows) = keys {
             body.extend_from_slice(b"],\"effects\":[");
             for (index, row) in rows.iter().enumerate() {
                 let comma = if index > 0 { "," } else { "" };

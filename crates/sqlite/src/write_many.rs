@@ -61,7 +61,7 @@ impl Lane {
             Chunk { values: vec![ValueRef::Absent; room * width], width, rows: 0, before: 0 };
         let mut keys = match on_conflict {
             OnConflict::Refuse => InsertedKeys::Same(None),
-            _ => InsertedKeys::UpsertResult(Vec::with_capacity(rows.remaining())),
+            _ => InsertedKeys::Upserted(Vec::with_capacity(rows.remaining())),
         };
         loop {
             if chunk.rows == room {
@@ -105,7 +105,7 @@ impl Lane {
                 _ => STATEMENT_ROWS.into_iter().find(fits).unwrap_or(1),
             };
             match (self.insert_rows(table, chunk, written, rows)?, &mut *keys) {
-                (Ok(()), InsertedKeys::UpsertResult(placed)) if has_key => {
+                (Ok(()), InsertedKeys::Upserted(placed)) if has_key => {
                     let key = |row| chunk.row(row)[table.key()].to_value();
                     placed.extend((written..written + rows).map(key).map(new));
                 }
@@ -114,7 +114,7 @@ impl Lane {
                     let last = self.connection.last_insert_rowid();
                     keys.given(chunk.before + written, rows, last)?;
                 }
-                (Err(failure), InsertedKeys::UpsertResult(placed)) if fault::is_taken(&failure) => {
+                (Err(failure), InsertedKeys::Upserted(placed)) if fault::is_taken(&failure) => {
                     // One of them is in a row's way: each for itself.
                     for row in written..written + rows {
                         let put = self.put(table, chunk.row(row), on_conflict);
@@ -214,7 +214,7 @@ enum InsertedKeys {
     /// They all held theirs, or got one behind the other, beginning here.
     Same(Option<i64>),
     /// Each for itself, where rows may have been there already.
-    UpsertResult(Vec<UpsertResult<Value>>),
+    Upserted(Vec<UpsertResult<Value>>),
 }
 
 fn new(key: Value) -> UpsertResult<Value> {
@@ -234,7 +234,7 @@ impl InsertedKeys {
     fn given(&mut self, row: usize, rows: usize, last: i64) -> Result<()> {
         let first = last.wrapping_sub(rows as i64 - 1);
         match self {
-            Self::UpsertResult(placed) => {
+            Self::Upserted(placed) => {
                 let keys = (0..rows as i64).map(|offset| Value::Int(first.wrapping_add(offset)));
                 placed.extend(keys.map(new));
             }
@@ -253,9 +253,9 @@ impl InsertedKeys {
     fn outcome(self, rows: usize) -> Result<Outcome> {
         let (rows, keys) = match self {
             Self::Same(first) => (rows, first.map_or(Keys::Known, |first| Keys::Range { first })),
-            Self::UpsertResult(placed) => {
+            Self::Upserted(placed) => {
                 let written = placed.iter().filter(|row| row.effect != Effect::Ignored).count();
-                (written, Keys::UpsertResult(placed))
+                (written, Keys::Upserted(placed))
             }
         };
         Ok(Outcome { keys, ..Outcome::rows(rows as u64) })

@@ -496,5 +496,5 @@ pub enum Keys {
     /// Rows in the order they came, each with what its insert came to: those
     /// of an [`Operation::InsertMany`] that was told what to do where a row is
     /// there already.
-    UpsertResult(Vec<UpsertResult<Value>>),
+    Upserted(Vec<UpsertResult<Value>>),
 }

@@ -225,9 +225,7 @@ impl<M: Model> Verb for InsertMany<'_, M> {
                 .map(|offset| M::Key::from_row(ValueRef::Int(first + offset)))
                 .collect(),
             Keys::Each(keys) => keys.iter().map(M::Key::from_value).collect(),
-            Keys::UpsertResult(rows) => {
-                rows.iter().map(|row| M::Key::from_value(&row.key)).collect()
-            }
+            Keys::Upserted(rows) => rows.iter().map(|row| M::Key::from_value(&row.key)).collect(),
         };
         match keys {
             Some(keys) => Ok(keys),

@@ -1,4 +1,4 @@
-//! Limits on logins, which nobody can use to lock others out; and the last administrator.
+//! Limits on logins, which cannot be used to lock other users out; and the last administrator.
 
 use std::net::IpAddr;
 
@@ -79,7 +79,7 @@ fn the_last_administrator_stays_one() {
     }
 }
 
-/// Where users have passwords, a start gives nobody a token that makes an administrator.
+/// Where users have passwords, a start prints no token for an administrator.
 #[test]
 fn no_token_is_made_where_users_have_passwords() {
     let store = memory();

@@ -39,7 +39,7 @@ pub(crate) fn put_outcome(out: &mut Vec<u8>, outcome: &Outcome) {
             out.push(EACH);
             put_values(out, keys);
         }
-        Keys::UpsertResult(rows) => {
+        Keys::Upserted(rows) => {
             out.push(PLACED);
             put_unsigned(out, rows.len() as u64);
             for UpsertResult { key, effect } in rows {
@@ -99,7 +99,7 @@ impl Bytes<'_> {
                 let placed = |read: &mut Self| {
                     Ok(UpsertResult { key: read.value()?.to_value(), effect: read.effect()? })
                 };
-                Keys::UpsertResult((0..count).map(|_| placed(self)).collect::<Result<_>>()?)
+                Keys::Upserted((0..count).map(|_| placed(self)).collect::<Result<_>>()?)
             }
             _ => return Err(broken("has keys of no kind")),
         };
@@ -155,7 +155,7 @@ mod tests {
             any_value().prop_map(Keys::One),
             any::<i64>().prop_map(|first| Keys::Range { first }),
             prop::collection::vec(any_value(), 0..5).prop_map(Keys::Each),
-            prop::collection::vec(placed, 0..5).prop_map(Keys::UpsertResult),
+            prop::collection::vec(placed, 0..5).prop_map(Keys::Upserted),
         ]
     }
 

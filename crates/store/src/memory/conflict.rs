@@ -46,7 +46,7 @@ pub(super) fn insert_many<'a>(
         count += u64::from(effect != Effect::Ignored);
     }
     statement.keep();
-    Ok(Outcome { keys: Keys::UpsertResult(placed), ..Outcome::rows(count) })
+    Ok(Outcome { keys: Keys::Upserted(placed), ..Outcome::rows(count) })
 }
 
 /// Inserts a row, or does what is to be done: gives the row that is there then.

@@ -93,7 +93,7 @@ impl Job {
         }
         outcome.keys = match rows.is_empty() {
             true => Keys::Known,
-            false if places => Keys::UpsertResult(rows),
+            false if places => Keys::Upserted(rows),
             false => Keys::Each(rows.into_iter().map(|row| row.key).collect()),
         };
         Ok(())

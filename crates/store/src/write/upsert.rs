@@ -107,7 +107,7 @@ impl<M: Model> Verb for InsertManyOver<'_, M> {
         outcome: &mut Outcome,
     ) -> Result<Vec<UpsertResult<M::Key>>> {
         let rows = match std::mem::take(&mut outcome.keys) {
-            Keys::UpsertResult(rows) => rows,
+            Keys::Upserted(rows) => rows,
             _ => Vec::new(),
         };
         let typed = |row: &UpsertResult<Value>| {
