@@ -1,5 +1,12 @@
 //! The bytes of a message's body, from a constant or owned, without copying them.
 
+pub(crate) mod body_sender;
+pub(crate) mod budget;
+#[cfg(feature = "compression")]
+pub(crate) mod coding;
+pub(crate) mod inlet;
+pub(crate) mod producer;
+
 use std::sync::Arc;
 
 /// A whole body; [`crate::BodyStream`] is one that is made while it is sent. Nothing outside

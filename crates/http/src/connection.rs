@@ -8,19 +8,25 @@
 
 mod admitting;
 mod answer;
+mod conversation;
 mod flow;
 mod linger;
 mod outflow;
 mod passage;
 mod record;
+pub(crate) mod signpost;
+pub(crate) mod slab;
+mod state;
+mod streaming;
 mod takeover;
 mod upload;
+mod uploading;
 mod whole_body;
 
 use std::io::IoSlice;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use rustix::buffer::spare_capacity;
@@ -28,137 +34,23 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 
-pub(crate) use flow::Wish;
-use flow::{Intake, Outgoing};
-pub(crate) use linger::LINGER_BYTES_MAX;
-#[cfg(feature = "http2")]
-pub(crate) use linger::LINGER_MS;
-use outflow::Outflow;
-#[cfg(feature = "http2")]
-pub(crate) use outflow::note_cut_off;
-use takeover::Takeover;
-use upload::Upload;
+use state::{BodyProgress, Intake, Outgoing, Phase, READ_BYTES, Served, Timing, make_room, own};
+pub(crate) use state::{Connection, Fate, Wish};
 
-use crate::address::Peer;
-use crate::admission::LaterAdmission;
-use crate::body::Body;
-use crate::chunked::Chunked;
-use crate::handler::LaterResponse;
-use crate::head::{BodyLength, Span};
-use crate::link::{Entry, Link, Secured};
-use crate::local::ThreadLocals;
-use crate::request::{Exchange, Request};
-use crate::response::Response;
-use crate::router::Found;
-use crate::signpost::RedirectResponder;
-use crate::slack;
-use crate::status::Status;
-use crate::task::{self, Task, Token};
+use crate::connection::signpost::RedirectResponder;
+use crate::message::local::ThreadLocals;
+use crate::message::response::Response;
+use crate::proto::head::{BodyLength, Span};
+use crate::proto::paths::Found;
+use crate::proto::status::Status;
+use crate::reactor::slack;
+use crate::reactor::task::{self, Token};
+use crate::routing::router::Routes;
+use crate::socket::address::Peer;
+use crate::socket::link::{Entry, Link};
 
-/// Room for a read; two pipelined batches of usual requests.
-const READ_BYTES: usize = 16 * 1024;
-/// With less room than this the buffer grows before it is read into.
-const READ_BYTES_MIN: usize = 2 * 1024;
 /// Reads in one call of `drive` before other connections get their turn.
 const READS_MAX: usize = 16;
-/// Whether a connection lives on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    Keep,
-    Drop,
-}
-
-enum Phase {
-    /// Between requests or inside a head.
-    Head,
-    /// The head is there, and what decides on it has not decided yet.
-    Admitting { decision: LaterAdmission, task: Task },
-    /// Inside a body.
-    Body(BodyProgress),
-    /// The handler's answer will come.
-    Waiting { answer: LaterResponse, task: Task, deadline_ms: u64 },
-    /// The answer's body is being made, as far as the client takes it.
-    Streaming(Box<Outflow>),
-    /// Another protocol has the connection.
-    Taken(Box<Takeover>),
-    /// The last answer is written: send it, then close; lingering for so many bytes when input may
-    /// be unread.
-    Closing { linger_bytes: usize },
-    /// Our side is shut down; throw away so much of what still comes.
-    Lingering { left: usize },
-}
-
-enum BodyProgress {
-    Exact { end: usize },
-    Chunked(Chunked),
-}
-
-/// What a deadline is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Timing {
-    None,
-    /// Requests cannot come yet.
-    Opening,
-    Idle,
-    Head,
-    Body,
-    Write,
-    /// The client has said that it sends no more, and its streamed answer stands still.
-    Quiet,
-    /// The streamed answer stands still: say something meanwhile.
-    Heartbeat,
-    /// What another protocol has said.
-    Protocol,
-    /// The handler has so long to answer.
-    Handler,
-    Linger,
-}
-
-/// What answering the buffered requests came to.
-enum Served {
-    /// All that was there is used up.
-    Hungry,
-    /// Answers are waiting to be sent, or a handler or the end of the connection to be.
-    Stop,
-}
-
-pub(crate) struct Connection {
-    socket: OwnedFd,
-    peer: Peer,
-    /// What lies between the socket and the buffers.
-    link: Option<Box<Link>>,
-    secured: Option<Rc<Secured>>,
-    token: Token,
-    phase: Phase,
-    request: Option<Request>,
-    found: Found,
-    /// Where the next request starts in the buffer, once this one's body is whole.
-    next_at: usize,
-    output: Vec<u8>,
-    sent: usize,
-    /// A large body that follows the output, and how much of it is sent.
-    tail: Option<(Body, usize)>,
-    /// The body that the handler takes as it comes.
-    upload: Option<Box<Upload>>,
-    readable: bool,
-    intake: Intake,
-    outgoing: Outgoing,
-    /// Bytes of output that the ring has.
-    handed_bytes: usize,
-    /// All that has come is used up: more can be taken.
-    hungry: bool,
-    /// The client has shut down its side: a read of nothing follows.
-    half_closed: bool,
-    ended: bool,
-    requests: u32,
-    timing: Timing,
-    deadline_ms: u64,
-    /// Bytes of the body that is gathered, when its deadline was last put off.
-    body_received: usize,
-    /// There is a request whose head was understood, and which is not answered.
-    is_known: bool,
-}
-
 impl Connection {
     pub(crate) fn new(
         socket: OwnedFd,
@@ -166,11 +58,13 @@ impl Connection {
         token: Token,
         on_ring: bool,
         entry: &Entry,
+        routes: &Arc<Routes>,
         local: &mut ThreadLocals,
     ) -> Self {
         let opening_until_ms = local.now_ms + local.limits.handshake_timeout_ms;
         let mut this = Self {
             socket,
+            routes: Arc::clone(routes),
             peer,
             link: Link::new(entry, peer, opening_until_ms),
             secured: None,
@@ -399,8 +293,12 @@ impl Connection {
         self.is_known = true;
         exchange.forget();
         let head = &exchange.head;
-        self.found =
-            exchange.routes.find(head.method, &exchange.buffer, head.path, &mut exchange.params);
+        self.found = exchange.context.paths.find(
+            head.method,
+            &exchange.buffer,
+            head.path,
+            &mut exchange.params,
+        );
         exchange.endpoint = match self.found {
             Found::Endpoint(index) => Some(index),
             _ => None,
@@ -597,20 +495,5 @@ impl Connection {
     pub(crate) fn drain(&mut self, local: &mut ThreadLocals) -> Fate {
         self.readable = self.intake == Intake::Own;
         self.drive(local)
-    }
-}
-
-/// The exchange to write to. When a handler has kept its request, that one keeps the buffer
-/// and the connection goes on with a copy.
-#[inline]
-fn own(request: &mut Request) -> &mut Exchange {
-    Rc::make_mut(&mut request.0)
-}
-
-/// Grows a buffer for reading, by doubling: what a client announces is not believed before it
-/// comes.
-fn make_room(buffer: &mut Vec<u8>, wanted: usize) {
-    if buffer.capacity() - buffer.len() < wanted.clamp(1, READ_BYTES_MIN) {
-        buffer.reserve(buffer.len().clamp(READ_BYTES, wanted.max(READ_BYTES)));
     }
 }

@@ -21,15 +21,15 @@ use held::{Bytes, Held, Version};
 use place::Place;
 use range::Wanted;
 
-use crate::accepted::best_coding;
-use crate::handler::Flow;
-use crate::method::Method;
-use crate::producer::BodyStream;
-use crate::request::Request;
-use crate::response::{IntoResponse, Response};
-use crate::router::Router;
-use crate::status::Status;
-use crate::writer::ResponseWriter;
+use crate::body::producer::BodyStream;
+use crate::message::request::Request;
+use crate::message::response::{IntoResponse, Response};
+use crate::message::writer::ResponseWriter;
+use crate::proto::accepted::best_coding;
+use crate::proto::method::Method;
+use crate::proto::status::Status;
+use crate::routing::handler::Flow;
+use crate::routing::router::Router;
 
 /// Codings whose files may lie beside the plain one, by their names and ends; the first of those
 /// that a client likes alike is sent.
@@ -134,7 +134,7 @@ impl Files {
     /// When the value has a control character.
     #[must_use]
     pub fn cache_control(mut self, value: &str) -> Self {
-        assert!(crate::head::is_value(value.as_bytes()), "Cache-Control: {value:?}");
+        assert!(crate::proto::head::is_value(value.as_bytes()), "Cache-Control: {value:?}");
         self.more = format!("Cache-Control: {value}\r\n").into_bytes();
         self
     }

@@ -14,6 +14,7 @@ mod wire;
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -27,20 +28,23 @@ use stream::{Begun, Clock, Counted, Held, Outcome, Patience, Rest, Room, Unread,
 use tunnel::{Tunnel, Turns};
 use wire::Wire;
 
-use crate::address::Peer;
-use crate::admission::{self, Admission};
-use crate::budget::{Gathering, Lease};
-use crate::handler::{self, Ran};
-use crate::limits::Limits;
-use crate::link::Secured;
-use crate::local::ThreadLocals;
-use crate::method::Method;
-use crate::protocol::{Protocol, Step, Turn};
-use crate::response::Response;
-use crate::router::Found;
-use crate::status::Status;
-use crate::task::Token;
-use crate::writer::{Persistence, ResponseWriter, Tail};
+use crate::body::budget::{Gathering, Lease};
+use crate::message::limits::Limits;
+use crate::message::local::ThreadLocals;
+use crate::message::observe::Seen;
+use crate::message::protocol::{Protocol, Step, Turn};
+use crate::message::request::Request;
+use crate::message::response::Response;
+use crate::message::writer::{Persistence, ReplyTo, ResponseWriter, Tail};
+use crate::proto::method::Method;
+use crate::proto::paths::Found;
+use crate::proto::status::Status;
+use crate::reactor::task::Token;
+use crate::routing::admission::Admission;
+use crate::routing::dispatch::{self, Ran};
+use crate::routing::router::Routes;
+use crate::socket::address::Peer;
+use crate::socket::link::Secured;
 
 /// What a client of HTTP/2 says first.
 pub(crate) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -102,6 +106,7 @@ pub(crate) struct Http2 {
     widened: u32,
     /// They were told that the server goes down.
     drained: bool,
+    routes: Arc<Routes>,
     peer: Peer,
     secured: Option<Rc<Secured>>,
     token: Token,
@@ -117,6 +122,7 @@ pub(crate) struct Http2 {
 
 impl Http2 {
     pub(crate) fn new(
+        routes: &Arc<Routes>,
         peer: Peer,
         secured: Option<Rc<Secured>>,
         token: Token,
@@ -149,6 +155,7 @@ impl Http2 {
             gathering: Rc::default(),
             widened: 0,
             drained: false,
+            routes: Arc::clone(routes),
             peer,
             secured,
             token,
@@ -274,7 +281,7 @@ impl Http2 {
         body: RecvStream,
         local: &mut ThreadLocals,
     ) {
-        match admission::decide(&begun.request) {
+        match dispatch::decide(&self.routes, &begun.request) {
             Admission::Granted => self.gather(begun, found, body, local),
             Admission::Refused(answer) => self.write(begun, answer, local),
             Admission::Later(decision) => {
@@ -293,7 +300,7 @@ impl Http2 {
         local: &mut ThreadLocals,
     ) {
         let request = &begun.request;
-        let endpoint = request.0.endpoint.and_then(|index| request.0.routes.endpoint(index));
+        let endpoint = request.0.endpoint.and_then(|index| self.routes.endpoint(index));
         if let Some(bytes_max) = endpoint.and_then(|endpoint| endpoint.streams(request)) {
             let patience = Patience::new(self.clock(), Rest::of(&local.limits));
             let count = Counted::new(&self.uploads);
@@ -324,7 +331,11 @@ impl Http2 {
             Outcome::Admitted(begun, found, body) => self.gather(begun, found, body, local),
             Outcome::Answer(begun, response) => self.write(begun, response, local),
             Outcome::Refused(begun, error) => {
-                self.write(begun, crate::response::IntoResponse::into_response(error), local);
+                self.write(
+                    begun,
+                    crate::message::response::IntoResponse::into_response(error),
+                    local,
+                );
             }
             Outcome::Panicked(begun) => self.write(begun, failure(), local),
             Outcome::Done => {}
@@ -354,24 +365,23 @@ impl Http2 {
         if !std::mem::replace(&mut self.is_flood, true)
             && let Some(observer) = &local.observer
         {
-            observer.note_flooding();
+            observer.note(Seen::Flooding);
         }
     }
 
     /// Has the handler answer.
     fn run(&mut self, begun: Begun, found: Found, local: &mut ThreadLocals) {
         let Found::Endpoint(endpoint) = found else {
-            let response = handler::unrouted(&begun.request, found);
+            let response = dispatch::unrouted(&begun.request, found);
             return self.write(begun, response, local);
         };
         let mut text = local.take_output();
-        let client = (begun.request.method() == Method::Head, false);
-        let (request, token) = (&begun.request, self.token);
-        match handler::run(request, endpoint, &mut text, local, Persistence::Implied, client, token)
-        {
+        let to = self.reply_to(&begun.request);
+        match dispatch::run(&self.routes, &begun.request, endpoint, &mut text, local, to) {
             Ran::Written(tail) => self.send(begun, &text, tail, local),
             Ran::Later(answer, _) => {
-                let timeout_ms = timeout_ms(&begun).map(|timeout_ms| (self.clock(), timeout_ms));
+                let timeout_ms =
+                    timeout_ms(&self.routes, &begun).map(|timeout_ms| (self.clock(), timeout_ms));
                 self.streams.push(Box::pin(stream::wait(begun, answer, timeout_ms)));
             }
             Ran::Failed => self.write(begun, failure(), local),
@@ -381,13 +391,20 @@ impl Http2 {
 
     fn write(&mut self, begun: Begun, response: Response, local: &mut ThreadLocals) {
         let mut text = local.take_output();
-        let client = (begun.request.method() == Method::Head, false);
-        let mut out =
-            ResponseWriter::new(&mut text, local, Persistence::Implied, client, self.token);
+        let mut out = ResponseWriter::new(&mut text, local, self.reply_to(&begun.request));
         out.respond(response);
         let tail = out.finish_for(&begun.request).unwrap_or_default();
         self.send(begun, &text, tail, local);
         local.give_output(text);
+    }
+
+    fn reply_to(&self, request: &Request) -> ReplyTo {
+        ReplyTo {
+            persistence: Persistence::Implied,
+            head_only: request.method() == Method::Head,
+            is_http10: false,
+            token: self.token,
+        }
     }
 
     /// Sends an answer of HTTP/1.1 and what follows its head.
@@ -406,7 +423,8 @@ impl Http2 {
         }
         let Begun { mut respond, request, upload, tunnel } = begun;
         if let Some(observer) = &mut local.observer {
-            observer.note_written(Some(&request), request.peer(), text, tail.as_ref());
+            let rest = tail.as_ref().map_or(0, Tail::body_bytes);
+            observer.note_written(Some(&request), request.peer(), text, rest);
         }
         let is_streamed = matches!(tail, Some(Tail::Stream(_)));
         let Some((mut head, mut body)) = message::answer(text) else {
@@ -573,9 +591,8 @@ impl Protocol for Http2 {
 }
 
 /// The time that a handler has; one that takes its body as it comes has its client's time.
-fn timeout_ms(begun: &Begun) -> Option<u64> {
-    let exchange = &begun.request.0;
-    let endpoint = exchange.routes.endpoint(exchange.endpoint?)?;
+fn timeout_ms(routes: &Routes, begun: &Begun) -> Option<u64> {
+    let endpoint = routes.endpoint(begun.request.0.endpoint?)?;
     endpoint.timeout_ms.filter(|_| begun.upload.is_none())
 }
 

@@ -31,110 +31,71 @@
 //!
 //! Linux only: it stands on io_uring or epoll ([`Backend`]) and SO_REUSEPORT.
 
-pub mod chunked;
-pub mod head;
 pub mod multipart;
 pub mod websocket;
 
-mod accepted;
-mod access_log;
-mod address;
-mod admission;
-mod backend;
-mod background_writer;
-mod batch_scheduling;
 mod body;
-mod body_sender;
-mod bound;
-mod budget;
-mod claim;
-#[cfg(feature = "compression")]
-mod coding;
 mod connection;
-mod descriptors;
-mod epoll;
-mod events;
 mod files;
-mod handler;
-mod health;
 #[cfg(feature = "http2")]
 mod http2;
-mod inlet;
-mod layer;
-mod limits;
-mod link;
-mod listener;
-mod local;
 mod log_limit;
-mod method;
-mod metrics;
-#[cfg(feature = "tower")]
-mod mount;
-mod observer;
-mod percent;
-mod problem;
-mod producer;
-mod protocol;
-mod proxies;
-mod proxy_header;
+mod message;
+mod middleware;
+mod proto;
 mod reactor;
-mod request;
-mod response;
-#[allow(unsafe_code, reason = "the kernel reads and writes memory by its address")]
-mod ring;
-mod router;
-mod same_origin;
-mod seat;
+mod routing;
 mod server;
-mod signpost;
-mod slab;
-#[allow(unsafe_code, reason = "a call of the allocator")]
-mod slack;
-mod status;
-mod task;
-#[allow(unsafe_code, reason = "two calls of the system")]
-mod thread_policy;
-#[cfg(feature = "tls")]
-mod tls;
-mod watch;
-mod worker;
-mod writer;
+mod socket;
 
-pub use access_log::AccessLog;
-pub use address::{Address, Peer, ToAddresses};
-pub use admission::{Admission, LaterAdmission};
-pub use backend::Backend;
-pub use background_writer::BackgroundWriter;
-pub use batch_scheduling::{BatchScheduling, BatchSchedulingError};
 pub use body::Body;
-pub use body_sender::{BodySender, Gone};
-pub use descriptors::raise_descriptors_max;
-pub use events::{Event, EventSender};
+pub use body::body_sender::{BodySender, Gone};
+pub use body::inlet::BodyError;
+pub use body::producer::{BodyStream, BoxError, Producer};
 pub use files::{Files, Symlinks};
-pub use handler::{Endpoint, Flow, Handler, LaterResponse};
-pub use head::Version;
-pub use inlet::{BodyError, BodyReader};
+pub use message::added_headers::AddedHeaders;
+pub use message::body_reader::BodyReader;
+pub use message::events::{Event, EventSender};
+pub use message::limits::Limits;
+pub use message::protocol::{Protocol, Step, Turn};
+pub use message::request::Request;
+pub use message::response::{IntoResponse, LaterResponse, Response};
+pub use message::same_origin::{CrossSite, Initiator};
+pub use message::sites::SiteError;
+pub use message::writer::ResponseWriter;
+pub use middleware::access_log::AccessLog;
+pub use middleware::background_writer::BackgroundWriter;
+pub use middleware::compression::Compression;
+pub use middleware::cors::Cors;
+pub use middleware::metrics::Metrics;
+pub use middleware::rate_limit::RateLimit;
+pub use middleware::request_id::RequestId;
+pub use middleware::security_headers::SecurityHeaders;
 #[cfg(feature = "tracing")]
-pub use layer::Traces;
-pub use layer::{AddedHeaders, Compression, Cors, Layer, RateLimit, RequestId, SecurityHeaders};
-pub use limits::Limits;
-pub use method::Method;
-pub use metrics::Metrics;
+pub use middleware::traces::Traces;
 pub use multipart::{Multipart, MultipartError, MultipartLimits};
-pub use percent::QueryParams;
-pub use producer::{BodyStream, BoxError, Producer};
-pub use protocol::{Protocol, Step, Turn};
-pub use proxies::{ForwardedHeader, ProxyError};
-pub use request::Request;
-pub use response::{HeaderError, IntoResponse, Response};
-pub use router::{RouteError, Router};
-pub use same_origin::{CrossSite, Initiator, SiteError};
-pub use server::{RunningServer, Server, ServerError, ShutdownHandle};
-pub use status::Status;
+pub use proto::head::Version;
+pub use proto::header::HeaderError;
+pub use proto::method::Method;
+pub use proto::percent::QueryParams;
+pub use proto::status::Status;
+pub use proto::{chunked, head};
+pub use reactor::backend::Backend;
+pub use reactor::batch_scheduling::{BatchScheduling, BatchSchedulingError};
+pub use reactor::descriptors::raise_descriptors_max;
+pub use reactor::watch::{Happened, Watch, watch};
+pub use routing::admission::{Admission, LaterAdmission};
+pub use routing::endpoint::Endpoint;
+pub use routing::handler::{Flow, Handler};
+pub use routing::layer::Layer;
+pub use routing::router::{RouteError, Router};
+pub use server::Server;
+pub use server::error::ServerError;
+pub use server::running::{RunningServer, ShutdownHandle};
+pub use socket::address::{Address, Peer, ToAddresses};
+pub use socket::proxies::{ForwardedHeader, ProxyError};
 #[cfg(feature = "acme")]
-pub use tls::acme::Acme;
+pub use socket::tls::acme::Acme;
 #[cfg(feature = "tls")]
-pub use tls::{Tls, TlsError};
-pub use watch::{Happened, Watch, watch};
+pub use socket::tls::{Tls, TlsError};
 pub use websocket::{Broadcast, Message, WebSocket, WebSocketOptions};
-pub use writer::ResponseWriter;

@@ -10,10 +10,11 @@ use std::path::Path;
 
 pub use parser::{Parser, PartHead, Piece};
 
-use crate::inlet::{BodyError, BodyReader};
-use crate::request::Request;
-use crate::response::{IntoResponse, Response};
-use crate::status::Status;
+use crate::body::inlet::BodyError;
+use crate::message::body_reader::BodyReader;
+use crate::message::request::Request;
+use crate::message::response::{IntoResponse, Response};
+use crate::proto::status::Status;
 
 /// What a form may have; how long all of it may be is the route's own limit
 /// ([`crate::Endpoint::streamed`]).

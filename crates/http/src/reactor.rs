@@ -1,82 +1,30 @@
-//! The thread's wait for events, by a ring ([`crate::ring`]) where the kernel allows it, else
-//! by epoll ([`crate::epoll`]). The ring also reads and writes; a connection on epoll does both
+//! The thread's wait for events, by a ring ([`crate::reactor::ring`]) where the kernel allows it, else
+//! by epoll ([`crate::reactor::epoll`]). The ring also reads and writes; a connection on epoll does both
 //! by itself when it is told that it can.
-//!
-//! An event carries 64 bits, of which a connection's [`Token`] uses the slot (low half) and
-//! generation (28 bits); the four highest bits are all set for what is not a connection:
-//! listeners from [`LISTENER`] upwards, [`BELL`], and [`WATCHES`] for the sources of
-//! [`crate::watch`].
+
+pub(crate) mod backend;
+pub(crate) mod batch_scheduling;
+pub(crate) mod descriptors;
+pub(crate) mod epoll;
+pub(crate) mod event;
+#[allow(unsafe_code, reason = "the kernel reads and writes memory by its address")]
+pub(crate) mod ring;
+#[allow(unsafe_code, reason = "a call of the allocator")]
+pub(crate) mod slack;
+pub(crate) mod task;
+#[allow(unsafe_code, reason = "two calls of the system")]
+pub(crate) mod thread_policy;
+pub(crate) mod watch;
 
 use std::io;
 
 use rustix::fd::AsFd;
-use rustix::io::Errno;
 
-use crate::backend::Settled;
-use crate::epoll::Epoll;
-use crate::ring::{Piece, Ring};
-use crate::server::ServerError;
-use crate::task::Token;
-
-/// The first of the thread's listeners has connections; the next value is the second's.
-pub(crate) const LISTENER: Token = 0xF << 60;
-/// As many listeners as a thread may have.
-pub(crate) const LISTENERS_MAX: usize = 1 << 16;
-const LAST_LISTENER: Token = LISTENER + LISTENERS_MAX as Token - 1;
-/// Another thread has rung.
-pub(crate) const BELL: Token = u64::MAX;
-/// Something has happened to another source of the thread.
-pub(crate) const WATCHES: Token = u64::MAX - 1;
-
-/// What has happened.
-pub(crate) enum Event {
-    /// This listener has connections.
-    Listener(usize),
-    Bell,
-    Watches,
-    /// Epoll: bytes (an end, an error) can be read, or room may be there.
-    Ready {
-        token: Token,
-        readable: bool,
-        half_closed: bool,
-        gone: bool,
-    },
-    /// Ring: bytes have come; without `more` no others will before they are asked for.
-    Arrived {
-        token: Token,
-        piece: Piece,
-        more: bool,
-    },
-    /// Ring: no more bytes come, because of this error or because they have ended.
-    Dry {
-        token: Token,
-        error: Option<Errno>,
-    },
-    /// Ring: the socket takes bytes again.
-    Room {
-        token: Token,
-    },
-    /// Ring: this many bytes of an answer are sent.
-    Sent {
-        token: Token,
-        output: Vec<u8>,
-        from: usize,
-        result: Result<usize, Errno>,
-    },
-    Nothing,
-}
-
-impl Event {
-    /// The event of something that is no connection.
-    pub(crate) fn of_watch(token: Token) -> Self {
-        match token {
-            LISTENER..=LAST_LISTENER => Self::Listener((token - LISTENER) as usize),
-            BELL => Self::Bell,
-            WATCHES => Self::Watches,
-            _ => Self::Nothing,
-        }
-    }
-}
+use crate::reactor::backend::{BackendError, Settled};
+use crate::reactor::epoll::Epoll;
+use crate::reactor::event::{BELL, Event, LISTENER, WATCHES};
+use crate::reactor::ring::Ring;
+use crate::reactor::task::Token;
 
 pub(crate) enum Reactor {
     Epoll(Epoll),
@@ -84,15 +32,15 @@ pub(crate) enum Reactor {
 }
 
 impl Reactor {
-    pub(crate) fn new(settled: Settled) -> Result<Self, ServerError> {
+    pub(crate) fn new(settled: Settled) -> Result<Self, BackendError> {
         let ring = match settled {
-            Settled::Ring => Some(Ring::new().map_err(ServerError::Ring)?),
+            Settled::Ring => Some(Ring::new().map_err(BackendError::Ring)?),
             Settled::RingOrEpoll => Ring::new().ok(),
             Settled::Epoll => None,
         };
         match ring {
             Some(ring) => Ok(Self::Ring(Box::new(ring))),
-            None => Epoll::new().map(Self::Epoll).map_err(ServerError::Thread),
+            None => Epoll::new().map(Self::Epoll).map_err(BackendError::Epoll),
         }
     }
 

@@ -29,15 +29,16 @@ use socket::State;
 use talk::Talk;
 use tunnel::Tunnel;
 
-use crate::handler::{Endpoint, Flow};
-use crate::head::Version;
-use crate::method::Method;
-use crate::producer::BoxError;
-use crate::protocol::{Protocol, Successor};
-use crate::request::Request;
-use crate::response::{IntoResponse, Response};
-use crate::router::Router;
-use crate::status::Status;
+use crate::body::producer::BoxError;
+use crate::message::protocol::{Protocol, Successor};
+use crate::message::request::Request;
+use crate::message::response::{IntoResponse, Response};
+use crate::proto::head::Version;
+use crate::proto::method::Method;
+use crate::proto::status::Status;
+use crate::routing::endpoint::Endpoint;
+use crate::routing::handler::Flow;
+use crate::routing::router::Router;
 
 /// What the accepted key is made with (RFC 6455, 1.3).
 const KEY_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";

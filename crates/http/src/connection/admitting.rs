@@ -4,18 +4,18 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 
-use super::{Connection, Phase};
-use crate::admission::{self, Admission};
-use crate::handler;
-use crate::local::ThreadLocals;
-use crate::response::Response;
-use crate::status::Status;
+use crate::connection::state::{Connection, Phase};
+use crate::message::local::ThreadLocals;
+use crate::message::response::Response;
+use crate::proto::status::Status;
+use crate::routing::admission::Admission;
+use crate::routing::dispatch;
 
 impl Connection {
     /// Has the request decided on. True when its body may be taken now.
     pub(super) fn admit(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &self.request else { return false };
-        match admission::decide(request) {
+        match dispatch::decide(&self.routes, request) {
             Admission::Granted => true,
             Admission::Refused(answer) => {
                 self.refuse_unread(answer, local);
@@ -46,7 +46,7 @@ impl Connection {
             Ok(Poll::Ready(Err(answer))) => Some(answer),
             Err(panic) => {
                 if let Some(request) = &self.request {
-                    handler::log_panic(request, &*panic);
+                    dispatch::log_panic(request, &*panic);
                 }
                 Some(Response::from_status(Status::INTERNAL_SERVER_ERROR))
             }
@@ -55,7 +55,7 @@ impl Connection {
         let (Some(answer), Some(request)) = (answer, &self.request) else {
             return Poll::Ready(true);
         };
-        let answer = admission::refused(request, answer);
+        let answer = dispatch::refused(request, answer);
         self.refuse_unread(answer, local);
         Poll::Ready(false)
     }

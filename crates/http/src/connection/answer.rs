@@ -5,17 +5,19 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 
-use super::{Connection, LINGER_BYTES_MAX, Phase, Timing, own};
-use crate::handler::{self, LaterResponse, Ran};
-use crate::head::{BodyLength, Version};
-use crate::local::ThreadLocals;
-use crate::method::Method;
-use crate::request::Request;
-use crate::response::Response;
-use crate::router::Found;
-use crate::status::Status;
-use crate::task::Task;
-use crate::writer::{Persistence, ResponseWriter, Tail};
+use crate::connection::state::{Connection, Phase, Timing, own};
+use crate::message::local::ThreadLocals;
+use crate::message::protocol::LINGER_BYTES_MAX;
+use crate::message::request::Request;
+use crate::message::response::LaterResponse;
+use crate::message::response::Response;
+use crate::message::writer::{Persistence, ReplyTo, ResponseWriter, Tail};
+use crate::proto::head::{BodyLength, Version};
+use crate::proto::method::Method;
+use crate::proto::paths::Found;
+use crate::proto::status::Status;
+use crate::reactor::task::{Task, Token};
+use crate::routing::dispatch::{self, Ran};
 
 impl Connection {
     /// Has the request that stands in the buffer answered.
@@ -28,10 +30,9 @@ impl Connection {
             self.output = local.take_output();
         }
         let persistence = self.persistence(request, local);
-        let client = client_of(request);
         let start = self.output.len();
-        let token = self.token;
-        match handler::run(request, endpoint, &mut self.output, local, persistence, client, token) {
+        let to = reply_to(Some(request), persistence, self.token);
+        match dispatch::run(&self.routes, request, endpoint, &mut self.output, local, to) {
             Ran::Written(tail) => {
                 self.record(start, tail.as_ref(), local);
                 self.finish_request(tail, persistence, local);
@@ -64,7 +65,7 @@ impl Connection {
     fn wait(&mut self, answer: LaterResponse, task: Task, local: &ThreadLocals) {
         let endpoint = self.request.as_ref().and_then(|request| {
             let exchange = &request.0;
-            exchange.routes.endpoint(exchange.endpoint?)
+            self.routes.endpoint(exchange.endpoint?)
         });
         let deadline_ms = endpoint
             .and_then(|endpoint| endpoint.timeout_ms)
@@ -88,7 +89,7 @@ impl Connection {
     ) {
         self.phase = Phase::Head;
         if let (Some(panic), Some(request)) = (panic, &self.request) {
-            handler::log_panic(request, panic);
+            dispatch::log_panic(request, panic);
         }
         self.write(Response::from_status(Status::INTERNAL_SERVER_ERROR), Persistence::Close, local);
     }
@@ -96,7 +97,7 @@ impl Connection {
     /// Answers a request that no endpoint takes.
     pub(super) fn answer_unrouted(&mut self, local: &mut ThreadLocals, close: bool) {
         let Some(request) = &self.request else { return };
-        let response = handler::unrouted(request, self.found);
+        let response = dispatch::unrouted(request, self.found);
         let implemented = self.found != Found::NotImplemented;
         let persistence = match self.persistence(request, local) {
             goes_on if implemented && !close => goes_on,
@@ -134,9 +135,9 @@ impl Connection {
         if self.output.capacity() == 0 {
             self.output = local.take_output();
         }
-        let client = self.request.as_ref().map_or((false, false), client_of);
         let start = self.output.len();
-        let mut out = ResponseWriter::new(&mut self.output, local, persistence, client, self.token);
+        let to = reply_to(self.request.as_ref(), persistence, self.token);
+        let mut out = ResponseWriter::new(&mut self.output, local, to);
         out.respond(response);
         let finished = match &self.request {
             Some(request) => out.finish_for(request),
@@ -211,9 +212,13 @@ impl Connection {
     }
 }
 
-/// Whether the client wants the head only, and whether it is of HTTP/1.0.
 #[inline]
-fn client_of(request: &Request) -> (bool, bool) {
-    let head = &request.0.head;
-    (head.method == Method::Head, head.version == Version::Http10)
+fn reply_to(request: Option<&Request>, persistence: Persistence, token: Token) -> ReplyTo {
+    let head = request.map(|request| &request.0.head);
+    ReplyTo {
+        persistence,
+        head_only: head.is_some_and(|head| head.method == Method::Head),
+        is_http10: head.is_some_and(|head| head.version == Version::Http10),
+        token,
+    }
 }

@@ -8,9 +8,11 @@
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
-use super::{Connection, Fate, Phase, Timing, make_room, own};
-use crate::local::ThreadLocals;
-use crate::ring::Operations;
+use crate::connection::state::{
+    Connection, Fate, Intake, Outgoing, Phase, Timing, Wish, make_room, own,
+};
+use crate::message::local::ThreadLocals;
+use crate::reactor::ring::Operations;
 
 /// Bytes that may wait behind a request that is not answered yet, before the ring is asked to
 /// bring no more.
@@ -18,46 +20,6 @@ const WAITING_BYTES_MAX: usize = 64 * 1024;
 
 /// With more than this the ring may have to wait for room in the socket.
 const BLOCKING_BYTES_MIN: usize = 16 * 1024;
-
-/// By whom a connection's bytes are read and written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Intake {
-    /// By the connection, when it is told that it can (epoll).
-    Own,
-    /// By the ring: bytes come as they are there.
-    Flowing,
-    /// By the ring, which was asked to bring no more for now.
-    Stopping,
-    /// By the ring, which brings nothing unless it is asked.
-    Stopped,
-}
-
-/// What a connection wants of the ring.
-#[derive(Debug)]
-pub(crate) enum Wish {
-    /// These bytes sent, from here on.
-    Send(Vec<u8>, usize),
-    /// To hear when the socket takes bytes.
-    Room,
-    /// No more bytes for now.
-    Stop,
-    /// Bytes again.
-    Resume,
-}
-
-/// What is on its way to the client by the ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outgoing {
-    Nothing,
-    /// The output is to be handed over.
-    Ready,
-    /// The ring has the output, by the operation of this number.
-    Sending(u32),
-    /// Room for a tail is to be asked for.
-    Full,
-    /// Room for a tail was asked for.
-    Awaiting,
-}
 
 impl Connection {
     /// Takes bytes that the ring has brought; without `more` it brings no others unasked.

@@ -6,14 +6,10 @@ use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
-use super::flow::Intake;
-use super::{Connection, Fate, Phase, READ_BYTES, Timing, make_room};
-use crate::local::ThreadLocals;
-
-/// After an error answer: how long and how much is read from the client and thrown away, so
-/// that a reset does not overtake the answer.
-pub(crate) const LINGER_MS: u64 = 2_000;
-pub(crate) const LINGER_BYTES_MAX: usize = 16 * 1024 * 1024;
+use crate::connection::state::Intake;
+use crate::connection::state::{Connection, Fate, Phase, READ_BYTES, Timing, make_room};
+use crate::message::local::ThreadLocals;
+use crate::message::protocol::LINGER_MS;
 
 impl Connection {
     pub(super) fn start_lingering(&mut self, bytes_max: usize, local: &mut ThreadLocals) {

@@ -10,12 +10,14 @@ use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::flow::{Intake, Outgoing};
-use super::{Connection, Fate, LINGER_BYTES_MAX, Phase, READ_BYTES, Timing, own};
-use crate::link::{Link, News};
-use crate::local::ThreadLocals;
 #[cfg(feature = "tls")]
-use crate::signpost::RedirectResponder;
+use crate::connection::signpost::RedirectResponder;
+use crate::connection::state::{Connection, Fate, Phase, READ_BYTES, Timing, own};
+use crate::connection::state::{Intake, Outgoing};
+use crate::message::local::ThreadLocals;
+use crate::message::observe::Seen;
+use crate::message::protocol::LINGER_BYTES_MAX;
+use crate::socket::link::{Link, News};
 
 /// Bytes of an answer that are encrypted at once: four records.
 const SEALED_BYTES: usize = 64 * 1024;
@@ -80,7 +82,7 @@ impl Connection {
             }
             News::Broken => {
                 if let Some(observer) = &local.observer {
-                    observer.note_handshake_failed();
+                    observer.note(Seen::HandshakeFailed);
                 }
                 self.phase = Phase::Closing { linger_bytes: LINGER_BYTES_MAX };
                 self.upload = None;

@@ -1,8 +1,8 @@
 //! What is told of an answer to those who observe the server.
 
-use super::Connection;
-use crate::local::ThreadLocals;
-use crate::writer::Tail;
+use crate::connection::state::Connection;
+use crate::message::local::ThreadLocals;
+use crate::message::writer::Tail;
 
 impl Connection {
     /// Tells of the answer that stands in the output behind `start`.
@@ -11,7 +11,8 @@ impl Connection {
         if let Some(observer) = &mut local.observer {
             let request = self.request.as_ref().filter(|_| self.is_known);
             let answer = self.output.get(start..).unwrap_or_default();
-            observer.note_written(request, self.peer, answer, tail);
+            let rest = tail.map_or(0, Tail::body_bytes);
+            observer.note_written(request, self.peer, answer, rest);
         }
     }
 }

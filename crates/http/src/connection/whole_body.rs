@@ -1,20 +1,20 @@
 //! A request's body that is taken whole before its handler runs, behind its head in the buffer.
 
 use super::{BodyProgress, Connection, Phase, Timing, own};
-use crate::budget::Lease;
-use crate::chunked::{Chunked, ChunkedError};
-use crate::head::{BodyLength, HeadError, Span};
-use crate::inlet::BodyError;
-use crate::limits::Pace;
-use crate::local::ThreadLocals;
-use crate::response::{IntoResponse, Response};
+use crate::body::budget::Lease;
+use crate::body::inlet::BodyError;
+use crate::message::limits::Pace;
+use crate::message::local::ThreadLocals;
+use crate::message::response::{IntoResponse, Response};
+use crate::proto::chunked::{Chunked, ChunkedError};
+use crate::proto::head::{BodyLength, HeadError, Span};
 
 impl Connection {
     /// Decides whether the body is wanted, and asks for it when the client waits for that.
     pub(super) fn start_body(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &mut self.request else { return false };
         let exchange = &request.0;
-        let endpoint = exchange.endpoint.and_then(|index| exchange.routes.endpoint(index));
+        let endpoint = exchange.endpoint.and_then(|index| self.routes.endpoint(index));
         match endpoint {
             None if exchange.head.expect_continue => {
                 // No handler wants the body; since the client may or may not send it, no request
@@ -30,8 +30,8 @@ impl Connection {
     /// Begins to take the body of a request that may have one. True when it is whole.
     pub(super) fn gather(&mut self, local: &mut ThreadLocals) -> bool {
         let Some(request) = &mut self.request else { return false };
-        let (head, routes) = (&request.0.head, &request.0.routes);
-        let endpoint = request.0.endpoint.and_then(|index| routes.endpoint(index));
+        let head = &request.0.head;
+        let endpoint = request.0.endpoint.and_then(|index| self.routes.endpoint(index));
         let body_max = endpoint
             .and_then(|endpoint| endpoint.body_bytes_max)
             .unwrap_or(local.limits.body_bytes_max);
@@ -128,16 +128,6 @@ fn chunked_refusal(error: ChunkedError) -> Response {
             HeadError::TooLarge.status(),
             "the trailers or chunk extensions are too large",
         ),
-        error => coding_error(error).into_response(),
+        error => BodyError::from(error).into_response(),
     }
-}
-
-#[cold]
-pub(super) fn coding_error(error: ChunkedError) -> BodyError {
-    BodyError::Malformed(match error {
-        ChunkedError::TooLarge => return BodyError::TooLarge,
-        ChunkedError::Size => "a chunk size is malformed",
-        ChunkedError::Line => "the chunked coding is malformed",
-        ChunkedError::Overhead => "the trailers or chunk extensions are too large",
-    })
 }

@@ -3,7 +3,7 @@
 use rustix::fd::OwnedFd;
 use rustix::fs::{Dir, FileType};
 
-use crate::response::Response;
+use crate::message::response::Response;
 
 /// Names on a page; what is beyond is counted only.
 const NAMES_MAX: usize = 10_000;

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use super::held::Bytes;
 use super::read_piece;
-use crate::producer::BodyStream;
+use crate::body::producer::BodyStream;
 
 /// What stands between two parts; the hash is keyed by chance, so that no file has it.
 fn boundary() -> String {

@@ -11,7 +11,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat,
 use rustix::io::Errno;
 
 use super::Symlinks;
-use crate::percent;
+use crate::proto::percent;
 
 /// What stands at a path.
 pub(super) enum Place {

@@ -5,9 +5,9 @@ use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, request};
 
-use crate::head::{BodyLength, HeadError, HeadLimits, Version};
-use crate::request::Request;
-use crate::router::Found;
+use crate::message::request::Request;
+use crate::proto::head::{BodyLength, HeadError, HeadLimits, Version};
+use crate::proto::paths::Found;
 
 /// Whether a head asks for another protocol on its stream (RFC 8441), or why it is not spoken.
 pub(super) fn opening(head: &request::Parts) -> Option<Result<(), &'static str>> {
@@ -41,14 +41,14 @@ pub(super) fn read(
     }
     exchange.consumed = length;
     exchange.inlet = None;
-    exchange.body = crate::head::Span::default();
+    exchange.body = crate::proto::head::Span::default();
     let head = &mut exchange.head;
     head.version = Version::Http2;
     head.keep_alive = true;
     head.expect_continue = false;
     head.body = if bodiless { BodyLength::None } else { BodyLength::Chunked };
     let found =
-        exchange.routes.find(head.method, &exchange.buffer, head.path, &mut exchange.params);
+        exchange.context.paths.find(head.method, &exchange.buffer, head.path, &mut exchange.params);
     exchange.endpoint = match found {
         Found::Endpoint(index) => Some(index),
         _ => None,

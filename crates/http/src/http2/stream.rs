@@ -14,20 +14,20 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 
 use super::outlet::Outlet;
-use crate::address::Peer;
-use crate::admission::{self, LaterAdmission};
-use crate::budget::{Gathering, Lease};
-use crate::connection::note_cut_off;
-use crate::handler;
-use crate::handler::LaterResponse;
-use crate::inlet::{BodyBuffer, BodyError};
-use crate::limits::{Limits, Pace};
-use crate::producer::{Ahead, BodyStream};
-use crate::request::Request;
-use crate::response::Response;
-use crate::router::Found;
-use crate::slack;
-use crate::status::Status;
+use crate::body::budget::{Gathering, Lease};
+use crate::body::inlet::{BodyBuffer, BodyError};
+use crate::body::producer::note_cut_off;
+use crate::body::producer::{Ahead, BodyStream};
+use crate::message::limits::{Limits, Pace};
+use crate::message::request::Request;
+use crate::message::response::LaterResponse;
+use crate::message::response::Response;
+use crate::proto::paths::Found;
+use crate::proto::status::Status;
+use crate::reactor::slack;
+use crate::routing::admission::LaterAdmission;
+use crate::routing::dispatch;
+use crate::socket::address::Peer;
 
 /// Bytes of an answer that are made before they are sent.
 pub(super) const AHEAD_BYTES: usize = 32 * 1024;
@@ -180,11 +180,11 @@ pub(super) async fn admit(
         None => Outcome::GivenUp,
         Some(Ok(Ok(()))) => Outcome::Admitted(begun, found, body),
         Some(Ok(Err(answer))) => {
-            let answer = admission::refused(&begun.request, answer);
+            let answer = dispatch::refused(&begun.request, answer);
             Outcome::Answer(begun, answer)
         }
         Some(Err(panic)) => {
-            handler::log_panic(&begun.request, &*panic);
+            dispatch::log_panic(&begun.request, &*panic);
             Outcome::Panicked(begun)
         }
     }
@@ -265,7 +265,7 @@ pub(super) async fn collect(
         if end - start > bytes_max {
             return Outcome::Refused(begun, BodyError::TooLarge);
         }
-        exchange.body = crate::head::Span::new(start, end);
+        exchange.body = crate::proto::head::Span::new(start, end);
         exchange.consumed = end;
     }
 }
@@ -289,7 +289,7 @@ pub(super) async fn wait(
                 Poll::Ready(Outcome::Answer(stream, response))
             }
             (Err(panic), Some(stream)) => {
-                handler::log_panic(&stream.request, &*panic);
+                dispatch::log_panic(&stream.request, &*panic);
                 Poll::Ready(Outcome::Panicked(stream))
             }
             (_, Some(stream)) if is_over(timeout_ms.as_ref(), context) => {

@@ -17,9 +17,8 @@ use rustix::fd::OwnedFd;
 use super::outlet::Outlet;
 use super::stream::Outcome;
 use crate::body::Body;
-use crate::connection::{LINGER_BYTES_MAX, LINGER_MS};
-use crate::local::ThreadLocals;
-use crate::protocol::{Protocol, Step, Turn};
+use crate::message::local::ThreadLocals;
+use crate::message::protocol::{LINGER_BYTES_MAX, LINGER_MS, Protocol, Step, Turn};
 
 /// Turns of a protocol before other streams get theirs.
 const ROUNDS_MAX: usize = 16;

@@ -14,7 +14,7 @@ use super::deflate;
 use super::frame::{Opcode, put_frame, put_header};
 use super::message::{Close, Message};
 use crate::body::Body;
-use crate::body_sender::Gone;
+use crate::body::body_sender::Gone;
 
 /// Messages and bytes that wait for the handler before the client is held back.
 const INBOX_MESSAGES_MAX: usize = 16;

@@ -12,10 +12,11 @@ use super::frame::{CONTROL_BYTES_MAX, Opcode, put_frame};
 use super::message::Close;
 use super::socket::State;
 use crate::body::Body;
-use crate::body_sender::Gone;
+use crate::body::body_sender::Gone;
+use crate::body::producer::BoxError;
 use crate::log_limit::LogLimit;
-use crate::producer::BoxError;
-use crate::protocol::{Protocol, Step, Turn};
+use crate::message::observe::Seen;
+use crate::message::protocol::{Protocol, Step, Turn};
 
 /// A handler at work.
 pub(super) type Run = Pin<Box<dyn Future<Output = Result<(), BoxError>>>>;
@@ -160,7 +161,7 @@ impl Talk {
                     );
                 }
                 if let Some(observer) = &turn.local.observer {
-                    observer.note_socket_failed();
+                    observer.note(Seen::SocketFailed);
                 }
                 Close::ERROR
             }

@@ -5,7 +5,7 @@ use super::WebSocketOptions;
 use super::decoder::{Decoder, Incoming};
 use super::frame::{Opcode, put_frame};
 use super::message::{Close, Message};
-use crate::protocol::{Protocol, Step, Turn};
+use crate::message::protocol::{Protocol, Step, Turn};
 
 /// Bytes of a message that is sent, at most: what a client takes without being asked to.
 const PIECE_BYTES_MAX: usize = 1 << 20;

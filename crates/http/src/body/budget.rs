@@ -1,0 +1,116 @@
+//! Memory that clients make a server hold: request bodies that are gathered, and answers that are
+//! not read. Each has one budget for the whole server, which all its threads share, because a limit
+//! per connection says nothing about ten thousand connections.
+
+#[cfg(feature = "http2")]
+mod gathering;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::reactor::slack;
+#[cfg(feature = "http2")]
+pub(crate) use gathering::{Claim, Gathering};
+
+/// Bytes that are held for clients, and the most that may be.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    held: AtomicUsize,
+    max: usize,
+}
+
+impl Budget {
+    pub(crate) fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self { held: AtomicUsize::new(0), max })
+    }
+
+    /// Replaces `before` bytes that a thread had reported by `now`.
+    pub(crate) fn report(&self, before: usize, now: usize) {
+        match now.checked_sub(before) {
+            Some(more) => self.held.fetch_add(more, Ordering::Relaxed),
+            None => self.held.fetch_sub(before - now, Ordering::Relaxed),
+        };
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn max(&self) -> usize {
+        self.max
+    }
+
+    /// Whether more than half of it is used: those who are slow have to hurry then.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.held() > self.max / 2
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let before = self.held.fetch_add(bytes, Ordering::Relaxed);
+        let fits = before.saturating_add(bytes) <= self.max;
+        if !fits {
+            self.held.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        fits
+    }
+}
+
+/// What one request's body has of the budgets, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    budget: Arc<Budget>,
+    bytes: usize,
+    /// What it has of its connection's.
+    #[cfg(feature = "http2")]
+    pub(crate) claim: Option<Claim>,
+}
+
+impl Lease {
+    pub(crate) fn new(budget: &Arc<Budget>) -> Self {
+        Self {
+            budget: Arc::clone(budget),
+            bytes: 0,
+            #[cfg(feature = "http2")]
+            claim: None,
+        }
+    }
+
+    /// Has it hold so many bytes in all, if the budget has them.
+    pub(crate) fn grow_to(&mut self, bytes: usize) -> bool {
+        let fits = bytes <= self.bytes || self.budget.take(bytes - self.bytes);
+        if fits {
+            self.bytes = self.bytes.max(bytes);
+        }
+        fits
+    }
+
+    pub(crate) fn is_tight(&self) -> bool {
+        self.budget.is_tight()
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.budget.report(self.bytes, 0);
+        slack::note_freed(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_takes_what_there_is_and_gives_it_back() {
+        let budget = Budget::new(100);
+        let (mut first, mut second) = (Lease::new(&budget), Lease::new(&budget));
+        assert!(first.grow_to(40) && !first.is_tight());
+        assert!(second.grow_to(60) && second.is_tight());
+        assert!(!first.grow_to(41) && first.grow_to(40));
+        drop(second);
+        assert_eq!(budget.held(), 40);
+        assert!(first.grow_to(100));
+        drop(first);
+        assert_eq!(budget.held(), 0);
+    }
+}

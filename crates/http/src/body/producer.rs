@@ -1,0 +1,225 @@
+//! Bodies made piece by piece, as the client takes them: what makes one, and the ways to have
+//! one made. Nothing here owns a socket or asks for tokio.
+
+use crate::log_limit::LogLimit;
+use crate::socket::address::Peer;
+use std::error::Error;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Poll};
+
+/// How often a producer is asked before others get their turn.
+const POLLS_MAX: usize = 64;
+
+/// Any error that ends a streamed body before its end.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Makes a body piece by piece. It is asked on the connection's own thread, only when what it
+/// made before is sent, so what a slow client leaves unread stays unmade; it is dropped as soon
+/// as the client has gone.
+///
+/// A function `FnMut(&mut Vec<u8>) -> Result<ControlFlow<()>, BoxError>` is one that never waits:
+/// ```
+/// use std::ops::ControlFlow;
+/// use marmota_http::{BodyStream, Response};
+/// let mut number = 0;
+/// let numbers = BodyStream::new(move |out: &mut Vec<u8>| {
+///     number += 1;
+///     out.extend_from_slice(format!("{number}\n").as_bytes());
+///     Ok(if number < 1_000_000 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+/// });
+/// let answer = Response::streamed("text/plain", numbers);
+/// ```
+pub trait Producer: 'static {
+    /// Appends the next piece to `out`, **append only**: earlier ones lie before it. `Continue`
+    /// says that there may be more, `Break` that this was the last. A piece of some 16 KiB is a
+    /// good one; what is appended before `Pending` is sent all the same.
+    ///
+    /// # Errors
+    /// The body cannot be ended. The connection is closed in a way that tells the client that
+    /// the body is not whole, and the error is logged.
+    fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Poll<Result<ControlFlow<()>, BoxError>>;
+}
+
+impl<F> Producer for F
+where
+    F: FnMut(&mut Vec<u8>) -> Result<ControlFlow<()>, BoxError> + 'static,
+{
+    fn poll_piece(
+        &mut self,
+        _: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Poll<Result<ControlFlow<()>, BoxError>> {
+        Poll::Ready(self(out))
+    }
+}
+
+/// A body that is made while it is sent.
+///
+/// Its length is unknown unless [`BodyStream::with_length`] tells it: it is sent in chunks then,
+/// and to clients of HTTP/1.0 until the connection closes.
+pub struct BodyStream {
+    producer: Box<dyn Producer>,
+    length: Option<u64>,
+    heartbeat: Option<Heartbeat>,
+    /// Bytes of memory that its producer holds until it has ended.
+    held_bytes: usize,
+}
+
+/// What is sent when a body has stood still for so long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heartbeat {
+    pub(crate) after_ms: u64,
+    pub(crate) bytes: &'static [u8],
+}
+
+/// How far a producer has come.
+pub(crate) enum Ahead {
+    /// There may be more at once.
+    More,
+    /// It waits, and wakes whom it was polled for.
+    Stalled,
+    Ended,
+    Failed(BoxError),
+}
+
+impl BodyStream {
+    /// The body that a producer makes.
+    pub fn new(producer: impl Producer) -> Self {
+        Self { producer: Box::new(producer), length: None, heartbeat: None, held_bytes: 0 }
+    }
+
+    /// Counts bytes that the producer holds as unread by the client.
+    #[cfg(feature = "compression")]
+    pub(crate) fn holding(mut self, bytes: usize) -> Self {
+        self.held_bytes = bytes;
+        self
+    }
+
+    /// Bytes of memory that its producer holds until it has ended.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// Says how long it is, for `Content-Length`. A producer that makes more or fewer bytes has
+    /// its connection closed, as one that fails.
+    #[must_use]
+    pub fn with_length(mut self, bytes: u64) -> Self {
+        self.length = Some(bytes);
+        self
+    }
+
+    /// Has bytes that mean nothing to the client sent whenever nothing else was for so long, give
+    /// or take the server's sweep: proxies leave the connection open then, and a client that has
+    /// gone is found out. Only for bodies whose length is not said, between whose pieces such
+    /// bytes may stand.
+    #[must_use]
+    pub fn with_heartbeat(mut self, after_ms: u64, bytes: &'static [u8]) -> Self {
+        self.heartbeat = Some(Heartbeat { after_ms, bytes });
+        self
+    }
+
+    pub(crate) fn heartbeat(&self) -> Option<Heartbeat> {
+        self.heartbeat.filter(|_| self.length.is_none())
+    }
+
+    /// How long it is, if that was said.
+    pub fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    /// Asks the producer once.
+    #[cfg(feature = "compression")]
+    pub(crate) fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Poll<Result<ControlFlow<()>, BoxError>> {
+        self.producer.poll_piece(context, out)
+    }
+
+    /// Asks the producer until `bytes` have been made behind what is in `out`, or it has to wait.
+    pub(crate) fn poll_ahead(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+        bytes: usize,
+    ) -> Ahead {
+        let start = out.len();
+        for _ in 0..POLLS_MAX {
+            // A producer that has panicked is not asked again.
+            let polled = catch_unwind(AssertUnwindSafe(|| self.producer.poll_piece(context, out)));
+            match polled.unwrap_or_else(|_| Poll::Ready(Err("its producer has panicked".into()))) {
+                Poll::Ready(Err(error)) => return Ahead::Failed(error),
+                _ if out.len() < start => {
+                    return Ahead::Failed("it cut bytes off that were not its own".into());
+                }
+                Poll::Pending => return Ahead::Stalled,
+                Poll::Ready(Ok(ControlFlow::Continue(()))) => {}
+                Poll::Ready(Ok(ControlFlow::Break(()))) => return Ahead::Ended,
+            }
+            if out.len() - start >= bytes {
+                break;
+            }
+        }
+        Ahead::More
+    }
+
+    /// The body that a stream's items make, one after the other.
+    #[cfg(feature = "stream")]
+    pub fn from_stream<S, T, E>(stream: S) -> Self
+    where
+        S: futures_core::Stream<Item = Result<T, E>> + 'static,
+        T: AsRef<[u8]>,
+        E: Into<BoxError>,
+    {
+        Self::new(Items(Box::pin(stream)))
+    }
+}
+
+impl fmt::Debug for BodyStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BodyStream").field("length", &self.length).finish_non_exhaustive()
+    }
+}
+
+#[cfg(feature = "stream")]
+struct Items<S>(std::pin::Pin<Box<S>>);
+
+#[cfg(feature = "stream")]
+impl<S, T, E> Producer for Items<S>
+where
+    S: futures_core::Stream<Item = Result<T, E>> + 'static,
+    T: AsRef<[u8]>,
+    E: Into<BoxError>,
+{
+    fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut Vec<u8>,
+    ) -> Poll<Result<ControlFlow<()>, BoxError>> {
+        self.0.as_mut().poll_next(context).map(|item| match item {
+            None => Ok(ControlFlow::Break(())),
+            Some(Ok(piece)) => {
+                out.extend_from_slice(piece.as_ref());
+                Ok(ControlFlow::Continue(()))
+            }
+            Some(Err(error)) => Err(error.into()),
+        })
+    }
+}
+
+/// Writes to the log that an answer's body has failed.
+pub(crate) fn note_cut_off(peer: Peer, error: &BoxError) {
+    static LIMIT: LogLimit = LogLimit::new();
+    if let Some(left_out) = LIMIT.next() {
+        log::warn!(
+            "the answer to {peer} was cut off: {error} ({left_out} more since the last line)"
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! A thread's connections by token. A slot that is used again has another generation, so a
+//! late event or wake never reaches the wrong connection.
+
+use crate::connection::state::Connection;
+use crate::reactor::task::Token;
+
+#[derive(Default)]
+pub(crate) struct Slab {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// That of new slots: none that was given back had a later one.
+    first_generation: u32,
+}
+
+struct Slot {
+    generation: u32,
+    connection: Option<Connection>,
+}
+
+impl Slab {
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Puts in the connection that `make` makes of its token.
+    pub(crate) fn insert(&mut self, make: impl FnOnce(Token) -> Connection) -> Token {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: self.first_generation, connection: None });
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[index as usize];
+        let token = u64::from(slot.generation) << 32 | u64::from(index);
+        slot.connection = Some(make(token));
+        token
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, token: Token) -> Option<&mut Connection> {
+        let slot = self.slots.get_mut(token as u32 as usize)?;
+        if u64::from(slot.generation) != token >> 32 {
+            return None;
+        }
+        slot.connection.as_mut()
+    }
+
+    pub(crate) fn remove(&mut self, token: Token) -> Option<Connection> {
+        self.get_mut(token)?;
+        let slot = self.slots.get_mut(token as u32 as usize)?;
+        // The highest four bits are left to the reactor.
+        slot.generation = (slot.generation + 1) % (1 << 28);
+        self.free.push(token as u32);
+        slot.connection.take()
+    }
+
+    /// Gives back the slots behind the last that is taken.
+    pub(crate) fn shrink(&mut self) {
+        let is_taken = |slot: &Slot| slot.connection.is_some();
+        let kept = self.slots.iter().rposition(is_taken).map_or(0, |last| last + 1);
+        let latest = self.slots.drain(kept..).map(|slot| slot.generation).max();
+        self.first_generation = self.first_generation.max(latest.unwrap_or(0));
+        self.slots.shrink_to_fit();
+        self.free.retain(|index| (*index as usize) < kept);
+        self.free.shrink_to_fit();
+    }
+
+    /// The tokens of all connections.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = Token> {
+        self.slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| slot.connection.is_some())
+            .map(|(index, slot)| u64::from(slot.generation) << 32 | index as u64)
+    }
+}

@@ -1,0 +1,141 @@
+//! Sending a response whose body is made while it is sent.
+
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::body::producer::{BodyStream, note_cut_off};
+use crate::connection::outflow::{AHEAD_BYTES, Outflow, SIZE_ROOM, end_chunk};
+use crate::connection::state::{Connection, Fate, Outgoing, Phase, Timing};
+use crate::message::local::ThreadLocals;
+use crate::message::observe::Seen;
+use crate::message::protocol::LINGER_BYTES_MAX;
+use crate::message::writer::{Framing, Persistence};
+
+/// How long a client that has closed its side is taken to be waiting for a body that stands
+/// still. One that is gone looks the same until something is sent to it.
+const QUIET_MS: u64 = 1_000;
+
+impl Connection {
+    pub(super) fn start_stream(
+        &mut self,
+        body: BodyStream,
+        framing: Framing,
+        persistence: Persistence,
+        local: &mut ThreadLocals,
+    ) {
+        let task = local.take_task();
+        task.aim(self.token);
+        let persistence = match framing {
+            Framing::Close => Persistence::Close,
+            _ => persistence,
+        };
+        let keep_alive = self.request.as_ref().is_none_or(|request| request.0.head.keep_alive);
+        let outflow = Outflow { body, task, framing, persistence, keep_alive, stalled: false };
+        self.phase = Phase::Streaming(Box::new(outflow));
+    }
+
+    /// Makes more of the body, when all that was made before is sent. True at its end.
+    pub(super) fn stream(&mut self, local: &mut ThreadLocals) -> bool {
+        let Phase::Streaming(outflow) = &mut self.phase else { return false };
+        if outflow.stalled || self.sent > 0 || self.output.len() >= AHEAD_BYTES {
+            return false;
+        }
+        if self.output.capacity() == 0 {
+            self.output = local.take_output();
+        }
+        self.timing = Timing::None;
+        match outflow.make(&mut self.output) {
+            Poll::Pending => false,
+            Poll::Ready(Ok(())) => {
+                let (persistence, keep_alive) = (outflow.persistence, outflow.keep_alive);
+                let more = self.request.as_ref().is_some_and(|request| request.0.unread() > 0);
+                self.phase = match persistence {
+                    Persistence::Close if keep_alive || more => {
+                        Phase::Closing { linger_bytes: LINGER_BYTES_MAX }
+                    }
+                    Persistence::Close => Phase::Closing { linger_bytes: 0 },
+                    _ => Phase::Head,
+                };
+                self.end_upload();
+                true
+            }
+            Poll::Ready(Err(error)) => {
+                note_cut_off(self.peer, &error);
+                if let Some(observer) = &local.observer {
+                    observer.note(Seen::CutOff);
+                }
+                self.cut_off();
+                true
+            }
+        }
+    }
+
+    /// Ends an answer whose body cannot be ended, so that the client can tell.
+    fn cut_off(&mut self) {
+        if let Some(link) = &mut self.link {
+            link.cut_off();
+        }
+        if let Phase::Streaming(outflow) = &self.phase
+            && outflow.framing == Framing::Close
+        {
+            // Only a reset tells a client of HTTP/1.0. If there is none to be had the client
+            // has gone already.
+            let _ = rustix::net::sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
+        }
+        self.phase = Phase::Closing { linger_bytes: 0 };
+    }
+
+    /// All that was made is sent, and the producer waits: gives back what is not needed, and
+    /// looks whether the client is still there.
+    pub(super) fn stand_still(&mut self, local: &mut ThreadLocals) -> Fate {
+        local.give_output(std::mem::take(&mut self.output));
+        if self.upload.is_none()
+            && self.request.as_ref().is_some_and(|request| request.0.unread() == 0)
+            && let Some(request) = self.request.take()
+        {
+            local.give_exchange(request);
+        }
+        let heartbeat = match &self.phase {
+            Phase::Streaming(outflow) => outflow.body.heartbeat(),
+            _ => None,
+        };
+        match heartbeat {
+            _ if self.half_closed || self.ended => {
+                if self.timing != Timing::Quiet {
+                    self.set_deadline(Timing::Quiet, local.now_ms + QUIET_MS);
+                }
+            }
+            Some(heartbeat) => {
+                if self.timing != Timing::Heartbeat {
+                    self.set_deadline(Timing::Heartbeat, local.now_ms + heartbeat.after_ms);
+                }
+            }
+            None => self.timing = Timing::None,
+        }
+        Fate::Keep
+    }
+
+    /// Sends what says that the answer goes on.
+    pub(super) fn beat(&mut self, local: &mut ThreadLocals) -> Fate {
+        self.timing = Timing::None;
+        if let Phase::Streaming(outflow) = &self.phase
+            && let Some(heartbeat) = outflow.body.heartbeat()
+            && self.output.is_empty()
+            && self.outgoing == Outgoing::Nothing
+        {
+            if self.output.capacity() == 0 {
+                self.output = local.take_output();
+            }
+            let size_at = self.output.len();
+            if outflow.framing == Framing::Chunked {
+                self.output.extend_from_slice(SIZE_ROOM);
+            }
+            let start = self.output.len();
+            self.output.extend_from_slice(heartbeat.bytes);
+            if outflow.framing == Framing::Chunked {
+                end_chunk(&mut self.output, size_at, start);
+            }
+        }
+        self.drive(local)
+    }
+}

@@ -1,0 +1,148 @@
+//! Feeding a body to a handler that takes it piece by piece: the connection decodes what has come
+//! into the handler's [`BodyBuffer`] as far as there is room, and reads on only when the handler
+//! waits for more.
+
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+use crate::body::inlet::{BodyBuffer, BodyError};
+use crate::connection::state::{Connection, Fate, Phase, Timing, own};
+use crate::connection::upload::{Rest, Upload};
+use crate::message::local::ThreadLocals;
+use crate::message::protocol::LINGER_BYTES_MAX;
+use crate::message::response::IntoResponse;
+use crate::proto::chunked::Chunked;
+use crate::proto::head::BodyLength;
+
+/// What an upload needs.
+enum Need {
+    /// Bytes, and the handler waits for them.
+    Bytes,
+    /// What was written to the output sent.
+    Sending,
+    Nothing,
+}
+
+impl Connection {
+    /// Whether a body is being taken that has not come to its end.
+    #[inline]
+    pub(super) fn is_uploading(&self) -> bool {
+        self.upload.as_ref().is_some_and(|upload| !upload.complete)
+    }
+
+    /// Begins to take the body of the request whose head was parsed. True if its handler can run.
+    pub(super) fn start_upload(&mut self, bytes_max: u64, local: &mut ThreadLocals) -> bool {
+        let Some(request) = &mut self.request else { return false };
+        let exchange = own(request);
+        let rest = match exchange.head.body {
+            BodyLength::Exact(length) if length > bytes_max => {
+                self.refuse(BodyError::TooLarge.into_response(), local);
+                return false;
+            }
+            BodyLength::Exact(length) => Rest::Exact(length),
+            _ => {
+                let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+                Rest::Chunked(Chunked::new(bytes_max, local.limits.head_bytes_max))
+            }
+        };
+        let inlet = Rc::new(BodyBuffer::default());
+        exchange.inlet = Some(Rc::clone(&inlet));
+        exchange.consumed = exchange.head.end;
+        self.upload = Some(Box::new(Upload {
+            inlet,
+            rest,
+            complete: false,
+            waits: exchange.head.expect_continue && exchange.unread() == 0,
+            patience_ms: local.limits.body_timeout_ms,
+        }));
+        self.feed(local);
+        true
+    }
+
+    /// Does what can be done for the handler that takes the body. `Continue(true)` when there is
+    /// more to do at once, `Break` when nothing is until something happens.
+    #[inline(never)]
+    pub(super) fn go_on_uploading(&mut self, local: &mut ThreadLocals) -> ControlFlow<Fate, bool> {
+        match self.feed(local) {
+            Need::Sending => ControlFlow::Continue(true),
+            Need::Bytes if self.readable => match self.read(local) {
+                Fate::Drop => ControlFlow::Break(Fate::Drop),
+                Fate::Keep => ControlFlow::Continue(true),
+            },
+            Need::Bytes => {
+                self.hungry = true;
+                match &self.phase {
+                    Phase::Streaming(outflow) if !outflow.is_stalled() => {
+                        ControlFlow::Continue(true)
+                    }
+                    _ => ControlFlow::Break(Fate::Keep),
+                }
+            }
+            Need::Nothing => ControlFlow::Continue(false),
+        }
+    }
+
+    /// Gives the handler what has come, and says what is needed to go on.
+    fn feed(&mut self, local: &mut ThreadLocals) -> Need {
+        let (Some(upload), Some(request)) = (&mut self.upload, &mut self.request) else {
+            return Need::Nothing;
+        };
+        if request.0.unread() > 0 && upload.inlet.has_room() {
+            let exchange = own(request);
+            let used = upload.decode(&exchange.buffer[exchange.consumed..]);
+            exchange.consumed += used;
+            if self.timing == Timing::Body {
+                upload.patience_ms = self.deadline_ms.saturating_sub(local.now_ms);
+                self.timing = Timing::None;
+            }
+            let earned_ms = used as u64 * 1_000 / local.limits.body_rate_min.max(1);
+            upload.patience_ms =
+                upload.patience_ms.saturating_add(earned_ms).min(local.limits.body_timeout_ms);
+        }
+        if upload.waits && upload.inlet.is_wanted() {
+            upload.waits = false;
+            if matches!(self.phase, Phase::Waiting { .. }) {
+                if self.output.capacity() == 0 {
+                    self.output = local.take_output();
+                }
+                self.output.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+                return Need::Sending;
+            }
+        }
+        if !upload.inlet.has_room() || !upload.inlet.is_awaited() {
+            return Need::Nothing;
+        }
+        if self.ended {
+            upload.inlet.fail(BodyError::CutOff);
+            return Need::Nothing;
+        }
+        if self.timing != Timing::Body {
+            let deadline_ms = local.now_ms + upload.patience_ms;
+            self.set_deadline(Timing::Body, deadline_ms);
+        }
+        Need::Bytes
+    }
+
+    /// The body did not come in time.
+    pub(super) fn give_up_upload(&mut self) {
+        self.timing = Timing::None;
+        if let Some(upload) = &self.upload {
+            upload.inlet.fail(BodyError::TimedOut);
+        }
+    }
+
+    /// The answer is whole: so must the body be, or no request can follow.
+    pub(super) fn end_upload(&mut self) {
+        let Some(upload) = self.upload.take() else { return };
+        if !upload.complete {
+            self.phase = Phase::Closing { linger_bytes: LINGER_BYTES_MAX };
+        }
+        if let Some(request) = &mut self.request {
+            let exchange = own(request);
+            exchange.inlet = None;
+            // What lies before the next head is not what this one was parsed from.
+            exchange.head.end = 0;
+            self.next_at = exchange.consumed;
+        }
+    }
+}

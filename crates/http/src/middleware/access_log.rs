@@ -1,0 +1,253 @@
+//! A line for each request, written by a thread of its own: a slow disk slows no request down,
+//! and what it cannot take is left out and counted.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::message::request::Request;
+use crate::middleware::background_writer::BackgroundWriter;
+use crate::socket::address::Peer;
+
+/// A longer `User-Agent` or `Referer` is cut.
+const FIELD_BYTES_MAX: usize = 512;
+
+/// How a line is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Combined,
+    Json,
+}
+
+/// Where a server writes a line for each request; see [`crate::Server::access_log`].
+/// When the server has ended and the last clone is dropped, all lines are written,
+/// unless the sink takes more than a second for them.
+///
+/// ```no_run
+/// use marmota_http::{AccessLog, Router, Server};
+/// let file = std::fs::File::options().append(true).create(true).open("access.log")?;
+/// let log = AccessLog::combined(file)?;
+/// Server::bind("127.0.0.1:8080")?.access_log(&log).run(Router::new())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct AccessLog {
+    format: Format,
+    writer: BackgroundWriter,
+}
+
+impl AccessLog {
+    /// Lines in the combined log format of Apache and nginx: address, time, request line, status,
+    /// bytes, referrer, user agent.
+    ///
+    /// # Errors
+    /// When there is no thread to be had.
+    pub fn combined(sink: impl Write + Send + 'static) -> std::io::Result<Self> {
+        Self::new(Format::Combined, sink)
+    }
+
+    /// A JSON object a line: `time`, `peer`, `method`, `target`, `status`, `bytes`,
+    /// `duration_us`, `id` ([`Request::id`]), `user_agent`.
+    ///
+    /// # Errors
+    /// As [`AccessLog::combined`].
+    pub fn json(sink: impl Write + Send + 'static) -> std::io::Result<Self> {
+        Self::new(Format::Json, sink)
+    }
+
+    fn new(format: Format, sink: impl Write + Send + 'static) -> std::io::Result<Self> {
+        let writer = BackgroundWriter::new("marmota-access-log", Reporting(sink))?;
+        Ok(Self { format, writer })
+    }
+
+    /// Pieces of some lines each that were left out, because the sink was too slow or failed.
+    pub fn lost(&self) -> u64 {
+        self.writer.lost()
+    }
+
+    pub(crate) fn thread(&self) -> LogLines {
+        LogLines { log: self.clone(), lines: String::new() }
+    }
+}
+
+/// A sink whose errors are logged.
+struct Reporting<W>(W);
+
+impl<W: Write> Write for Reporting<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes).inspect_err(|error| {
+            log::error!("the access log cannot be written: {error}");
+        })
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// What is told of an answer.
+pub(crate) struct Answered<'a> {
+    /// None if what came was no request.
+    pub(crate) request: Option<&'a Request>,
+    pub(crate) peer: Peer,
+    pub(crate) status: u16,
+    pub(crate) bytes: u64,
+    pub(crate) took_us: u64,
+}
+
+/// The lines of one thread's turn.
+pub(crate) struct LogLines {
+    log: AccessLog,
+    lines: String,
+}
+
+impl LogLines {
+    pub(crate) fn note(&mut self, answered: &Answered<'_>) {
+        match self.log.format {
+            Format::Combined => combined(&mut self.lines, answered, SystemTime::now()),
+            Format::Json => json(&mut self.lines, answered, SystemTime::now()),
+        }
+    }
+
+    /// Hands the turn's lines over.
+    pub(crate) fn flush(&mut self) {
+        if self.lines.is_empty() {
+            return;
+        }
+        let lines = std::mem::take(&mut self.lines).into_bytes();
+        self.log.writer.push(lines);
+    }
+}
+
+fn header<'a>(request: Option<&'a Request>, name: &str) -> Option<&'a str> {
+    let text = request?.header_text(name)?;
+    let mut end = text.len().min(FIELD_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    Some(&text[..end])
+}
+
+/// The client's host, by what a trusted proxy says or else the connection.
+fn name(out: &mut String, request: Option<&Request>, peer: Peer) {
+    let _ = match request.map_or(peer.ip(), Request::client_ip) {
+        Some(address) => write!(out, "{address}"),
+        None => write!(out, "{peer}"),
+    };
+}
+
+fn combined(out: &mut String, answered: &Answered<'_>, now: SystemTime) {
+    let Answered { request, peer, status, bytes, .. } = *answered;
+    name(out, request, peer);
+    let _ = write!(out, " - - [{}] \"", clf_time(now));
+    match request {
+        Some(request) => {
+            let version = match request.version() {
+                crate::proto::head::Version::Http10 => "HTTP/1.0",
+                crate::proto::head::Version::Http11 => "HTTP/1.1",
+                crate::proto::head::Version::Http2 => "HTTP/2.0",
+            };
+            out.push_str(request.method_name());
+            out.push(' ');
+            quoted(out, request.target());
+            let _ = write!(out, " {version}");
+        }
+        None => out.push('-'),
+    }
+    let _ = write!(out, "\" {status} {bytes} \"");
+    quoted(out, header(request, "referer").unwrap_or("-"));
+    out.push_str("\" \"");
+    quoted(out, header(request, "user-agent").unwrap_or("-"));
+    out.push_str("\"\n");
+}
+
+fn json(out: &mut String, answered: &Answered<'_>, now: SystemTime) {
+    let Answered { request, peer, status, bytes, took_us } = *answered;
+    let time = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let _ = write!(
+        out,
+        "{{\"time\":{}.{:03},\"status\":{status},\"bytes\":{bytes},\"duration_us\":{took_us},\"peer\":\"",
+        time.as_secs(),
+        time.subsec_millis()
+    );
+    name(out, request, peer);
+    out.push('"');
+    if let Some(request) = request {
+        for (name, value) in [
+            ("method", Some(request.method_name())),
+            ("target", Some(request.target())),
+            ("id", Some(request.id())),
+            ("user_agent", header(Some(request), "user-agent")),
+        ] {
+            if let Some(value) = value {
+                let _ = write!(out, ",\"{name}\":\"");
+                json_text(out, value);
+                out.push('"');
+            }
+        }
+    }
+    out.push_str("}\n");
+}
+
+/// Text inside of quotes, as Apache writes it: nothing in it can end a field or a line.
+fn quoted(out: &mut String, text: &str) {
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c if c.is_control() => {
+                let _ = write!(out, "\\x{:02x}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+}
+
+fn json_text(out: &mut String, text: &str) {
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+}
+
+/// `10/Oct/2000:13:55:36 +0000`, of the words of `Tue, 10 Oct 2000 13:55:36 GMT`.
+fn clf_time(now: SystemTime) -> String {
+    // A clock before 1970 has no such words.
+    let date = httpdate::fmt_http_date(now.max(UNIX_EPOCH + Duration::from_secs(1)));
+    let mut words = date.split(' ').skip(1);
+    let mut word = || words.next().unwrap_or_default();
+    let (day, month, year, time) = (word(), word(), word(), word());
+    format!("{day}/{month}/{year}:{time} +0000")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_cannot_be_broken_out_of() {
+        let mut line = String::new();
+        quoted(&mut line, "a\"b\\c\u{1}\u{7f}é");
+        assert_eq!(line, "a\\\"b\\\\c\\x01\\x7fé");
+        line.clear();
+        json_text(&mut line, "a\"b\\\u{1}é");
+        assert_eq!(line, "a\\\"b\\\\\\u0001é");
+        let time = UNIX_EPOCH + Duration::from_secs(971_186_136);
+        assert_eq!(clf_time(time), "10/Oct/2000:13:55:36 +0000");
+        let answered =
+            Answered { request: None, peer: Peer::Unix, status: 400, bytes: 7, took_us: 5 };
+        line.clear();
+        combined(&mut line, &answered, time);
+        assert_eq!(line, "unix: - - [10/Oct/2000:13:55:36 +0000] \"-\" 400 7 \"-\" \"-\"\n");
+    }
+}

@@ -1,0 +1,219 @@
+//! What a server has done, as numbers: connections, bytes, answers by status, how long they took;
+//! and the process' descriptors.
+//! Each thread counts for itself, in memory that no other thread writes to.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::proto::method::Method;
+use crate::reactor::descriptors;
+use crate::routing::handler::Flow;
+use crate::routing::router::Router;
+
+/// Upper ends of the classes of latencies, in microseconds.
+const LATENCIES_US: [u64; 13] = [
+    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000, 10_000_000,
+];
+const STATUSES: usize = 600;
+
+/// Numbers of one server or several, for Prometheus.
+///
+/// ```no_run
+/// use marmota_http::{Metrics, Router, Server};
+/// let metrics = Metrics::new();
+/// metrics.add_collector(|text| text.push_str("# TYPE jobs gauge\njobs 7\n"));
+/// let router = Router::new().metrics("/metrics", &metrics);
+/// Server::bind("127.0.0.1:8080")?.metrics(&metrics).run(router)?;
+/// # Ok::<(), marmota_http::ServerError>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Metrics {
+    shared: Arc<Mutex<Shared>>,
+}
+
+/// Appends numbers of the program's own.
+type Other = Box<dyn Fn(&mut String) + Send>;
+
+#[derive(Default)]
+struct Shared {
+    threads: Vec<Arc<Counters>>,
+    others: Vec<Other>,
+}
+
+impl Metrics {
+    /// Numbers of nothing yet; a server counts for them by [`crate::Server::metrics`].
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Has a function append numbers of the program's own, in the same format.
+    pub fn add_collector(&self, write: impl Fn(&mut String) + Send + 'static) {
+        self.lock().others.push(Box::new(write));
+    }
+
+    /// All numbers in Prometheus' text format.
+    pub fn text(&self) -> String {
+        let shared = self.lock();
+        let mut text = String::new();
+        let sum = |of: fn(&Counters) -> &AtomicU64| -> u64 {
+            shared.threads.iter().map(|counters| of(counters).load(Ordering::Relaxed)).sum()
+        };
+        let (opened, closed) = (sum(|counters| &counters.opened), sum(|counters| &counters.closed));
+        let mut single = |name: &str, kind: &str, help: &str, value: u64| {
+            text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"));
+        };
+        single("marmota_http_connections_total", "counter", "Connections taken.", opened);
+        let open = opened.saturating_sub(closed);
+        single("marmota_http_connections", "gauge", "Connections open.", open);
+        let refused = sum(|counters| &counters.refused);
+        let help = "Connections refused, there being as many as there may be.";
+        single("marmota_http_connections_refused_total", "counter", help, refused);
+        let help = "Connections ended because too many bytes of answers were unread.";
+        let shed = sum(|counters| &counters.shed);
+        single("marmota_http_connections_shed_total", "counter", help, shed);
+        let help = "Connections of HTTP/2 ended for a flood of frames or resets.";
+        let flooding = sum(|counters| &counters.flooding);
+        single("marmota_http_connections_flooding_total", "counter", help, flooding);
+        let help = "Answers cut off because their body failed.";
+        let cut_off = sum(|counters| &counters.cut_off);
+        single("marmota_http_answers_cut_off_total", "counter", help, cut_off);
+        let help = "Connections whose TLS or PROXY header was not understood.";
+        let failed = sum(|counters| &counters.handshakes_failed);
+        single("marmota_http_handshakes_failed_total", "counter", help, failed);
+        let help = "WebSockets whose handler has ended with an error.";
+        let failed = sum(|counters| &counters.sockets_failed);
+        single("marmota_http_websockets_failed_total", "counter", help, failed);
+        let received = sum(|counters| &counters.received_bytes);
+        single("marmota_http_received_bytes_total", "counter", "Bytes received.", received);
+        let sent = sum(|counters| &counters.sent_bytes);
+        single("marmota_http_sent_bytes_total", "counter", "Bytes sent.", sent);
+        // As Prometheus' own libraries name them.
+        let (open, limit) = descriptors::open_and_limit();
+        let help = "Descriptors that the process has open.";
+        open.into_iter().for_each(|open| single("process_open_fds", "gauge", help, open));
+        let help = "Descriptors that the process may have open.";
+        limit.into_iter().for_each(|limit| single("process_max_fds", "gauge", help, limit));
+        statuses(&shared.threads, &mut text);
+        latencies(&shared.threads, &mut text);
+        for other in &shared.others {
+            other(&mut text);
+        }
+        text
+    }
+
+    /// The counters of one more thread.
+    pub(crate) fn thread(&self) -> Arc<Counters> {
+        let counters = Arc::new(Counters::default());
+        self.lock().threads.push(Arc::clone(&counters));
+        counters
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn statuses(threads: &[Arc<Counters>], text: &mut String) {
+    text.push_str("# HELP marmota_http_requests_total Requests answered, by status.\n");
+    text.push_str("# TYPE marmota_http_requests_total counter\n");
+    for status in 100..STATUSES {
+        let count: u64 = threads.iter().map(|of| of.statuses[status].load(Ordering::Relaxed)).sum();
+        if count > 0 {
+            text.push_str(&format!("marmota_http_requests_total{{status=\"{status}\"}} {count}\n"));
+        }
+    }
+}
+
+fn latencies(threads: &[Arc<Counters>], text: &mut String) {
+    const NAME: &str = "marmota_http_request_seconds";
+    text.push_str(&format!(
+        "# HELP {NAME} From a request's last byte to its answer.\n# TYPE {NAME} histogram\n"
+    ));
+    let mut below = 0_u64;
+    for (class, end_us) in LATENCIES_US.iter().map(Some).chain([None]).enumerate() {
+        below += threads.iter().map(|of| of.latencies[class].load(Ordering::Relaxed)).sum::<u64>();
+        match end_us {
+            Some(&us) => {
+                let seconds = us as f64 / 1e6;
+                text.push_str(&format!("{NAME}_bucket{{le=\"{seconds}\"}} {below}\n"));
+            }
+            None => text.push_str(&format!("{NAME}_bucket{{le=\"+Inf\"}} {below}\n")),
+        }
+    }
+    let us: u64 = threads.iter().map(|of| of.latency_us.load(Ordering::Relaxed)).sum();
+    text.push_str(&format!("{NAME}_sum {}\n{NAME}_count {below}\n", us as f64 / 1e6));
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").field("threads", &self.lock().threads.len()).finish()
+    }
+}
+
+/// One thread's numbers. It alone writes them, so that adding is a load and a store.
+#[repr(align(128))]
+pub(crate) struct Counters {
+    pub(crate) opened: AtomicU64,
+    pub(crate) closed: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) shed: AtomicU64,
+    pub(crate) flooding: AtomicU64,
+    pub(crate) cut_off: AtomicU64,
+    pub(crate) handshakes_failed: AtomicU64,
+    pub(crate) sockets_failed: AtomicU64,
+    pub(crate) received_bytes: AtomicU64,
+    pub(crate) sent_bytes: AtomicU64,
+    statuses: [AtomicU64; STATUSES],
+    latencies: [AtomicU64; LATENCIES_US.len() + 1],
+    latency_us: AtomicU64,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            opened: AtomicU64::new(0),
+            closed: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            shed: AtomicU64::new(0),
+            flooding: AtomicU64::new(0),
+            cut_off: AtomicU64::new(0),
+            handshakes_failed: AtomicU64::new(0),
+            sockets_failed: AtomicU64::new(0),
+            received_bytes: AtomicU64::new(0),
+            sent_bytes: AtomicU64::new(0),
+            statuses: [const { AtomicU64::new(0) }; STATUSES],
+            latencies: [const { AtomicU64::new(0) }; LATENCIES_US.len() + 1],
+            latency_us: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Counters {
+    /// Counts an answer.
+    pub(crate) fn answer(&self, status: u16, took_us: u64) {
+        if let Some(place) = self.statuses.get(usize::from(status)) {
+            add(place, 1);
+        }
+        let class = LATENCIES_US.partition_point(|&end_us| end_us < took_us);
+        add(&self.latencies[class], 1);
+        add(&self.latency_us, took_us);
+    }
+}
+
+/// Adds to a number that no other thread writes.
+pub(crate) fn add(number: &AtomicU64, count: u64) {
+    number.store(number.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+}
+
+impl Router {
+    /// Answers a path with the numbers in Prometheus' text format.
+    #[must_use]
+    pub fn metrics(self, pattern: &str, metrics: &Metrics) -> Self {
+        let metrics = metrics.clone();
+        self.direct(Method::Get, pattern, move |_, out| {
+            out.send("text/plain; version=0.0.4; charset=utf-8", metrics.text().as_bytes());
+            Flow::Done
+        })
+    }
+}

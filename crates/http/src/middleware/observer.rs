@@ -1,0 +1,108 @@
+//! What a server thread is observed by: numbers, and lines for each request. A server without
+//! either asks once an answer whether it has them.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::message::observe::{Observe, Seen};
+use crate::message::request::Request;
+use crate::middleware::access_log::{AccessLog, Answered, LogLines};
+use crate::middleware::metrics::{Counters, Metrics, add};
+use crate::socket::address::Peer;
+
+/// What a server is observed by.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Observing {
+    pub(crate) metrics: Option<Metrics>,
+    pub(crate) access_log: Option<AccessLog>,
+}
+
+impl Observing {
+    /// What one thread is observed by, if it is.
+    pub(crate) fn thread(&self) -> Option<Box<dyn Observe>> {
+        let counters = self.metrics.as_ref().map(Metrics::thread);
+        let log = self.access_log.as_ref().map(AccessLog::thread);
+        let observed = counters.is_some() || log.is_some();
+        observed.then(|| -> Box<dyn Observe> {
+            Box::new(Observer { counters, log, started: Instant::now() })
+        })
+    }
+}
+
+pub(crate) struct Observer {
+    counters: Option<Arc<Counters>>,
+    log: Option<LogLines>,
+    started: Instant,
+}
+
+impl Observe for Observer {
+    fn now_us(&self) -> u64 {
+        self.started.elapsed().as_micros() as u64
+    }
+
+    #[cold]
+    fn note(&self, seen: Seen) {
+        let Some(counters) = &self.counters else { return };
+        let counter = match seen {
+            Seen::Opened => &counters.opened,
+            Seen::Closed => &counters.closed,
+            Seen::Refused => &counters.refused,
+            Seen::Shed => &counters.shed,
+            #[cfg(feature = "http2")]
+            Seen::Flooding => &counters.flooding,
+            Seen::CutOff => &counters.cut_off,
+            Seen::HandshakeFailed => &counters.handshakes_failed,
+            Seen::SocketFailed => &counters.sockets_failed,
+        };
+        add(counter, 1);
+    }
+
+    fn note_received(&self, bytes: usize) {
+        if let Some(counters) = &self.counters {
+            add(&counters.received_bytes, bytes as u64);
+        }
+    }
+
+    fn note_sent(&self, bytes: usize) {
+        if let Some(counters) = &self.counters {
+            add(&counters.sent_bytes, bytes as u64);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_written(&mut self, request: Option<&Request>, peer: Peer, answer: &[u8], rest: u64) {
+        let digits = answer.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok());
+        let status = digits.and_then(|digits| digits.parse().ok()).unwrap_or(0);
+        let head = answer.windows(4).position(|end| end == b"\r\n\r\n").map_or(0, |at| at + 4);
+        let took_us = match request.map_or(0, |request| request.0.begun_us.get()) {
+            0 => 0,
+            begun_us => self.now_us().saturating_sub(begun_us),
+        };
+        let bytes = (answer.len() - head) as u64 + rest;
+        self.note_answer(&Answered { request, peer, status, bytes, took_us });
+    }
+
+    fn flush(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.flush();
+        }
+    }
+}
+
+impl Observer {
+    fn note_answer(&mut self, answered: &Answered<'_>) {
+        if let Some(counters) = &self.counters {
+            counters.answer(answered.status, answered.took_us);
+        }
+        if let Some(log) = &mut self.log {
+            log.note(answered);
+        }
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}

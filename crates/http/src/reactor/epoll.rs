@@ -1,0 +1,87 @@
+//! Waiting by epoll: one instance, edge-triggered for connections, which read and write by
+//! themselves.
+//!
+//! A connection is registered once, for everything, when it is taken. Its reads go on until
+//! one comes short and its writes until one would block, so no further `epoll_ctl` follows in
+//! its life. Listeners are level-triggered: what one turn leaves in the queue comes up in the
+//! next, and several threads on one listener wake one at a time.
+
+use std::io;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::fd::{AsFd, OwnedFd};
+
+use crate::reactor::event::{Event, LISTENER};
+use crate::reactor::task::Token;
+
+/// Events taken in one turn.
+const EVENTS_MAX: usize = 512;
+
+pub(crate) struct Epoll {
+    epoll: OwnedFd,
+    events: Vec<epoll::Event>,
+}
+
+impl Epoll {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            events: Vec::with_capacity(EVENTS_MAX),
+        })
+    }
+
+    /// Registers a connection for all that can happen to it.
+    pub(crate) fn add_connection(&self, socket: impl AsFd, token: Token) -> io::Result<()> {
+        use epoll::EventFlags as Flags;
+        self.add(socket, token, Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET)
+    }
+
+    /// Registers a listener; of several threads that wait for the same one, one wakes.
+    pub(crate) fn add_listener(&self, socket: impl AsFd, token: Token) -> io::Result<()> {
+        self.add(socket, token, epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE)
+    }
+
+    /// Registers what is told of as long as it can be read.
+    pub(crate) fn add_level(&self, source: impl AsFd, token: Token) -> io::Result<()> {
+        self.add(source, token, epoll::EventFlags::IN)
+    }
+
+    pub(crate) fn remove(&self, socket: impl AsFd) {
+        // Only fails when it was not registered, which is what is wanted.
+        let _ = epoll::delete(&self.epoll, socket);
+    }
+
+    /// Waits for events, `None` without end.
+    pub(crate) fn wait(&mut self, timeout_ms: Option<u64>) -> io::Result<()> {
+        let timeout = timeout_ms.map(|ms| Timespec {
+            tv_sec: (ms / 1_000).min(1 << 30) as i64,
+            tv_nsec: (ms % 1_000 * 1_000_000) as _,
+        });
+        self.events.clear();
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The events of the last wait.
+    pub(crate) fn event(&self, index: usize) -> Option<Event> {
+        use epoll::EventFlags as Flags;
+        let event = self.events.get(index)?;
+        let flags = event.flags;
+        Some(match event.data.u64() {
+            token if token >= LISTENER => Event::of_watch(token),
+            token => Event::Ready {
+                token,
+                readable: flags.intersects(Flags::IN | Flags::RDHUP),
+                half_closed: flags.contains(Flags::RDHUP),
+                gone: flags.intersects(Flags::ERR | Flags::HUP),
+            },
+        })
+    }
+
+    fn add(&self, source: impl AsFd, token: Token, flags: epoll::EventFlags) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), flags)?)
+    }
+}

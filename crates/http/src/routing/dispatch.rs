@@ -1,0 +1,146 @@
+//! Having a request answered: the check before its body is read (first the layers around its
+//! endpoint, then the endpoint's own check), its handler, or what answers in the place of one.
+
+use std::any::Any;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+use crate::message::added_headers::AddedHeaders;
+use crate::message::local::ThreadLocals;
+use crate::message::request::Request;
+use crate::message::response::{LaterResponse, Response, later_with_added, with_added};
+use crate::message::writer::{ReplyTo, ResponseWriter, Tail};
+use crate::proto::paths::Found;
+use crate::proto::status::Status;
+use crate::reactor::task::Task;
+use crate::routing::admission::Admission;
+use crate::routing::handler::Flow;
+use crate::routing::router::Routes;
+
+/// Has the layers and the check of a request's endpoint decide on it.
+pub(crate) fn decide(routes: &Routes, request: &Request) -> Admission {
+    let exchange = &request.0;
+    let endpoint = exchange.endpoint.and_then(|index| routes.endpoint(index));
+    let Some(endpoint) = endpoint.filter(|endpoint| endpoint.decides_early()) else {
+        return Admission::Granted;
+    };
+    let mut headers = AddedHeaders::default();
+    let decided = catch_unwind(AssertUnwindSafe(|| {
+        match (endpoint.handler.enter(request, &mut headers), &endpoint.check) {
+            (ControlFlow::Break(answer), _) => Admission::Refused(answer),
+            (ControlFlow::Continue(()), None) => Admission::Granted,
+            (ControlFlow::Continue(()), Some(check)) => check(request),
+        }
+    }));
+    let decided = decided.unwrap_or_else(|panic| {
+        log_panic(request, &*panic);
+        Admission::Refused(Response::from_status(Status::INTERNAL_SERVER_ERROR))
+    });
+    let admitted = exchange.admitted.get_or_init(Rc::default);
+    *admitted.headers.borrow_mut() = Some(headers);
+    match decided {
+        Admission::Refused(answer) => Admission::Refused(refused(request, answer)),
+        decided => decided,
+    }
+}
+
+/// The answer that refuses a request, with what its layers add.
+pub(crate) fn refused(request: &Request, answer: Response) -> Response {
+    match request.0.admitted.get().and_then(|admitted| admitted.take_headers()) {
+        Some(headers) => with_added(answer, headers),
+        None => answer,
+    }
+}
+
+/// What running a handler came to.
+pub(crate) enum Ran {
+    /// The answer is written, but for what follows it.
+    Written(Option<Tail>),
+    /// It will come; the task is whose waker it has been polled with, if it was.
+    Later(LaterResponse, Option<Task>),
+    /// The handler has panicked, or cut off what was not its own.
+    Failed,
+}
+
+/// Has an endpoint's handler answer behind what is in `output`, for a client that wants the head
+/// only, or is of HTTP/1.0 (`client`).
+#[inline]
+pub(crate) fn run(
+    routes: &Routes,
+    request: &Request,
+    endpoint: usize,
+    output: &mut Vec<u8>,
+    local: &mut ThreadLocals,
+    to: ReplyTo,
+) -> Ran {
+    let start = output.len();
+    if let Some(observer) = &local.observer {
+        request.0.begun_us.set(observer.now_us().max(1));
+    }
+    // The closure leaves nothing half done behind that is used again: after a panic the output
+    // is cut back to its start.
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        let mut out = ResponseWriter::new(output, local, to);
+        out.endpoint = endpoint;
+        if let Some(admitted) = request.0.admitted.get()
+            && let Some(headers) = admitted.take_headers()
+        {
+            out.added = headers;
+            out.is_admitted = true;
+        }
+        let flow = match routes.endpoint(endpoint) {
+            Some(endpoint) => endpoint.handler.handle(request, &mut out),
+            None => Flow::Done,
+        };
+        match flow {
+            Flow::Done => out.finish_for(request).map_or(Ran::Failed, Ran::Written),
+            Flow::Later(answer) => {
+                out.reset();
+                let added = std::mem::take(&mut out.added);
+                Ran::Later(later_with_added(answer, added), out.waiting.take())
+            }
+        }
+    }));
+    match ran {
+        Ok(Ran::Failed) => log_panic(request, &"it cut bytes off that were not its own"),
+        Ok(ran) => return ran,
+        Err(panic) => log_panic(request, &*panic),
+    }
+    output.truncate(start);
+    Ran::Failed
+}
+
+/// The answer to a request that no endpoint takes.
+pub(crate) fn unrouted(request: &Request, found: Found) -> Response {
+    let allow = |mut answer: Response, allow: &str| {
+        // Names of methods are fit for a header.
+        let _ = answer.add_header("Allow".into(), allow.to_owned().into_bytes().into());
+        answer
+    };
+    let paths = &request.0.context.paths;
+    match found {
+        Found::Options(node) => allow(Response::new(Status::NO_CONTENT), paths.allow(node)),
+        Found::NotAllowed(node) => {
+            let (method, allowed) = (request.method_name(), paths.allow(node));
+            let detail = format!("{method} is not allowed here; allowed: {allowed}");
+            allow(Response::problem(Status::METHOD_NOT_ALLOWED, &detail), allowed)
+        }
+        Found::NotImplemented => {
+            let detail = format!("no method {} is known here", request.method_name());
+            Response::problem(Status::NOT_IMPLEMENTED, &detail)
+        }
+        _ if request.target() == "*" => Response::new(Status::NO_CONTENT),
+        _ => Response::problem(Status::NOT_FOUND, "no resource has this path"),
+    }
+}
+
+/// Logs that a request's handler has panicked, by the name of the request.
+#[cold]
+pub(crate) fn log_panic(request: &Request, panic: &(dyn Any + Send)) {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(|text| &**text));
+    let text = text.unwrap_or("it did not say why");
+    let (method, path, id) = (request.method_name(), request.path(), request.id());
+    log::error!("the handler of {method} {path} has panicked (request {id}): {text}");
+}

@@ -1,0 +1,145 @@
+//! Why a server cannot start or has ended early.
+
+use std::fmt;
+use std::io;
+
+use crate::message::sites::SiteError;
+use crate::reactor::backend::{BackendError, VARIABLE};
+use crate::routing::router::RouteError;
+use crate::socket::bound::BindError;
+use crate::socket::proxies::ProxyError;
+#[cfg(feature = "tls")]
+use crate::socket::tls::TlsError;
+
+/// Why a server cannot start or has ended early.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The address is none, is taken, or may not be used.
+    Bind {
+        /// What was asked for.
+        address: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A route cannot be served.
+    Route(RouteError),
+    /// The name for the `Server` header has a character that a header cannot have.
+    Name(String),
+    /// [`crate::Server::threads_per_listener`] or [`crate::Server::listeners`], as named, was set to 0.
+    Count(&'static str),
+    /// The environment names a backend that there is none of.
+    Backend(String),
+    /// The ring was asked for and the system has none, or does not allow it.
+    Ring(io::Error),
+    /// A trusted proxy is named in no way that is understood.
+    Proxy(ProxyError),
+    /// An allowed origin or host is not of the form required.
+    Site(SiteError),
+    /// TLS cannot be spoken as asked.
+    #[cfg(feature = "tls")]
+    Tls(TlsError),
+    /// The system refused what a server thread needs.
+    Thread(io::Error),
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bind { address, source } => {
+                write!(
+                    f,
+                    "cannot listen on {address}: {source}; choose another address or stop what uses it"
+                )
+            }
+            Self::Route(error) => error.fmt(f),
+            Self::Name(name) => {
+                write!(f, "server name {name:?} has a control character; choose another")
+            }
+            Self::Count(name) => {
+                write!(f, "{name} is 0; set at least 1, or leave it out for the default")
+            }
+            Self::Backend(value) => {
+                write!(f, "{VARIABLE}={value:?}: no such backend; say ring, epoll or auto")
+            }
+            Self::Ring(error) => {
+                write!(
+                    f,
+                    "io_uring cannot be used: {error}; it takes Linux 6.1 and leave to use it, \
+                     choose Backend::Auto or Backend::Epoll"
+                )
+            }
+            Self::Proxy(error) => error.fmt(f),
+            Self::Site(error) => error.fmt(f),
+            #[cfg(feature = "tls")]
+            Self::Tls(error) => error.fmt(f),
+            Self::Thread(error) => write!(f, "a server thread cannot go on: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ServerError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Bind { source, .. } | Self::Ring(source) | Self::Thread(source) => Some(source),
+            Self::Route(error) => Some(error),
+            Self::Proxy(error) => Some(error),
+            Self::Site(error) => Some(error),
+            #[cfg(feature = "tls")]
+            Self::Tls(error) => Some(error),
+            Self::Name(_) | Self::Count(_) | Self::Backend(_) => None,
+        }
+    }
+}
+
+impl From<RouteError> for ServerError {
+    fn from(error: RouteError) -> Self {
+        Self::Route(error)
+    }
+}
+
+impl From<SiteError> for ServerError {
+    fn from(error: SiteError) -> Self {
+        Self::Site(error)
+    }
+}
+
+impl From<ProxyError> for ServerError {
+    fn from(error: ProxyError) -> Self {
+        Self::Proxy(error)
+    }
+}
+
+#[cfg(feature = "tls")]
+impl From<TlsError> for ServerError {
+    fn from(error: TlsError) -> Self {
+        Self::Tls(error)
+    }
+}
+
+impl From<BindError> for ServerError {
+    fn from(BindError { address, source }: BindError) -> Self {
+        Self::Bind { address, source }
+    }
+}
+
+impl From<BackendError> for ServerError {
+    fn from(error: BackendError) -> Self {
+        match error {
+            BackendError::Unknown(name) => Self::Backend(name),
+            BackendError::Ring(error) => Self::Ring(error),
+            BackendError::Epoll(error) => Self::Thread(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_backend_is_named_with_those_that_there_are() {
+        let error = ServerError::from(BackendError::Unknown("io_uring".to_owned())).to_string();
+        assert!(error.contains("io_uring") && error.contains("say ring"), "{error}");
+    }
+}

@@ -1,0 +1,459 @@
+//! One server thread: waits for events, takes connections, drives those that something has
+//! happened to, looks at the deadlines now and then.
+
+use std::cmp::Reverse;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+
+use crate::body::budget::Budget;
+use crate::connection::slab::Slab;
+use crate::connection::{Connection, Fate, Wish};
+use crate::message::limits::Limits;
+use crate::message::local::ThreadLocals;
+use crate::message::observe::Seen;
+use crate::message::problem::{self, PROBLEM_JSON};
+use crate::proto::status::Status;
+use crate::reactor::Reactor;
+use crate::reactor::descriptors::Descriptors;
+use crate::reactor::event::Event;
+use crate::reactor::slack;
+use crate::reactor::task::{self, Token};
+use crate::reactor::watch::Sources;
+use crate::routing::router::Routes;
+use crate::socket::listener::Listener;
+
+/// Connections taken in one turn.
+const ACCEPTS_MAX: usize = 64;
+/// How long clients that do not read are left after those before them were ended.
+const SHED_EVERY_MS: u64 = 10;
+/// How long no connection is taken after the process ran out of file descriptors or memory.
+const PAUSE_MS: u64 = 100;
+
+/// What a connection above the limit is answered.
+fn busy() -> Vec<u8> {
+    let detail = "the server has as many connections as it may; try again later";
+    let body = problem::document(Status::SERVICE_UNAVAILABLE, Some(detail));
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n\
+         Content-Type: {PROBLEM_JSON}\r\nContent-Length: {length}\r\n\r\n"
+    );
+    [head.as_bytes(), &body].concat()
+}
+
+/// What all threads of a server share.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(crate) stop: AtomicBool,
+    descriptors: Descriptors,
+    connections: AtomicUsize,
+    threads: usize,
+    /// For bodies that are gathered.
+    pub(crate) bodies: Arc<Budget>,
+    /// For answers that clients do not read.
+    pub(crate) unread: Arc<Budget>,
+}
+
+impl Common {
+    pub(crate) fn new(descriptors: Descriptors, limits: &Limits, threads: usize) -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            descriptors,
+            connections: AtomicUsize::new(0),
+            threads: threads.max(1),
+            bodies: Budget::new(limits.held_body_bytes_max),
+            unread: Budget::new(limits.unread_bytes_max),
+        }
+    }
+
+    /// Whether a connection that was taken may stay; it is counted then.
+    fn admits(&self, socket: &OwnedFd, connections_max: usize) -> bool {
+        if !self.descriptors.admits(socket.as_fd()) {
+            return false;
+        }
+        let is_one_too_many = self.connections.fetch_add(1, Ordering::Relaxed) >= connections_max;
+        if is_one_too_many {
+            self.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+        !is_one_too_many
+    }
+}
+
+pub(crate) struct Worker {
+    reactor: Reactor,
+    /// None once the service ends.
+    listeners: Vec<Arc<Listener>>,
+    routes: Arc<Routes>,
+    /// When listeners that were put aside are taken up again.
+    paused_until_ms: Option<u64>,
+    slab: Slab,
+    /// What handlers wait for by themselves.
+    sources: Arc<Sources>,
+    local: ThreadLocals,
+    common: Arc<Common>,
+    sweep_ms: u64,
+    next_sweep_ms: u64,
+    last_sweep_ms: u64,
+    /// Bytes of unread answers that are reported to the server's budget.
+    unread_bytes: usize,
+    drain_until_ms: u64,
+    woken: Vec<Token>,
+    /// What a connection above the limit is answered.
+    busy: Vec<u8>,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        listeners: Vec<Arc<Listener>>,
+        routes: Arc<Routes>,
+        local: ThreadLocals,
+        common: Arc<Common>,
+        mut reactor: Reactor,
+    ) -> io::Result<Self> {
+        for (index, listener) in listeners.iter().enumerate() {
+            reactor.add_listener(index, &listener.socket)?;
+        }
+        reactor.add_bell(&local.inbox.counter)?;
+        let sources = Sources::new()?;
+        reactor.add_watches(sources.as_source())?;
+        let sweep_ms = local.limits.sweep_ms();
+        Ok(Self {
+            reactor,
+            listeners,
+            routes,
+            paused_until_ms: None,
+            slab: Slab::default(),
+            sources,
+            next_sweep_ms: local.now_ms + sweep_ms,
+            last_sweep_ms: 0,
+            unread_bytes: 0,
+            local,
+            common,
+            sweep_ms,
+            drain_until_ms: 0,
+            woken: Vec::new(),
+            busy: busy(),
+        })
+    }
+
+    /// Serves until shutdown.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        self.local.inbox.settle_here();
+        self.sources.settle_here();
+        loop {
+            let patience_ms = self.patience_ms();
+            self.turn(patience_ms)?;
+            self.wake();
+            if let Some(observer) = &mut self.local.observer {
+                observer.flush();
+            }
+            if self.local.now_ms >= self.next_sweep_ms || self.has_to_shed() {
+                self.sweep();
+            }
+            if self.common.stop.load(Ordering::Relaxed) && self.stop()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for events and handles them.
+    fn turn(&mut self, patience_ms: Option<u64>) -> io::Result<()> {
+        self.reactor.wait(patience_ms)?;
+        self.local.tick();
+        let mut index = 0;
+        while let Some(event) = self.reactor.event(index) {
+            self.handle(event);
+            index += 1;
+        }
+        Ok(())
+    }
+
+    /// How long nothing has to be done if nothing happens; `None` is without end, so an idle
+    /// server uses no processor time at all.
+    fn patience_ms(&mut self) -> Option<u64> {
+        task::woken(&mut self.woken);
+        if !self.woken.is_empty() {
+            return Some(0);
+        }
+        let quiet = self.slab.len() == 0
+            && self.paused_until_ms.is_none()
+            && !self.local.draining
+            && !self.local.slack.is_waiting();
+        (!quiet).then(|| self.next_sweep_ms.saturating_sub(self.local.now_ms).max(1))
+    }
+
+    #[inline]
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Listener(index) => self.accept(index),
+            Event::Bell => self.local.inbox.collect(&mut self.woken),
+            Event::Watches => self.sources.call(),
+            Event::Ready { token, readable, half_closed, gone } => {
+                self.with(token, |connection, local| {
+                    if readable {
+                        connection.note_readable(half_closed);
+                    }
+                    if gone { Fate::Drop } else { connection.drive(local) }
+                });
+            }
+            Event::Arrived { token, piece, more } => {
+                let Some(ring) = self.reactor.ring() else { return };
+                if let Some(connection) = self.slab.get_mut(token) {
+                    connection.take(ring.bytes(&piece), more, &mut self.local);
+                }
+                ring.give(piece);
+                self.with(token, Connection::drive);
+            }
+            Event::Dry { token, error } => {
+                self.with(token, |connection, local| match connection.note_dry(error) {
+                    Fate::Drop => Fate::Drop,
+                    Fate::Keep => connection.drive(local),
+                });
+            }
+            Event::Room { token } => self.with(token, |connection, local| {
+                connection.note_room();
+                connection.drive(local)
+            }),
+            Event::Sent { token, output, from, result } => self.with(token, |connection, local| {
+                match connection.take_back(output, from, result, local) {
+                    Fate::Drop => Fate::Drop,
+                    Fate::Keep => connection.drive(local),
+                }
+            }),
+            Event::Nothing => {}
+        }
+    }
+
+    /// Has something done to a connection, and sees to what follows from it.
+    #[inline]
+    fn with(&mut self, token: Token, act: impl FnOnce(&mut Connection, &mut ThreadLocals) -> Fate) {
+        let Some(connection) = self.slab.get_mut(token) else { return };
+        if act(connection, &mut self.local) == Fate::Drop {
+            return self.remove(token);
+        }
+        if let Some(ring) = self.reactor.ring() {
+            while let Some(wish) = connection.wish() {
+                match wish {
+                    Wish::Send(output, from) => {
+                        let number = ring.send(connection.socket(), token, output, from);
+                        connection.note_sending(number);
+                    }
+                    Wish::Room => ring.await_room(connection.socket(), token),
+                    Wish::Stop => ring.stop_receiving(token),
+                    Wish::Resume => ring.receive(connection.socket(), token),
+                }
+            }
+        }
+    }
+
+    /// Polls the handlers that were woken, and drives the connections that gave up their turn.
+    fn wake(&mut self) {
+        task::woken(&mut self.woken);
+        let mut woken = std::mem::take(&mut self.woken);
+        for token in woken.drain(..) {
+            self.with(token, Connection::wake);
+        }
+        // What is woken meanwhile has its turn after the next look at the events.
+        self.woken = woken;
+    }
+
+    fn accept(&mut self, listener: usize) {
+        for _ in 0..ACCEPTS_MAX {
+            let Some(listener) = self.listeners.get(listener) else { return };
+            match listener.accept() {
+                Ok(Some((socket, peer))) => {
+                    if !self.common.admits(&socket, self.local.limits.connections_max) {
+                        if let Some(observer) = &self.local.observer {
+                            observer.note(Seen::Refused);
+                        }
+                        // Not left in the queue, where it would wait without end and could not go
+                        // to another server. Best effort: the client learns why, or sees the
+                        // connection close.
+                        if listener.entry.speaks_plainly() {
+                            let _ = send(&socket, &self.busy, SendFlags::NOSIGNAL);
+                        }
+                        continue;
+                    }
+                    let on_ring = self.reactor.ring().is_some();
+                    let (entry, routes) = (&listener.entry, &self.routes);
+                    let local = &mut self.local;
+                    if let Some(observer) = &local.observer {
+                        observer.note(Seen::Opened);
+                    }
+                    if self.slab.len() == 0 {
+                        self.next_sweep_ms = local.now_ms + self.sweep_ms;
+                    }
+                    let token = self.slab.insert(|token| {
+                        Connection::new(socket, peer, token, on_ring, entry, routes, local)
+                    });
+                    let registered = self
+                        .slab
+                        .get_mut(token)
+                        .map(|connection| self.reactor.add_connection(connection.socket(), token));
+                    if !matches!(registered, Some(Ok(()))) {
+                        self.remove(token);
+                    }
+                }
+                Ok(None) => return,
+                Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)) => {
+                    if error == Errno::MFILE {
+                        self.common.descriptors.note_none_left();
+                    }
+                    return self.pause();
+                }
+                // The client gave up while it was in the queue, or the network did.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Puts the listeners aside: their events would come again at once and find nothing better.
+    fn pause(&mut self) {
+        for (index, listener) in self.listeners.iter().enumerate() {
+            self.reactor.remove_listener(index, &listener.socket);
+        }
+        let until = self.local.now_ms + PAUSE_MS;
+        self.paused_until_ms = Some(until);
+        self.next_sweep_ms = self.next_sweep_ms.min(until);
+    }
+
+    fn resume(&mut self) {
+        if self.paused_until_ms.is_some_and(|until| self.local.now_ms >= until) {
+            self.paused_until_ms = None;
+            let added = self.listeners.iter().enumerate().try_for_each(|(index, listener)| {
+                self.reactor.add_listener(index, &listener.socket)
+            });
+            if added.is_err() {
+                self.pause();
+            }
+        }
+    }
+
+    fn remove(&mut self, token: Token) {
+        let Some(connection) = self.slab.remove(token) else { return };
+        if let Some(observer) = &self.local.observer {
+            observer.note(Seen::Closed);
+        }
+        self.common.connections.fetch_sub(1, Ordering::Relaxed);
+        self.local.slack.note_freed(connection.held_bytes());
+        if let Some(ring) = self.reactor.ring() {
+            let (socket, operations) = connection.into_operations();
+            ring.close(socket, token, operations);
+        }
+    }
+
+    /// Whether more answers may be unread than there may be, which a look at all connections tells.
+    fn has_to_shed(&self) -> bool {
+        let unread = &self.common.unread;
+        self.local.blocked_bytes > 0
+            && self.local.now_ms >= self.last_sweep_ms + SHED_EVERY_MS
+            && unread.held().saturating_add(self.local.blocked_bytes) > unread.max()
+    }
+
+    /// Ends the connections that have made no progress for longest, where this thread has more than
+    /// its share of what may be unread, with an eighth to spare: another thread has the others.
+    #[cold]
+    fn shed(&mut self) {
+        let unread = Arc::clone(&self.common.unread);
+        let (held, max) = (unread.held(), unread.max());
+        let share = max / self.common.threads;
+        if self.unread_bytes <= share {
+            return;
+        }
+        let spared = |bytes: usize| bytes - bytes / 8;
+        let wanted = (held - spared(max)).min(self.unread_bytes - spared(share));
+        let tokens: Vec<Token> = self.slab.tokens().collect();
+        let mut slow: Vec<(u64, Reverse<usize>, Token)> = Vec::new();
+        for token in tokens {
+            if let Some(connection) = self.slab.get_mut(token) {
+                let bytes = connection.unread_bytes();
+                if bytes > 0 {
+                    slow.push((connection.progress_ms(&self.local), Reverse(bytes), token));
+                }
+            }
+        }
+        slow.sort_unstable();
+        let mut shed = 0;
+        for (_, Reverse(bytes), token) in slow {
+            if shed >= wanted {
+                break;
+            }
+            shed += bytes;
+            if let Some(observer) = &self.local.observer {
+                observer.note(Seen::Shed);
+            }
+            self.remove(token);
+        }
+        let left = self.unread_bytes.saturating_sub(shed);
+        unread.report(self.unread_bytes, left);
+        self.unread_bytes = left;
+        log::debug!("{shed} bytes of unread answers were given up: {held} of {max} were held");
+    }
+
+    /// Looks at every connection's deadline. A list by deadline would have to be kept at every
+    /// request; walking 16,384 connections once a second takes some 100 µs.
+    fn sweep(&mut self) {
+        self.next_sweep_ms = self.local.now_ms + self.sweep_ms;
+        self.common.descriptors.look(self.local.now_ms);
+        self.resume();
+        if let Some(until) = self.paused_until_ms {
+            self.next_sweep_ms = self.next_sweep_ms.min(until);
+        }
+        let tokens: Vec<Token> = self.slab.tokens().collect();
+        let mut unread_bytes = 0;
+        for token in tokens {
+            self.with(token, Connection::sweep);
+            unread_bytes += self.slab.get_mut(token).map_or(0, |it| it.unread_bytes());
+        }
+        self.common.unread.report(self.unread_bytes, unread_bytes);
+        (self.unread_bytes, self.local.blocked_bytes) = (unread_bytes, 0);
+        self.last_sweep_ms = self.local.now_ms;
+        if self.common.unread.held() > self.common.unread.max() {
+            self.shed();
+        }
+        self.local.slack.collect();
+        if self.local.slack.look() {
+            self.slab.shrink();
+            self.local.clear_reserves();
+            if let Some(ring) = self.reactor.ring() {
+                ring.shrink();
+            }
+            slack::give_back();
+        }
+    }
+
+    /// Ends the service step by step; true when all is done.
+    fn stop(&mut self) -> io::Result<bool> {
+        if !self.local.draining {
+            self.drain_until_ms = self.local.now_ms + self.local.limits.drain_timeout_ms;
+            // Those in the queue have connected to a server that was there: they get answers.
+            (0..self.listeners.len()).for_each(|listener| self.accept(listener));
+            if self.reactor.ring().is_some() {
+                // What they have sent is in their sockets yet.
+                self.turn(Some(0))?;
+            }
+            for (index, listener) in self.listeners.drain(..).enumerate() {
+                self.reactor.remove_listener(index, &listener.socket);
+            }
+            self.local.draining = true;
+            let tokens: Vec<Token> = self.slab.tokens().collect();
+            for token in tokens {
+                self.with(token, Connection::drain);
+            }
+        }
+        Ok(self.slab.len() == 0 || self.local.now_ms >= self.drain_until_ms)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.common.connections.fetch_sub(self.slab.len(), Ordering::Relaxed);
+        self.common.unread.report(self.unread_bytes, 0);
+        self.sources.end();
+    }
+}

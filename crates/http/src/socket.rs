@@ -1,0 +1,11 @@
+//! Sockets: the addresses that a server is bound to, listeners, and what may lie between a
+//! connection's socket and its buffers (a proxy's header, TLS).
+
+pub(crate) mod address;
+pub(crate) mod bound;
+pub(crate) mod claim;
+pub(crate) mod link;
+pub(crate) mod listener;
+pub(crate) mod proxies;
+#[cfg(feature = "tls")]
+pub(crate) mod tls;
