@@ -62,12 +62,11 @@ const ARROWS: [(&str, &[&str]); 15] = [
 ];
 
 /// The only library files with unsafe code.
-const UNSAFE: [&str; 7] = [
+const UNSAFE: [&str; 6] = [
     "crates/http/src/reactor/ring.rs",
     "crates/http/src/reactor/ring/",
     "crates/http/src/reactor/slack.rs",
     "crates/http/src/reactor/thread_policy.rs",
-    "crates/remote/src/shared/memory.rs",
     "crates/sqlite/src/ffi.rs",
     "crates/sqlite/src/ffi/",
 ];

@@ -48,13 +48,6 @@ pub(crate) fn over_a_web_socket(service: &Service) -> Reached {
     (Remote::from_url(&url).unwrap(), Some(server), None)
 }
 
-pub(crate) fn by_shared_memory(service: &Service) -> Reached {
-    let (_, server, folder) = over_unix(service);
-    let folder = folder.unwrap();
-    let url = format!("shm:{}", folder.path().join("socket").display());
-    (Remote::from_url(&url).unwrap(), server, Some(folder))
-}
-
 /// A subject whose stores are reached by `reach`, over databases of `engine`.
 pub(crate) fn subject(
     name: &'static str,

@@ -118,10 +118,6 @@ conformance!(remote_over_a_unix_socket, || {
 conformance!(remote_over_http, || {
     hosted::subject("remote over HTTP", hosted::over_http, || Box::new(Memory::new()))
 });
-conformance!(remote_by_shared_memory, || {
-    let reach = hosted::by_shared_memory;
-    hosted::subject("remote by shared memory", reach, || Box::new(Memory::new()))
-});
 conformance!(remote_over_a_web_socket, || {
     let reach = hosted::over_a_web_socket;
     hosted::subject("remote over a WebSocket", reach, || Box::new(Memory::new()))

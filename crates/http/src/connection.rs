@@ -387,9 +387,8 @@ impl Connection {
         if self.link.is_some() {
             return self.flush_through(local);
         }
-        let passes = matches!(&self.phase, Phase::Taken(taken) if taken.has_to_pass());
         let is_unsent = self.output.len() > self.sent;
-        if self.intake != Intake::Own && self.tail.is_none() && is_unsent && !passes {
+        if self.intake != Intake::Own && self.tail.is_none() && is_unsent {
             self.hand_over(local);
             return Poll::Pending;
         }
@@ -398,10 +397,7 @@ impl Connection {
             let unsent = &self.output[self.sent..];
             let sent = match &self.tail {
                 None if unsent.is_empty() => break,
-                None => match &mut self.phase {
-                    Phase::Taken(taken) if taken.has_to_pass() => taken.pass(&self.socket, unsent),
-                    _ => send(&self.socket, unsent, SendFlags::NOSIGNAL),
-                },
+                None => send(&self.socket, unsent, SendFlags::NOSIGNAL),
                 Some((body, offset)) => {
                     let slices = [IoSlice::new(unsent), IoSlice::new(&body.as_bytes()[*offset..])];
                     sendmsg(

@@ -179,7 +179,7 @@ impl Http2 {
             }
             // Such a turn wakes others, itself too, and what they leave is written below.
             for (tunnel, waker) in self.turns.take() {
-                tunnel.borrow_mut().go_on(&waker, turn.local, turn.passed);
+                tunnel.borrow_mut().go_on(&waker, turn.local);
             }
             let held = self.tunnels.saturating_add(self.uploads.get());
             let is_full = self.is_full(&turn.local.limits);

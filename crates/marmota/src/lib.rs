@@ -103,7 +103,6 @@ pub mod prelude {
 /// | `memory:data/app.mem?durability=full` | the memory engine with a log: durable as SQLite is |
 /// | `postgres://user:password@host/app` | a PostgreSQL database (feature `postgres`) |
 /// | `unix:/run/app.sock` | a store that another process serves at a Unix socket |
-/// | `shm:/run/app.sock` | the same, by memory that both processes share |
 /// | `http://host:8080/api` | a store that another process serves over HTTP |
 /// | `ws://host:8080/api` | the same, by a WebSocket |
 /// | `https://host/api`, `wss://host/api` | the same two, by TLS (feature `tls`) |
@@ -145,7 +144,7 @@ pub fn open(url: &str) -> Result<StoreBuilder> {
             Ok(marmota_store::Store::builder(marmota_store::memory::Memory::from_url(url)?))
         }
         #[cfg(feature = "remote")]
-        Some("unix" | "shm" | "http" | "https" | "ws" | "wss") => {
+        Some("unix" | "http" | "https" | "ws" | "wss") => {
             Ok(marmota_store::Store::builder(marmota_remote::Remote::from_url(url)?))
         }
         #[cfg(feature = "postgres")]
@@ -161,7 +160,7 @@ pub fn open(url: &str) -> Result<StoreBuilder> {
             ErrorKind::Invalid,
             format!(
                 "{:?} is the URL of no engine here; use sqlite:FILE, sqlite::memory:, memory:, \
-                 postgres://USER@HOST/DATABASE, unix:PATH, shm:PATH, http://HOST:PORT/api, ws://HOST:PORT/api, \
+                 postgres://USER@HOST/DATABASE, unix:PATH, http://HOST:PORT/api, ws://HOST:PORT/api, \
                  https: and wss: with the same or, \
                  in a build with the feature, mongodb://HOST/DATABASE",
                 // What stands behind the `?` may be no one else's business.

@@ -52,7 +52,7 @@ struct Stress {
         long,
         value_delimiter = ',',
         value_name = "NAME,…",
-        default_value = "in-process,unix,shared-memory,http,websocket",
+        default_value = "in-process,unix,http,websocket",
         conflicts_with_all = ["server", "servers", "serve"]
     )]
     transport: Vec<Transport>,
@@ -88,7 +88,7 @@ struct Stress {
     db: Option<String>,
     /// Kills and restarts its own server so many times while threads write, and cuts connections
     /// behind as many bytes as the seed says: by a Unix socket, or with `--transport` http or
-    /// websocket by that; shared-memory, whose connections are not cut
+    /// websocket by that
     #[arg(long, value_name = "ROUNDS", num_args = 0..=1, default_missing_value = "20")]
     chaos: Option<u32>,
     /// Serves the rows' model at an address until it is ended: for `--server`
@@ -124,8 +124,6 @@ enum Transport {
     InProcess,
     /// A Unix socket
     Unix,
-    /// Memory that client and server share
-    SharedMemory,
     /// HTTP, upgraded
     Http,
     /// A WebSocket
@@ -144,7 +142,6 @@ impl Transport {
         match self {
             Self::InProcess => "in process",
             Self::Unix => "Unix socket",
-            Self::SharedMemory => "shared memory",
             Self::Http => "HTTP",
             Self::WebSocket => "WebSocket",
             #[cfg(feature = "tls")]
@@ -157,7 +154,7 @@ impl Transport {
     /// What URLs of a server at a port begin with.
     const fn scheme(self) -> Option<&'static str> {
         match self {
-            Self::InProcess | Self::Unix | Self::SharedMemory => None,
+            Self::InProcess | Self::Unix => None,
             Self::Http => Some("http"),
             Self::WebSocket => Some("ws"),
             #[cfg(feature = "tls")]

@@ -10,7 +10,6 @@ mod line;
 mod reach;
 mod reply;
 mod session;
-mod shared;
 mod socket;
 #[cfg(feature = "tls")]
 mod tls;
@@ -63,9 +62,7 @@ impl Remote {
     /// The server at a URL: `unix:/run/people.sock` (`unix:@name` in the
     /// abstract namespace), `http://host:port/api`, and `ws://host:port/api` where
     /// something on the way knows WebSockets alone; `https://` and `wss://` by TLS, to a server for
-    /// whose certificate somebody vouches that this machine believes ([`Remote::ca_file`]). `shm:/run/people.sock` is a server at
-    /// that Unix socket, by memory that both processes share: for calls that follow each
-    /// other where both have a core to themselves. Behind a `#` of a Unix socket's path stands
+    /// whose certificate somebody vouches that this machine believes ([`Remote::ca_file`]). Behind a `#` of a Unix socket's path stands
     /// the prefix, where that is not `/api`.
     ///
     /// # Errors
@@ -165,7 +162,7 @@ impl Remote {
 fn parse(url: &str) -> Result<(&'static str, Address, &str)> {
     let refused = |rest: &str| {
         let message = format!(
-            "{:?} is the URL of no server{rest}; use unix:PATH, shm:PATH, http://HOST:PORT/api, \
+            "{:?} is the URL of no server{rest}; use unix:PATH, http://HOST:PORT/api, \
              ws://HOST:PORT/api, or https: and wss: with the same",
             marmota_model::text::excerpt(url)
         );
@@ -176,10 +173,6 @@ fn parse(url: &str) -> Result<(&'static str, Address, &str)> {
         ("unix", _) => {
             let (path, prefix) = rest.split_once('#').unwrap_or((rest, "/api"));
             ("unix", Address::Unix(path.to_owned()), prefix)
-        }
-        ("shm", _) => {
-            let (path, prefix) = rest.split_once('#').unwrap_or((rest, "/api"));
-            ("shared memory", Address::Shared(path.to_owned()), prefix)
         }
         ("https" | "wss", _) if cfg!(not(feature = "tls")) => {
             return Err(refused(": this build has no TLS (the feature `tls`)"));
@@ -197,8 +190,7 @@ fn parse(url: &str) -> Result<(&'static str, Address, &str)> {
     let is_path = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
     let (Address::Unix(place)
     | Address::Net(Host { name: place, .. })
-    | Address::WebSocket(Host { name: place, .. })
-    | Address::Shared(place)) = &address;
+    | Address::WebSocket(Host { name: place, .. })) = &address;
     if place.is_empty() || place.starts_with(':') || !is_path(prefix) {
         return Err(refused(""));
     }

@@ -7,14 +7,11 @@
 //! and checks it as if it came from anybody: rules, kinds, keys, stamps.
 //!
 //! The protocol lies in `codec`, which owns no socket, and both ends of a
-//! connection (`server::peer`, `client::line`) know bytes only. Memory that is shared with another
-//! process is the business of `shared`, which alone has unsafe code.
+//! connection (`server::peer`, `client::line`) know bytes only.
 
 mod client;
 mod codec;
 mod server;
-#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "the server's side is on HTTP's"))]
-mod shared;
 
 pub use client::{Channel, Remote};
 pub use codec::packet;

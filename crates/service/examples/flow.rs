@@ -123,7 +123,6 @@ fn main() {
     block_on(measure("in process", &Client::in_process(&services)));
     for (kind, url) in [
         ("unix", format!("unix:{name}")),
-        ("shm", format!("shm:{name}")),
         ("http", format!("http://{host}/api")),
         ("ws", format!("ws://{host}/api")),
     ] {

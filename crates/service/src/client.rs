@@ -85,8 +85,8 @@ impl Client {
     }
 
     /// A connection to services at a URL, to be made: `unix:/run/app.sock` (`unix:@name` in the
-    /// abstract namespace, the prefix behind a `#`), `shm:` with the same for
-    /// memory that is shared, `http://host:port/api`, `ws://host:port/api`, and by TLS
+    /// abstract namespace, the prefix behind a `#`),
+    /// `http://host:port/api`, `ws://host:port/api`, and by TLS
     /// `https://host:port/api`, `wss://host:port/api`.
     pub fn builder(url: &str) -> Connection {
         Connection::to(url)

@@ -16,7 +16,6 @@ use marmota_store::engine::Watch;
 
 use crate::carried::{PATH, UPGRADE};
 use crate::carrier::Carrier;
-use crate::frame;
 use crate::link::{LEAVE, Link};
 
 const CONNECTING_MAX: Duration = Duration::from_secs(5);
@@ -75,10 +74,7 @@ async fn carry(mut channel: Channel, mut carrier: Carrier) -> (Result<()>, bool)
     let carried = std::future::poll_fn(|context| {
         loop {
             for message in carrier.go_on(context) {
-                match frame::is_frame(&message) {
-                    true => channel.tell(&message)?,
-                    false => channel.send(&message)?,
-                }
+                channel.send(&message)?;
             }
             if carrier.link.is_ended() {
                 let leave = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{LEAVE}\",\"params\":[]}}");

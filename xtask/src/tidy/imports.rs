@@ -21,7 +21,7 @@ const KNOWN: [(&str, usize); 11] = [
     ("crates/model", 12),
     ("crates/mongo", 18),
     ("crates/postgres", 22),
-    ("crates/remote", 10),
+    ("crates/remote", 6),
     ("crates/rest", 20),
     ("crates/service", 24),
     ("crates/sqlite", 14),

@@ -22,7 +22,7 @@ const KNOWN: [(&str, usize, usize); 15] = [
     ("crates/model", 63, 0),
     ("crates/mongo", 92, 6),
     ("crates/postgres", 181, 11),
-    ("crates/remote", 116, 15),
+    ("crates/remote", 86, 15),
     ("crates/rest", 92, 8),
     ("crates/service", 151, 5),
     ("crates/sql", 4, 0),

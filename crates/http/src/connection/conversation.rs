@@ -15,13 +15,8 @@ impl Connection {
         let task = local.take_task();
         task.aim(self.token);
         self.timing = Timing::None;
-        self.phase = Phase::Taken(Box::new(Takeover {
-            protocol,
-            task,
-            step: Step::More,
-            has_heard: false,
-            passed: Vec::new(),
-        }));
+        self.phase =
+            Phase::Taken(Box::new(Takeover { protocol, task, step: Step::More, has_heard: false }));
     }
 
     /// Whether what is no head of HTTP/1.1 is the start of HTTP/2, which then has the connection

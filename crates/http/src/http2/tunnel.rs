@@ -12,7 +12,6 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, Bytes};
 use h2::RecvStream;
-use rustix::fd::OwnedFd;
 
 use super::outlet::Outlet;
 use super::stream::Outcome;
@@ -86,17 +85,12 @@ impl Tunnel {
     }
 
     /// Does all that can be done now.
-    pub(super) fn go_on(
-        &mut self,
-        waker: &Waker,
-        local: &mut ThreadLocals,
-        passed: &mut Vec<OwnedFd>,
-    ) {
+    pub(super) fn go_on(&mut self, waker: &Waker, local: &mut ThreadLocals) {
         if self.over.is_some() {
             return;
         }
         for _ in 0..ROUNDS_MAX {
-            match self.round(&mut Context::from_waker(waker), local, passed) {
+            match self.round(&mut Context::from_waker(waker), local) {
                 Poll::Pending => return,
                 Poll::Ready(None) => {}
                 Poll::Ready(Some(outcome)) => {
@@ -113,7 +107,6 @@ impl Tunnel {
         &mut self,
         context: &mut Context<'_>,
         local: &mut ThreadLocals,
-        passed: &mut Vec<OwnedFd>,
     ) -> Poll<Option<Outcome>> {
         match self.outlet.sender.poll_reset(context) {
             Poll::Ready(Ok(_)) => return self.end(!self.heard),
@@ -132,7 +125,7 @@ impl Tunnel {
         if was_hungry {
             self.fill(context);
         }
-        self.converse(context, local, passed);
+        self.converse(context, local);
         match self.step {
             Step::Close { linger } => {
                 self.protocol = None;
@@ -192,12 +185,7 @@ impl Tunnel {
     }
 
     /// Gives the protocol its turn.
-    fn converse(
-        &mut self,
-        context: &Context<'_>,
-        local: &mut ThreadLocals,
-        passed: &mut Vec<OwnedFd>,
-    ) {
+    fn converse(&mut self, context: &Context<'_>, local: &mut ThreadLocals) {
         let Some(protocol) = &mut self.protocol else { return };
         self.outlet.clock.stop();
         let mut turn = Turn {
@@ -206,7 +194,6 @@ impl Tunnel {
             ended: self.ended,
             output: &mut self.output,
             tail: &mut self.tail,
-            passed,
             context: Context::from_waker(context.waker()),
             local,
         };

@@ -5,8 +5,6 @@
 use std::fmt;
 use std::task::Context;
 
-use rustix::fd::OwnedFd;
-
 use crate::body::Body;
 use crate::message::local::ThreadLocals;
 
@@ -51,8 +49,6 @@ pub struct Turn<'a> {
     pub output: &'a mut Vec<u8>,
     /// A large body behind the output, which is sent from where it lies.
     pub(crate) tail: &'a mut Option<(Body, usize)>,
-    /// What goes to the client beside the output's next byte.
-    pub(crate) passed: &'a mut Vec<OwnedFd>,
     /// Its waker has this called again.
     pub context: Context<'a>,
     pub(crate) local: &'a mut ThreadLocals,
@@ -79,16 +75,9 @@ impl Turn<'_> {
             ended,
             output,
             tail: self.tail,
-            passed: self.passed,
             context: Context::from_waker(self.context.waker()),
             local: self.local,
         }
-    }
-
-    /// Gives the client a file that this process has open (`SCM_RIGHTS`), beside the next byte of
-    /// the output. It only comes through on a Unix socket ([`crate::Request::peer`] says so).
-    pub fn pass(&mut self, file: OwnedFd) {
-        self.passed.push(file);
     }
 
     /// The time on the clock of deadlines, in milliseconds; as it was when the thread's turn began.

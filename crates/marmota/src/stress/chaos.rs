@@ -17,7 +17,7 @@ use super::cutter::Cutter;
 use super::line::{Count, Line};
 use super::round::run_number;
 use super::sample::{Dice, FIELDS, Sample, of_run};
-use super::stand::{Failed, Folder, Stand, shared};
+use super::stand::{Failed, Folder, Stand};
 use super::tally::Tally;
 use super::{Stress, Transport};
 
@@ -71,17 +71,10 @@ pub(super) fn run(stress: &Stress, rounds: u32) -> Result<Tally, Failed> {
         None => folder.file(),
     };
     let (url, run) = (folder.socket(), run_number());
-    let (direct, cutter) = match stress.transport[..] {
-        // What a proxy could not pass on.
-        [Transport::SharedMemory] => (Stand::elsewhere(&shared(&url)), None),
-        ref named => {
-            let transport = if let [one] = named { *one } else { Transport::Unix };
-            let socket = Path::new(url.trim_start_matches("unix:"));
-            (Stand::elsewhere(&url), Some(Cutter::start(transport, socket, stress.seed)?))
-        }
-    };
-    let stand = cutter.as_ref().map(|cutter| Stand::elsewhere(&cutter.url));
-    let stand = stand.as_ref().unwrap_or(&direct);
+    let transport = if let [one] = stress.transport[..] { one } else { Transport::Unix };
+    let socket = Path::new(url.trim_start_matches("unix:"));
+    let (direct, cutter) = (Stand::elsewhere(&url), Cutter::start(transport, socket, stress.seed)?);
+    let stand = &Stand::elsewhere(&cutter.url);
     let threads = stress.threads().into_iter().max().unwrap_or(1);
     let mut victim = Some(Victim::start(&url, &db)?);
     drop(first_client(&direct)?);
@@ -117,7 +110,7 @@ pub(super) fn run(stress: &Stress, rounds: u32) -> Result<Tally, Failed> {
     let store = first_client(&direct)?;
     look(&store, stress.seed, run, &heard, &mut tally)?;
     let acknowledged: usize = heard.iter().map(|one| one.acknowledged.len()).sum();
-    let cut = cutter.map_or(0, |cutter| cutter.cuts());
+    let cut = cutter.cuts();
     report(format_args!(
         "{rounds} rounds, {threads} threads, {cut} connections cut: {acknowledged} rows \
          acknowledged; refused or lost:"

@@ -57,12 +57,9 @@ impl Stand {
         let service = Service::new(&open(db.unwrap_or(&folder.file()))?);
         let (target, server) = match transport {
             Transport::InProcess => (Target::Service(service), None),
-            Transport::Unix | Transport::SharedMemory => {
-                let mut url = folder.socket();
+            Transport::Unix => {
+                let url = folder.socket();
                 let server = Server::bind(url.as_str())?.start(service.router())?;
-                if transport == Transport::SharedMemory {
-                    url = shared(&url);
-                }
                 (Target::Url(url, None), Some(server))
             }
             _ => {
@@ -95,11 +92,6 @@ impl Stand {
         }
         Store::builder(remote).model::<Sample>().open()
     }
-}
-
-/// The URL of the server at a Unix socket for clients by shared memory.
-pub(super) fn shared(url: &str) -> String {
-    url.replacen("unix:", "shm:", 1)
 }
 
 /// The store that is served.

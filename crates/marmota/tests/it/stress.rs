@@ -29,11 +29,11 @@ fn passed(out: &str) -> u64 {
 fn every_transport_is_tried_and_every_field_compared() {
     let folder = Folder::new();
     let out = run(&folder, "stress --rows 200 --threads 1,4", 0);
-    for part in ["in process", "Unix socket", "shared memory", "HTTP", "WebSocket", " 0 failed"] {
+    for part in ["in process", "Unix socket", "HTTP", "WebSocket", " 0 failed"] {
         assert!(out.contains(part), "{part}: {out}");
     }
     // Rows, each inserted, read back and looked at once more with all others.
-    assert!(passed(&out) > 5 * 2 * 200 * 10, "{out}");
+    assert!(passed(&out) > 4 * 2 * 200 * 10, "{out}");
     is_empty(&folder);
 }
 
@@ -53,14 +53,12 @@ fn its_own_server_speaks_tls() {
 
 #[test]
 fn a_server_that_is_killed_and_cut_off_loses_nothing_it_acknowledged() {
-    for (transport, is_cut) in
-        [("unix", true), ("http", true), ("websocket", true), ("shared-memory", false)]
-    {
+    for transport in ["unix", "http", "websocket"] {
         let folder = Folder::new();
         let words = format!("stress --chaos 3 --threads 4 --seed 7 --transport {transport}");
         let out = run(&folder, &words, 0);
         assert!(out.contains("3 rounds, 4 threads, "), "{out}");
-        assert_eq!(!out.contains(" 0 connections cut"), is_cut, "{out}");
+        assert!(!out.contains(" 0 connections cut"), "{out}");
         assert!(!out.contains(": 0 rows acknowledged") && out.contains(" 0 failed"), "{out}");
         is_empty(&folder);
     }

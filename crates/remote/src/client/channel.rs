@@ -26,8 +26,6 @@ pub struct Channel {
     outbox: Vec<u8>,
     /// How much of the outbox is sent.
     sent: usize,
-    /// Something was put into it that may be answered at once.
-    expects: bool,
     inbox: Vec<u8>,
     /// How much of the inbox is done with.
     done: usize,
@@ -63,7 +61,6 @@ impl Channel {
             watched: None,
             outbox: Vec::new(),
             sent: 0,
-            expects: false,
             inbox,
             done: 0,
             packet_bytes_max: 64 << 20,
@@ -75,16 +72,6 @@ impl Channel {
     /// # Errors
     /// [`ErrorKind::Busy`] if the server does not take what was sent before.
     pub fn send(&mut self, body: &[u8]) -> Result<()> {
-        self.expects = true;
-        self.tell(body)
-    }
-
-    /// As [`Channel::send`], of what is not answered at once: whoever sends many of them does not
-    /// look for an answer in between.
-    ///
-    /// # Errors
-    /// As [`Channel::send`].
-    pub fn tell(&mut self, body: &[u8]) -> Result<()> {
         if self.outbox.len() - self.sent + body.len() > OUTBOX_BYTES_MAX {
             return Err(Error::new(ErrorKind::Busy, "the server does not take what is sent"));
         }
@@ -105,9 +92,6 @@ impl Channel {
         self.watch.look();
         if let Err(error) = self.flush() {
             return Poll::Ready(Err(lost(error)));
-        }
-        if !std::mem::take(&mut self.expects) {
-            self.wire.expects_nothing();
         }
         loop {
             match packet::first(&self.inbox[self.done..], self.packet_bytes_max)? {

@@ -140,8 +140,7 @@ impl Connector {
 
     fn reach(&self, hello: &[u8]) -> Result<(Box<dyn Wire>, Vec<u8>)> {
         match &self.target {
-            Target::Service(_)
-            | Target::Socket { address: Address::Unix(_) | Address::Shared(_), .. }
+            Target::Service(_) | Target::Socket { address: Address::Unix(_), .. }
                 if self.local.is_some() =>
             {
                 let message = format!(

@@ -129,7 +129,7 @@ impl Line {
 
     /// True if a thread that sleeps on the source is to be woken for room to send.
     pub(super) fn waits_for_room(&self) -> bool {
-        self.has_to_send() && !self.wire.rings_for_room()
+        self.has_to_send()
     }
 
     /// Blocks until a packet comes, on a line that has no operations.

@@ -15,13 +15,11 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_
 use tungstenite::handshake::client::generate_key;
 use tungstenite::handshake::derive_accept_key;
 
-use super::shared::Passing;
 use super::socket::Socket;
 #[cfg(feature = "tls")]
 use super::tls::Secured;
 use super::web_socket::WebSocket;
 use super::wire::Wire;
-use crate::shared::{HEADER, SHARED_MEMORY};
 
 /// Bytes of an answer's head at most.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -39,8 +37,6 @@ pub(crate) enum Address {
     Net(Host),
     /// The same, by a WebSocket.
     WebSocket(Host),
-    /// A Unix socket, for memory that is shared.
-    Shared(String),
 }
 
 /// A server of the network.
@@ -71,7 +67,6 @@ impl std::fmt::Debug for Address {
             Self::Net(Host { name, is_secure: true }) => write!(f, "https://{name}"),
             Self::WebSocket(Host { name, is_secure: false }) => write!(f, "ws://{name}"),
             Self::WebSocket(Host { name, is_secure: true }) => write!(f, "wss://{name}"),
-            Self::Shared(name) => write!(f, "shm:{name}"),
         }
     }
 }
@@ -129,29 +124,6 @@ pub(crate) fn reach(
             let come = to.ask_web_socket(&stream, &host.name, until)?;
             stream.set_nonblocking(true)?;
             greeted(WebSocket::new(stream, come), &host.name, first)
-        }
-        Address::Shared(name) => {
-            let stream = connect_unix(name).map_err(|error| unreachable_at(name, error))?;
-            let stream = Passing::new(stream);
-            let headers = [("Upgrade", to.protocol), (HEADER, SHARED_MEMORY)];
-            let (head, _) = to.ask(&stream, "localhost", &headers, b"", until)?;
-            if header(&head, HEADER) != Some(SHARED_MEMORY) {
-                return Err(to.refused(name, "it shares no memory"));
-            }
-            let mut shared = stream.into_shared(until).map_err(|error| {
-                let message = format!("the server at {name} sent no memory to be shared: {error}");
-                Error::new(ErrorKind::Protocol, message).with_source(error)
-            })?;
-            let sent = shared.send(first)?;
-            if sent < first.len() {
-                let message = format!(
-                    "the greeting has {} bytes, and {sent} fit into shared memory: connect by \
-                     unix:{name}",
-                    first.len()
-                );
-                return Err(Error::new(ErrorKind::Invalid, message));
-            }
-            Ok((Box::new(shared), Vec::new()))
         }
     }
 }

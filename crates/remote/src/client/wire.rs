@@ -16,20 +16,12 @@ pub(crate) trait Wire: Send {
         Ok(true)
     }
 
-    /// What was sent last is not answered at once: nothing is to be looked for.
-    fn expects_nothing(&mut self) {}
-
     /// Appends what has come; how many bytes, 0 if none have. `context` is
     /// woken for more by a wire that has no source.
     ///
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`] when the other side has gone.
     fn receive(&mut self, inbox: &mut Vec<u8>, context: &mut Context<'_>) -> io::Result<usize>;
-
-    /// True if the source has something to read when there is room to send.
-    fn rings_for_room(&self) -> bool {
-        false
-    }
 
     /// What to sleep on.
     fn source(&self) -> Option<&Source>;

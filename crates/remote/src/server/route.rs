@@ -6,15 +6,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use marmota_http::{
-    Endpoint, Flow, IntoResponse, Method, Peer, Protocol, Request, Response, ResponseWriter,
-    Router, Status, Step, Turn, WebSocketOptions,
+    Endpoint, Flow, IntoResponse, Method, Protocol, Request, Response, ResponseWriter, Router,
+    Status, Step, Turn, WebSocketOptions,
 };
 
 use super::peer;
 use super::{Service, Settings};
 use crate::client::UPGRADE;
-use crate::shared::carried::Carried as Shared;
-use crate::shared::{HEADER, SHARED_MEMORY};
 
 /// Where it is served.
 pub(crate) const PATH: &str = "/-/operations";
@@ -73,8 +71,8 @@ fn answer(settings: &Arc<Settings>, request: &Request, out: &mut ResponseWriter<
 }
 
 /// The answer to a request for a protocol of packets, by whatever is to carry
-/// them: the connection itself, if it is asked to change to `name`, memory that is
-/// shared by it, or a WebSocket with that subprotocol.
+/// them: the connection itself, if it is asked to change to `name`, or a WebSocket
+/// with that subprotocol.
 ///
 /// # Errors
 /// The protocol, where the request asks for neither.
@@ -85,10 +83,7 @@ pub fn carried<P: Protocol>(
 ) -> Result<Response, P> {
     let upgrades = request.header_text("upgrade").unwrap_or_default();
     if upgrades.eq_ignore_ascii_case(name) {
-        return Ok(match request.header_text(HEADER) {
-            Some(carrier) => shared(request, carrier, name, protocol),
-            None => Response::upgraded(name, protocol),
-        });
+        return Ok(Response::upgraded(name, protocol));
     }
     let offered = request.header_text("sec-websocket-protocol").unwrap_or_default();
     let offers = offered.split(',').any(|word| word.trim().eq_ignore_ascii_case(name));
@@ -100,32 +95,6 @@ pub fn carried<P: Protocol>(
     // A page in a browser could otherwise ask whatever the machine it runs on can reach.
     options.origins = Some(Vec::new());
     Ok(Response::websocket_tunnel(request, &options, protocol))
-}
-
-fn shared(
-    request: &Request,
-    carrier: &str,
-    name: &'static str,
-    protocol: impl Protocol,
-) -> Response {
-    let refuse = |status, text: &'static str| Response::text(text).with_status(status);
-    if carrier != SHARED_MEMORY {
-        return refuse(Status::BAD_REQUEST, "Marmota-Carrier is shared-memory, or not there");
-    }
-    if request.peer() != Peer::Unix {
-        return refuse(Status::BAD_REQUEST, "memory is shared with those at a Unix socket alone");
-    }
-    match Shared::new(protocol) {
-        Ok(shared) => {
-            let answer = Response::upgraded(name, shared).with_header(HEADER, SHARED_MEMORY);
-            // Words of ours: they are fit for a header.
-            answer.unwrap_or_else(|_| Response::new(Status::INTERNAL_SERVER_ERROR))
-        }
-        Err(error) => {
-            log::warn!("there is no memory for another client to share: {error}");
-            refuse(Status::SERVICE_UNAVAILABLE, "there is no memory to share")
-        }
-    }
 }
 
 /// A peer on a connection of the HTTP server.

@@ -10,7 +10,6 @@ mod greeting;
 mod guarantees;
 mod pieces;
 mod place;
-mod shared_memory;
 mod strangers;
 mod taken_back;
 mod tls;

@@ -13,12 +13,11 @@ pub(crate) enum Transport {
     Unix,
     Http,
     WebSocket,
-    SharedMemory,
     Https,
     SecureWebSocket,
 }
 
-use Transport::{Http, Https, SecureWebSocket, SharedMemory, Unix, WebSocket};
+use Transport::{Http, Https, SecureWebSocket, Unix, WebSocket};
 
 /// See the module.
 #[derive(Debug)]
@@ -32,7 +31,7 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn of(transport: Transport) -> Self {
-        if matches!(transport, Unix | SharedMemory) {
+        if transport == Unix {
             let folder = tempfile::tempdir().unwrap();
             let address = format!("unix:{}", folder.path().join("socket").display());
             return Self { transport, address, authority: None, _folder: Some(folder) };
@@ -50,7 +49,7 @@ impl Place {
 
     /// One for each transport.
     pub(crate) fn all() -> Vec<Self> {
-        [Unix, Http, WebSocket, SharedMemory, Https, SecureWebSocket].map(Self::of).into()
+        [Unix, Http, WebSocket, Https, SecureWebSocket].map(Self::of).into()
     }
 
     pub(crate) fn serve(&self, service: &Service) -> RunningServer {
@@ -74,18 +73,12 @@ impl Place {
             WebSocket => format!("ws://{}/api", self.address),
             Https => format!("https://{}/api", self.address),
             SecureWebSocket => format!("wss://{}/api", self.address),
-            SharedMemory => self.address.replace("unix:", "shm:"),
         }
     }
 
     /// Its host and port.
     pub(crate) fn address(&self) -> &str {
         &self.address
-    }
-
-    /// The path of its socket.
-    pub(crate) fn path(&self) -> &str {
-        self.address.strip_prefix("unix:").unwrap()
     }
 
     pub(crate) fn remote(&self) -> Remote {

@@ -96,12 +96,12 @@ struct Stand {
     by: &'static str,
     authority: Authority,
     server: Option<RunningServer>,
-    /// What leads to the server; shared memory has none.
+    /// What leads to the server.
     proxy: Option<Proxy>,
     unix: String,
 }
 
-const BY: [&str; 6] = ["unix", "shm", "http", "ws", "https", "wss"];
+const BY: [&str; 5] = ["unix", "http", "ws", "https", "wss"];
 
 impl Stand {
     fn new(by: &'static str, services: &Services) -> Self {
@@ -117,7 +117,7 @@ impl Stand {
     /// Starts a server, and leads to it.
     fn start(&mut self, services: &Services) {
         let place = match self.by {
-            "unix" | "shm" => format!("unix:{}", self.unix),
+            "unix" => format!("unix:{}", self.unix),
             _ => "127.0.0.1:0".to_owned(),
         };
         let mut server = Server::bind(&place).unwrap().listeners(1);
@@ -135,17 +135,16 @@ impl Stand {
                 proxy.open();
             }
             None if self.by == "unix" => self.proxy = Some(Proxy::unix(&address)),
-            None if self.by == "shm" => {}
             None => self.proxy = Some(Proxy::net(&address)),
         }
         self.server = Some(server);
     }
 
     fn client(&self) -> Client {
-        let url = match (&self.proxy, self.by) {
-            (None, _) => format!("shm:{}", self.unix),
-            (Some(proxy), "unix") => format!("unix:{}", proxy.address),
-            (Some(proxy), by) => format!("{by}://{}/api", proxy.address),
+        let address = &self.proxy.as_ref().unwrap().address;
+        let url = match self.by {
+            "unix" => format!("unix:{address}"),
+            by => format!("{by}://{address}/api"),
         };
         Client::builder(&url).ca_file(self.authority.file()).connect().unwrap()
     }
@@ -186,12 +185,8 @@ fn a_server_that_was_replaced_by_another_version_is_told_by_the_methods_name() {
             assert_eq!(old::Scale::weigh(&scale, 3).await.unwrap(), 3, "{by}");
             // It may be sent again, and was sent: it is under way when the server goes.
             let mut again = Box::pin(old::Scale::hold(&scale));
-            // Where nothing cuts the connection but the server, which waits for what is under way.
-            let is_cut = by != "shm";
-            if is_cut {
-                assert!(poll_once(&mut again).await.is_none());
-                reach(by, || first.calls() == 2);
-            }
+            assert!(poll_once(&mut again).await.is_none());
+            reach(by, || first.calls() == 2);
             stand.stop(&client);
             let mut waits = Box::pin(old::Scale::weigh(&scale, 4));
             assert!(poll_once(&mut waits).await.is_none(), "{by}");

@@ -434,25 +434,6 @@ fn a_server_is_sought_no_longer_than_was_said() {
 }
 
 #[test]
-fn memory_that_is_shared_is_reached_again() {
-    let place = format!("unix:{}", name());
-    let url = place.replace("unix:", "shm:");
-    let told = Kept::default();
-    let offered = Services::new().service(ReaderService::shared(told.clone())).unwrap();
-    let first = serve(1, &[&place], Subscribers::new());
-    let client = Client::connect_as(&url, "", &offered).unwrap();
-    let news = block_on(NewsClient::new(&client)).unwrap();
-    assert!(block_on(news.subscribe()).unwrap());
-    first.server.shutdown().unwrap();
-    let second = serve(2, &[&place], Subscribers::new());
-    assert_eq!(block_on(news.server()).unwrap(), 2);
-    reach("it is in the list", || present(&second.readers).len() == 1);
-    assert_eq!(block_on(news.print("again".to_owned())).unwrap(), 1);
-    assert_eq!(told.take(), ["again"]);
-    second.server.shutdown().unwrap();
-}
-
-#[test]
 fn nobody_passes_for_another_by_what_is_seen() {
     let stand = Stand::new(By::Http, Subscribers::new());
     let news = block_on(NewsClient::new(&stand.client)).unwrap();

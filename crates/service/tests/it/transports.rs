@@ -1,4 +1,4 @@
-//! The same body over all transports: in process, Unix socket, shared memory,
+//! The same body over all transports: in process, Unix socket,
 //! upgraded HTTP, WebSocket, both with TLS; and what comes of connections that break.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -79,7 +79,7 @@ fn offered() -> Services {
 }
 
 /// How many clients [`everywhere`] gives.
-pub(crate) const TRANSPORTS: usize = 7;
+pub(crate) const TRANSPORTS: usize = 6;
 
 /// One without TLS, at a Unix socket too, and one with it.
 pub(crate) struct Servers {
@@ -114,8 +114,7 @@ pub(crate) fn everywhere(services: &Services) -> (Servers, Vec<(String, Client)>
     let web_socket = format!("ws://{}/api", server.addresses()[0]);
     let mut clients =
         vec![("in process".to_owned(), Client::in_process_offering(services, &offered()))];
-    let shared = unix.replace("unix:", "shm:");
-    for url in [unix, shared, http, web_socket, https, secure_web_socket] {
+    for url in [unix, http, web_socket, https, secure_web_socket] {
         let client = Client::builder(&url).callbacks(&offered()).ca_file(authority.file());
         clients.push((url, client.connect().unwrap()));
     }
