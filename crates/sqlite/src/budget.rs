@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Result, RowSink};
 use marmota_store::Durability;
+use marmota_store::engine::caller_blocks;
 use marmota_store::memory::LentTables;
 use marmota_store::operation::{Operation, Outcome};
 
@@ -19,6 +20,8 @@ pub(crate) const POLL_BUDGET: Duration = Duration::from_millis(2);
 pub(crate) enum Ended {
     Done(Result<()>),
     Over(UsedUp),
+    /// The deadline has passed; nothing took place.
+    Late,
 }
 
 /// A budget was used up. The connection keeps the snapshot that was read from.
@@ -31,7 +34,7 @@ pub(crate) struct UsedUp {
 
 impl Lane {
     /// [`Lane::run`] for a list, a count or SQL that reads: until its budget is
-    /// used up.
+    /// used up, or, for a caller that waits with its thread, to its end or deadline.
     #[inline]
     pub(crate) fn run_in_budget(
         &mut self,
@@ -40,6 +43,9 @@ impl Lane {
         outcome: &mut Outcome,
     ) -> Ended {
         self.lent = 0;
+        if caller_blocks() {
+            return self.run_to_deadline(operation, sink, outcome);
+        }
         self.connection.begin_budget();
         let done = self.run(operation, sink, outcome);
         self.connection.end_budget();
@@ -47,6 +53,21 @@ impl Lane {
             Err(error) => self.failed_in_budget(error),
             done => Ended::Done(done),
         }
+    }
+
+    fn run_to_deadline(
+        &mut self,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Ended {
+        self.connection.begin_to_deadline();
+        let done = self.run(operation, sink, outcome);
+        self.connection.end_budget();
+        if done.is_err() && self.connection.take_interrupted() {
+            return Ended::Late;
+        }
+        Ended::Done(done)
     }
 
     /// [`Lane::run_alone`] for a write that may look at many rows: if its budget

@@ -104,7 +104,7 @@ impl Sqlite {
         let vault = Vault::new(&options);
         let connection = connect(&location, &options, &vault)?;
         let mut lane = Lane::new(connection, KnownTables::new(Arc::clone(&tables)))?;
-        lane.connection.watch(FIRST_BUDGET);
+        lane.connection.watch(FIRST_BUDGET, options.read_deadline());
         lane.read_deadline_ms = options.read_deadline_ms;
         let (clerk, counts) = (Arc::new(Clerk::default()), Arc::new(Counts::default()));
         lane.counts = Arc::clone(&counts);
@@ -425,7 +425,7 @@ impl Shared {
             .and_then(|()| connection.execute("PRAGMA query_only=ON; PRAGMA trusted_schema=OFF"))
             .map_err(|failure| self.vault.at(&failure, path))?;
         let mut lane = Lane::new(connection, KnownTables::new(Arc::clone(&self.tables)))?;
-        lane.connection.watch(FIRST_BUDGET);
+        lane.connection.watch(FIRST_BUDGET, self.options.read_deadline());
         lane.read_deadline_ms = self.options.read_deadline_ms;
         lane.file = file_of(&self.location, &self.options);
         lane.neighbours = neighbours;

@@ -1,6 +1,7 @@
 //! Where a database lies and how it is kept.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::Durability;
@@ -114,6 +115,13 @@ impl Options {
                  a file",
             )),
         }
+    }
+}
+
+impl Options {
+    /// How long a read may take; none without end.
+    pub(crate) fn read_deadline(&self) -> Option<Duration> {
+        (self.read_deadline_ms > 0).then(|| Duration::from_millis(self.read_deadline_ms.into()))
     }
 }
 

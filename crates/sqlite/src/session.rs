@@ -209,6 +209,7 @@ impl SqliteSession {
         match ended {
             Ended::Done(result) => Attempt::Done(result),
             Ended::Over(over) => self.continue_read(operation, over),
+            Ended::Late => Attempt::Done(Err(self.read_late())),
         }
     }
 
@@ -256,6 +257,7 @@ impl SqliteSession {
                 }
                 None => Attempt::Done(Err(closed())),
             },
+            Ok(Ended::Late) => Attempt::Done(Err(self.read_late())),
             Err(error) => Attempt::Done(Err(error)),
         }
     }

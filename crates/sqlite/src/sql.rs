@@ -9,7 +9,6 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Form, Kind, Result, RowSink, ValueRef};
@@ -205,11 +204,12 @@ impl Lane {
     /// must not be kept from the transaction's end, so it stays on its thread.
     #[cold]
     fn sql_to_deadline(&mut self, run: impl FnOnce(&mut Self) -> Result<u64>) -> Result<u64> {
-        let limit_ms = self.read_deadline_ms;
-        let limit = Duration::from_millis(limit_ms.into());
-        self.connection.limit((limit_ms > 0).then(|| Instant::now() + limit), None);
+        self.connection.begin_to_deadline();
         let done = run(self);
-        if self.connection.take_interrupted() { Err(late(limit_ms)) } else { done }
+        match self.connection.take_interrupted() {
+            true => Err(late(self.read_deadline_ms)),
+            false => done,
+        }
     }
 
     fn run_text<const N: usize>(

@@ -29,7 +29,7 @@ use crate::plan::{Destructive, Plan};
 use crate::statistics::EngineStatistics;
 
 pub use crate::capability::{Capability, ReadsMeanwhile};
-pub use crate::park::{Sleep, sleep_on};
+pub use crate::park::{Sleep, caller_blocks, sleep_on};
 #[cfg(target_os = "linux")]
 pub use crate::watch::{Happened, Source, Watch, Watched, Watcher, Watching, wake_at, watch_by};
 

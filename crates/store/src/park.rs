@@ -2,7 +2,7 @@
 //! says what its answer comes through, asleep on that socket itself. No other
 //! thread has to wake it then.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread;
@@ -27,6 +27,9 @@ pub struct Sleep {
 thread_local! {
     /// Some while this thread polls to sleep afterwards: on what.
     static SLEEP: RefCell<Option<Option<Sleep>>> = const { RefCell::new(None) };
+    /// True while an operation of this thread is submitted or polled by a caller that waits for it
+    /// with the thread.
+    static BLOCKS: Cell<bool> = const { Cell::new(false) };
     #[cfg(target_os = "linux")]
     static BELL: Option<Arc<Bell>> = Bell::new().map(Arc::new);
 }
@@ -48,6 +51,25 @@ pub fn sleep_on(sleep: Sleep) -> bool {
     })
 }
 
+/// True if whoever called has given its thread to the operation, as `run` does: nothing else is
+/// served by the thread meanwhile, so an engine may take its time there. False on an event loop.
+#[must_use]
+pub fn caller_blocks() -> bool {
+    BLOCKS.get()
+}
+
+/// Calls `work` for a caller that has given its thread to it.
+pub(crate) fn blocking<T>(work: impl FnOnce() -> T) -> T {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            BLOCKS.set(self.0);
+        }
+    }
+    let _before = Before(BLOCKS.replace(true));
+    work()
+}
+
 /// Runs a future on this thread, which sleeps while it has to wait: for futures that are made of
 /// actions. Not on a thread that serves others.
 pub fn block_on<F: Future>(future: F) -> F::Output {
@@ -57,11 +79,13 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 
 /// Polls until it is ready, with the thread asleep in between.
 pub(crate) fn park_until<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
-    #[cfg(target_os = "linux")]
-    if let Some(bell) = BELL.with(Option::clone) {
-        return bell::sleep_until(&bell, poll);
-    }
-    parked_until(poll)
+    blocking(|| {
+        #[cfg(target_os = "linux")]
+        if let Some(bell) = BELL.with(Option::clone) {
+            return bell::sleep_until(&bell, poll);
+        }
+        parked_until(poll)
+    })
 }
 
 /// [`park_until`] where there is nothing to sleep on.

@@ -31,7 +31,7 @@ use crate::engine::{Engine, Session, Submitted, Ticket};
 use crate::invalidation_feed::InvalidationFeed;
 use crate::meter::{Begun, Meter, Metering, OfSession};
 use crate::operation::{Answered, Idempotency, Once, OnceKey, Operation, Outcome};
-use crate::park::park_until;
+use crate::park::{blocking, park_until};
 use crate::prepare::WriteTimestamp;
 use crate::registry::Registry;
 use crate::rights::Rights;
@@ -630,13 +630,13 @@ impl Scope {
         outcome: &mut Outcome,
     ) -> Result<()> {
         let progress = if self.is_plain {
-            match self.submit_to_session(durability, operation, sink, outcome)? {
+            match blocking(|| self.submit_to_session(durability, operation, sink, outcome))? {
                 // Nearly always. (A `Progress` takes longer to look at.)
                 Submitted::Done => return Ok(()),
                 waiting => Progress::of(waiting),
             }
         } else {
-            self.submit_observed(durability, operation, sink, outcome)?
+            blocking(|| self.submit_observed(durability, operation, sink, outcome))?
         };
         match progress {
             Progress::Done => Ok(()),

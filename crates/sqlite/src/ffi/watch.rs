@@ -27,6 +27,10 @@ const MEASURED: u8 = 2;
 /// A read with a deadline and a flag that ends it.
 const LIMITED: u8 = 3;
 
+/// A read of a caller that waits for it with its thread: it has a deadline, which is not measured
+/// yet.
+const PATIENT: u8 = 4;
+
 /// What a connection's handler looks at.
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -36,6 +40,8 @@ pub(crate) struct Watch {
     until: AtomicU64,
     epoch: Instant,
     budget: Duration,
+    /// How long a read may take; none without end.
+    deadline: Option<Duration>,
     /// Ends what runs.
     cancelled: Mutex<Option<Arc<AtomicBool>>>,
     /// It has ended what ran.
@@ -66,6 +72,13 @@ impl Watch {
                 self.mode.store(MEASURED, Ordering::Relaxed);
                 false
             }
+            PATIENT => {
+                let until = self.deadline.map(|deadline| self.micros(Instant::now() + deadline));
+                self.until.store(until.unwrap_or(u64::MAX), Ordering::Relaxed);
+                self.cancelled.lock().take();
+                self.mode.store(LIMITED, Ordering::Relaxed);
+                false
+            }
             mode => {
                 let is_late = self.micros(Instant::now()) >= self.until.load(Ordering::Relaxed);
                 is_late || mode == LIMITED && self.is_cancelled()
@@ -83,7 +96,10 @@ impl Watch {
             // SAFETY: the connection is open, since it steps a statement, on this
             // thread.
             let begun = unsafe { raw::marmota_hold(self.db.as_ptr()) };
-            self.holds.store(begun != 0, Ordering::Relaxed);
+            // A statement within another is ended first, then the one around it.
+            if begun != 0 {
+                self.holds.store(true, Ordering::Relaxed);
+            }
         }
         if !self.holds.load(Ordering::Relaxed) {
             // SAFETY: as above.
@@ -108,13 +124,14 @@ unsafe extern "C" fn look(watch: *mut c_void) -> c_int {
 
 impl Connection {
     /// Has statements ended that take longer than their budget; called once.
-    pub(crate) fn watch(&mut self, budget: Duration) {
+    pub(crate) fn watch(&mut self, budget: Duration, deadline: Option<Duration>) {
         let watch = Arc::new(Watch {
             db: self.db,
             mode: AtomicU8::new(OFF),
             until: AtomicU64::new(0),
             epoch: Instant::now(),
             budget,
+            deadline,
             cancelled: Mutex::default(),
             has_fired: AtomicBool::new(false),
             holds: AtomicBool::new(false),
@@ -133,6 +150,14 @@ impl Connection {
     pub(crate) fn begin_budget(&self) {
         if let Some(watch) = &self.watch {
             watch.mode.store(BEGUN, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends what is run next at the deadline of reads.
+    #[inline]
+    pub(crate) fn begin_to_deadline(&self) {
+        if let Some(watch) = &self.watch {
+            watch.mode.store(PATIENT, Ordering::Relaxed);
         }
     }
 
@@ -197,5 +222,29 @@ impl Connection {
     pub(crate) fn release_memory(&self) {
         // SAFETY: the connection is open.
         unsafe { raw::marmota_sqlite3_db_release_memory(self.db.as_ptr()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A search runs statements within the one that is read, and the handler is called for each.
+    #[test]
+    fn a_budget_that_ends_two_statements_keeps_one_snapshot() {
+        let mut connection = Connection::open_memory().unwrap();
+        connection.execute("CREATE TABLE note(id INTEGER PRIMARY KEY)").unwrap();
+        connection.watch(Duration::ZERO, None);
+        let statement = connection.prepare("SELECT id FROM note").unwrap();
+        connection.begin_budget();
+        let watch = Arc::clone(connection.watch.as_ref().unwrap());
+        let mut run = connection.start(statement);
+        run.step().unwrap();
+        assert!(!watch.look(), "the first call begins the measure");
+        assert!(watch.look() && watch.look());
+        drop(run);
+        connection.end_budget();
+        assert!(connection.take_interrupted() && connection.in_transaction());
+        assert!(connection.take_hold(), "nobody would roll the transaction back");
     }
 }

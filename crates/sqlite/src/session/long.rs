@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use marmota_model::{Result, RowSink};
+use marmota_model::{Error, Result, RowSink};
 use marmota_store::Durability;
 use marmota_store::engine::Ticket;
 use marmota_store::operation::{Operation, Outcome};
@@ -51,6 +51,7 @@ impl SqliteSession {
         match lane.run_in_budget(operation, sink, outcome) {
             Ended::Done(result) => Attempt::Done(result),
             Ended::Over(over) => self.start_scan(None, operation, over, Place::Writer(turn)),
+            Ended::Late => Attempt::Done(Err(self.read_late())),
         }
     }
 
@@ -75,7 +76,15 @@ impl SqliteSession {
                 Attempt::Done(result)
             }
             Ended::Over(over) => self.start_scan(durability, operation, over, Place::Writer(turn)),
+            Ended::Late => Attempt::Done(Err(self.read_late())),
         }
+    }
+
+    /// The error of a read whose deadline has passed.
+    #[cold]
+    pub(super) fn read_late(&self) -> Error {
+        self.shared.counts.read_timeout();
+        late(self.shared.options.read_deadline_ms)
     }
 
     /// Has an operation that has used up its budget continue on a helper thread.
@@ -86,9 +95,7 @@ impl SqliteSession {
         over: UsedUp,
         place: Place,
     ) -> Attempt {
-        let limit_ms = self.shared.options.read_deadline_ms;
-        let limit = Duration::from_millis(limit_ms.into());
-        let until = (limit_ms > 0).then(|| Instant::now() + limit);
+        let until = self.shared.options.read_deadline().map(|limit| Instant::now() + limit);
         let scan = Scan::new(&mut self.tables, operation, over, durability, until);
         let scan = scan.and_then(|scan| self.shared.reserve_scan().map(|()| scan));
         let error = match (scan, place) {
@@ -210,8 +217,7 @@ impl SqliteSession {
                         return Poll::Pending;
                     }
                     self.forget(ticket);
-                    self.shared.counts.read_timeout();
-                    return Poll::Ready(Err(late(self.shared.options.read_deadline_ms)));
+                    return Poll::Ready(Err(self.read_late()));
                 }
             }
         }

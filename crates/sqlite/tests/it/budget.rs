@@ -198,6 +198,59 @@ fn a_sort_and_a_count_leave_their_thread() {
     });
 }
 
+/// A search runs statements of its own within the one that is read: the budget ends the inner one
+/// and then the outer one. The connection must not keep the snapshot of the first end.
+#[test]
+fn what_a_search_saw_is_not_what_later_reads_see() {
+    let folder = tempfile::tempdir().unwrap();
+    let schema = Schema::new(
+        "note",
+        vec![
+            Field::new("id", Kind::I64).role(Role::Key),
+            Field::new("text", Kind::TEXT).search(true),
+            Field::new("number", Kind::I64),
+        ],
+    );
+    let location = Location::File(folder.path().join("a.db"));
+    let engine = Sqlite::open(location, Options::default()).unwrap();
+    let store = Store::builder(engine).schema(schema).open().unwrap();
+    fill(&store);
+    let table = store.table("note").unwrap();
+    let before = store.statistics().engine.read_handovers;
+    let filter = parse_filter(&table, "@ 'note 1*'").unwrap();
+    for number in 1..=50 {
+        let mut list = store.list_records(&table).filter(filter.clone()).limit(5);
+        for order in parse_order(&table, "-text").unwrap() {
+            list = list.order(order);
+        }
+        let (rows, _, _) = drive(list, |_| {});
+        assert_eq!(rows.unwrap().len(), 5);
+        let written = store.execute(format!("UPDATE note SET number = {number} WHERE id = 7"));
+        assert_eq!(written.run().unwrap(), 1);
+        let seen = store.get_record(&table, 7).run().unwrap();
+        assert_eq!(seen.values()[2], Value::Int(number), "the read saw an old snapshot");
+    }
+    assert!(store.statistics().engine.read_handovers > before, "no search left its thread");
+}
+
+/// Whoever blocks its thread for a read is not helped by another thread.
+#[test]
+fn a_read_of_a_blocking_caller_stays_on_its_thread() {
+    let folder = tempfile::tempdir().unwrap();
+    for location in [Location::File(folder.path().join("a.db")), Location::Memory] {
+        let store = open(location, Options::default());
+        fill(&store);
+        let handovers = || store.statistics().engine.read_handovers;
+        let before = handovers();
+        assert_eq!(list(&store, None).run().unwrap().len() as i64, ROWS);
+        let rows = marmota_store::action::block_on(list(&store, None)).unwrap();
+        assert_eq!(rows.len() as i64, ROWS);
+        assert_eq!(handovers(), before);
+        drive(list(&store, None), |_| {}).0.unwrap();
+        assert!(handovers() > before);
+    }
+}
+
 /// Run again, such a statement gives other rows.
 #[test]
 fn sql_by_chance_gives_each_row_once() {
@@ -265,7 +318,8 @@ fn too_many_long_reads_are_refused() {
     for read in &mut reads {
         assert!(poll_once(read.as_mut()).is_pending());
     }
-    let error = ints!(store, ENDLESS).run().unwrap_err();
+    let (refused, _, _) = drive(ints!(store, ENDLESS), |_| {});
+    let error = refused.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
     assert!(error.to_string().contains("`scans_max`"), "{error}");
     assert_eq!(ints!(store, "SELECT 1").run().unwrap().len(), 1, "short reads go on");
