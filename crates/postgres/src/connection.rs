@@ -75,6 +75,10 @@ struct Exchange {
     calls_left: u32,
     /// One before it failed that it shares its Sync with: the server did not execute it.
     is_skipped: bool,
+    /// A read that may take long: others are not to wait behind it.
+    may_be_long: bool,
+    /// How long the server was at it, once its answer has come, if it may take long.
+    took: Duration,
 }
 
 /// How the answer of an exchange ended.
@@ -126,6 +130,10 @@ pub(crate) struct Connection {
     leaves_turn: bool,
     /// When something came, or was sent while nothing was under way.
     used: Instant,
+    /// How long the server was at the read whose answer was taken last, if that may take long.
+    took_last: Option<Duration>,
+    /// Since when the server is at what it is at, as far as `used` tells.
+    current_since: Instant,
     /// The engine does not report its writes to the feed.
     counted: Option<Counted>,
     hears: Option<Hears>,
@@ -189,6 +197,8 @@ impl Connection {
             is_dry: false,
             leaves_turn: false,
             used: Instant::now(),
+            took_last: None,
+            current_since: Instant::now(),
             counted: Some(own.count(number)),
             hears: None,
             key: None,
@@ -273,6 +283,64 @@ impl Connection {
         // What has come may not have been read yet.
         self.read_on();
         self.under_way() > 0 && self.used.elapsed() >= at_least
+    }
+
+    /// Says that an exchange is a read that may take long.
+    pub(crate) fn may_be_long(&mut self, number: u64) {
+        if let Some(place) = self.place(number) {
+            self.exchanges[place].may_be_long = true;
+        }
+    }
+
+    /// True if the server has been at a read for so long that others are not to wait for it.
+    pub(crate) fn is_held_up(&mut self, at_least: Duration) -> bool {
+        if !self.is_at_long(at_least) {
+            return false;
+        }
+        // What has come may not have been read yet.
+        self.read_on();
+        self.is_at_long(at_least)
+    }
+
+    /// The same, by what has been read.
+    pub(crate) fn is_at_long(&self, at_least: Duration) -> bool {
+        let current = self.exchanges.get(self.ended);
+        current.is_some_and(|current| current.may_be_long)
+            && self.current_since.elapsed() >= at_least
+    }
+
+    /// True if an exchange waits behind a read that may take long.
+    pub(crate) fn waits_behind_long(&self, number: u64) -> bool {
+        self.exchanges.get(self.ended).is_some_and(|current| current.may_be_long)
+            && self.place(number).is_some_and(|place| place > self.ended)
+    }
+
+    /// Those who wait behind a read that may take long.
+    fn behind_long(&self) -> impl Iterator<Item = &Waker> {
+        let mut all = self.exchanges.iter().skip(self.ended);
+        let is_long = all.next().is_some_and(|current| current.may_be_long);
+        all.filter(move |_| is_long).filter_map(|exchange| exchange.waker.as_ref())
+    }
+
+    /// True if somebody waits behind a read that may take long.
+    pub(crate) fn waits_behind_some_long(&self) -> bool {
+        self.behind_long().next().is_some()
+    }
+
+    /// Wakes those who wait behind a read that may take long.
+    pub(crate) fn wake_behind_long(&self) {
+        self.behind_long().for_each(Waker::wake_by_ref);
+    }
+
+    /// How long the server was at the read whose answer was taken last, if that may take long; once.
+    pub(crate) const fn take_took(&mut self) -> Option<Duration> {
+        self.took_last.take()
+    }
+
+    fn took(&self, number: u64) -> Option<Duration> {
+        let place = self.place(number).filter(|place| *place < self.ended)?;
+        let exchange = &self.exchanges[place];
+        exchange.may_be_long.then_some(exchange.took)
     }
 
     /// True if nothing is under way; else `waker` is woken when that may have changed.
@@ -392,6 +460,7 @@ impl Connection {
                 return Poll::Pending;
             }
             if place < self.ended {
+                self.took_last = self.took(number);
                 let is_skipped = self.exchanges[place].is_skipped;
                 self.exchanges[place].is_wanted = false;
                 self.let_go();

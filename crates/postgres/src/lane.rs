@@ -1,8 +1,8 @@
 //! A place for a connection: made when it is first wanted, made again when it
 //! was lost, shared by whoever has the lane.
 
-use std::sync::Arc;
-use std::task::Waker;
+use std::sync::{Arc, Weak};
+use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind};
@@ -36,6 +36,33 @@ pub(crate) struct Inside {
     pub(crate) is_cancelling: bool,
     pub(crate) is_closed: bool,
     purpose: Purpose,
+    /// Somebody is woken soon who looks whether others wait behind a long read.
+    looks_again: bool,
+}
+
+/// Looks whether others wait behind a long read; on the thread that rings alarms.
+struct LooksAgain {
+    lane: Weak<Lane>,
+    after: Duration,
+}
+
+impl Wake for LooksAgain {
+    fn wake(self: Arc<Self>) {
+        let Some(lane) = self.lane.upgrade() else { return };
+        let Some(mut inside) = lane.try_lock() else {
+            // Whoever has it may be at it for a turn.
+            let _ = wake_at(Instant::now() + Duration::from_millis(1), Waker::from(self));
+            return;
+        };
+        inside.looks_again = false;
+        let Some(connection) = &inside.connection else { return };
+        // Those that are woken ask to be looked at again if they have to.
+        if connection.is_at_long(self.after) {
+            connection.wake_behind_long();
+        } else if connection.waits_behind_some_long() {
+            inside.look_again(&lane, self.after);
+        }
+    }
 }
 
 impl Lane {
@@ -123,6 +150,14 @@ impl Inside {
         let thread = std::thread::Builder::new().name("marmota-postgres-connect".to_owned());
         let purpose = self.purpose;
         self.connecting = thread.spawn(move || connect(&lane, &options, purpose)).is_ok();
+    }
+
+    /// Wakes those that wait behind a long read, if there are some after this time.
+    pub(crate) fn look_again(&mut self, lane: &Arc<Lane>, after: Duration) {
+        if !std::mem::replace(&mut self.looks_again, true) {
+            let looks = LooksAgain { lane: Arc::downgrade(lane), after };
+            let _ = wake_at(Instant::now() + after, Waker::from(Arc::new(looks)));
+        }
     }
 
     pub(crate) fn wake_all(&mut self) {

@@ -101,6 +101,8 @@ pub(crate) struct Running {
     pub(crate) is_held_to_reading: bool,
     /// It may share its Sync with others of its turn.
     pub(crate) shares_sync: bool,
+    /// It is a read that may take long.
+    pub(crate) may_be_long: bool,
     /// It has a lane that is to be given back.
     pub(crate) has_lane: bool,
     /// The end of another that was given up may have ended it.
@@ -134,6 +136,7 @@ impl Running {
             sql: None,
             is_held_to_reading: false,
             shares_sync: false,
+            may_be_long: false,
             has_lane: false,
             may_be_cancelled: false,
             steps: None,
@@ -261,6 +264,9 @@ impl Running {
             true => connection.submit_shared(build),
             false => connection.submit(build),
         };
+        if self.may_be_long {
+            connection.may_be_long(number);
+        }
         self.exchange = Some((connection.number(), number));
     }
 

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use connection_choice::may_leave_reader;
 use marmota_model::{Error, ErrorKind, Result, RowSink};
 use marmota_store::Durability;
 use marmota_store::engine::{Session, Submitted, Ticket};
@@ -171,8 +172,12 @@ impl PostgresSession {
                 running.lane = Arc::clone(&self.reader);
                 running.shares_sync =
                     self.shared.options.group_reads && matches!(operation, Operation::Get { .. });
+                running.may_be_long = !matches!(operation, Operation::Get { .. });
+                if may_leave_reader(operation) && self.reader_is_held_up() {
+                    self.leave_shared(&mut running);
+                }
             } else if !running.wants_lane && self.writer_stalls() {
-                self.leave_writer(&mut running);
+                self.leave_shared(&mut running);
             }
         }
         let composed = match operation {
@@ -195,6 +200,13 @@ impl PostgresSession {
         if let Err(error) = composed {
             self.discard(running);
             return Err(error);
+        }
+        if running.may_be_long
+            && !running.has_lane
+            && may_leave_reader(operation)
+            && running.script.calls.first().is_some_and(|call| call.text.is_long())
+        {
+            self.leave_shared(&mut running);
         }
         let is_empty = running.script.calls.iter().all(|call| call.role == Role::Beside);
         if is_empty && !links && running.describes.is_none() {

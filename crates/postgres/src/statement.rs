@@ -7,6 +7,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hashbrown::HashMap;
 use marmota_model::FieldSet;
@@ -65,6 +66,8 @@ pub(crate) struct Text {
     pub(crate) columns: Box<[Column]>,
     /// What is binary of its parameters and rows; none if all of them are.
     pub(crate) formats: Option<Formats>,
+    /// It is a read that took long the last time.
+    is_long: AtomicBool,
 }
 
 /// What the server knows a prepared statement by: a hash of its SQL and of the
@@ -117,14 +120,28 @@ pub(crate) struct Formats {
 impl Text {
     pub(crate) fn new(sql: String, types: Vec<u32>, columns: Box<[Column]>) -> Self {
         let name = StatementName::of(&sql, &types);
-        Self { name, sql, types, columns, formats: None }
+        Self { name, sql, types, columns, formats: None, is_long: AtomicBool::new(false) }
+    }
+
+    /// True for a read that took long the last time.
+    pub(crate) fn is_long(&self) -> bool {
+        self.is_long.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether a read took long.
+    pub(crate) fn note_long(&self, is_long: bool) {
+        // Written only where it changes: all threads read it.
+        if self.is_long() != is_long {
+            self.is_long.store(is_long, Ordering::Relaxed);
+        }
     }
 
     /// The same statement, with formats.
     pub(crate) fn with_formats(&self, formats: Formats) -> Self {
         let Self { name, sql, types, columns, .. } = self;
         let (sql, types, columns) = (sql.clone(), types.clone(), columns.clone());
-        Self { name: *name, sql, types, columns, formats: Some(formats) }
+        let is_long = AtomicBool::new(self.is_long());
+        Self { name: *name, sql, types, columns, formats: Some(formats), is_long }
     }
 
     /// A statement whose parameters have the types that the server finds.

@@ -152,6 +152,8 @@ impl Connection {
             if !is_asking && let Some(waker) = exchange.waker.take() {
                 waker.wake();
             }
+            exchange.took = self.used.saturating_duration_since(self.current_since);
+            self.current_since = self.used;
             self.ended += 1;
             self.let_go();
         }

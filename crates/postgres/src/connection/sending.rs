@@ -178,6 +178,7 @@ impl Connection {
     fn push(&mut self, mut exchange: Exchange, build: impl FnOnce(&mut Sending<'_>)) -> u64 {
         if self.under_way() == 0 {
             self.used = Instant::now();
+            self.current_since = self.used;
         }
         build(&mut Sending { connection: self, exchange: &mut exchange });
         self.exchanges.push_back(exchange);

@@ -8,6 +8,7 @@ use std::time::Instant;
 use marmota_model::RowSink;
 use marmota_store::operation::{Operation, Outcome};
 
+use super::connection_choice::LONG;
 use super::{PostgresSession, Step};
 use crate::connection::{Connection, Ending, Loss};
 use crate::fault;
@@ -46,7 +47,15 @@ impl PostgresSession {
                         self.shared.note_yield();
                         waker.wake_by_ref();
                     }
-                    return Step::Wait;
+                    return match self.leave_held_up(running, operation, &mut inside) {
+                        true => Step::GoOn,
+                        false => Step::Wait,
+                    };
+                }
+                if let Some(took) = connection.take_took()
+                    && let Some(call) = running.script.calls.first()
+                {
+                    call.text.note_long(took >= LONG);
                 }
                 if let Some((_, failure)) = running.reply.failures.first()
                     && failure.is_of_preparing()

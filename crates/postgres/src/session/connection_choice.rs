@@ -10,7 +10,14 @@
 //! free. What was sent before a slow write was noticed stays in order after it.
 //! Order is not promised between writes that are in progress at once: a write
 //! that has to follow another is submitted when that was answered, and then sees
-//! it from any connection. After a write is cancelled, the writes of its
+//! it from any connection.
+//!
+//! A read may take long as well, and what was sent after it waits. A list or count
+//! that took [`LONG`] is sent on a connection of the pool the next time, if one is
+//! free. While the server is at a long read on the shared connection, other reads
+//! use the pool too; those that were sent after it are sent again there.
+//!
+//! After a write is cancelled, the writes of its
 //! connection are reported to the cache, because it may still take place.
 
 use std::sync::Arc;
@@ -19,6 +26,7 @@ use std::time::{Duration, Instant};
 
 use marmota_model::Result;
 use marmota_store::engine::{Ticket, wake_at};
+use marmota_store::operation::Operation;
 
 use super::{PostgresSession, Step};
 use crate::connector::SHARED_LOCK_TIMEOUT;
@@ -26,9 +34,19 @@ use crate::engine::closed;
 use crate::lane::{Inside, Lane};
 use crate::running::Running;
 
+/// A list or count that took so long is sent on a connection of its own the next time. Some turns
+/// of a busy thread are longer than [`STALL`], and what comes meanwhile seems to have taken as long.
+pub(super) const LONG: Duration = STALL.saturating_mul(4);
+
+/// True for a read that may be sent on any connection. SQL of the caller's own may write where the
+/// connection does not forbid it.
+pub(super) const fn may_leave_reader(operation: &Operation<'_>) -> bool {
+    matches!(operation, Operation::Get { .. } | Operation::List { .. } | Operation::Count { .. })
+}
+
 /// A connection for writes that has given no answer for so long is left to those
 /// that wait on it. Longer than a commit waits for a disk, as a rule.
-const STALL: Duration = SHARED_LOCK_TIMEOUT;
+pub(super) const STALL: Duration = SHARED_LOCK_TIMEOUT;
 
 impl PostgresSession {
     /// True if the server has been at a write of this thread's shared connection
@@ -42,12 +60,50 @@ impl PostgresSession {
         inside.connection.as_mut().is_some_and(|connection| connection.stalls(STALL))
     }
 
-    /// Gives a write a connection of its own, if there is one.
+    /// True if the server has been at a read of this thread's shared connection
+    /// for so long that others are not to wait for it.
+    pub(super) fn reader_is_held_up(&self) -> bool {
+        let mut inside = self.reader.lock();
+        inside.connection.as_mut().is_some_and(|connection| connection.is_held_up(STALL))
+    }
+
+    /// Gives an operation a connection of its own, if there is one.
     #[cold]
-    pub(super) fn leave_writer(&self, running: &mut Running) {
-        if let Some(lane) = self.shared.pool.take_free(&self.shared) {
-            (running.lane, running.has_lane, running.wants_lane) = (lane, true, true);
+    pub(super) fn leave_shared(&self, running: &mut Running) -> bool {
+        let Some(lane) = self.shared.pool.take_free(&self.shared) else { return false };
+        (running.lane, running.has_lane, running.wants_lane) = (lane, true, true);
+        running.shares_sync = false;
+        true
+    }
+
+    /// Takes a read that waits behind a long one to a connection of its own, if there is one;
+    /// until that is known, sees to it that it is asked again.
+    pub(super) fn leave_held_up(
+        &self,
+        running: &mut Running,
+        operation: &Operation<'_>,
+        inside: &mut Inside,
+    ) -> bool {
+        let (_, number) = running.exchange.unwrap_or_default();
+        let is_shared = !running.writes && !running.in_transaction && !running.has_lane;
+        if !is_shared || running.reply.lent > 0 || !may_leave_reader(operation) {
+            return false;
         }
+        let lane = Arc::clone(&running.lane);
+        let Some(connection) = inside.connection.as_mut() else { return false };
+        if !connection.waits_behind_long(number) {
+            return false;
+        }
+        if connection.is_held_up(STALL)
+            && connection.waits_behind_long(number)
+            && self.leave_shared(running)
+        {
+            connection.abandon(number);
+            running.exchange = None;
+            return true;
+        }
+        inside.look_again(&lane, STALL);
+        false
     }
 
     /// Takes a lane that nobody else has; what to do if there is none.

@@ -8,6 +8,7 @@ mod crowd;
 mod disk;
 mod existing_tables;
 mod faults;
+mod long_reads;
 mod news;
 mod pipeline;
 mod pooler;
