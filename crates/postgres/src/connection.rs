@@ -75,7 +75,7 @@ struct Exchange {
     calls_left: u32,
     /// One before it failed that it shares its Sync with: the server did not execute it.
     is_skipped: bool,
-    /// A read that may take long: others are not to wait behind it.
+    /// A read that may take long: other reads should not wait for it.
     may_be_long: bool,
     /// How long the server was at it, once its answer has come, if it may take long.
     took: Duration,
@@ -292,7 +292,7 @@ impl Connection {
         }
     }
 
-    /// True if the server has been at a read for so long that others are not to wait for it.
+    /// True if the server has been at a read for so long that other reads should not wait for it.
     pub(crate) fn is_held_up(&mut self, at_least: Duration) -> bool {
         if !self.is_at_long(at_least) {
             return false;
@@ -309,25 +309,25 @@ impl Connection {
             && self.current_since.elapsed() >= at_least
     }
 
-    /// True if an exchange waits behind a read that may take long.
+    /// True if an exchange follows a read that may take long.
     pub(crate) fn waits_behind_long(&self, number: u64) -> bool {
         self.exchanges.get(self.ended).is_some_and(|current| current.may_be_long)
             && self.place(number).is_some_and(|place| place > self.ended)
     }
 
-    /// Those who wait behind a read that may take long.
+    /// The wakers of exchanges that follow a read that may take long.
     fn behind_long(&self) -> impl Iterator<Item = &Waker> {
         let mut all = self.exchanges.iter().skip(self.ended);
         let is_long = all.next().is_some_and(|current| current.may_be_long);
         all.filter(move |_| is_long).filter_map(|exchange| exchange.waker.as_ref())
     }
 
-    /// True if somebody waits behind a read that may take long.
+    /// True if an exchange that is waited for follows a read that may take long.
     pub(crate) fn waits_behind_some_long(&self) -> bool {
         self.behind_long().next().is_some()
     }
 
-    /// Wakes those who wait behind a read that may take long.
+    /// Wakes the exchanges that follow a read that may take long.
     pub(crate) fn wake_behind_long(&self) {
         self.behind_long().for_each(Waker::wake_by_ref);
     }

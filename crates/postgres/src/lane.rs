@@ -10,12 +10,20 @@ use marmota_store::engine::wake_at;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::connection::Connection;
-use crate::connector::{self, NoConnection, Purpose};
+use crate::connector::{self, NoConnection, Purpose, SHARED_LOCK_TIMEOUT};
 use crate::options::Options;
 
 /// The first pause between two attempts; each is twice as long as the last.
 const PAUSE: Duration = Duration::from_millis(25);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// A connection for writes that has given no answer for so long is left to those
+/// that wait on it. Longer than a commit waits for a disk, as a rule.
+pub(crate) const STALL: Duration = SHARED_LOCK_TIMEOUT;
+
+/// A list or count that took so long is sent on a connection of its own the next time. Some turns
+/// of a busy thread are longer than [`STALL`], and what comes meanwhile seems to have taken as long.
+pub(crate) const LONG: Duration = STALL.saturating_mul(4);
 
 /// See the module.
 #[derive(Default)]
@@ -36,11 +44,11 @@ pub(crate) struct Inside {
     pub(crate) is_cancelling: bool,
     pub(crate) is_closed: bool,
     purpose: Purpose,
-    /// Somebody is woken soon who looks whether others wait behind a long read.
+    /// An alarm is set that checks for exchanges after a long read.
     looks_again: bool,
 }
 
-/// Looks whether others wait behind a long read; on the thread that rings alarms.
+/// Checks for exchanges after a long read, on the thread that rings alarms.
 struct LooksAgain {
     lane: Weak<Lane>,
     after: Duration,
@@ -50,13 +58,13 @@ impl Wake for LooksAgain {
     fn wake(self: Arc<Self>) {
         let Some(lane) = self.lane.upgrade() else { return };
         let Some(mut inside) = lane.try_lock() else {
-            // Whoever has it may be at it for a turn.
+            // It is in use, for a turn at most.
             let _ = wake_at(Instant::now() + Duration::from_millis(1), Waker::from(self));
             return;
         };
         inside.looks_again = false;
         let Some(connection) = &inside.connection else { return };
-        // Those that are woken ask to be looked at again if they have to.
+        // An operation that finds no other connection sets the alarm again.
         if connection.is_at_long(self.after) {
             connection.wake_behind_long();
         } else if connection.waits_behind_some_long() {
@@ -152,7 +160,7 @@ impl Inside {
         self.connecting = thread.spawn(move || connect(&lane, &options, purpose)).is_ok();
     }
 
-    /// Wakes those that wait behind a long read, if there are some after this time.
+    /// Sets an alarm after which exchanges that follow a long read are woken.
     pub(crate) fn look_again(&mut self, lane: &Arc<Lane>, after: Duration) {
         if !std::mem::replace(&mut self.looks_again, true) {
             let looks = LooksAgain { lane: Arc::downgrade(lane), after };

@@ -630,6 +630,12 @@ impl Running {
     }
 }
 
+/// True for a read that may be sent on any connection. SQL of the caller's own may write where the
+/// connection does not forbid it.
+pub(crate) const fn may_leave_reader(operation: &Operation<'_>) -> bool {
+    matches!(operation, Operation::Get { .. } | Operation::List { .. } | Operation::Count { .. })
+}
+
 #[cold]
 fn undone() -> Error {
     Error::new(

@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use connection_choice::may_leave_reader;
 use marmota_model::{Error, ErrorKind, Result, RowSink};
 use marmota_store::Durability;
 use marmota_store::engine::{Session, Submitted, Ticket};
@@ -30,7 +29,7 @@ use crate::exchange::CONTROLS;
 use crate::fault;
 use crate::giving_up;
 use crate::lane::Lane;
-use crate::running::{Running, Stage};
+use crate::running::{Running, Stage, may_leave_reader};
 use crate::script::{Role, Script};
 use crate::steps::{Steps, takes_steps};
 use crate::tickets::Tickets;

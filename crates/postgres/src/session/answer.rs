@@ -8,10 +8,10 @@ use std::time::Instant;
 use marmota_model::RowSink;
 use marmota_store::operation::{Operation, Outcome};
 
-use super::connection_choice::LONG;
 use super::{PostgresSession, Step};
 use crate::connection::{Connection, Ending, Loss};
 use crate::fault;
+use crate::lane::LONG;
 use crate::reply::{Lending, Reply, Rows};
 use crate::running::{Next, Running, Stage};
 

@@ -22,35 +22,20 @@
 
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use marmota_model::Result;
 use marmota_store::engine::{Ticket, wake_at};
 use marmota_store::operation::Operation;
 
 use super::{PostgresSession, Step};
-use crate::connector::SHARED_LOCK_TIMEOUT;
 use crate::engine::closed;
-use crate::lane::{Inside, Lane};
-use crate::running::Running;
-
-/// A list or count that took so long is sent on a connection of its own the next time. Some turns
-/// of a busy thread are longer than [`STALL`], and what comes meanwhile seems to have taken as long.
-pub(super) const LONG: Duration = STALL.saturating_mul(4);
-
-/// True for a read that may be sent on any connection. SQL of the caller's own may write where the
-/// connection does not forbid it.
-pub(super) const fn may_leave_reader(operation: &Operation<'_>) -> bool {
-    matches!(operation, Operation::Get { .. } | Operation::List { .. } | Operation::Count { .. })
-}
-
-/// A connection for writes that has given no answer for so long is left to those
-/// that wait on it. Longer than a commit waits for a disk, as a rule.
-pub(super) const STALL: Duration = SHARED_LOCK_TIMEOUT;
+use crate::lane::{Inside, Lane, STALL};
+use crate::running::{Running, may_leave_reader};
 
 impl PostgresSession {
     /// True if the server has been at a write of this thread's shared connection
-    /// for so long that others are not to wait for it.
+    /// for so long that other reads should not wait for it.
     pub(super) fn writer_stalls(&mut self) -> bool {
         if self.met_lock.is_some_and(|at| at.elapsed() < STALL) {
             return true;
@@ -61,7 +46,7 @@ impl PostgresSession {
     }
 
     /// True if the server has been at a read of this thread's shared connection
-    /// for so long that others are not to wait for it.
+    /// for so long that other reads should not wait for it.
     pub(super) fn reader_is_held_up(&self) -> bool {
         let mut inside = self.reader.lock();
         inside.connection.as_mut().is_some_and(|connection| connection.is_held_up(STALL))
@@ -76,8 +61,8 @@ impl PostgresSession {
         true
     }
 
-    /// Takes a read that waits behind a long one to a connection of its own, if there is one;
-    /// until that is known, sees to it that it is asked again.
+    /// Moves a read that follows a long one to a connection of its own, if one is free; otherwise
+    /// sets an alarm for the next try.
     pub(super) fn leave_held_up(
         &self,
         running: &mut Running,
