@@ -48,11 +48,14 @@ class Model:
 
     def __init__(self):
         self.notes, self.labels, self.history, self.gone = {}, {}, {}, []
+        # Keys whose history is not kept, though a row may have them again.
+        self.forgotten = set()
 
     def copied(self):
         other = Model()
         other.notes = {id: dict(note) for id, note in self.notes.items()}
         other.labels, other.history, other.gone = dict(self.labels), dict(self.history), list(self.gone)
+        other.forgotten = set(self.forgotten)
         return other
 
     def become(self, other):
@@ -113,7 +116,7 @@ class Model:
                 return Result(409)
             for other in met:
                 self._drop(other)
-                if other == id:  # its history goes on with the new row
+                if other == id and id in self.history:  # it goes on with the new row
                     self.history[id] = self.history[id][:-1]
             # A new row, even with the key of one that went.
             return Result(201, self._make(id, row), "replaced")
@@ -205,6 +208,8 @@ class Model:
             forgotten = self.gone.pop(0)
             if forgotten not in self.notes and forgotten not in self.gone:
                 self.history.pop(forgotten, None)
+                self.forgotten.add(forgotten)
 
     def _entered(self, id, action, version):
-        self.history[id] = (*self.history.get(id, ()), (action, version))
+        if id not in self.forgotten:
+            self.history[id] = (*self.history.get(id, ()), (action, version))

@@ -128,7 +128,7 @@ fn reads_of_the_same_turn_and_later_ones_are_answered() {
 fn waiting_process(watcher: &Store) -> Option<i64> {
     let waiting = "FROM pg_locks WHERE NOT granted AND relation='slow'::regclass";
     reach(watcher, &format!("SELECT count(*) {waiting}"));
-    watcher.sql(&format!("SELECT pid::bigint {waiting}")).value().run().unwrap()
+    watcher.sql(format!("SELECT pid::bigint {waiting}")).value().run().unwrap()
 }
 
 #[test]
