@@ -28,6 +28,21 @@ const KNOWN: [(&str, usize); 11] = [
     ("crates/store", 51),
 ];
 
+/// How many folders of a crate's `src` are in circles that are not taken apart yet, files at its top
+/// included; a number only falls.
+const KNOWN_FOLDERS: [(&str, usize); 10] = [
+    ("crates/auth", 2),
+    ("crates/columns", 5),
+    ("crates/model", 9),
+    ("crates/mongo", 16),
+    ("crates/postgres", 23),
+    ("crates/remote", 2),
+    ("crates/rest", 20),
+    ("crates/service", 25),
+    ("crates/sqlite", 19),
+    ("crates/store", 23),
+];
+
 /// A crate's modules, by their paths: `connection::flow` is `src/connection/flow.rs`.
 struct Modules {
     /// Module path to the text of its file, without its unit tests.
@@ -51,7 +66,8 @@ pub(super) fn check(files: &[String], faults: &mut Vec<String>) -> Result<(), Fa
     }
     for (name, files) in crates {
         let modules = Modules::read(name, &files)?;
-        let mut found = circles(&modules.imports());
+        let imports = modules.imports();
+        let mut found = circles(&imports);
         found.retain(|circle| {
             let folders: BTreeSet<&str> =
                 circle.iter().map(|module| modules.folder(module)).collect();
@@ -68,6 +84,17 @@ pub(super) fn check(files: &[String], faults: &mut Vec<String>) -> Result<(), Fa
         } else if files < known {
             faults
                 .push(format!("{name}: {files} files are in circles: lower its number ({known})"));
+        }
+        let found = circles(&folders(&imports));
+        let known =
+            KNOWN_FOLDERS.iter().find(|(known, _)| *known == name).map_or(0, |(_, known)| *known);
+        let count: usize = found.iter().map(Vec::len).sum();
+        if count != known {
+            let circles: Vec<String> = found.iter().map(|circle| circle.join(", ")).collect();
+            faults.push(format!(
+                "{name}: {count} folders import each other in circles, {known} are known: {}",
+                circles.join("; ")
+            ));
         }
     }
     Ok(())
@@ -233,6 +260,18 @@ fn expand(prefix: &str, tree: &str, found: &mut Vec<String>) {
     expand(&prefix, &inner[begin..], found);
 }
 
+/// Which folders at the top of `src` import which others; a file there counts as one.
+fn folders(imports: &BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, BTreeSet<String>> {
+    let top = |module: &str| module.split("::").next().unwrap_or_default().to_owned();
+    let mut folders: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (module, targets) in imports.iter().filter(|(module, _)| !module.is_empty()) {
+        let from = top(module);
+        let to = targets.iter().map(|target| top(target)).filter(|to| *to != from);
+        folders.entry(from.clone()).or_default().extend(to);
+    }
+    folders
+}
+
 /// The groups of files that reach each other (strongly connected components, by Tarjan's
 /// algorithm), of two and more.
 fn circles(imports: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
@@ -285,6 +324,20 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::{absolute, circles, paths};
+
+    #[test]
+    fn folders_that_import_each_other_are_a_circle_without_one_of_files() {
+        let edges = [("a::x", "b::x"), ("b::y", "a::y"), ("c", "a::x"), ("a::y", "a::z")];
+        let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (from, to) in edges {
+            imports.entry(from.to_owned()).or_default().insert(to.to_owned());
+            imports.entry(to.to_owned()).or_default();
+        }
+        assert!(circles(&imports).is_empty());
+        let mut found = circles(&super::folders(&imports));
+        found.iter_mut().for_each(|circle| circle.sort());
+        assert_eq!(found, [["a", "b"]]);
+    }
 
     #[test]
     fn trees_of_names_are_taken_apart() {
