@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Filter, Json, Ref, Result, Timestamp};
-use marmota_store::Transaction;
 use marmota_store::rights::Grant;
+use marmota_store::{Scope, Transaction};
 
 use crate::auth::{Auth, KEY_PREFIX, after, check_grant, new_user};
 use crate::event::Event;
@@ -35,7 +35,7 @@ impl Auth {
     /// [`ErrorKind::Invalid`] for one that will not do or for a group that
     /// there is not.
     pub fn add_user(&self, name: &str, groups: &[String], is_admin: bool) -> Result<(i64, String)> {
-        self.check_groups(groups)?;
+        check_groups(&self.0.store, groups)?;
         let (token, hash, ends_at) = self.0.one_time_token()?;
         let mut user = new_user(name);
         user.groups = Json(groups.to_vec());
@@ -83,28 +83,40 @@ impl Auth {
         is_admin: Option<bool>,
         is_disabled: Option<bool>,
     ) -> Result<()> {
-        self.check_groups(groups.unwrap_or_default())?;
-        let store = &self.0.store;
-        store.transaction(|tx| {
-            let mut changed = tx.get::<User>(user).run()?;
-            if let Some(groups) = groups {
-                changed.groups = Json(groups.to_vec());
-            }
-            let managed = can_manage(&changed);
-            changed.is_admin = is_admin.unwrap_or(changed.is_admin);
-            changed.is_disabled = is_disabled.unwrap_or(changed.is_disabled);
-            tx.update(&changed).run()?;
-            if managed && !can_manage(&changed) {
-                check_managers(tx, &changed.name)?;
-            }
-            if changed.is_disabled {
-                tx.delete_where::<Session>(Session::USER.eq(Ref::new(user))).run()?;
-            }
-            Ok(())
-        })?;
-        self.0.knowledge.doubt();
-        self.tell(&Event::UserChanged { user });
-        Ok(())
+        self.0.store.transaction(|tx| self.change_user_in(tx, user, groups, is_admin, is_disabled))
+    }
+
+    /// [`Auth::change_user`] in your own transaction, with its other writes or not at all. It is
+    /// effective, here and in other processes, once the transaction is committed
+    /// ([`Transaction::commit`], [`marmota_store::Store::transaction`]).
+    ///
+    /// # Errors
+    /// As [`Auth::change_user`]; [`ErrorKind::Denied`] in a transaction under rights
+    /// ([`marmota_store::Store::with_rights`]).
+    pub fn change_user_in(
+        &self,
+        tx: &Transaction,
+        user: i64,
+        groups: Option<&[String]>,
+        is_admin: Option<bool>,
+        is_disabled: Option<bool>,
+    ) -> Result<()> {
+        check_groups(tx, groups.unwrap_or_default())?;
+        let mut changed = tx.get::<User>(user).run()?;
+        if let Some(groups) = groups {
+            changed.groups = Json(groups.to_vec());
+        }
+        let managed = can_manage(&changed);
+        changed.is_admin = is_admin.unwrap_or(changed.is_admin);
+        changed.is_disabled = is_disabled.unwrap_or(changed.is_disabled);
+        tx.update(&changed).run()?;
+        if managed && !can_manage(&changed) {
+            check_managers(tx, &changed.name)?;
+        }
+        if changed.is_disabled {
+            tx.delete_where::<Session>(Session::USER.eq(Ref::new(user))).run()?;
+        }
+        self.0.changed(tx, Event::UserChanged { user })
     }
 
     /// Removes a user with their sessions and keys.
@@ -119,11 +131,11 @@ impl Auth {
             ids::count_those_there(tx)?;
             let gone = tx.get::<User>(user).run()?;
             tx.delete::<User>(user).run()?;
-            if can_manage(&gone) { check_managers(tx, &gone.name) } else { Ok(()) }
-        })?;
-        self.0.knowledge.doubt();
-        self.tell(&Event::UserRemoved { user });
-        Ok(())
+            if can_manage(&gone) {
+                check_managers(tx, &gone.name)?;
+            }
+            self.0.changed(tx, Event::UserRemoved { user })
+        })
     }
 
     /// All groups.
@@ -134,53 +146,59 @@ impl Auth {
         self.0.store.list::<Group>().run()
     }
 
-    /// Says what the members of a group may do; makes it, if there is none of
-    /// this name.
+    /// Sets what the members of a group may do. A group that does not exist is made.
+    ///
+    /// ```
+    /// # use marmota_auth::{Auth, Settings};
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::{Store, memory::Memory};
+    /// use marmota_store::rights::{Grant, Right};
+    /// # let note = Schema::new("note", vec![Field::new("id", Kind::I64).role(Role::Key)]);
+    /// # let store = marmota_auth::models(Store::builder(Memory::new())).schema(note).open()?;
+    /// # let auth = Auth::new(&store, Settings::default())?;
+    /// auth.set_group("readers", &[Grant::new("note", &[Right::Read])])?;
+    /// let (id, token) = auth.add_user("ann", &["readers".to_owned()], false)?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] and [`ErrorKind::Invalid`] for grants that make
     /// no sense.
     pub fn set_group(&self, name: &str, grants: &[Grant]) -> Result<()> {
+        self.0.store.transaction(|tx| self.set_group_in(tx, name, grants))
+    }
+
+    /// [`Auth::set_group`] in your own transaction, with its other writes or not at all. It is
+    /// effective, here and in other processes, once the transaction is committed
+    /// ([`Transaction::commit`], [`marmota_store::Store::transaction`]).
+    ///
+    /// # Errors
+    /// As [`Auth::set_group`]; [`ErrorKind::Denied`] in a transaction under rights
+    /// ([`marmota_store::Store::with_rights`]).
+    pub fn set_group_in(&self, tx: &Transaction, name: &str, grants: &[Grant]) -> Result<()> {
         grants.iter().try_for_each(|grant| check_grant(&self.0.store, grant))?;
         let group = Group { id: 0, name: name.to_owned(), grants: Json(grants.to_vec()) };
-        self.0.store.upsert(&group).run()?;
-        self.0.knowledge.doubt();
-        self.tell(&Event::GroupSet { name: name.to_owned() });
-        Ok(())
+        tx.upsert(&group).run()?;
+        self.0.changed(tx, Event::GroupSet { name: name.to_owned() })
     }
 
     /// Removes a group; its name at users gives nothing any more.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] for no such group.
+    /// [`ErrorKind::NotFound`] if the group does not exist.
     pub fn remove_group(&self, name: &str) -> Result<()> {
-        if self.0.store.delete_where::<Group>(Group::NAME.eq(name)).run()? == 0 {
-            return Err(Error::new(ErrorKind::NotFound, "there is no such group"));
-        }
-        self.0.knowledge.doubt();
-        self.tell(&Event::GroupRemoved { name: name.to_owned() });
-        Ok(())
+        self.0.store.transaction(|tx| self.remove_group_in(tx, name))
     }
 
-    fn check_groups(&self, names: &[String]) -> Result<()> {
-        if names.is_empty() {
-            return Ok(());
+    /// [`Auth::remove_group`] in your own transaction, as [`Auth::set_group_in`].
+    ///
+    /// # Errors
+    /// As [`Auth::remove_group`] and [`Auth::set_group_in`].
+    pub fn remove_group_in(&self, tx: &Transaction, name: &str) -> Result<()> {
+        if tx.delete_where::<Group>(Group::NAME.eq(name)).run()? == 0 {
+            return Err(Error::new(ErrorKind::NotFound, "there is no such group"));
         }
-        let known = self.0.store.list::<Group>().column(Group::NAME).run()?;
-        match names.iter().find(|name| !known.contains(name)) {
-            None => Ok(()),
-            Some(name) => {
-                let name = marmota_model::text::excerpt(name);
-                let message = match &known[..] {
-                    [] => format!("the group `{name}` does not exist; no group was made yet"),
-                    known => {
-                        let known = known.join(", ");
-                        format!("the group `{name}` does not exist; the groups are: {known}")
-                    }
-                };
-                Err(Error::new(ErrorKind::Invalid, message))
-            }
-        }
+        self.0.changed(tx, Event::GroupRemoved { name: name.to_owned() })
     }
 
     /// Makes a key for programs of a user's, which may do what the user may;
@@ -242,16 +260,13 @@ impl Auth {
     /// [`ErrorKind::NotFound`] if the user has no such key.
     pub fn revoke_key(&self, user: i64, key: i64) -> Result<()> {
         let filter = Key::ID.eq(key).and(Key::USER.eq(Ref::new(user)));
-        let revoked = self.0.store.transaction(|tx| {
+        self.0.store.transaction(|tx| {
             ids::count_those_there(tx)?;
-            tx.delete_where::<Key>(filter.clone()).run()
-        })?;
-        if revoked == 0 {
-            return Err(Error::new(ErrorKind::NotFound, "there is no such key"));
-        }
-        self.0.knowledge.doubt();
-        self.tell(&Event::KeyRevoked { user, key });
-        Ok(())
+            if tx.delete_where::<Key>(filter.clone()).run()? == 0 {
+                return Err(Error::new(ErrorKind::NotFound, "there is no such key"));
+            }
+            self.0.changed(tx, Event::KeyRevoked { user, key })
+        })
     }
 }
 
@@ -275,4 +290,26 @@ fn check_managers(tx: &Transaction, name: &str) -> Result<()> {
         "`{name}` is the last administrator; make another user with a password an administrator first"
     );
     Err(Error::new(ErrorKind::Conflict, message))
+}
+
+/// Refuses names of groups that do not exist.
+fn check_groups(scope: &Scope, names: &[String]) -> Result<()> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let known = scope.list::<Group>().column(Group::NAME).run()?;
+    match names.iter().find(|name| !known.contains(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let name = marmota_model::text::excerpt(name);
+            let message = match &known[..] {
+                [] => format!("the group `{name}` does not exist; no group was made yet"),
+                known => {
+                    let known = known.join(", ");
+                    format!("the group `{name}` does not exist; the groups are: {known}")
+                }
+            };
+            Err(Error::new(ErrorKind::Invalid, message))
+        }
+    }
 }

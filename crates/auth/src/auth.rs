@@ -46,6 +46,8 @@ pub(crate) struct Inner {
     pub(crate) jwts: Jwts,
     /// Ends of sessions that moved, and sessions that have ended.
     background: BackgroundBatch,
+    /// Other processes may change accounts, and a read that costs no round trip shows it.
+    pub(crate) is_shared_file: bool,
     anonymous: Option<Store>,
     setup_token: Option<String>,
     logins: AtomicU32,
@@ -122,6 +124,7 @@ impl Auth {
             knowledge: Knowledge::new(settings.cache_ttl),
             jwts: Jwts::new(&secret, settings.jwt_age)?,
             background: store.background_batch().durability(Durability::None).start()?,
+            is_shared_file: store.capability().shared_file,
             anonymous: nobody,
             setup_token: None,
             logins: AtomicU32::new(0),
@@ -153,7 +156,7 @@ impl Auth {
     /// [`ErrorKind::Unauthenticated`] for a wrong name or password, whichever;
     /// [`ErrorKind::Busy`] if too many were wrong.
     pub fn login(&self, name: &str, password: &str, from: Option<IpAddr>) -> Result<LoggedIn> {
-        let inner = &*self.0;
+        let inner = &self.0;
         inner.begin_attempt(name, from)?;
         let user = inner.user_named(name)?.filter(|user| !user.is_disabled);
         let hash = user.as_ref().and_then(|user| user.password.as_deref());
@@ -164,9 +167,6 @@ impl Auth {
         };
         inner.attempts.succeeded(name, from, inner.now());
         let login = inner.begin_session(&user, from)?;
-        if inner.settings.one_session {
-            inner.knowledge.doubt();
-        }
         self.tell(&Event::LoggedIn { user: user.id, name: user.name, address: from });
         if inner.logins.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOGINS_BETWEEN_SWEEPS) {
             let ended = Session::ENDS_AT.lt(inner.now());
@@ -207,10 +207,10 @@ impl Auth {
     /// # Errors
     /// The store's.
     pub fn logout_everywhere(&self, user: i64) -> Result<()> {
-        self.0.store.delete_where::<Session>(Session::USER.eq(Ref::new(user))).run()?;
-        self.0.knowledge.doubt();
-        self.tell(&Event::LoggedOutEverywhere { user });
-        Ok(())
+        self.0.store.transaction(|tx| {
+            tx.delete_where::<Session>(Session::USER.eq(Ref::new(user))).run()?;
+            self.0.changed(tx, Event::LoggedOutEverywhere { user })
+        })
     }
 
     /// The sessions of a user.
@@ -302,11 +302,9 @@ impl Auth {
                 .set(User::TOKEN, None)
                 .set(User::TOKEN_ENDS_AT, None)
                 .run()?;
-            tx.delete_where::<Session>(Session::USER.eq(Ref::new(user))).run().map(drop)
-        })?;
-        self.0.knowledge.doubt();
-        self.tell(&Event::PasswordSet { user });
-        Ok(())
+            tx.delete_where::<Session>(Session::USER.eq(Ref::new(user))).run()?;
+            self.0.changed(tx, Event::PasswordSet { user })
+        })
     }
 
     /// Ends what a caller is known by.
@@ -339,6 +337,23 @@ impl Inner {
         if let Some(listener) = &self.settings.listener {
             listener.happened(event);
         }
+    }
+
+    /// Has every process read anew what it knows of tokens, once a transaction that changes accounts
+    /// is committed.
+    fn doubt_after(self: &Arc<Self>, tx: &Transaction) -> Result<()> {
+        ids::count_change(tx)?;
+        let inner = Arc::clone(self);
+        tx.after_commit(move || inner.knowledge.doubt());
+        Ok(())
+    }
+
+    /// [`Inner::doubt_after`] with an event that is told then.
+    pub(crate) fn changed(self: &Arc<Self>, tx: &Transaction, event: Event) -> Result<()> {
+        self.doubt_after(tx)?;
+        let inner = Arc::clone(self);
+        tx.after_commit(move || inner.tell(&event));
+        Ok(())
     }
 
     fn begin_attempt(&self, name: &str, from: Option<IpAddr>) -> Result<()> {
@@ -400,7 +415,7 @@ impl Inner {
     }
 
     /// Puts a session in, if the user is still who they were.
-    fn begin_session(&self, user: &User, from: Option<IpAddr>) -> Result<LoggedIn> {
+    fn begin_session(self: &Arc<Self>, user: &User, from: Option<IpAddr>) -> Result<LoggedIn> {
         let token = token::new(SESSION_PREFIX)?;
         let now = self.now();
         let ends_at = after(now, self.settings.session_idle.min(self.settings.session_age_max));
@@ -426,10 +441,13 @@ impl Inner {
     }
 
     /// Ends sessions that have to go for another one.
-    fn make_room(&self, tx: &Transaction, user: i64) -> Result<()> {
+    fn make_room(self: &Arc<Self>, tx: &Transaction, user: i64) -> Result<()> {
         let of_user = Session::USER.eq(Ref::new(user));
         if self.settings.one_session {
-            return tx.delete_where::<Session>(of_user).run().map(drop);
+            if tx.delete_where::<Session>(of_user).run()? > 0 {
+                self.doubt_after(tx)?;
+            }
+            return Ok(());
         }
         let there = tx.list::<Session>().filter(of_user).order(Session::CREATED_AT.ascending());
         let there = there.column(Session::ID).run()?;
@@ -437,7 +455,7 @@ impl Inner {
         if too_many > 0 {
             let oldest = there.into_iter().take(too_many);
             tx.delete_where::<Session>(Session::ID.is_in(oldest)).run()?;
-            self.knowledge.doubt();
+            self.doubt_after(tx)?;
         }
         Ok(())
     }

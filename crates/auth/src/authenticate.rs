@@ -3,16 +3,17 @@
 
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use marmota_model::{Error, Result};
 use marmota_store::Store;
 
 use crate::auth::{Auth, Inner, KEY_PREFIX, unauthenticated};
 use crate::event::Event;
+use crate::ids;
 use crate::known::{Identity, Proof};
 use crate::token::{TOKEN_BYTES_MAX, TokenHash};
 
@@ -103,10 +104,10 @@ impl Auth {
     }
 
     fn find(&self, hash: TokenHash, is_key: bool, of_user: Option<i64>) -> Authenticating {
-        if let Some(known) = self.0.remembered(hash) {
-            return Authenticating::of(of(known, of_user));
+        match self.0.remembered(hash) {
+            Some(known) if self.0.is_current(&known) => Authenticating::of(of(known, of_user)),
+            _ => self.read(hash, is_key, of_user),
         }
-        self.read(hash, is_key, of_user)
     }
 
     #[cold]
@@ -208,15 +209,31 @@ impl Inner {
         Some(known)
     }
 
+    /// Returns true if no process has changed accounts since a token was read, as far as that can
+    /// be read without waiting; what changes in this process is known without a read.
+    fn is_current(&self, known: &Identity) -> bool {
+        if !self.is_shared_file {
+            return true;
+        }
+        let reading = pin!(ids::changes(&self.store));
+        // One that has to wait is given up, and the token read anew.
+        let read = reading.poll(&mut Context::from_waker(Waker::noop()));
+        matches!(read, Poll::Ready(Ok(changes)) if changes == known.changes)
+    }
+
     async fn read(&self, hash: TokenHash, is_key: bool) -> Result<Arc<Identity>> {
-        let before = self.knowledge.mark(hash);
+        let changes = match self.is_shared_file {
+            true => ids::changes(&self.store).await?,
+            false => 0,
+        };
+        let before = self.knowledge.mark(hash, changes);
         let found = match is_key {
             true => self.find_key(hash).await?,
             false => self.find_session(hash).await?,
         };
         let now = self.now().micros();
         let found = found.ok_or_else(unknown)?;
-        let known = Arc::new(Identity::new(found, hash, &self.store, before.epoch, now));
+        let known = Arc::new(Identity::new(found, hash, &self.store, before, now));
         if let Some(moved) = self.knowledge.end_of(&known) {
             // It was used here, and that is not kept yet.
             known.ends_at.fetch_max(moved, Ordering::Relaxed);

@@ -3,16 +3,19 @@
 //! their rows.
 //!
 //! Users and keys are counted in `marmota_counter`, in the transaction that inserts them; sessions,
-//! of which there are many, have random ids.
+//! of which there are many, have random ids. The same table counts changes of accounts, from which
+//! other processes learn of them.
 
 use marmota_model::{Error, ErrorKind, Result};
-use marmota_store::Transaction;
+use marmota_store::{Store, Transaction};
 
 use crate::models::{Counter, Key, User};
 use crate::token;
 
 const USERS: &str = "user";
 const KEYS: &str = "key";
+/// Counts changes of accounts: what was read of a token is good as long as it stays the same.
+const ACCOUNTS: &str = "account";
 /// The largest integer that JSON readers take exactly.
 const SESSION_MAX: u64 = (1 << 53) - 1;
 
@@ -40,6 +43,17 @@ pub(crate) fn count_those_there(tx: &Transaction) -> Result<()> {
     raise(tx, USERS, highest.first().copied().unwrap_or_default())?;
     let highest = tx.list::<Key>().order(Key::ID.descending()).limit(1).column(Key::ID).run()?;
     raise(tx, KEYS, highest.first().copied().unwrap_or_default())
+}
+
+/// Has every process learn that what it knows of tokens may not be so any more.
+pub(crate) fn count_change(tx: &Transaction) -> Result<()> {
+    next(tx, ACCOUNTS, None).map(drop)
+}
+
+/// Reads how many changes of accounts there were.
+pub(crate) async fn changes(store: &Store) -> Result<i64> {
+    let counter = store.get::<Counter>(ACCOUNTS.to_owned()).optional().await?;
+    Ok(counter.map_or(0, |counter| counter.last))
 }
 
 fn last(tx: &Transaction, of: &str) -> Result<i64> {

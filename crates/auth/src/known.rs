@@ -48,6 +48,8 @@ pub struct Identity {
     /// The end as it is kept.
     pub(crate) ends_at_kept: AtomicI64,
     epoch: u64,
+    /// How many changes of accounts there were before it was read, where that is counted.
+    pub(crate) changes: i64,
     read_at: i64,
 }
 
@@ -113,7 +115,7 @@ impl Identity {
         found: Found,
         token: TokenHash,
         store: &Store,
-        epoch: u64,
+        before: Mark,
         read_at: i64,
     ) -> Self {
         let session = match found.proof {
@@ -130,7 +132,8 @@ impl Identity {
             ends_at: AtomicI64::new(found.ends_at),
             ends_at_last: found.ends_at_last,
             ends_at_kept: AtomicI64::new(found.ends_at),
-            epoch,
+            epoch: before.epoch,
+            changes: before.changes,
             read_at,
         }
     }
@@ -139,7 +142,8 @@ impl Identity {
 /// What was so before a token was read.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark {
-    pub(crate) epoch: u64,
+    epoch: u64,
+    changes: i64,
     forgotten: u64,
 }
 
@@ -166,10 +170,10 @@ impl Knowledge {
         self.shards[usize::from(token.0[0]) % SHARDS].lock()
     }
 
-    /// To be asked before a token is read from the store.
-    pub(crate) fn mark(&self, token: TokenHash) -> Mark {
+    /// To be called before a token is read from the store, and after `changes` was.
+    pub(crate) fn mark(&self, token: TokenHash, changes: i64) -> Mark {
         let forgotten = *self.shard(token);
-        Mark { epoch: self.epoch.load(Ordering::SeqCst), forgotten }
+        Mark { epoch: self.epoch.load(Ordering::SeqCst), changes, forgotten }
     }
 
     /// Keeps what was read of a token, unless it may have ended since the mark.

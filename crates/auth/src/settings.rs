@@ -113,8 +113,9 @@ impl Settings {
     }
 
     /// Sets how long a session is cached without reading the database. Default: 10 seconds. Changes by
-    /// this process are effective at once; another process on the same database sees a logout after at
-    /// most this time.
+    /// this process are effective at once. Another process on the same database sees a logout of one
+    /// session after at most this time; it sees other changes (users, groups, keys, passwords) at its
+    /// next request if the database is a SQLite file, otherwise after at most this time.
     pub const fn cache_ttl(mut self, time: Duration) -> Self {
         self.cache_ttl = time;
         self

@@ -115,17 +115,16 @@ impl Sqlite {
         }
         let writer = Writer::new(lane, options.writes_waiting_max);
         clerk.employ(&writer);
+        let capability = Capability::new("sqlite", durable).with_sql().with_reused_last_key();
+        let capability = match one_connection {
+            true => capability.with_reads_meanwhile(ReadsMeanwhile::Wait),
+            false => capability.with_shared_file(),
+        };
         Ok(Self(Arc::new(Shared {
             location,
             options,
             vault,
-            capability: Capability::new("sqlite", durable)
-                .with_sql()
-                .with_reused_last_key()
-                .with_reads_meanwhile(match one_connection {
-                    true => ReadsMeanwhile::Wait,
-                    false => ReadsMeanwhile::Before,
-                }),
+            capability,
             one_connection,
             writer,
             clerk,

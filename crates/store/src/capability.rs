@@ -55,6 +55,9 @@ pub struct Capability {
     /// [`marmota_model::Ref`] (rules such as `owner = @user.id`), use a `Uuid` key on
     /// such an engine. Default: false.
     pub reuses_last_key: bool,
+    /// True if the database is a file that other processes may have open as well: what they write
+    /// is seen by the next read, which needs no round trip. Default: false.
+    pub shared_file: bool,
     /// The database server that it is connected to, if that runs on this machine, such as
     /// `PostgreSQL on this machine (127.0.0.1:5432)`. Default: `None`, as for an engine in this
     /// process.
@@ -89,6 +92,7 @@ impl Capability {
             reads_meanwhile: ReadsMeanwhile::Before,
             key_gaps: false,
             reuses_last_key: false,
+            shared_file: false,
             local_server: None,
         }
     }
@@ -125,6 +129,14 @@ impl Capability {
     #[must_use]
     pub const fn with_row_locks(mut self) -> Self {
         self.row_locks = true;
+        self
+    }
+
+    /// The same engine, on a file that other processes may have open
+    /// ([`Capability::shared_file`]).
+    #[must_use]
+    pub const fn with_shared_file(mut self) -> Self {
+        self.shared_file = true;
         self
     }
 
@@ -183,6 +195,7 @@ impl Capability {
             sql: false,
             aggregation: false,
             guarded_writes: false,
+            shared_file: false,
             local_server: None,
             durable: self.durable,
             persistent: self.persistent,
@@ -209,6 +222,7 @@ impl Capability {
             reads_meanwhile: self.reads_meanwhile.max(other.reads_meanwhile),
             key_gaps: self.key_gaps || other.key_gaps,
             reuses_last_key: self.reuses_last_key || other.reuses_last_key,
+            shared_file: self.shared_file || other.shared_file,
             local_server: self.local_server.clone().or_else(|| other.local_server.clone()),
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use marmota_model::{NoRows, Result, RowSink};
+use parking_lot::Mutex;
 
 use crate::action::{Action, Verb};
 use crate::backoff::Backoff;
@@ -19,6 +20,34 @@ use crate::store::Store;
 pub struct Transaction {
     scope: Scope,
     savepoints: u32,
+    hooks: Arc<Hooks>,
+}
+
+/// What [`Transaction::after_commit`] was given, each with the number of savepoints set before.
+#[derive(Default)]
+struct Hooks(Mutex<Vec<(u32, Hook)>>);
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+impl Hooks {
+    fn step_succeeded(&self, step: Step) {
+        match step {
+            Step::Commit => {
+                // Taken out first: a hook may take as long as it wants.
+                let hooks = std::mem::take(&mut *self.0.lock());
+                hooks.into_iter().for_each(|(_, hook)| hook());
+            }
+            Step::RollbackTo(number) => self.0.lock().retain(|(before, _)| *before < number),
+            Step::Rollback => self.0.lock().clear(),
+            Step::Savepoint(_) | Step::Release(_) => {}
+        }
+    }
+}
+
+impl std::fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} hooks", self.0.lock().len())
+    }
 }
 
 impl Deref for Transaction {
@@ -43,7 +72,7 @@ enum Step {
 }
 
 /// The verb of a transaction's own steps.
-pub struct Control(Step);
+pub struct Control(Step, Arc<Hooks>);
 
 impl Verb for Control {
     type Output = ();
@@ -64,6 +93,7 @@ impl Verb for Control {
     }
 
     fn finish(&mut self, _: &Scope, _: &mut Outcome) -> Result<()> {
+        self.1.step_succeeded(self.0);
         Ok(())
     }
 }
@@ -97,7 +127,7 @@ impl Transaction {
     pub fn detached(store: &Store) -> Result<Self> {
         store.shared.check_open()?;
         let session = store.shared.engine.session()?;
-        Ok(Self { scope: store.of_session(session), savepoints: 0 })
+        Ok(Self { scope: store.of_session(session), savepoints: 0, hooks: Arc::default() })
     }
 
     /// Says who makes the writes from here on; see [`Store::with_actor`].
@@ -106,7 +136,32 @@ impl Transaction {
     }
 
     fn step(&self, step: Step) -> Action<'_, Control> {
-        Action::new(&self.scope, Control(step))
+        Action::new(&self.scope, Control(step, Arc::clone(&self.hooks)))
+    }
+
+    /// Calls `hook` once [`Transaction::commit`] has succeeded, on the thread that finishes it; not
+    /// if the transaction is undone, nor if it is undone to a savepoint that was set before. Hooks
+    /// run in the order in which they were added. Where no one learns whether the commit took place
+    /// ([`marmota_model::ErrorKind::Lost`], or a commit dropped while it waits), they are not called.
+    ///
+    /// For what others see outside of the store, such as a message: within the transaction it would
+    /// be early, and wrong if the transaction runs again.
+    ///
+    /// ```
+    /// # use marmota_model::{Kind, Field, Role, Schema, Record};
+    /// # use marmota_store::{Store, memory::Memory};
+    /// # let fields = vec![Field::new("id", Kind::I64).role(Role::Key)];
+    /// # let store = Store::builder(Memory::new()).schema(Schema::new("t", fields)).open()?;
+    /// # let table = store.table("t")?;
+    /// store.transaction(|tx| {
+    ///     let key = tx.insert_record(&Record::new(table.clone())).run()?;
+    ///     tx.after_commit(move || println!("inserted {key:?}"));
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    pub fn after_commit(&self, hook: impl FnOnce() + Send + 'static) {
+        self.hooks.0.lock().push((self.savepoints, Box::new(hook)));
     }
 
     /// Makes what was written permanent.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 mod limits;
+mod processes;
 mod sessions;
 mod storm;
 mod users;
