@@ -269,6 +269,7 @@ macro_rules! conformance {
                 a_hidden_row_cannot_be_referred_to,
                 history_is_for_those_who_may_read,
                 an_answer_is_kept_for_its_caller,
+                one_caller_takes_no_others_answers,
                 all_ways_deny_the_same,
             );
             $crate::promises!(schema_change:

@@ -272,6 +272,10 @@ pub fn a_hidden_row_cannot_be_referred_to(subject: &Subject) {
         errors.push(error.violations()[0].message.clone());
     }
     assert_eq!(errors[0], errors[1]);
+    // The table and the grant that is missing.
+    for words in ["key of a row of `folder`", "a grant on `folder` with the right `refer`"] {
+        assert!(errors[0].contains(words), "{words}: {}", errors[0]);
+    }
     let id = ann.insert(&into(hers)).run().unwrap();
     let patch = ann.patch::<Plain>(id).set(Plain::FOLDER, Ref::new(his));
     blamed(patch.run(), ErrorKind::Invalid, "folder", "reference");
@@ -329,6 +333,33 @@ pub fn an_answer_is_kept_for_its_caller(subject: &Subject) {
     assert_eq!(insert(&ann).unwrap(), first);
     refused(insert(&bob), ErrorKind::Conflict);
     refused(insert(&stand), ErrorKind::Conflict);
+}
+
+/// A caller who sends many keys has their own forgotten, not those of others.
+pub fn one_caller_takes_no_others_answers(subject: &Subject) {
+    if !subject.capability().guarded_writes {
+        return;
+    }
+    let few = |builder: StoreBuilder| {
+        let limits = Idempotency { keys_max: 100, caller_keys_max: 10, ..Idempotency::default() };
+        models(builder).idempotency(limits)
+    };
+    let stand = Stand::open(subject, few);
+    let grants = [Grant::new("plain", &Right::ALL)];
+    let (ann, bob) = (under(&stand, ANN, &grants), under(&stand, BOB, &grants));
+    let insert = |store: &Store, key: &str, title: String| {
+        let mut batch = store.batch();
+        batch.insert(&plain(1, &title)).idempotency_key(key);
+        batch.all_or_nothing().run().map(drop)
+    };
+    insert(&bob, "k", "his".to_owned()).unwrap();
+    for number in 0..300 {
+        insert(&ann, &number.to_string(), format!("hers {number}")).unwrap();
+    }
+    // His is a repeat, and so is her newest; her oldest is forgotten.
+    insert(&bob, "k", "his".to_owned()).unwrap();
+    insert(&ann, "299", "hers 299".to_owned()).unwrap();
+    refused(insert(&ann, "0", "hers 0".to_owned()), ErrorKind::Conflict);
 }
 
 fn any_rule() -> impl Strategy<Value = String> {

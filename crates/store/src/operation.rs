@@ -10,6 +10,7 @@ mod driver;
 mod link;
 mod machine;
 mod once;
+mod trimming;
 
 use std::sync::Arc;
 

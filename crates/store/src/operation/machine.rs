@@ -40,6 +40,7 @@ use marmota_model::{
 
 use super::link::resolve_links;
 use super::once::Recalled;
+use super::trimming::{Trim, Trimming};
 use super::{BatchMode, Link, Once, Operation, Outcome, Write};
 use crate::before::{self, RowsBefore};
 use crate::refusal::copy_of;
@@ -113,6 +114,7 @@ pub struct BatchMachine {
     before: Vec<Value>,
     /// The answer of a batch that takes place once.
     answer: Vec<u8>,
+    trimming: Trimming,
 }
 
 /// What the operation under way is for.
@@ -517,17 +519,33 @@ impl BatchMachine {
                 if let Current::Own(kept) = &mut self.current {
                     self.answer = Once::answer_of(kept);
                 }
-                match once.trim(came) {
-                    Some(trim) => {
-                        (self.stage, self.current) = (Stage::TrimAnswers, own(trim));
-                        Ok(BatchStep::Next)
-                    }
-                    None => Ok(self.answered(parts, false)),
-                }
+                self.trimming = once.trimming(came);
+                self.looked.values.clear();
+                Ok(self.trim_answers(parts, 0))
             }
             Stage::Replay => Ok(self.answered(parts, true)),
-            _ => Ok(self.answered(parts, false)),
+            _ => Ok(self.trim_answers(parts, came.rows)),
         }
+    }
+
+    /// Forgets answers, step by step; `counted` is what the step before came to.
+    fn trim_answers(&mut self, parts: &mut BatchParts<'_, '_>, counted: u64) -> BatchStep {
+        let Some(once) = &parts.once else { return self.done(Ok(())) };
+        let (table, last) = (once.table, std::mem::take(&mut self.looked.values).pop());
+        let current = match self.trimming.next(table, counted, last) {
+            None => return self.answered(parts, false),
+            Some(Trim::Count(filter)) => Current::Count(Arc::clone(table), filter),
+            Some(Trim::Delete(filter)) => {
+                let (table, filter) = (Arc::clone(table), Some(filter));
+                Current::Own(Box::new(Write::DeleteWhere { table, filter }))
+            }
+            Some(Trim::List(query)) => {
+                self.look(Stage::TrimAnswers, table, Some(table.key()), query);
+                return BatchStep::Next;
+            }
+        };
+        (self.stage, self.current) = (Stage::TrimAnswers, current);
+        BatchStep::Next
     }
 
     fn answered(&mut self, parts: &mut BatchParts<'_, '_>, repeated: bool) -> BatchStep {

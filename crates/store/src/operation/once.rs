@@ -15,6 +15,7 @@ use marmota_model::{
 };
 use sha2::{Digest, Sha256};
 
+use super::trimming::{Pool, Trimming, compare};
 use super::{Keys, Outcome, Write};
 
 /// The table of answers.
@@ -31,20 +32,34 @@ const REQUEST: usize = 2;
 const ANSWER: usize = 3;
 const AT: usize = 4;
 const REPEATS: usize = 5;
+const CALLER: usize = 6;
+/// All answers are counted when this part of them may have come.
+const COUNTS_OF_ALL: u64 = 25;
 
 /// For how long and how many answers are kept; see
 /// [`crate::StoreBuilder::idempotency`].
+///
+/// ```
+/// use marmota_store::Idempotency;
+/// let few = Idempotency { caller_keys_max: 500, ..Idempotency::default() };
+/// assert_eq!(few.keys_max, 100_000);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Idempotency {
     /// A key is forgotten after this: 24 hours.
     pub kept_for: Duration,
-    /// So many keys are kept, the newest (and up to 64 more): 100,000.
+    /// So many keys are kept, the newest (and up to 64 more, or a 25th): 100,000.
     pub keys_max: u64,
+    /// So many keys of one caller are kept, the newest (and those of up to 64 later requests), where
+    /// callers have rights ([`crate::Store::with_rights`]): 10,000. No caller can have all others'
+    /// forgotten; anonymous callers share one number.
+    pub caller_keys_max: u64,
 }
 
 impl Default for Idempotency {
     fn default() -> Self {
-        Self { kept_for: Duration::from_secs(24 * 3600), keys_max: 100_000 }
+        let kept_for = Duration::from_secs(24 * 3600);
+        Self { kept_for, keys_max: 100_000, caller_keys_max: 10_000 }
     }
 }
 
@@ -57,8 +72,10 @@ pub(crate) fn schema() -> Schema {
         Field::new("answer", Kind::Blob),
         Field::new("at", Kind::Timestamp),
         Field::new("repeats", Kind::I64),
+        Field::new("caller", Kind::TEXT).nullable(true),
     ];
-    Schema::new(ANSWERS, fields).indexes(vec![Index { fields: vec![AT].into(), unique: false }])
+    let index = |field| Index { fields: vec![field].into(), unique: false };
+    Schema::new(ANSWERS, fields).indexes(vec![index(AT), index(CALLER)])
 }
 
 /// A hash of what is asked for: parts that stand for the same, whenever it is
@@ -114,6 +131,8 @@ pub struct OnceKey {
     key: String,
     request: [u8; 32],
     now: Timestamp,
+    /// Whose it is, where callers have rights.
+    caller: Option<String>,
 }
 
 impl OnceKey {
@@ -125,7 +144,7 @@ impl OnceKey {
             let message = format!("must have 1 to {KEY_BYTES_MAX} bytes");
             return Err(refused(&key, "length", message));
         }
-        Ok(Self { key, request: request.bytes(), now: Timestamp::now() })
+        Ok(Self { key, request: request.bytes(), now: Timestamp::now(), caller: None })
     }
 
     /// The key of one part of what has this key, where each part takes place by itself.
@@ -148,7 +167,8 @@ impl OnceKey {
         both.add(self.key.as_bytes());
         let hash: String = both.bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         // As it was given still stands in front.
-        Self { key: format!("{}{PART}{hash}", self.given()), ..self.clone() }
+        let key = format!("{}{PART}{hash}", self.given());
+        Self { key, caller: Some(caller.to_owned()), ..self.clone() }
     }
 
     /// The key, and the hash of what is asked for with it.
@@ -168,7 +188,7 @@ impl OnceKey {
             let message = format!("must have 1 to {KEY_BYTES_MAX} bytes");
             return Err(refused(&key, "length", message));
         }
-        Ok(Self { key, request, now: Timestamp::now() })
+        Ok(Self { key, request, now: Timestamp::now(), caller: None })
     }
 }
 
@@ -269,6 +289,7 @@ impl Once<'_> {
             Value::Blob(bytes),
             Value::Timestamp(self.key.now),
             Value::Int(0),
+            self.key.caller.clone().map_or(Value::Null, Value::Text),
         ];
         Write::insert(Arc::clone(self.table), row)
     }
@@ -284,20 +305,26 @@ impl Once<'_> {
         }
     }
 
-    /// The write that forgets old answers, now and then.
-    pub(super) fn trim(&self, kept: &Outcome) -> Option<Write> {
-        let Keys::One(Value::Int(id)) = kept.keys else { return None };
+    /// What is forgotten now and then, when an answer was kept: old answers, and those that are too
+    /// many, of the caller and of all.
+    pub(super) fn trimming(&self, kept: &Outcome) -> Trimming {
+        let Keys::One(Value::Int(id)) = kept.keys else { return Trimming::default() };
         if id % TRIM_EVERY != 0 {
-            return None;
+            return Trimming::default();
         }
-        let compare = |field, comparison, value| FilterExpr::Compare { field, comparison, value };
-        let keys_max = i64::try_from(self.limits.keys_max).unwrap_or(i64::MAX);
-        let last = Value::Int(id.saturating_sub(keys_max));
-        let filter = FilterExpr::Or(vec![
-            compare(self.table.key(), Comparison::LessOrEqual, last),
-            compare(AT, Comparison::Less, Value::Timestamp(self.oldest())),
-        ]);
-        Some(Write::DeleteWhere { table: Arc::clone(self.table), filter: Some(filter) })
+        let Idempotency { keys_max, caller_keys_max, .. } = self.limits;
+        let old = compare(AT, Comparison::Less, Value::Timestamp(self.oldest()));
+        let mut left = Vec::new();
+        let every = TRIM_EVERY as u64;
+        let turns = (keys_max / COUNTS_OF_ALL / every).max(1);
+        if (id.unsigned_abs() / every).is_multiple_of(turns) {
+            left.push(Pool { of: None, max: keys_max });
+        }
+        if let Some(caller) = &self.key.caller {
+            let of = compare(CALLER, Comparison::Equal, Value::Text(caller.clone()));
+            left.push(Pool { of: Some(of), max: caller_keys_max });
+        }
+        Trimming::new(old, left)
     }
 
     fn oldest(&self) -> Timestamp {
