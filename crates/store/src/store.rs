@@ -490,7 +490,9 @@ impl StoreBuilder {
         // Looked at first: what is refused is left as it was.
         let done = migrations.read(&*engine)?;
         migrations.check(&done, to)?;
-        engine.migrate(&tables, version, &destructive)?;
+        engine
+            .migrate(&tables, version, &destructive)
+            .map_err(|refused| migrations.explain(refused, &done))?;
         let shared = Arc::new(Shared::new(engine, registry, cache, answers, ledger, observed));
         let store = Store(Arc::new(Scope::of_store(shared)));
         migrations.carry_out(&store, &done, to)?;

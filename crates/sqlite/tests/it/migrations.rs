@@ -112,3 +112,52 @@ fn a_record_that_is_gone_is_missed() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("migration 3 `step 3`, but not number 2"), "{error}");
 }
+
+/// Versions of a program: names are split by the second, and only the parts are left in the third.
+fn version(path: &Path, version: u32) -> StoreBuilder {
+    let text = |name| Field::new(name, Kind::TEXT);
+    let fields = match version {
+        1 => vec![id(), text("name")],
+        2 => vec![id(), text("name").nullable(true), text("first_name").nullable(true)],
+        _ => vec![id(), text("first_name")],
+    };
+    let builder = Store::builder(open(path)).schema(Schema::new("person", fields));
+    let split = Migration::new(1, "split names")
+        .up_sql(["UPDATE person SET first_name = substr(name, 1, instr(name, ' ') - 1)"]);
+    let trim =
+        Migration::new(2, "trim names").up_sql(["UPDATE person SET first_name = trim(first_name)"]);
+    match version {
+        1 => builder,
+        2 => builder.migration(split),
+        _ => builder.migration(split).migration(trim),
+    }
+}
+
+#[test]
+fn a_database_that_skipped_a_version_names_the_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = version(&path, 1).open().unwrap();
+    let mut person = Record::new(store.table("person").unwrap());
+    person.set("name", "Marie Curie").unwrap();
+    store.insert_record(&person).run().unwrap();
+    store.close().unwrap();
+
+    let error = version(&path, 3).open().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let message = error.to_string();
+    for words in [
+        "person",
+        "first_name",
+        "migration 1 `split names` to migration 2 `trim names` are pending",
+        "skipped a program version, start that version first",
+    ] {
+        assert!(message.contains(words), "{words}: {message}");
+    }
+    // Nothing was changed, and the version between is the way out.
+    version(&path, 1).open().unwrap().close().unwrap();
+    version(&path, 2).open().unwrap().close().unwrap();
+    let store = version(&path, 3).open().unwrap();
+    let marie = store.get_record(&store.table("person").unwrap(), 1).run().unwrap();
+    assert_eq!(marie.value("first_name").unwrap(), &Value::from("Marie"));
+}

@@ -160,6 +160,29 @@ impl Sequence {
         }
     }
 
+    /// Adds to the refusal of a plan which migrations the database lacks, where it does: it may have
+    /// skipped the program version whose models the first of them needs.
+    pub(crate) fn explain(&self, refused: Error, done: &[Done]) -> Error {
+        let (Some(first), Some(last)) = (self.migrations.get(done.len()), self.migrations.last())
+        else {
+            return refused;
+        };
+        if refused.kind() != ErrorKind::Invalid {
+            return refused;
+        }
+        let pending = match first.number == last.number {
+            true => format!("{first} is"),
+            false => format!("{first} to {last} are"),
+        };
+        let message = format!(
+            "{}; {pending} pending here: if the database skipped a program version, start that \
+             version first, which applies its own, or keep its fields in the models (optional, or \
+             with a default) until these are applied everywhere",
+            refused.message()
+        );
+        Error::new(refused.kind(), message).with_source(refused)
+    }
+
     /// The program's migrations, and those that only the database has.
     pub(crate) fn status(&self, done: &[Done]) -> Vec<MigrationStatus> {
         let at = |number| done.iter().find(|done| done.number == number).map(|done| done.at);

@@ -406,8 +406,9 @@ impl Referring {
     fn violation(&self, table: &Table, key: ValueRef<'_>) -> Violation {
         let target = self.target.name();
         let message = format!(
-            "must be the key of a row of `{target}` that this caller may read or refer to; if \
-             there is such a row, a grant of `refer` on `{target}` is missing"
+            "must be the key of a row of `{target}` that this caller may read or refer to: send \
+             another key, or, if the row exists, give the caller a grant on `{target}` with the \
+             right `refer`"
         );
         violation(&table.fields()[self.field], key, "reference", message)
     }
