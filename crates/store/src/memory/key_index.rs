@@ -268,6 +268,35 @@ impl KeyIndex {
             _ => ControlFlow::Continue(()),
         }
     }
+
+    /// The rows that [`KeyIndex::walk`] lends after the first `skip`, in a fraction of the time.
+    pub(super) fn rows_behind(&self, range: KeyRange, reverse: bool, skip: usize) -> Vec<u32> {
+        match (&self.rows, range) {
+            (Rows::Dense { places, .. }, KeyRange::Places(from, to)) => {
+                let within = places.get(from..to).unwrap_or(&[]);
+                // Without gaps a place is a row.
+                if self.len == places.len() {
+                    let left = within.len().saturating_sub(skip);
+                    return match reverse {
+                        false => within[within.len() - left..].to_vec(),
+                        true => within[..left].iter().rev().copied().collect(),
+                    };
+                }
+                let rows = within.iter().copied().filter(|&row| row != NONE);
+                let mut left = Vec::with_capacity(within.len().saturating_sub(skip));
+                match reverse {
+                    false => left.extend(rows.skip(skip)),
+                    true => left.extend(rows.rev().skip(skip)),
+                }
+                left
+            }
+            (Rows::Sparse { ordered, .. }, KeyRange::Positions(from, to)) => {
+                ordered.rows_behind(from, to, reverse, skip)
+            }
+            // A range is of the index as it is: both are read under one lock.
+            _ => Vec::new(),
+        }
+    }
 }
 
 impl Rows {

@@ -166,9 +166,15 @@ pub(super) enum Turn {
 
 impl LongScan {
     /// A scan of the table as it is at this moment.
-    pub(super) fn open(rows: &TableRows, asked: Asked, rest: Rest) -> Box<Self> {
+    pub(super) fn open(rows: &TableRows, asked: Asked, mut rest: Rest) -> Box<Self> {
         let copies = rows.scans.open();
         let (runs, heap) = (Vec::new(), None);
+        if let Some(found) = &mut rest.found
+            && rest.left > KEEP_FEW as u64
+        {
+            // Growing would copy all of it within one turn; memory is taken as it is filled.
+            found.reserve(rest.rows.len());
+        }
         Box::new(Self { asked, copies, rest, at: 0, runs, sorted: 0, heap })
     }
 

@@ -186,16 +186,14 @@ impl TableRows {
 
     /// The rows of a walk behind so many of them.
     #[cold]
-    fn rest(&self, plan: &Plan, mut looked_at: usize) -> Vec<u32> {
-        let mut rows = Vec::with_capacity(self.keys.len().saturating_sub(looked_at));
-        self.walk(plan, None, None, |number| {
-            match looked_at {
-                0 => rows.push(number),
-                _ => looked_at -= 1,
+    fn rest(&self, plan: &Plan, looked_at: usize) -> Vec<u32> {
+        match &plan.access {
+            Access::Rows(rows) => rows[looked_at..].to_vec(),
+            Access::Keys(range) => self.keys.rows_behind(*range, plan.reverse, looked_at),
+            Access::Index(number, from, to) => {
+                self.indexes[*number].ordered.rows_behind(*from, *to, plan.reverse, looked_at)
             }
-            ControlFlow::Continue(())
-        });
-        rows
+        }
     }
 
     /// Lends the rows of a plan; gives how many were looked at when the budget
