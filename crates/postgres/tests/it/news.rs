@@ -104,12 +104,21 @@ fn ones_own_writes_are_no_news() {
     let url = server().make_database().unwrap();
     let (one, other) = (cached(&url), cached(&url));
     let key = one.insert(&label("a")).run().unwrap();
-    keep(&other, key);
+    let mark = one.insert(&Mark { id: 0, round: 0 }).run().unwrap();
     one.increment(Tally::COUNT, key, 1).run().unwrap();
     keep(&one, key);
-    // When the other one has heard of it, this one had to.
-    wait_for(&other, key, 1);
-    thread::sleep(Duration::from_millis(50));
+    let (hits_before, until) = (hits(&one), Instant::now() + NEWS_COME);
+    while hits(&one) == hits_before {
+        assert!(Instant::now() < until, "the cache answers nothing");
+        one.get::<Mark>(mark).run().unwrap();
+    }
+    // Announcements come in order: once this one receives a later write of the other, it has
+    // received its own.
+    other.update(&Mark { id: mark, round: 1 }).run().unwrap();
+    while one.get::<Mark>(mark).run().unwrap().round != 1 {
+        assert!(Instant::now() < until, "no news");
+        thread::yield_now();
+    }
     let before = one.cache_stats().unwrap();
     for _ in 0..10 {
         count(&one, key);
