@@ -269,7 +269,7 @@ impl KeyIndex {
         }
     }
 
-    /// The rows that [`KeyIndex::walk`] lends after the first `skip`, in a fraction of the time.
+    /// The rows that [`KeyIndex::walk`] lends after the first `skip`, copied by the slice.
     pub(super) fn rows_behind(&self, range: KeyRange, reverse: bool, skip: usize) -> Vec<u32> {
         match (&self.rows, range) {
             (Rows::Dense { places, .. }, KeyRange::Places(from, to)) => {
