@@ -17,7 +17,7 @@ from load import Load
 from service import wait_until
 
 # A line of the log for each operation.
-LOG = ["--log", "trace", "--slow-ms", "0"]
+LOG = ["--log", "trace", "--slow-query-ms", "0"]
 ROWS_MIN = 200
 
 
