@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use marmota_model::{Error, ErrorKind, Filter, Json, Ref, Result, Timestamp};
+use marmota_model::{Error, ErrorKind, Json, Ref, Result, Timestamp};
 use marmota_store::rights::Grant;
 use marmota_store::{Scope, Transaction};
 
@@ -11,7 +11,7 @@ use crate::auth::{Auth, KEY_PREFIX, after, check_grant, new_user};
 use crate::event::Event;
 use crate::ids;
 use crate::known::{Identity, Proof};
-use crate::models::{Group, Key, Session, User};
+use crate::models::{Group, Key, Session, User, managers};
 use crate::token::{self, TokenHash};
 
 /// A key as its user may see it.
@@ -273,11 +273,6 @@ impl Auth {
 /// Returns true for an administrator who can log in.
 const fn can_manage(user: &User) -> bool {
     user.is_admin && !user.is_disabled && user.password.is_some()
-}
-
-/// Selects the administrators who can log in.
-pub(crate) fn managers() -> Filter<User> {
-    User::IS_ADMIN.eq(true).and(User::IS_DISABLED.eq(false)).and(!User::PASSWORD.is_null())
 }
 
 /// Refuses a change after which there is no administrator who can log in.

@@ -12,13 +12,12 @@ use marmota_store::rights::{Grant, OWN_PREFIX, Right, Rights};
 use marmota_store::{Durability, Store, Transaction};
 use subtle::ConstantTimeEq;
 
-use crate::accounts::managers;
 use crate::attempts::Attempts;
 use crate::event::Event;
 use crate::ids;
 use crate::jwt::Jwts;
 use crate::known::{Found, Identity, Knowledge, Proof};
-use crate::models::{Group, Key, Session, User};
+use crate::models::{Group, Key, Session, User, managers};
 use crate::password::Passwords;
 use crate::settings::Settings;
 use crate::token::{self, TokenHash};

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use marmota_derive::Model;
-use marmota_model::{Json, Ref, Timestamp};
+use marmota_model::{Filter, Json, Ref, Timestamp};
 use marmota_store::StoreBuilder;
 use marmota_store::rights::Grant;
 
@@ -34,6 +34,11 @@ pub struct User {
     /// When they were added.
     #[model(created_at)]
     pub created_at: Timestamp,
+}
+
+/// Selects the administrators who can log in.
+pub(crate) fn managers() -> Filter<User> {
+    User::IS_ADMIN.eq(true).and(User::IS_DISABLED.eq(false)).and(!User::PASSWORD.is_null())
 }
 
 /// A group of users, and what they may do.

@@ -18,6 +18,7 @@
 //! that neither opens nor closes a field is an error, since nobody can tell
 //! what was meant.
 
+mod builder;
 pub(crate) mod header;
 pub(crate) mod part;
 pub(crate) mod run;

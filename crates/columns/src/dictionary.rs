@@ -207,6 +207,9 @@ impl Short {
     }
 }
 
+/// Numbers and places of a dictionary have four bytes.
+pub(crate) const FULL: &str = "has more than 4 GB of different texts";
+
 /// Why a field is refused. Small, since it is in the result for each field.
 pub(crate) enum What {
     /// It is no UTF-8.

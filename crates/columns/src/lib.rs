@@ -7,7 +7,6 @@
 //! `Store`.
 #![forbid(unsafe_code)]
 
-mod builder;
 mod cells;
 mod columns;
 pub mod csv;

@@ -2,9 +2,9 @@
 
 use marmota_model::{Error, ErrorKind, KeyKind, Result, Table};
 
+use super::builder::Builder;
 use super::source::Source;
 use super::window::Window;
-use crate::builder::Builder;
 
 const BYTE_ORDER_MARK: [u8; 3] = *b"\xef\xbb\xbf";
 

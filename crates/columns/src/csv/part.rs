@@ -9,11 +9,11 @@
 
 use marmota_model::{Error, ErrorKind, Result, Table, Violation};
 
+use super::builder::Builder;
 use super::run::{Fault, Run};
 use super::source::Source;
 use super::window::Window;
-use crate::builder::Builder;
-use crate::dictionary::What;
+use crate::dictionary::{FULL, What};
 
 /// What all parts of a file have in common.
 pub(crate) struct Plan<'a> {
@@ -47,9 +47,6 @@ pub(crate) struct Broken {
     message: String,
     violation: Option<Violation>,
 }
-
-/// Numbers and places of a dictionary have four bytes.
-pub(crate) const FULL: &str = "has more than 4 GB of different texts";
 
 impl<'a> Plan<'a> {
     /// The builders of all fields, empty.

@@ -6,10 +6,9 @@ use marmota_model::{
     Error, ErrorKind, Field, Kind, Result, Table, Uuid, ValueRef, Violation, rule, text,
 };
 
+use super::run::{Fault, Run};
 use crate::cells::{Cells, Form, Nulls, Values, to_int};
-use crate::csv::part::FULL;
-use crate::csv::run::{Fault, Run};
-use crate::dictionary::{Interning, Short, What};
+use crate::dictionary::{FULL, Interning, Short, What};
 use crate::narrow::{Ids, Ints};
 use crate::steps::TextIds;
 
