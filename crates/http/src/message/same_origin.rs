@@ -28,7 +28,7 @@ pub enum Initiator {
     Unknown,
     /// A page of the host that the request is for, or the user (an address typed).
     SameOrigin,
-    /// A page of another origin that is allowed: by [`Server::allowed_origins`], or by a
+    /// A page of another origin that is allowed: by [`crate::Server::allowed_origins`], or by a
     /// [`crate::Cors`] around the handler.
     Allowed,
     /// A page of another origin.

@@ -43,7 +43,7 @@ pub trait Layer: Send + Sync + 'static {
         false
     }
 
-    /// The length in bytes from which it has answers compressed, as [`Compression`] does. None for
+    /// The length in bytes from which it has answers compressed, as [`crate::Compression`] does. None for
     /// other layers.
     fn compresses_from(&self) -> Option<usize> {
         None

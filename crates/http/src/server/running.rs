@@ -62,7 +62,7 @@ impl RunningServer {
         self.handle.clone()
     }
 
-    /// Ends the service on Ctrl-C and SIGTERM, and hears of others as [`Server::run`] does.
+    /// Ends the service on Ctrl-C and SIGTERM, and hears of others as [`crate::Server::run`] does.
     ///
     /// # Errors
     /// When the system refuses the signal handlers.
