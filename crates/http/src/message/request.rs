@@ -35,6 +35,7 @@ pub struct Request(pub(crate) Rc<Exchange>);
 pub(crate) struct Context {
     pub(crate) paths: PathTree,
     /// By endpoint: the least size in bytes of a body that is compressed; none is.
+    #[cfg(feature = "compression")]
     pub(crate) compresses_from: Vec<Option<usize>>,
     /// Who may say for whom a request is.
     pub(crate) proxies: Proxies,

@@ -245,8 +245,13 @@ impl Router {
             })?;
         let entries = self.entries.into_iter().map(|entry| entry.endpoint);
         let endpoints: Vec<Endpoint> = entries.chain(self.fallback).collect();
-        let compresses_from = endpoints.iter().map(|endpoint| endpoint.compresses_from).collect();
-        let context = Context { paths, compresses_from, proxies, sites };
+        let context = Context {
+            paths,
+            #[cfg(feature = "compression")]
+            compresses_from: endpoints.iter().map(|endpoint| endpoint.compresses_from).collect(),
+            proxies,
+            sites,
+        };
         Ok(Routes { endpoints, context: Arc::new(context) })
     }
 }
