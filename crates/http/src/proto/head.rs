@@ -241,8 +241,9 @@ impl Head {
                     question = question.or(Some(end));
                     end += 1;
                 }
+                // The same for the first bytes of a request as for all: its length decides first.
+                _ if end - at > bytes_max => return Err(HeadError::TargetTooLong.into()),
                 Some(_) => return Err(HeadError::Target.into()),
-                None if end - at > bytes_max => return Err(HeadError::TargetTooLong.into()),
                 None => return Err(Stop::Incomplete),
             }
         }

@@ -128,6 +128,14 @@ fn limits_hold() {
     let long = "a".repeat(2000);
     assert_eq!(parse(format!("GET /{long}").as_bytes()).err(), Some(HeadError::TargetTooLong));
     assert_eq!(
+        parse(format!("GET /{}\\ HTTP/1.1\r\n", &long[..64]).as_bytes()).err(),
+        Some(HeadError::TargetTooLong)
+    );
+    assert_eq!(
+        parse(format!("GET /{}\x01", &long[..64]).as_bytes()).err(),
+        Some(HeadError::TargetTooLong)
+    );
+    assert_eq!(
         parse(format!("GET /{} HTTP/1.1\r\n", &long[..64]).as_bytes()).err(),
         Some(HeadError::TargetTooLong)
     );
