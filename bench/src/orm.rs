@@ -2,7 +2,7 @@
 //! engine setting at one number of rows and prints a JSON line a figure, so that
 //! neither allocators nor caches mix. Rounds go contender by contender (A, B, C,
 //! B, C, A, …) so that a machine that drifts is unfair to all alike. What a
-//! contender does, and what is timed, is in `bench/peers/orm/workload`.
+//! contender does, and what is timed, is in `bench/workload`.
 
 mod aims;
 mod build;

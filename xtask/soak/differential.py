@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random REST operations against a service, compared with a model in memory.
 
-The service is crates/marmota/examples/soak_server.rs, started here by its path,
+The service is apps/marmota/examples/soak_server.rs, started here by its path,
 or one that listens at an address already. Each client owns the notes with its
 own `owner` and the labels whose code begins with its number, so that every
 answer is decidable while clients run at once; odd clients write to the tables

@@ -142,8 +142,9 @@ fn encrypted() -> Result<(), Failure> {
 }
 
 fn otel() -> Result<(), Failure> {
-    let feature = ["--package", "marmota", "--features", "otel", "--locked"];
-    run(cargo().arg("clippy").args(feature).args(["--all-targets", "--", "-D", "warnings"]))?;
-    run(cargo().arg("test").args(feature).args(["--test", "it", "telemetry"]))?;
-    run(cargo().arg("test").args(feature).args(["--doc", "telemetry"]))
+    let program = ["--package", "marmota-cli", "--features", "otel", "--locked"];
+    run(cargo().arg("clippy").args(program).args(["--all-targets", "--", "-D", "warnings"]))?;
+    run(cargo().arg("test").args(program).args(["--test", "it", "telemetry"]))?;
+    let library = ["--package", "marmota", "--features", "otel", "--locked"];
+    run(cargo().arg("test").args(library).args(["--doc", "telemetry"]))
 }

@@ -24,10 +24,9 @@ impl Drop for Serving {
 }
 
 fn serve(port: u16, options: &[&str]) -> Result<Serving, Failure> {
-    run(cargo().args(["build", "--package", "marmota", "--locked"]))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| OsString::from("target"));
+    build()?;
     let address = format!("127.0.0.1:{port}");
-    let child = Command::new(root().join(target).join("debug/marmota"))
+    let child = Command::new(built("marmota"))
         .args(["serve", "--db", "memory:", "--listen", &address])
         .args(options)
         .stdout(Stdio::null())
@@ -35,6 +34,18 @@ fn serve(port: u16, options: &[&str]) -> Result<Serving, Failure> {
     let serving = Serving(child);
     wait_for(&address)?;
     Ok(serving)
+}
+
+/// Builds the programs with the features that the tests have, so that after the tests nothing is
+/// left to build.
+fn build() -> Result<(), Failure> {
+    run(cargo().args(["test", "--workspace", "--locked", "--no-run", "--quiet"]))
+}
+
+/// A program that [`build`] has made.
+fn built(name: &str) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| OsString::from("target"));
+    root().join(target).join("debug").join(name)
 }
 
 fn tools() -> PathBuf {
@@ -74,7 +85,7 @@ pub(crate) fn acme() -> Result<(), Failure> {
             run(go()?.args(["install", &package]).env("GOBIN", tools()))?;
         }
     }
-    let whole = ["--package", "marmota", "--package", "marmota-http", "--features", "marmota/acme"];
+    let whole = ["--package", "marmota-cli", "--package", "marmota-http", "--features", "marmota-cli/acme"];
     run(cargo().arg("clippy").args(whole).args(["--locked", "--", "-D", "warnings"]))?;
     let feature = ["--package", "marmota-http", "--features", "acme", "--locked"];
     run(cargo().arg("test").args(feature).args(["--test", "acme"]))
@@ -93,18 +104,9 @@ pub(crate) fn tls() -> Result<(), Failure> {
 /// openapi-spec-validator about a document with tables, logins, services and streams.
 pub(crate) fn open_api() -> Result<(), Failure> {
     let folder = python("openapi-spec-validator", OPENAPI)?;
-    let printed = cargo()
-        .args([
-            "run",
-            "--quiet",
-            "--locked",
-            "--package",
-            "marmota-service",
-            "--example",
-            "open_api",
-        ])
-        .stderr(Stdio::inherit())
-        .output()?;
+    build()?;
+    let example = built("examples/open_api");
+    let printed = Command::new(example).stderr(Stdio::inherit()).output()?;
     if !printed.status.success() {
         return Err(Failure("the example open_api of marmota-service has failed".to_owned()));
     }

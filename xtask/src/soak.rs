@@ -128,14 +128,10 @@ impl Soak {
         }
         let (flag, package, example) = match self.program {
             "hostile" => ("--program", "marmota-http", "hostile"),
-            _ => ("--server", "marmota", "soak_server"),
+            _ => ("--server", "marmota-cli", "soak_server"),
         };
-        let mut build = cargo();
-        build.args(["build", "--profile", "soak", "--locked", "-p", package, "--example", example]);
-        if package == "marmota" {
-            build.args(["--features", "mongodb"]);
-        }
-        run(&mut build)?;
+        let build = ["build", "--profile", "soak", "--locked", "-p", package, "--example", example];
+        run(cargo().args(build))?;
         let folder = std::env::temp_dir().join(format!("marmota-soak-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
         let shown = folder.display().to_string();

@@ -121,7 +121,8 @@ fn check_file(file: &str, faults: &mut Vec<String>) -> Result<(), Failure> {
     if metadata.len() > FILE_BYTES_MAX {
         faults.push(format!("{file} has more than 1 MB"));
     }
-    let is_source = file.starts_with("crates/") && file.contains("/src/");
+    let is_library_or_program = file.starts_with("crates/") || file.starts_with("apps/");
+    let is_source = is_library_or_program && file.contains("/src/");
     if !is_source || path.extension().is_none_or(|extension| extension != "rs") {
         return Ok(());
     }

@@ -37,20 +37,10 @@ impl Log {
     /// [`ErrorKind::Invalid`] for a text that is no filter, [`ErrorKind::Conflict`]
     /// if the process has a log already.
     pub fn start(filter: &str) -> Result<Arc<Self>> {
-        Self::beside(filter, None)
+        Self::with_layer(filter, None)
     }
 
-    /// The same, with spans and the lines inside of them, from level info on, sent to a collector
-    /// as well, whatever the filter says.
-    ///
-    /// # Errors
-    /// As [`Log::start`].
-    #[cfg(feature = "otel")]
-    pub fn with_telemetry(filter: &str, telemetry: &crate::Telemetry) -> Result<Arc<Self>> {
-        Self::beside(filter, Some(telemetry.layer()))
-    }
-
-    fn beside(filter: &str, other: Option<AnyLayer>) -> Result<Arc<Self>> {
+    pub(crate) fn with_layer(filter: &str, other: Option<AnyLayer>) -> Result<Arc<Self>> {
         let (layer, targets) = reload::Layer::new(parse(filter)?);
         let writer = BackgroundWriter::new("marmota-log", std::io::stderr()).map_err(|error| {
             Error::new(ErrorKind::Io, "the log's thread cannot be started").with_source(error)

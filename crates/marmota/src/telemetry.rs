@@ -13,7 +13,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::levels::AnyLayer;
+use crate::levels::{AnyLayer, Log};
 
 /// Sends spans to a collector by OTLP over HTTP, in batches, by a thread of its own. What the
 /// collector does not take is lost, and slows nothing down.
@@ -90,10 +90,21 @@ impl Telemetry {
         }
     }
 
-    pub(crate) fn layer(&self) -> AnyLayer {
+    fn layer(&self) -> AnyLayer {
         let tracer = self.provider.tracer("marmota");
         let layer = tracing_opentelemetry::layer().with_tracer(tracer);
         layer.with_filter(LevelFilter::INFO).boxed()
+    }
+}
+
+impl Log {
+    /// Starts the log as [`Log::start`] does, and sends spans, and the lines in them from level
+    /// info on, to a collector, whatever the filter says.
+    ///
+    /// # Errors
+    /// As [`Log::start`].
+    pub fn with_telemetry(filter: &str, telemetry: &Telemetry) -> Result<Arc<Self>> {
+        Self::with_layer(filter, Some(telemetry.layer()))
     }
 }
 

@@ -28,7 +28,6 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::Service;
 pub use channel::Channel;
-#[cfg(feature = "http")]
 pub(crate) use connector::UPGRADE;
 use connector::{Connector, Target};
 use reach::{Address, Host};

@@ -16,5 +16,4 @@ mod server;
 pub use client::{Channel, Remote};
 pub use codec::packet;
 pub use server::Service;
-#[cfg(feature = "http")]
 pub use server::carried;

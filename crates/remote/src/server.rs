@@ -3,7 +3,6 @@
 
 pub(crate) mod peer;
 mod ready_batch;
-#[cfg(feature = "http")]
 mod route;
 mod submission;
 mod transactions;
@@ -17,7 +16,6 @@ use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::Store;
 
 pub(crate) use ready_batch::read_results;
-#[cfg(feature = "http")]
 pub use route::carried;
 use transactions::{OpenTransactions, TransactionLimits};
 
@@ -169,7 +167,6 @@ impl Service {
     }
 
     /// Checks that clients are authenticated where the store keeps accounts.
-    #[cfg(feature = "http")]
     fn check_accounts(&self) -> Result<()> {
         let settings = &self.0;
         if settings.admit.is_some()

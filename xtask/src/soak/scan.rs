@@ -1,5 +1,5 @@
 //! How long a scan of 2 million rows makes other requests wait: the example
-//! `scan_waits` of `marmota`.
+//! `scan_waits` of `marmota-cli`.
 
 use std::process::Command;
 
@@ -8,8 +8,8 @@ use crate::step::{Failure, cargo, run};
 
 /// Its arguments in [`super::RUNS`] are those of the example.
 pub(super) fn waits(arguments: &[&str]) -> Result<Outcome, Failure> {
-    let build = ["build", "--profile", "soak", "--locked", "-p", "marmota"];
-    run(cargo().args(build).args(["--features", "mongodb", "--example", "scan_waits"]))?;
+    let build = ["build", "--profile", "soak", "--locked", "-p", "marmota-cli"];
+    run(cargo().args(build).args(["--example", "scan_waits"]))?;
     let folder = std::env::temp_dir().join(format!("marmota-scan-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let shown = folder.display().to_string();

@@ -68,7 +68,6 @@ fn with_own_tables(
 ) -> marmota_model::Result<(StoreBuilder, StoreBuilder)> {
     let existing = from.existing_tables()?.unwrap_or_default();
     let has = |table: &str| existing.iter().any(|name| name == table);
-    #[cfg(feature = "auth")]
     if has("marmota_user") {
         if !from.has_model("marmota_user") {
             from = marmota_auth::models(from);

@@ -4,10 +4,8 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::Args;
-#[cfg(feature = "auth")]
 use marmota_auth::{Auth, Settings};
 use marmota_http::{BatchScheduling, ForwardedHeader, Router, Server, ToAddresses};
-#[cfg(feature = "auth")]
 use marmota_rest::Api;
 use marmota_store::{Idempotency, Store};
 
@@ -27,7 +25,6 @@ pub(super) struct Serve {
     /// Permissions of Unix sockets, 660 say; the umask decides without
     #[arg(long, value_name = "OCTAL", value_parser = octal)]
     socket_mode: Option<u32>,
-    #[cfg(feature = "tls")]
     #[command(flatten)]
     tls: TlsArguments,
     /// Proxies that are trusted to name their client: addresses, networks, unix
@@ -56,7 +53,6 @@ pub(super) struct Serve {
     #[command(flatten)]
     database: Database,
     /// Asks who calls: users and groups in the database, rights by group; see the guide, 09-auth-and-rights.md
-    #[cfg(feature = "auth")]
     #[arg(long)]
     auth: bool,
     /// Keeps the answers to requests with an `Idempotency-Key` for 24 hours, so that they can be
@@ -84,7 +80,6 @@ impl Serve {
         let url = command.url(&self.database);
         let is_new = !crate::restore::is_there(url);
         let builder = command.builder(url)?;
-        #[cfg(feature = "auth")]
         let builder = if self.auth { marmota_auth::models(builder) } else { builder };
         let builder = match self.idempotency {
             true => builder.idempotency(Idempotency::default()),
@@ -114,7 +109,6 @@ impl Serve {
         if !self.proxy_protocol.is_empty() {
             server = server.proxy_protocol(&self.proxy_protocol);
         }
-        #[cfg(feature = "tls")]
         if let Some(tls) = self.tls.tls() {
             server = server.tls(tls);
             if let Some(address) = &self.tls.redirect {
@@ -153,12 +147,7 @@ impl Serve {
 
     /// Refuses to serve everyone who reaches this machine all rows, unless that is asked for.
     fn check_open(&self, command: &Command, listen: &[&str]) -> Result<(), String> {
-        #[cfg(feature = "auth")]
-        let is_open = self.open || self.auth;
-        #[cfg(not(feature = "auth"))]
-        let is_open = self.open;
-        #[cfg(feature = "tls")]
-        let is_open = is_open || self.tls.tls_client_ca.is_some();
+        let is_open = self.open || self.auth || self.tls.tls_client_ca.is_some();
         // A program's custom routes decide themselves who may call them.
         if is_open || command.routes.is_some() {
             return Ok(());
@@ -176,7 +165,6 @@ impl Serve {
         }
     }
 
-    #[cfg(feature = "auth")]
     fn routes(
         &self,
         command: &Command,
@@ -210,18 +198,6 @@ impl Serve {
         };
         Ok(watch.beside(routes, store, |state| state.auth(&auth)))
     }
-
-    #[cfg(not(feature = "auth"))]
-    #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "with users both are used")]
-    fn routes(
-        &self,
-        command: &Command,
-        store: &Store,
-        url: &str,
-        watch: &Watch,
-    ) -> Result<Router, Box<dyn std::error::Error>> {
-        Ok(without_users(command, store, url, watch))
-    }
 }
 
 /// Routes that ask nobody who calls, but for those of the server's state.
@@ -232,7 +208,6 @@ fn without_users(command: &Command, store: &Store, url: &str, watch: &Watch) -> 
     watch.beside(command.routes_of(store), store, |state| watch.admit(state))
 }
 
-#[cfg(feature = "tls")]
 #[derive(Args)]
 struct TlsArguments {
     /// TLS with a certificate made at the start, for localhost: for development
@@ -270,7 +245,6 @@ struct TlsArguments {
     redirect: Option<String>,
 }
 
-#[cfg(feature = "tls")]
 impl TlsArguments {
     fn tls(&self) -> Option<marmota_http::Tls> {
         let mut pairs = self.tls_cert.iter().zip(&self.tls_key);

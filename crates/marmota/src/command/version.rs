@@ -9,11 +9,11 @@ const FEATURES: [(&str, bool); 12] = [
     ("remote", cfg!(feature = "remote")),
     ("auth", cfg!(feature = "auth")),
     ("services", cfg!(feature = "services")),
+    ("http2", cfg!(feature = "http2")),
     ("tls", cfg!(feature = "tls")),
     ("acme", cfg!(feature = "acme")),
     ("compression", cfg!(feature = "compression")),
     ("otel", cfg!(feature = "otel")),
-    ("program", cfg!(feature = "program")),
 ];
 
 fn features() -> String {

@@ -57,7 +57,6 @@ fn postgresql_answers_as_the_model() {
     compare(service::open(&server.make_database().unwrap()).unwrap(), 4, &[]);
 }
 
-#[cfg(feature = "mongodb")]
 #[test]
 fn mongodb_answers_as_the_model() {
     let server = marmota_mongo::TemporaryServer::start().unwrap();

@@ -56,7 +56,6 @@ fn a_second_signal_ends_it_at_once() {
 }
 
 /// Clients that do not speak TLS, or HTTP, are no warnings for the operator.
-#[cfg(feature = "tls")]
 #[test]
 fn mistakes_of_clients_are_no_warnings() {
     let folder = Folder::new();

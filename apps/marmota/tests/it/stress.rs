@@ -37,7 +37,6 @@ fn every_transport_is_tried_and_every_field_compared() {
     is_empty(&folder);
 }
 
-#[cfg(feature = "tls")]
 #[test]
 fn its_own_server_speaks_tls() {
     let folder = Folder::new();

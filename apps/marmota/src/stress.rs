@@ -130,10 +130,8 @@ enum Transport {
     #[value(name = "websocket")]
     WebSocket,
     /// HTTP in TLS, with a certificate made for it
-    #[cfg(feature = "tls")]
     Https,
     /// A WebSocket in TLS, the same
-    #[cfg(feature = "tls")]
     Wss,
 }
 
@@ -144,9 +142,7 @@ impl Transport {
             Self::Unix => "Unix socket",
             Self::Http => "HTTP",
             Self::WebSocket => "WebSocket",
-            #[cfg(feature = "tls")]
             Self::Https => "HTTPS",
-            #[cfg(feature = "tls")]
             Self::Wss => "WSS",
         }
     }
@@ -157,16 +153,13 @@ impl Transport {
             Self::InProcess | Self::Unix => None,
             Self::Http => Some("http"),
             Self::WebSocket => Some("ws"),
-            #[cfg(feature = "tls")]
             Self::Https => Some("https"),
-            #[cfg(feature = "tls")]
             Self::Wss => Some("wss"),
         }
     }
 
     const fn is_encrypted(self) -> bool {
         match self {
-            #[cfg(feature = "tls")]
             Self::Https | Self::Wss => true,
             _ => false,
         }

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use std::thread;
 
 use marmota::command::{Done, notice};
-#[cfg(feature = "tls")]
 use marmota::http::Tls;
 use marmota::http::{RunningServer, Server};
 use marmota::remote::{Remote, Service};
@@ -65,7 +64,6 @@ impl Stand {
             _ => {
                 let server = Server::bind("127.0.0.1:0")?;
                 let ca_file = transport.is_encrypted().then(|| folder.certificate());
-                #[cfg(feature = "tls")]
                 let server = match &ca_file {
                     Some(file) => server.tls(Tls::self_signed().certificate_file(file)),
                     None => server,

@@ -25,13 +25,11 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     }
     let url = words.remove(0);
     let database = (url == "postgres:").then(|| TemporaryServer::start(&[])).transpose()?;
-    #[cfg(feature = "mongodb")]
     let documents = (url == "mongodb:").then(marmota_mongo::TemporaryServer::start).transpose()?;
     let url = match &database {
         Some(server) => server.make_database()?,
         None => url,
     };
-    #[cfg(feature = "mongodb")]
     let url = documents.as_ref().map_or(url, marmota_mongo::TemporaryServer::url);
     let program = Command::new(move |url| {
         let builder = if is_plain { service::open_plain(url) } else { service::open(url) }?;

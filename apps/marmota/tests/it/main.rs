@@ -1,0 +1,20 @@
+//! The program as a user starts it.
+#![allow(clippy::unwrap_used, reason = "tests panic")]
+
+mod backup;
+mod batch_scheduling;
+mod bench;
+mod command;
+mod differential;
+mod documents;
+mod ending;
+mod migrations;
+mod moving;
+mod output;
+mod postgres;
+mod program;
+mod prove;
+mod serve;
+mod stress;
+#[cfg(feature = "otel")]
+mod telemetry;
