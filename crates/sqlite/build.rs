@@ -160,7 +160,10 @@ fn main() {
         return;
     }
     let mut build = cc::Build::new();
-    build.include(folder).file(ROWS).opt_level(3).warnings(false);
+    // Optimised in debug builds too, but only as far as takes little time.
+    let is_debug = std::env::var_os("PROFILE").is_some_and(|profile| profile == "debug");
+    let level = if is_debug { 1 } else { 3 };
+    build.include(folder).file(ROWS).opt_level(level).warnings(false);
     build.define("MARMOTA_SQLITE_SOURCE", &*format!("\"{file}\""));
     #[cfg(feature = "encryption")]
     {

@@ -152,7 +152,7 @@ def main():
     parser.add_argument("--address", help="HOST:PORT of a service")
     parser.add_argument("--server", help="soak_server, to be started")
     parser.add_argument("--url", default="memory:", help="what it opens; `replica:` is started")
-    parser.add_argument("--profile", default="soak", help="of the replica set's program")
+    parser.add_argument("--profile", default="release", help="of the replica set's program")
     parser.add_argument("--cache", action="store_true", help="with a cache")
     parser.add_argument("--plain", action="store_true", help="only what needs no transactions")
     parser.add_argument("--operations", type=int, default=100_000, help="of all clients together")

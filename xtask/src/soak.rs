@@ -130,7 +130,7 @@ impl Soak {
             "hostile" => ("--program", "marmota-http", "hostile"),
             _ => ("--server", "marmota-cli", "soak_server"),
         };
-        let build = ["build", "--profile", "soak", "--locked", "-p", package, "--example", example];
+        let build = ["build", "--release", "--locked", "-p", package, "--example", example];
         run(cargo().args(build))?;
         let folder = std::env::temp_dir().join(format!("marmota-soak-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
@@ -139,7 +139,7 @@ impl Soak {
         let mut command = Command::new("python3");
         // Lines as they come, and no compiled files next to the sources.
         command.args(["-u", "-B"]).arg(script);
-        command.arg(flag).arg(target().join("soak/examples").join(example));
+        command.arg(flag).arg(target().join("release/examples").join(example));
         command.args(self.arguments.iter().map(|word| word.replace("{folder}", &shown)));
         let ended = listened(&mut command);
         std::fs::remove_dir_all(&folder)?;

@@ -28,10 +28,13 @@ pub(crate) fn all(specs: Vec<ServerSpec>, native: bool) -> Result<Vec<(ServerSpe
 fn cargo_build(source: &Source, native: bool) -> Result<PathBuf> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
-        .args(["build", "--release", "--message-format=json-render-diagnostics"])
+        .args(["build", "--message-format=json-render-diagnostics"])
         .current_dir(workspace())
         .stdout(Stdio::piped());
     let mut folder = target();
+    // The peers' workspaces have their best flags in `release`.
+    let profile = if matches!(source, Source::Peer { .. }) { "release" } else { "dist" };
+    cargo.args(["--profile", profile]);
     let name = match source {
         Source::Package(package) => {
             cargo.args(["--package", package]);

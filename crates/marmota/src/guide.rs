@@ -59,9 +59,11 @@ pub mod websockets {}
 #[doc = include_str!("../../../docs/guide/15-services.md")]
 pub mod services {}
 
+#[cfg(feature = "columns")]
 #[doc = include_str!("../../../docs/guide/16-csv.md")]
 pub mod csv {}
 
+#[cfg(feature = "collections")]
 #[doc = include_str!("../../../docs/guide/17-collections.md")]
 pub mod collections {}
 

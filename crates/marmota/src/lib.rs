@@ -21,10 +21,10 @@
 //! }
 //! ```
 //!
-//! This crate only gathers the others and gives them their names:
-//! [`model`] (schemas, values, rows), [`store`] (operations, engines),
-//! [`http`] (the server), [`rest`] (REST over models), [`collections`] (lists
-//! and maps for a program's own data), [`columns`] and [`csv`] (files of rows,
+//! This crate re-exports the others: [`model`] (schemas, values, rows), [`store`]
+//! (operations, engines), and by feature `http` (the server), `rest` (REST over
+//! models), `auth` (accounts), `service` (traits as services), `collections`
+//! (lists and maps for a program's own data), `columns` and `csv` (files of rows,
 //! loaded to be read).
 #![forbid(unsafe_code)]
 
@@ -38,9 +38,10 @@ mod restore;
 mod telemetry;
 mod tenants;
 
+#[cfg(feature = "collections")]
 pub use marmota_collections as collections;
-pub use marmota_columns as columns;
-pub use marmota_columns::csv;
+#[cfg(feature = "columns")]
+pub use marmota_columns::{self as columns, csv};
 pub use marmota_derive::{Model, ModelEnum};
 #[cfg(feature = "services")]
 pub use marmota_derive::{method, service};

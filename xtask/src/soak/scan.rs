@@ -8,12 +8,12 @@ use crate::step::{Failure, cargo, run};
 
 /// Its arguments in [`super::RUNS`] are those of the example.
 pub(super) fn waits(arguments: &[&str]) -> Result<Outcome, Failure> {
-    let build = ["build", "--profile", "soak", "--locked", "-p", "marmota-cli"];
+    let build = ["build", "--release", "--locked", "-p", "marmota-cli"];
     run(cargo().args(build).args(["--example", "scan_waits"]))?;
     let folder = std::env::temp_dir().join(format!("marmota-scan-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let shown = folder.display().to_string();
-    let mut command = Command::new(target().join("soak/examples/scan_waits"));
+    let mut command = Command::new(target().join("release/examples/scan_waits"));
     command.args(arguments.iter().map(|word| word.replace("{folder}", &shown)));
     let ended = listened(&mut command);
     std::fs::remove_dir_all(&folder)?;
