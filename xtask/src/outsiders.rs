@@ -85,7 +85,8 @@ pub(crate) fn acme() -> Result<(), Failure> {
             run(go()?.args(["install", &package]).env("GOBIN", tools()))?;
         }
     }
-    let whole = ["--package", "marmota-cli", "--package", "marmota-http", "--features", "marmota-cli/acme"];
+    let whole =
+        ["--package", "marmota-cli", "--package", "marmota-http", "--features", "marmota-cli/acme"];
     run(cargo().arg("clippy").args(whole).args(["--locked", "--", "-D", "warnings"]))?;
     let feature = ["--package", "marmota-http", "--features", "acme", "--locked"];
     run(cargo().arg("test").args(feature).args(["--test", "acme"]))

@@ -51,8 +51,7 @@ pub(super) fn check(
     for file in files {
         let Some((name, module)) = file.split_once("/src/") else { continue };
         let is_known = name.starts_with("crates/") || name.starts_with("apps/");
-        if !is_known || !module.ends_with(".rs") || module.ends_with("tests.rs")
-        {
+        if !is_known || !module.ends_with(".rs") || module.ends_with("tests.rs") {
             continue;
         }
         let Ok(source) = fs::read_to_string(root().join(file)) else { continue };

@@ -28,6 +28,7 @@ const OTHER_PROGRAMS: [&str; 18] = [
     "--http2-prior-knowledge",
     "--now",
     "--path",
+    "--profile",
     "--release",
     "--system",
     "--test",
