@@ -159,10 +159,7 @@ impl Transport {
     }
 
     const fn is_encrypted(self) -> bool {
-        match self {
-            Self::Https | Self::Wss => true,
-            _ => false,
-        }
+        matches!(self, Self::Https | Self::Wss)
     }
 }
 

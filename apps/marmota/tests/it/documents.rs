@@ -13,7 +13,7 @@ const OTHER_FEATURES: [&str; 4] = ["--acme", "--acme-contact", "--acme-folder", 
 
 /// Options of cargo, curl, chrt, PostgreSQL's tools, systemctl, useradd, valgrind and of the
 /// example `techempower`.
-const OTHER_PROGRAMS: [&str; 18] = [
+const OTHER_PROGRAMS: [&str; 19] = [
     "--all-targets",
     "--batch",
     "--compressed",
