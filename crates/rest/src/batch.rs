@@ -11,11 +11,12 @@ use serde_json::value::RawValue;
 use crate::answer::{Answer, Head, JSON};
 use crate::batch_operation::{insert_of, write_of, write_results};
 use crate::body;
-use crate::call::{Interrupt, Next, RequestContext, Run, Verb};
+use crate::call::{Interrupt, Next, Run, Verb};
 use crate::linked::Linked;
 use crate::once::{self, Once, Shape};
 use crate::params;
 use crate::problem::{ApiError, Result};
+use crate::request_context::RequestContext;
 use crate::scrap::ScratchBuffer;
 
 #[derive(Deserialize)]

@@ -18,16 +18,16 @@ use marmota_store::registry::Registry;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::api::Shared;
 use crate::batch_operation::{write_error, write_of, write_results};
 use crate::body;
-use crate::call::RequestContext;
 use crate::line_chunks::{Cut, LineChunks};
 use crate::linked::Linked;
 use crate::ndjson::NDJSON;
 use crate::once::{OnceLines, REPLAYED};
 use crate::params;
 use crate::problem::{ApiError, Result};
+use crate::request_context::RequestContext;
+use crate::state::ApiState;
 use crate::submission::Submission;
 
 /// Begins to carry out, when the head has come.
@@ -50,7 +50,7 @@ pub(crate) fn begin(on: RequestContext<'_, Registry>) -> Result<Flow> {
 struct BatchLines {
     submission: Submission,
     chunks: LineChunks,
-    api: Arc<Shared>,
+    api: Arc<ApiState>,
     linked: Linked,
     once: Option<OnceLines>,
     /// The last chunk was carried out before this request.

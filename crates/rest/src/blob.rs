@@ -10,12 +10,13 @@ use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 
 use crate::answer::{Answer, Head};
 use crate::body::{self, blob_field, empty_row};
-use crate::call::{Interrupt, Next, RequestContext, Run, Verb};
+use crate::call::{Interrupt, Next, Run, Verb};
 use crate::etag::{self, Condition, Etag};
 use crate::get::{no_row, version_tag};
 use crate::key;
 use crate::params;
 use crate::problem::Result;
+use crate::request_context::RequestContext;
 
 const BYTES: &str = "application/octet-stream";
 

@@ -14,39 +14,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use marmota_http::{Flow, Request, Response};
-use marmota_model::{Error, RowSink, Table};
+use marmota_model::{Error, RowSink};
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::{Progress, Store};
 
 use crate::answer::{Answer, Out};
-use crate::api::Shared;
 use crate::body;
 use crate::problem::ApiError;
+use crate::request_context::RequestContext;
+use crate::state::ApiState;
 use crate::submission::Submission;
-
-/// What a step works on. `subject` is the table, or the registry for what
-/// concerns several.
-pub(crate) struct RequestContext<'c, S = Table> {
-    pub(crate) api: &'c Arc<Shared>,
-    /// As it is for whoever makes the request.
-    pub(crate) store: &'c Store,
-    pub(crate) request: &'c Request,
-    pub(crate) subject: &'c Arc<S>,
-}
-
-impl<S> Clone for RequestContext<'_, S> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<S> Copy for RequestContext<'_, S> {}
-
-impl<'c> RequestContext<'c> {
-    pub(crate) fn table(&self) -> &'c Table {
-        self.subject
-    }
-}
 
 /// Why a step ends before its end.
 pub(crate) enum Interrupt {
@@ -153,7 +130,7 @@ pub(crate) fn carry_out<V: Verb>(
 /// A verb whose engine has to wait, with all that its steps need.
 struct Waiting<V: Verb> {
     verb: V,
-    api: Arc<Shared>,
+    api: Arc<ApiState>,
     store: Store,
     request: Request,
     subject: Arc<V::Subject>,

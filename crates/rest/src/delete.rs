@@ -5,11 +5,12 @@ use marmota_model::{FilterExpr, NoRows, Table, Value};
 use marmota_store::operation::Operation;
 
 use crate::answer::{Answer, Head, JSON};
-use crate::call::{Interrupt, Next, RequestContext, Run, Verb};
+use crate::call::{Interrupt, Next, Run, Verb};
 use crate::etag::{self, Condition};
 use crate::key;
 use crate::params;
 use crate::problem::Result;
+use crate::request_context::RequestContext;
 
 pub(crate) struct Delete {
     key: Value,

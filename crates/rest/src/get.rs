@@ -7,11 +7,12 @@ use marmota_model::{Error, ErrorKind, FieldSet, Table, Value, ValueRef, json};
 use marmota_store::operation::Operation;
 
 use crate::answer::{Answer, Head, JSON};
-use crate::call::{Interrupt, Next, RequestContext, Run, Verb};
+use crate::call::{Interrupt, Next, Run, Verb};
 use crate::etag::{self, Etag};
 use crate::key;
 use crate::params;
 use crate::problem::Result;
+use crate::request_context::RequestContext;
 use crate::scrap::ScratchBuffer;
 
 pub(crate) struct Get {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use marmota_model::Table;
 use marmota_store::history::{HISTORY_TABLE, of_row};
 
-use crate::call::RequestContext;
 use crate::key;
 use crate::list::List;
 use crate::problem::Result;
+use crate::request_context::RequestContext;
 
 const HISTORY: &str = "history";
 

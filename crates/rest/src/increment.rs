@@ -11,11 +11,12 @@ use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Head, JSON};
 use crate::body;
-use crate::call::{Interrupt, Next, RequestContext, Run, Verb};
+use crate::call::{Interrupt, Next, Run, Verb};
 use crate::etag::Etag;
 use crate::key;
 use crate::params;
 use crate::problem::{ApiError, Result};
+use crate::request_context::RequestContext;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

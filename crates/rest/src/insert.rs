@@ -7,12 +7,13 @@ use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 
 use crate::answer::{Answer, Head, JSON};
 use crate::body::{self, empty_row};
-use crate::call::{Interrupt, Next, RequestContext, Run, Verb};
+use crate::call::{Interrupt, Next, Run, Verb};
 use crate::etag::Etag;
 use crate::get::version_tag;
 use crate::key;
 use crate::params;
 use crate::problem::Result;
+use crate::request_context::RequestContext;
 use crate::scrap::ScratchBuffer;
 
 pub(crate) struct Insert {

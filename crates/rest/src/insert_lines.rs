@@ -21,10 +21,8 @@ use marmota_store::operation::{BatchMode, Effect, Keys, OnConflict, Operation, O
 use marmota_store::prepare::WriteTimestamp;
 
 use crate::answer::JSON;
-use crate::api::Shared;
 use crate::batch_operation;
 use crate::body::{self, empty_row};
-use crate::call::RequestContext;
 use crate::effects::Effects;
 use crate::insert_many::Objects;
 use crate::line_chunks::{Cut, LineChunks};
@@ -32,6 +30,8 @@ use crate::linked::Linked;
 use crate::once::{OnceLines, REPLAYED};
 use crate::params;
 use crate::problem::{ApiError, Result};
+use crate::request_context::RequestContext;
+use crate::state::ApiState;
 use crate::submission::Submission;
 
 /// Begins to insert, when the head has come.
@@ -64,7 +64,7 @@ struct InsertLines {
 }
 
 impl InsertLines {
-    async fn answer(mut self, api: Arc<Shared>, request: Request) -> Response {
+    async fn answer(mut self, api: Arc<ApiState>, request: Request) -> Response {
         if let Err(error) = self.insert_all(&api, &request).await {
             return error.behind(self.done).into_response();
         }
@@ -79,7 +79,7 @@ impl InsertLines {
         response.with_header(name, value).unwrap_or_else(IntoResponse::into_response)
     }
 
-    async fn insert_all(&mut self, api: &Shared, request: &Request) -> Result<()> {
+    async fn insert_all(&mut self, api: &ApiState, request: &Request) -> Result<()> {
         let mut chunks = LineChunks::new(request, api.line_bytes_max, Cut::Full);
         while chunks.next().await? {
             match self.once.take() {
@@ -159,7 +159,7 @@ impl InsertLines {
     /// Inserts the rows of a chunk, all or none, unless that was done already.
     async fn insert_once(
         &mut self,
-        api: &Shared,
+        api: &ApiState,
         once: &OnceLines,
         chunk: &LineChunks,
     ) -> Result<()> {

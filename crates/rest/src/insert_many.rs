@@ -14,9 +14,10 @@ use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Head, JSON};
 use crate::body::{self, empty_row};
-use crate::call::{Interrupt, Next, RequestContext, Run, Verb};
+use crate::call::{Interrupt, Next, Run, Verb};
 use crate::params;
 use crate::problem::{ApiError, Result};
+use crate::request_context::RequestContext;
 use crate::scrap::ScratchBuffer;
 
 pub(crate) struct InsertMany {

@@ -20,6 +20,7 @@
 mod accept;
 #[cfg(feature = "auth")]
 mod account_routes;
+mod admission;
 mod answer;
 mod api;
 mod batch;
@@ -35,6 +36,7 @@ mod diagnostics;
 #[cfg(feature = "auth")]
 mod door;
 mod effects;
+mod endpoints;
 mod etag;
 mod get;
 mod history;
@@ -53,9 +55,11 @@ mod pages;
 mod params;
 mod problem;
 mod reactor;
+mod request_context;
 mod row_lines;
 mod schema_document;
 mod scrap;
+mod state;
 mod submission;
 mod update;
 #[cfg(feature = "auth")]

@@ -12,12 +12,13 @@ use marmota_model::{FilterExpr, NoRows, Query, SortKey, Table, ValueRef, json};
 use marmota_store::operation::Operation;
 
 use crate::answer::{Answer, Head, JSON};
-use crate::call::{Interrupt, Next, RequestContext, Run, Verb};
+use crate::call::{Interrupt, Next, Run, Verb};
 use crate::cursor;
 use crate::etag::{self, Etag};
 use crate::pages::{Page, PageName};
 use crate::params::{self, ListParams};
 use crate::problem::Result;
+use crate::request_context::RequestContext;
 use crate::scrap::ScratchBuffer;
 
 pub(crate) enum List {

@@ -7,9 +7,9 @@ use marmota_model::{
 };
 use marmota_store::operation::OnConflict;
 
-use crate::api::Shared;
 use crate::cursor;
 use crate::problem::{ApiError, Result};
+use crate::state::ApiState;
 
 /// The parameters of a list that are no fields.
 const OF_LISTS: [&str; 6] = ["filter", "order", "limit", "after", "fields", "count"];
@@ -123,7 +123,7 @@ pub(crate) fn required_filter(request: &Request, table: &Table) -> Result<Filter
 ///
 /// # Errors
 /// 400 naming the parameter, its value and what it may be.
-pub(crate) fn list(request: &Request, table: &Table, api: &Shared) -> Result<ListParams> {
+pub(crate) fn list(request: &Request, table: &Table, api: &ApiState) -> Result<ListParams> {
     of_list(request, table, api.page_rows_default, api.page_rows_max)
 }
 

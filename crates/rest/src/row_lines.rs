@@ -16,10 +16,10 @@ use marmota_model::{
 use marmota_store::operation::Operation;
 
 use crate::answer::PRIVATE;
-use crate::call::RequestContext;
 use crate::ndjson::NDJSON;
 use crate::params;
 use crate::problem::{ApiError, Result};
+use crate::request_context::RequestContext;
 use crate::submission::Submission;
 
 /// What a slice takes, more or less.

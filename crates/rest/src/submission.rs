@@ -9,7 +9,7 @@ use marmota_model::{Result, RowSink};
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::{Durability, Pending, Progress, Store};
 
-use crate::call::RequestContext;
+use crate::request_context::RequestContext;
 
 /// At most one operation at a time; the next may follow when it is done.
 pub(crate) struct Submission {

@@ -10,12 +10,13 @@ use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 
 use crate::answer::{Answer, Head, JSON};
 use crate::body::{self, Row, empty_row};
-use crate::call::{Interrupt, Next, RequestContext, Run, Verb};
+use crate::call::{Interrupt, Next, Run, Verb};
 use crate::etag::{self, Condition, Etag};
 use crate::insert::{write_minimal, write_stored};
 use crate::key;
 use crate::params;
 use crate::problem::{ApiError, Result};
+use crate::request_context::RequestContext;
 
 pub(crate) struct Update {
     key: Value,

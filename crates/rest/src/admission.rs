@@ -1,0 +1,57 @@
+//! Decides on requests before their bodies are read: who the caller is, and whether they may do
+//! what the method does.
+
+use marmota_http::{Admission, IntoResponse, Method, Request};
+use marmota_store::Store;
+use marmota_store::rights::Right;
+
+use crate::problem::Result;
+use crate::state::{ApiSource, Found};
+
+/// The store for a request whose caller was authenticated before its body was read.
+pub(crate) struct CallerStore(pub(crate) Store);
+
+/// Decides on a request with a body before any of it is read: who makes it, and whether they have
+/// one of the rights that its method takes.
+pub(crate) fn admit(source: &ApiSource, request: &Request) -> Admission {
+    let found = match source.state(request) {
+        Ok(api) => match api.store_for(request) {
+            Ok(Found::Now(store)) => Ok(store.into_owned()),
+            #[cfg(feature = "auth")]
+            Ok(Found::Later(finding)) => {
+                let request = request.clone();
+                return Admission::Later(Box::pin(async move {
+                    let store = finding.await.map_err(IntoResponse::into_response)?;
+                    keep_caller(store, &request).map_err(IntoResponse::into_response)
+                }));
+            }
+            Err(error) => Err(error),
+        },
+        Err(error) => Err(error),
+    };
+    match found.and_then(|store| keep_caller(store, request)) {
+        Ok(()) => Admission::Granted,
+        Err(error) => Admission::Refused(error.into_response()),
+    }
+}
+
+/// Leaves the store with the request, for its handler.
+fn keep_caller(store: Store, request: &Request) -> Result<()> {
+    if let Some(name) = request.param("table") {
+        let table = store.exposed_table(&name)?;
+        match request.method() {
+            Method::Post if request.param("id").is_none() => {
+                store.check_right(Right::Insert, table)?;
+            }
+            // A PUT inserts, too, where clients give keys.
+            Method::Put if store.check_right(Right::Insert, table).is_ok() => {}
+            Method::Post | Method::Put | Method::Patch => {
+                store.check_right(Right::Update, table)?;
+            }
+            _ => {}
+        }
+    }
+    // It is the only value that is ever left.
+    let _ = request.set_extension(CallerStore(store));
+    Ok(())
+}

@@ -1,0 +1,290 @@
+//! The endpoint of each route: finds the store for the caller, and calls the verb.
+
+use std::sync::Arc;
+
+use marmota_http::{Compression, Endpoint, Flow, Method, Request, ResponseWriter, Status};
+#[cfg(feature = "auth")]
+use marmota_http::{IntoResponse, Response};
+use marmota_model::{Error, ErrorKind, Table};
+use marmota_store::Store;
+use marmota_store::registry::Registry;
+
+use crate::accept::{self, Offer};
+use crate::admission::{CallerStore, admit};
+use crate::answer::{Out, refuse};
+use crate::batch::BatchCall;
+use crate::batch_lines;
+use crate::blob::BlobGet;
+use crate::call::{Verb, carry_out};
+use crate::history;
+use crate::insert_lines;
+use crate::list::List;
+use crate::ndjson;
+use crate::once::{Once, Shape};
+use crate::open_api::OpenApi;
+use crate::problem::{ApiError, Result};
+use crate::request_context::RequestContext;
+use crate::row_lines::RowLines;
+use crate::schema_document;
+use crate::state::{ApiSource, ApiState, Found};
+
+/// A request, and the store as it is for whoever makes it.
+#[derive(Clone, Copy)]
+struct Call<'c> {
+    api: &'c Arc<ApiState>,
+    store: &'c Store,
+    request: &'c Request,
+}
+
+impl<'c> Call<'c> {
+    const fn on<S>(self, subject: &'c Arc<S>) -> RequestContext<'c, S> {
+        let Self { api, store, request } = self;
+        RequestContext { api, store, request, subject }
+    }
+}
+/// Makes the endpoints of an API.
+pub(crate) struct Endpoints {
+    pub(crate) source: ApiSource,
+    pub(crate) body_bytes_max: Option<usize>,
+    pub(crate) lines_bytes_max: u64,
+    pub(crate) compression: bool,
+}
+
+impl Endpoints {
+    fn endpoint(
+        &self,
+        offer: Offer,
+        handler: impl Fn(Call<'_>, &mut Out<'_, '_>) -> Flow + Send + Sync + 'static,
+    ) -> Endpoint {
+        let handler = Arc::new(handler);
+        let answer = move |api: &Arc<ApiState>, request: &Request, out: &mut Out<'_, '_>| {
+            if let Err(error) = accept::check(request, offer) {
+                return refused(error, out);
+            }
+            if let Some(CallerStore(store)) = request.extension() {
+                return handler(Call { api, store, request }, out);
+            }
+            match api.store_for(request) {
+                Ok(Found::Now(store)) => handler(Call { api, store: &store, request }, out),
+                #[cfg(feature = "auth")]
+                Ok(Found::Later(finding)) => later(&handler, api, request, finding),
+                Err(error) => refused(error, out),
+            }
+        };
+        let source = self.source.clone();
+        let endpoint = Endpoint::direct(move |request: &Request, out: &mut ResponseWriter<'_>| {
+            let out = &mut Out::Direct(out);
+            match source.state(request) {
+                Ok(api) => answer(&api, request, out),
+                Err(error) => refused(error, out),
+            }
+        });
+        let source = self.source.clone();
+        let endpoint = endpoint.before_body(move |request| admit(&source, request));
+        let endpoint = match self.compression {
+            true => endpoint.layer(Compression::new()),
+            false => endpoint,
+        };
+        match self.body_bytes_max {
+            Some(bytes) => endpoint.body_bytes_max(bytes),
+            None => endpoint,
+        }
+    }
+
+    /// A verb on the table that the path names.
+    pub(crate) fn table<V: Verb<Subject = Table>>(
+        &self,
+        make: fn(RequestContext<'_>) -> Result<V>,
+    ) -> Endpoint {
+        self.endpoint(Offer::Json, move |call, out| {
+            with_table(call, out, |on, out| match make(on) {
+                Ok(verb) => carry_out(verb, on, out),
+                Err(error) => refused(error, out),
+            })
+        })
+    }
+
+    /// A row's blob, or the history of a row that has no field of that name.
+    pub(crate) fn part(&self) -> Endpoint {
+        self.endpoint(Offer::Any, |call, out| {
+            with_table(call, out, |on, out| {
+                if history::is_asked_for(on) {
+                    if let Err(error) = accept::check(on.request, Offer::Json) {
+                        return refused(error, out);
+                    }
+                    return match history::list(on) {
+                        Ok((list, table)) => {
+                            carry_out(list, RequestContext { subject: table, ..on }, out)
+                        }
+                        Err(error) => refused(error, out),
+                    };
+                }
+                match BlobGet::of(on) {
+                    Ok(verb) => carry_out(verb, on, out),
+                    Err(error) => refused(error, out),
+                }
+            })
+        })
+    }
+
+    /// A page of rows or, where that is asked for, all as lines.
+    pub(crate) fn list(&self) -> Endpoint {
+        self.endpoint(Offer::JsonOrLines, |call, out| {
+            with_table(call, out, |on, out| {
+                if accept::prefers_lines(on.request) {
+                    return match RowLines::new(on) {
+                        Ok(lines) => lines.answer(),
+                        Err(error) => refused(error, out),
+                    };
+                }
+                match List::of(on) {
+                    Ok(verb) => carry_out(verb, on, out),
+                    Err(error) => refused(error, out),
+                }
+            })
+        })
+    }
+
+    /// One row or, where the body is an array or lines, many.
+    pub(crate) fn insert(&self) -> Endpoint {
+        let endpoint = self.endpoint(Offer::Json, |call, out| {
+            with_table(call, out, |on, out| {
+                if ndjson::is_sent(on.request) {
+                    return insert_lines::begin(on).unwrap_or_else(|error| refused(error, out));
+                }
+                let many = on.request.body().trim_ascii_start().starts_with(b"[");
+                if on.request.header("idempotency-key").is_some() {
+                    let shape = if many { Shape::Rows } else { Shape::Row };
+                    return insert_once(on, shape, out);
+                }
+                if many {
+                    match crate::insert_many::InsertMany::of(on) {
+                        Ok(verb) => carry_out(verb, on, out),
+                        Err(error) => refused(error, out),
+                    }
+                } else {
+                    match crate::insert::Insert::of(on) {
+                        Ok(verb) => carry_out(verb, on, out),
+                        Err(error) => refused(error, out),
+                    }
+                }
+            })
+        });
+        endpoint.streamed_when(self.lines_bytes_max, ndjson::is_sent)
+    }
+
+    pub(crate) fn batch(&self) -> Endpoint {
+        let endpoint = self.endpoint(Offer::JsonOrLines, |call, out| {
+            let on: RequestContext<'_, Registry> = call.on(call.store.registry());
+            if ndjson::is_sent(on.request) {
+                return batch_lines::begin(on).unwrap_or_else(|error| refused(error, out));
+            }
+            match BatchCall::of(on) {
+                Ok(verb) => carry_out(verb, on, out),
+                Err(error) => refused(error, out),
+            }
+        });
+        endpoint.streamed_when(self.lines_bytes_max, ndjson::is_sent)
+    }
+
+    pub(crate) fn open_api(&self, beside: OpenApi) -> Endpoint {
+        self.endpoint(Offer::Json, move |call, out| {
+            schema_document::open_api(call.store, &beside, call.request, out);
+            Flow::Done
+        })
+    }
+
+    pub(crate) fn document(&self) -> Endpoint {
+        self.endpoint(Offer::Json, |call, out| {
+            schema_document::answer(call.store, call.request, out);
+            Flow::Done
+        })
+    }
+
+    /// OPTIONS, and methods that a resource has not.
+    pub(crate) fn others(allow: &'static str) -> Endpoint {
+        Endpoint::direct(move |request: &Request, out: &mut ResponseWriter<'_>| {
+            if request.method() == Method::Options {
+                out.status(Status::NO_CONTENT);
+                // A constant is always a header.
+                let _ = out.header("Allow", allow);
+                return Flow::Done;
+            }
+            refused(ApiError::not_allowed(allow), &mut Out::Direct(out))
+        })
+    }
+
+    pub(crate) fn unknown() -> Endpoint {
+        Endpoint::direct(|request: &Request, out: &mut ResponseWriter<'_>| {
+            let path = marmota_model::text::excerpt(request.path());
+            let message = format!(
+                "{path} is no resource; there are a table, a table's row by its key, and a row's \
+                 blob by its field, without a slash at the end"
+            );
+            refused(Error::new(ErrorKind::NotFound, message).into(), &mut Out::Direct(out))
+        })
+    }
+}
+
+/// Answers a request whose caller has to be read from the store first.
+#[cfg(feature = "auth")]
+#[cold]
+fn later<H>(
+    handler: &Arc<H>,
+    api: &Arc<ApiState>,
+    request: &Request,
+    finding: crate::door::StoreFor,
+) -> Flow
+where
+    H: Fn(Call<'_>, &mut Out<'_, '_>) -> Flow + Send + Sync + 'static,
+{
+    let (handler, api, request) = (Arc::clone(handler), Arc::clone(api), request.clone());
+    Flow::Later(Box::pin(async move {
+        let store = match finding.await {
+            Ok(store) => store,
+            Err(error) => return error.into_response(),
+        };
+        let mut kept = None;
+        let call = Call { api: &api, store: &store, request: &request };
+        match handler(call, &mut Out::Kept(&mut kept)) {
+            Flow::Later(answer) => answer.await,
+            Flow::Done => {
+                kept.unwrap_or_else(|| Response::from_status(Status::INTERNAL_SERVER_ERROR))
+            }
+        }
+    }))
+}
+
+/// Inserts what is inserted only once.
+fn insert_once(on: RequestContext<'_>, shape: Shape, out: &mut Out<'_, '_>) -> Flow {
+    let call = Once::of(on.request, shape)
+        .and_then(|once| once.map(|once| BatchCall::of_rows(on, once)).transpose());
+    let on = RequestContext {
+        subject: on.store.registry(),
+        api: on.api,
+        store: on.store,
+        request: on.request,
+    };
+    match call {
+        Ok(Some(call)) => carry_out(call, on, out),
+        Ok(None) => refused(ApiError::bad_request("`Idempotency-Key` is empty"), out),
+        Err(error) => refused(error, out),
+    }
+}
+
+fn refused(error: ApiError, out: &mut Out<'_, '_>) -> Flow {
+    refuse(error, out);
+    Flow::Done
+}
+
+fn with_table(
+    call: Call<'_>,
+    out: &mut Out<'_, '_>,
+    go_on: impl FnOnce(RequestContext<'_>, &mut Out<'_, '_>) -> Flow,
+) -> Flow {
+    let name = call.request.param("table").unwrap_or_default();
+    match call.store.exposed_table(&name) {
+        Ok(table) => go_on(call.on(table), out),
+        Err(error) => refused(error.into(), out),
+    }
+}

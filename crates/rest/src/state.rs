@@ -1,0 +1,133 @@
+//! What handlers of the API share: the store and the settings, of one store or of each tenant.
+
+use std::borrow::Cow;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use marmota_http::Request;
+#[cfg(feature = "auth")]
+use marmota_model::{Error, ErrorKind};
+use marmota_store::{Store, Tenants};
+
+use crate::pages::Pages;
+use crate::problem::{ApiError, Result};
+
+/// The state that every handler is given: a store and the settings of its API.
+#[derive(Debug)]
+pub(crate) struct ApiState {
+    pub(crate) store: Store,
+    pub(crate) pages: Arc<Pages>,
+    pub(crate) settings: ApiSettings,
+}
+
+/// What is the same for every store.
+#[derive(Clone, Debug)]
+pub(crate) struct ApiSettings {
+    pub(crate) page_rows_default: u64,
+    pub(crate) page_rows_max: u64,
+    pub(crate) batch_operations_max: usize,
+    pub(crate) line_bytes_max: usize,
+    pub(crate) actor: Option<ActorOf>,
+    pub(crate) allow_anonymous: bool,
+    #[cfg(feature = "auth")]
+    pub(crate) door: Option<Arc<crate::door::Authenticator>>,
+}
+impl Deref for ApiState {
+    type Target = ApiSettings;
+
+    fn deref(&self) -> &ApiSettings {
+        &self.settings
+    }
+}
+
+/// Finds out who makes a request.
+pub(crate) type FindActor = dyn Fn(&Request) -> Option<String> + Send + Sync;
+
+/// Says who makes a request.
+#[derive(Clone)]
+pub(crate) struct ActorOf(pub(crate) Arc<FindActor>);
+
+impl std::fmt::Debug for ActorOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ActorOf")
+    }
+}
+
+impl ApiState {
+    /// The store, on behalf of who makes the request.
+    ///
+    /// # Errors
+    /// 401 where that has to be known.
+    pub(crate) fn store_for(&self, request: &Request) -> Result<Found<'_>> {
+        request.check_site()?;
+        #[cfg(feature = "auth")]
+        if let Some(door) = &self.door {
+            let mut finding = door.store_for(request);
+            return match finding.ready() {
+                Some(store) => Ok(Found::Now(Cow::Owned(store?))),
+                None => Ok(Found::Later(finding)),
+            };
+        }
+        Ok(Found::Now(match self.actor.as_ref().and_then(|actor| actor.0(request)) {
+            Some(actor) => Cow::Owned(self.store.with_actor(actor)),
+            None => Cow::Borrowed(&self.store),
+        }))
+    }
+}
+
+#[cfg(feature = "auth")]
+impl ApiSettings {
+    /// The caller of a request that lasts; none where callers are not authenticated.
+    pub(crate) fn again(&self, request: &Request) -> Option<crate::door::Again> {
+        crate::door::Again::of(self.door.as_deref()?, request)
+    }
+}
+
+/// The store for who makes a request.
+pub(crate) enum Found<'a> {
+    Now(Cow<'a, Store>),
+    /// The caller has to be read from the store.
+    #[cfg(feature = "auth")]
+    Later(crate::door::StoreFor),
+}
+/// Where a request finds what it needs.
+#[derive(Clone)]
+pub(crate) enum ApiSource {
+    One(Arc<ApiState>),
+    Tenants(TenantSource),
+}
+
+impl ApiSource {
+    pub(crate) fn state(&self, request: &Request) -> Result<Cow<'_, Arc<ApiState>>> {
+        match self {
+            Self::One(api) => Ok(Cow::Borrowed(api)),
+            Self::Tenants(of) => of.state(request).map(Cow::Owned),
+        }
+    }
+}
+
+/// What a request of a tenant needs, beside the tenant's store.
+#[derive(Clone)]
+pub(crate) struct TenantSource {
+    pub(crate) tenants: Tenants,
+    pub(crate) pages: Arc<Pages>,
+    pub(crate) settings: ApiSettings,
+}
+
+impl TenantSource {
+    /// Opens the store of the tenant that the path names, unless it is open.
+    fn state(&self, request: &Request) -> Result<Arc<ApiState>> {
+        #[cfg(feature = "auth")]
+        if self.settings.door.is_some() {
+            let message = "users are one store's, and this API is of tenants' stores";
+            return Err(Error::new(ErrorKind::Unsupported, message).into());
+        }
+        let tenant = request.param("tenant").unwrap_or_default();
+        let store = self.tenants.get_known(&tenant).map_err(ApiError::of_url)?;
+        if !self.settings.allow_anonymous {
+            store.registry().check_anonymous()?;
+        }
+        let (pages, settings) = (Arc::clone(&self.pages), self.settings.clone());
+        Ok(Arc::new(ApiState { store, pages, settings }))
+    }
+}
