@@ -4,20 +4,26 @@
 mod ferretdb;
 mod fuzz;
 mod outsiders;
+mod quick;
 mod readme;
 mod soak;
 mod step;
+mod summary;
 mod tidy;
 mod units;
 
 use std::process::ExitCode;
 
 use step::{Failure, cargo, install_missing, root, run};
+use summary::{Outcome, Summary};
 
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test      everything below, after installing by apt what is missing
+  test [--allow-not-run NAME]
+            everything below, after installing by apt what is missing
+  quick     what to run before a commit: formatting, structure, and lints and unit tests of
+            the crates that were changed since the last commit
   check     formatting, lints, documentation
   tidy      the structure that ARCHITECTURE.md promises
   units     all tests of the workspace
@@ -37,7 +43,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
-        ["test"] => test(),
+        ["test", arguments @ ..] => test(arguments),
+        ["quick"] => quick::check(),
         ["check"] => check(),
         ["tidy"] => tidy::check(),
         ["units"] => units::check(),
@@ -66,7 +73,50 @@ fn main() -> ExitCode {
     }
 }
 
-fn test() -> Result<(), Failure> {
+type Step = (&'static str, fn() -> Result<(), Failure>);
+
+/// The steps of `test`, in this order.
+const STEPS: [Step; 12] = [
+    ("packages", packages),
+    ("tidy", tidy::check),
+    ("check", check),
+    ("units", units::check),
+    ("encrypted", encrypted),
+    ("http2", outsiders::http2),
+    ("tls", outsiders::tls),
+    ("acme", outsiders::acme),
+    ("openapi", outsiders::open_api),
+    ("otel", otel),
+    ("readme", readme::check),
+    ("fuzz", fuzz::check),
+];
+
+/// After one of these has failed, the others would only fail in the same way.
+const FIRST: [&str; 3] = ["packages", "tidy", "check"];
+
+fn test(arguments: &[&str]) -> Result<(), Failure> {
+    let (allowed, rest) = summary::allowed(arguments)?;
+    summary::check_names(&allowed, &STEPS.map(|(name, _)| name))?;
+    if let Some(word) = rest.first() {
+        return Err(Failure(format!("test: unknown argument {word}")));
+    }
+    let mut summary = Summary::new("test", &allowed);
+    let mut stopped = None;
+    for (name, step) in STEPS {
+        summary.run(name, || match stopped {
+            Some(earlier) => Ok(Outcome::NotRun(format!("{earlier} failed"))),
+            None if allowed.contains(&name) => Ok(Outcome::NotRun("by --allow-not-run".into())),
+            None => step().map(|()| Outcome::Passed),
+        });
+        if stopped.is_none() && summary.has_faults() && FIRST.contains(&name) {
+            stopped = Some(name);
+        }
+    }
+    summary.finish()
+}
+
+/// Installs what the tests need and this machine lacks.
+fn packages() -> Result<(), Failure> {
     install_missing(&[
         ("cc", "build-essential"),
         ("g++", "g++"),
@@ -78,18 +128,7 @@ fn test() -> Result<(), Failure> {
         ("pg_ctlcluster", "postgresql"),
         ("pgbouncer", "pgbouncer"),
     ])?;
-    ferretdb::make()?;
-    tidy::check()?;
-    check()?;
-    units::check()?;
-    encrypted()?;
-    outsiders::http2()?;
-    outsiders::tls()?;
-    outsiders::acme()?;
-    outsiders::open_api()?;
-    otel()?;
-    readme::check()?;
-    fuzz::check()
+    ferretdb::make()
 }
 
 fn check() -> Result<(), Failure> {

@@ -12,20 +12,13 @@ mod scan;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Instant;
 
 use crate::ferretdb;
 use crate::step::{Failure, cargo, root, run};
+use crate::summary::{self, Outcome, Summary};
 
 /// The exit code of a run whose means are missing on this machine.
 const NOT_RUN: i32 = 77;
-
-/// How a long run ended.
-enum Outcome {
-    Passed,
-    Failed(String),
-    NotRun(String),
-}
 
 /// A long run: a program in Python, or `scan` (`soak/scan.rs`), and its arguments.
 /// `{folder}` is a temporary folder.
@@ -63,57 +56,22 @@ const RUNS: &[Soak] = &[
 
 /// Runs what the arguments select: a beginning of names, `--allow-not-run NAME`.
 pub(crate) fn start(arguments: &[&str]) -> Result<(), Failure> {
-    let (mut name, mut allowed) = ("", Vec::new());
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        match (*word, name) {
-            ("--allow-not-run", _) => match words.next() {
-                Some(word) => allowed.push(*word),
-                None => return Err(Failure("--allow-not-run takes a name".to_owned())),
-            },
-            (word, "") if !word.starts_with('-') => name = word,
-            (word, _) => return Err(Failure(format!("soak: unknown argument {word}"))),
-        }
-    }
-    let chosen: Vec<&Soak> = RUNS.iter().filter(|soak| soak.name.starts_with(name)).collect();
-    let unknown = allowed.iter().find(|allowed| RUNS.iter().all(|soak| soak.name != **allowed));
-    if let Some(unknown) = chosen.is_empty().then_some(&name).or(unknown) {
-        let names: Vec<&str> = RUNS.iter().map(|soak| soak.name).collect();
+    let (allowed, rest) = summary::allowed(arguments)?;
+    let names: Vec<&str> = RUNS.iter().map(|soak| soak.name).collect();
+    summary::check_names(&allowed, &names)?;
+    let name = match rest.as_slice() {
+        [] => "",
+        [name] if !name.starts_with('-') => name,
+        words => return Err(Failure(format!("soak: unknown arguments {}", words.join(" ")))),
+    };
+    let mut chosen = RUNS.iter().filter(|soak| soak.name.starts_with(name)).peekable();
+    if chosen.peek().is_none() {
         let names = names.join(", ");
-        return Err(Failure(format!("no long run is called {unknown}; they are {names}")));
+        return Err(Failure(format!("no long run is called {name}; they are {names}")));
     }
-    summarize(&chosen, &allowed)
-}
-
-/// Runs them and prints how each ended, once all have.
-fn summarize(chosen: &[&Soak], allowed: &[&str]) -> Result<(), Failure> {
-    let (mut lines, mut failed) = (Vec::new(), Vec::new());
-    for soak in chosen {
-        eprintln!("==> soak {}", soak.name);
-        let started = Instant::now();
-        let outcome = soak.run().unwrap_or_else(|error| Outcome::Failed(error.to_string()));
-        let seconds = started.elapsed().as_secs();
-        lines.push(match outcome {
-            Outcome::Passed => format!("{}: passed ({seconds} s)", soak.name),
-            Outcome::NotRun(why) if allowed.contains(&soak.name) => {
-                format!("{}: not run, as allowed: {why}", soak.name)
-            }
-            Outcome::NotRun(why) => {
-                failed.push(soak.name);
-                format!("{}: not run: {why}", soak.name)
-            }
-            Outcome::Failed(why) => {
-                failed.push(soak.name);
-                format!("{}: failed ({seconds} s): {why}", soak.name)
-            }
-        });
-    }
-    println!("\nSoak runs:");
-    lines.iter().for_each(|line| println!("  {line}"));
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(Failure(format!("failed or not run: {}", failed.join(", ")))),
-    }
+    let mut summary = Summary::new("soak", &allowed);
+    chosen.for_each(|soak| summary.run(soak.name, || soak.run()));
+    summary.finish()
 }
 
 impl Soak {

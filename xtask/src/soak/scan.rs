@@ -3,8 +3,9 @@
 
 use std::process::Command;
 
-use super::{Outcome, listened, target};
+use super::{listened, target};
 use crate::step::{Failure, cargo, run};
+use crate::summary::Outcome;
 
 /// Its arguments in [`super::RUNS`] are those of the example.
 pub(super) fn waits(arguments: &[&str]) -> Result<Outcome, Failure> {
