@@ -10,6 +10,7 @@ use std::process::Command;
 mod documents;
 mod imports;
 mod markdown;
+mod names;
 mod phrases;
 mod prose;
 
@@ -72,6 +73,19 @@ const UNSAFE: [&str; 6] = [
 ];
 
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// A source file has one subject, and fits into a reader's head.
+const FILE_LINES_MAX: usize = 700;
+
+/// What tests of a crate may use though it stands above the crate, and why.
+const TESTED_WITH: [(&str, &str); 4] = [
+    // The macros' tests compile what the macros generate.
+    ("derive", "marmota-store"),
+    ("derive", "marmota-service"),
+    // The suite is run where the server for it is built; the guide's page opens a store by its URL.
+    ("mongo", "marmota-conformance"),
+    ("mongo", "marmota"),
+];
+
 const FORBIDDEN_NAMES: [&str; 7] =
     ["util.rs", "utils.rs", "common.rs", "helper.rs", "helpers.rs", "misc.rs", "manager.rs"];
 
@@ -83,6 +97,7 @@ pub(crate) fn check() -> Result<(), Failure> {
     }
     let files = tracked()?;
     imports::check(&files, &mut faults)?;
+    names::check(&files, &mut faults)?;
     let glossary = fs::read_to_string(root().join("docs/glossary.md"))?;
     let phrases = phrases::Phrases::of_glossary(&glossary)?;
     documents::check(&files, &phrases, &mut faults)?;
@@ -97,17 +112,39 @@ pub(crate) fn check() -> Result<(), Failure> {
 fn check_arrows(faults: &mut Vec<String>) -> Result<(), Failure> {
     for (name, allowed) in ARROWS {
         let manifest = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml"))?;
-        let dependencies = manifest
-            .split_once("[dependencies]")
-            .map_or("", |(_, rest)| rest.split("\n[").next().unwrap_or_default());
-        for line in dependencies.lines() {
-            let dependency = line.split([' ', '.', '=']).next().unwrap_or_default();
-            if dependency.starts_with("marmota") && !allowed.contains(&dependency) {
+        for dependency in dependencies(&manifest, "[dependencies]") {
+            if !allowed.contains(&dependency) {
                 faults.push(format!("crates/{name} must not depend on {dependency}"));
+            }
+        }
+        let own = format!("marmota-{name}");
+        for dependency in dependencies(&manifest, "[dev-dependencies]") {
+            let is_above = dependency != own && uses(dependency, &own);
+            if is_above && !TESTED_WITH.contains(&(name, dependency)) {
+                faults.push(format!("tests of crates/{name} must not use {dependency} above it"));
             }
         }
     }
     Ok(())
+}
+
+/// The project's crates in a section of a manifest.
+fn dependencies<'m>(manifest: &'m str, section: &str) -> impl Iterator<Item = &'m str> {
+    let lines = manifest.split_once(section).map_or("", |(_, rest)| rest);
+    let lines = lines.split("\n[").next().unwrap_or_default().lines();
+    lines
+        .map(|line| line.split([' ', '.', '=']).next().unwrap_or_default())
+        .filter(|name| name.starts_with("marmota"))
+}
+
+/// True if a crate depends on another, by way of others too.
+fn uses(above: &str, below: &str) -> bool {
+    let name = above.strip_prefix("marmota-").unwrap_or(above);
+    if matches!(name, "conformance" | "cli") {
+        return true;
+    }
+    let (_, used) = ARROWS.iter().find(|(arrow, _)| *arrow == name).copied().unwrap_or_default();
+    used.iter().any(|one| *one == below || uses(one, below))
 }
 
 pub(crate) fn tracked() -> Result<Vec<String>, Failure> {
@@ -121,9 +158,13 @@ fn check_file(file: &str, faults: &mut Vec<String>) -> Result<(), Failure> {
     if metadata.len() > FILE_BYTES_MAX {
         faults.push(format!("{file} has more than 1 MB"));
     }
+    let is_rust = path.extension().is_some_and(|extension| extension == "rs");
+    if is_rust && fs::read_to_string(&path)?.lines().count() > FILE_LINES_MAX {
+        faults.push(format!("{file} has more than {FILE_LINES_MAX} lines"));
+    }
     let is_library_or_program = file.starts_with("crates/") || file.starts_with("apps/");
     let is_source = is_library_or_program && file.contains("/src/");
-    if !is_source || path.extension().is_none_or(|extension| extension != "rs") {
+    if !is_source || !is_rust {
         return Ok(());
     }
     let text = fs::read_to_string(&path)?;
