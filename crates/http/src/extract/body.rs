@@ -1,0 +1,100 @@
+//! Bodies: JSON, which is an answer too, and forms.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::from_request::{FromRequest, refused};
+use crate::message::request::Request;
+use crate::message::response::{IntoResponse, Response};
+use crate::proto::status::Status;
+
+/// A value as JSON: as an argument, the request's body; as an answer, the response's.
+///
+/// A request of a page of another site is answered 403 ([`Request::check_site`]), one with a body
+/// of another type 415 ([`Request::check_json`]), a body that is not JSON 400, and one whose
+/// fields have other types than `T`'s 422. The error names the field.
+///
+/// ```
+/// use marmota_http::Router;
+/// use marmota_http::extract::Json;
+///
+/// #[derive(serde::Deserialize)]
+/// struct Sum {
+///     numbers: Vec<f64>,
+/// }
+///
+/// async fn sum(Json(sum): Json<Sum>) -> Json<f64> {
+///     Json(sum.numbers.iter().sum())
+/// }
+///
+/// let router = Router::with_state(()).post("/sum", sum).router();
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Json<T>(pub T);
+
+impl<T: DeserializeOwned, S> FromRequest<S> for Json<T> {
+    fn from_request(request: &Request, _: &S) -> Result<Self, Response> {
+        request.check_site().map_err(IntoResponse::into_response)?;
+        request.check_json().map_err(IntoResponse::into_response)?;
+        let mut json = serde_json::Deserializer::from_slice(request.body());
+        let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+            let (field, inner) = (error.path().to_string(), error.inner());
+            let status = match inner.is_data() {
+                true => Status::UNPROCESSABLE_CONTENT,
+                false => Status::BAD_REQUEST,
+            };
+            refused(status, "the body", &field, inner)
+        })?;
+        // What follows the value.
+        let end = json.end();
+        end.map_err(|error| refused(Status::BAD_REQUEST, "the body", "", &error))?;
+        Ok(Self(value))
+    }
+}
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_vec(&self.0) {
+            Ok(json) => Response::json_bytes(json),
+            Err(error) => {
+                log::error!("an answer cannot be written as JSON: {error}");
+                Response::from_status(Status::INTERNAL_SERVER_ERROR)
+            }
+        }
+    }
+}
+
+/// The fields of an HTML form (`application/x-www-form-urlencoded`), as an argument. Uploads of
+/// files: [`Multipart`](crate::Multipart).
+///
+/// A request of a page of another site is answered 403 ([`Request::check_site`]), a form whose
+/// fields are not `T`'s 422. The error names the field.
+///
+/// ```
+/// use marmota_http::Router;
+/// use marmota_http::extract::Form;
+///
+/// #[derive(serde::Deserialize)]
+/// struct Task {
+///     title: String,
+/// }
+///
+/// async fn add(Form(task): Form<Task>) -> String {
+///     format!("added {}", task.title)
+/// }
+///
+/// let router = Router::with_state(()).post("/tasks", add).router();
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Form<T>(pub T);
+
+impl<T: DeserializeOwned, S> FromRequest<S> for Form<T> {
+    fn from_request(request: &Request, _: &S) -> Result<Self, Response> {
+        request.check_site().map_err(IntoResponse::into_response)?;
+        let fields = serde_html_form::Deserializer::from_bytes(request.body());
+        serde_path_to_error::deserialize(fields).map(Self).map_err(|error| {
+            let field = error.path().to_string();
+            refused(Status::UNPROCESSABLE_CONTENT, "the form", &field, error.inner())
+        })
+    }
+}
