@@ -16,13 +16,14 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each may depend on: every arrow points down.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
     ("http", &[]),
     ("collections", &["marmota-model"]),
     ("columns", &["marmota-model"]),
+    ("memory", &["marmota-model", "marmota-store"]),
     ("sql", &["marmota-model", "marmota-store"]),
     ("sqlite", &["marmota-model", "marmota-store", "marmota-sql"]),
     ("postgres", &["marmota-model", "marmota-store", "marmota-sql"]),
@@ -50,6 +51,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
             "marmota-http",
             "marmota-collections",
             "marmota-columns",
+            "marmota-memory",
             "marmota-sqlite",
             "marmota-postgres",
             "marmota-mongo",

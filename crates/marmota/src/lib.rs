@@ -23,7 +23,7 @@
 //!
 //! This crate only gathers the others and gives them their names:
 //! [`model`] (schemas, values, rows), [`store`] (operations, engines),
-//! [`http`] (the server), [`rest`] (REST over models), [`collections`] (lists
+//! [`memory`] (the engine without a database), [`http`] (the server), [`rest`] (REST over models), [`collections`] (lists
 //! and maps for a program's own data), [`columns`] and [`csv`] (files of rows,
 //! loaded to be read).
 #![forbid(unsafe_code)]
@@ -44,6 +44,7 @@ pub use marmota_columns::csv;
 pub use marmota_derive::{Model, ModelEnum};
 #[cfg(feature = "services")]
 pub use marmota_derive::{method, service};
+pub use marmota_memory as memory;
 pub use marmota_model as model;
 pub use marmota_model::{Error, ErrorKind, Result};
 pub use marmota_store as store;
@@ -140,9 +141,7 @@ pub fn open(url: &str) -> Result<StoreBuilder> {
         Some("mongodb" | "mongodb+srv") => {
             Ok(marmota_store::Store::builder(marmota_mongo::Mongo::from_url(url)?))
         }
-        Some("memory") => {
-            Ok(marmota_store::Store::builder(marmota_store::memory::Memory::from_url(url)?))
-        }
+        Some("memory") => Ok(marmota_store::Store::builder(marmota_memory::Memory::from_url(url)?)),
         #[cfg(feature = "remote")]
         Some("unix" | "http" | "https" | "ws" | "wss") => {
             Ok(marmota_store::Store::builder(marmota_remote::Remote::from_url(url)?))

@@ -12,13 +12,14 @@ use super::phrases::Phrases;
 use crate::step::{Failure, root};
 
 /// How many phrases a crate has in doc comments, and in texts such as errors.
-const KNOWN: [(&str, usize, usize); 15] = [
+const KNOWN: [(&str, usize, usize); 16] = [
     ("crates/auth", 29, 0),
     ("crates/collections", 57, 0),
     ("crates/columns", 38, 3),
     ("crates/derive", 14, 4),
     ("crates/http", 366, 9),
     ("crates/marmota", 86, 9),
+    ("crates/memory", 133, 13),
     ("crates/model", 63, 0),
     ("crates/mongo", 92, 6),
     ("crates/postgres", 181, 11),
@@ -27,7 +28,7 @@ const KNOWN: [(&str, usize, usize); 15] = [
     ("crates/service", 151, 5),
     ("crates/sql", 4, 0),
     ("crates/sqlite", 135, 4),
-    ("crates/store", 390, 22),
+    ("crates/store", 252, 9),
 ];
 
 /// A number that has fallen by more than this is to be lowered here.
