@@ -16,7 +16,7 @@ use proptest::collection::vec;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
 use crate::subject::Subject;
-use marmota_store::memory::Memory;
+use marmota_memory::Memory;
 use step::{Step, steps};
 use world::World;
 

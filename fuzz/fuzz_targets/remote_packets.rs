@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 use libfuzzer_sys::fuzz_target;
 use marmota_model::{Field, Kind, Role, Schema};
 use marmota_remote::Service;
-use marmota_store::{Store, memory::Memory};
+use marmota_memory::Memory;
+use marmota_store::Store;
 
 fn service() -> &'static Service {
     static SERVICE: OnceLock<Service> = OnceLock::new();

@@ -165,7 +165,7 @@ fn locks() -> Result<(), Failure> {
 /// it: all of the engines' own tests, and of the suite what a file is for.
 fn encrypted() -> Result<(), Failure> {
     let feature = ["--features", "encryption", "--locked"];
-    for engine in ["marmota-store", "marmota-sqlite"] {
+    for engine in ["marmota-memory", "marmota-sqlite"] {
         let lints = ["clippy", "--package", engine, "--all-targets"];
         run(cargo().args(lints).args(feature).args(["--", "-D", "warnings"]))?;
         run(cargo().args(["test", "--package", engine]).args(feature))?;

@@ -17,13 +17,14 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each may depend on: every arrow points down.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
     ("http", &[]),
     ("collections", &["marmota-model"]),
     ("columns", &["marmota-model"]),
+    ("memory", &["marmota-model", "marmota-store"]),
     ("sql", &["marmota-model", "marmota-store"]),
     ("sqlite", &["marmota-model", "marmota-store", "marmota-sql"]),
     ("postgres", &["marmota-model", "marmota-store", "marmota-sql"]),
@@ -51,6 +52,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
             "marmota-http",
             "marmota-collections",
             "marmota-columns",
+            "marmota-memory",
             "marmota-sqlite",
             "marmota-postgres",
             "marmota-mongo",
@@ -77,7 +79,9 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const FILE_LINES_MAX: usize = 700;
 
 /// What tests of a crate may use though it stands above the crate, and why.
-const TESTED_WITH: [(&str, &str); 4] = [
+const TESTED_WITH: [(&str, &str); 5] = [
+    // Its promises and examples need an engine.
+    ("store", "marmota-memory"),
     // The macros' tests compile what the macros generate.
     ("derive", "marmota-store"),
     ("derive", "marmota-service"),

@@ -18,9 +18,9 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use marmota::http::Server;
+use marmota::memory::Memory;
 use marmota::mongo::Mongo;
 use marmota::prelude::*;
-use marmota::store::memory::Memory;
 
 const ROWS: i64 = 2_000_000;
 /// How long a small request may wait.

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use marmota_derive::Model;
+use marmota_memory::Memory;
 use marmota_model::{Blob, Currency, Date, Error, ErrorKind, Ref, Timestamp, Uuid, Value};
 use marmota_sqlite::Sqlite;
-use marmota_store::memory::Memory;
 use marmota_store::migration::Migration;
 use marmota_store::{Idempotency, Store, StoreBuilder};
 

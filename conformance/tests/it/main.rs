@@ -9,11 +9,11 @@ mod sql;
 use std::sync::OnceLock;
 
 use marmota_conformance::{Subject, conformance};
+use marmota_memory::Memory;
 use marmota_mongo::Mongo;
 use marmota_postgres::{Postgres, TemporaryServer};
 use marmota_sqlite::{Durability, Location, Options, Sqlite};
 use marmota_store::Store;
-use marmota_store::memory::Memory;
 
 /// A database in a file of a folder of its own, opened by URL.
 fn memory_file(name: &'static str) -> Subject {

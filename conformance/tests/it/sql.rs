@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use marmota_derive::Model;
+use marmota_memory::Memory;
 use marmota_model::{Blob, Currency, Date, ErrorKind, Json, Ref, Timestamp, Uuid, Value};
 use marmota_sqlite::Sqlite;
 use marmota_store::Store;
-use marmota_store::memory::Memory;
 use marmota_store::migration::Migration;
 
 #[derive(Clone, Debug, Default, Model, PartialEq)]

@@ -151,7 +151,8 @@ impl Auth {
     /// ```
     /// # use marmota_auth::{Auth, Settings};
     /// # use marmota_model::{Field, Kind, Role, Schema};
-    /// # use marmota_store::{Store, memory::Memory};
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
     /// use marmota_store::rights::{Grant, Right};
     /// # let note = Schema::new("note", vec![Field::new("id", Kind::I64).role(Role::Key)]);
     /// # let store = marmota_auth::models(Store::builder(Memory::new())).schema(note).open()?;

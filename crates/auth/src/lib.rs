@@ -8,7 +8,8 @@
 //! use marmota_auth::{Auth, Settings};
 //! use marmota_model::{Field, Kind, Role, Schema};
 //! use marmota_store::rights::{Grant, Right};
-//! use marmota_store::{Store, memory::Memory};
+//! use marmota_memory::Memory;
+//! use marmota_store::Store;
 //!
 //! let fields =
 //!     vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("owner", Kind::I64)];

@@ -7,10 +7,10 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+use marmota::memory::Memory;
 use marmota::model::{Query, ValueRef};
 use marmota::prelude::*;
 use marmota::store::Progress;
-use marmota::store::memory::Memory;
 use marmota::store::operation::{Operation, Outcome};
 
 const ROUNDS: usize = 5;

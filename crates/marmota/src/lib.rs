@@ -22,7 +22,7 @@
 //! ```
 //!
 //! This crate re-exports the others: [`model`] (schemas, values, rows), [`store`]
-//! (operations, engines), and by feature `http` (the server), `rest` (REST over
+//! (operations), [`memory`] (an engine), and by feature `http` (the server), `rest` (REST over
 //! models), `auth` (accounts), `service` (traits as services), `collections`
 //! (lists and maps for a program's own data), `columns` and `csv` (files of rows,
 //! loaded to be read).
@@ -45,6 +45,7 @@ pub use marmota_columns::{self as columns, csv};
 pub use marmota_derive::{Model, ModelEnum};
 #[cfg(feature = "services")]
 pub use marmota_derive::{method, service};
+pub use marmota_memory as memory;
 pub use marmota_model as model;
 pub use marmota_model::{Error, ErrorKind, Result};
 pub use marmota_store as store;
@@ -141,9 +142,7 @@ pub fn open(url: &str) -> Result<StoreBuilder> {
         Some("mongodb" | "mongodb+srv") => {
             Ok(marmota_store::Store::builder(marmota_mongo::Mongo::from_url(url)?))
         }
-        Some("memory") => {
-            Ok(marmota_store::Store::builder(marmota_store::memory::Memory::from_url(url)?))
-        }
+        Some("memory") => Ok(marmota_store::Store::builder(marmota_memory::Memory::from_url(url)?)),
         #[cfg(feature = "remote")]
         Some("unix" | "http" | "https" | "ws" | "wss") => {
             Ok(marmota_store::Store::builder(marmota_remote::Remote::from_url(url)?))

@@ -123,7 +123,7 @@ impl Copy<'_> {
         match self.engine {
             #[cfg(feature = "sqlite")]
             "sqlite" => marmota_sqlite::Sqlite::restore(url, path, tables, replaces),
-            "memory" => marmota_store::memory::Memory::restore(url, path, tables, replaces),
+            "memory" => marmota_memory::Memory::restore(url, path, tables, replaces),
             other => {
                 let message = format!("this build has no engine `{}`", text::excerpt(other));
                 Err(Error::new(ErrorKind::Unsupported, message))

@@ -1,6 +1,8 @@
 //! Spans of requests, and what stands inside of them, for a collector of OpenTelemetry's: Jaeger,
 //! Tempo, its own. Metrics need no export: collectors read the text of `/metrics`.
 
+use std::sync::Arc;
+
 use marmota_http::{Request, Traces};
 use marmota_model::{Error, ErrorKind, Result, text};
 use opentelemetry::propagation::{Extractor, TextMapPropagator};

@@ -2,6 +2,7 @@
 //! or at run time by a program, and the only source of SQL, JSON and routes.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 
 use crate::{Currency, ValueRef};
 
@@ -112,6 +113,30 @@ pub enum Collation {
     Binary,
     /// Without regard to the case of the letters A to Z.
     NoCase,
+}
+
+impl Collation {
+    /// The order of two values of one field; NULL first. [`Collation::NoCase`]
+    /// compares texts as if all their letters were lower case.
+    ///
+    /// ```
+    /// use std::cmp::Ordering;
+    /// use marmota_model::{Collation, ValueRef};
+    /// let (a, b) = (ValueRef::Text("Curie"), ValueRef::Text("curie"));
+    /// assert_eq!(Collation::NoCase.order(a, b), Ordering::Equal);
+    /// assert_eq!(Collation::Binary.order(a, b), Ordering::Less);
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn order(self, a: ValueRef<'_>, b: ValueRef<'_>) -> Ordering {
+        fn folded(text: &str) -> impl Iterator<Item = u8> {
+            text.bytes().map(|byte| byte.to_ascii_lowercase())
+        }
+        match (self, a, b) {
+            (Self::NoCase, ValueRef::Text(a), ValueRef::Text(b)) => folded(a).cmp(folded(b)),
+            (_, a, b) => a.order(&b),
+        }
+    }
 }
 
 /// One of the names of an enum.

@@ -294,18 +294,10 @@ pub(crate) fn order_rows(
     a: &[Value],
     b: &[Value],
 ) -> std::cmp::Ordering {
-    let folded = |value: &Value| match value {
-        Value::Text(text) => Value::Text(text.to_ascii_lowercase()),
-        other => other.clone(),
-    };
     for by in order {
         let (a, b) = (&a[by.field], &b[by.field]);
-        let is_folded =
-            table.fields()[by.field].kind.collation() == marmota_model::Collation::NoCase;
-        let order = match is_folded {
-            true => folded(a).as_ref().order(&folded(b).as_ref()),
-            false => a.as_ref().order(&b.as_ref()),
-        };
+        let collation = table.fields()[by.field].kind.collation();
+        let order = collation.order(a.as_ref(), b.as_ref());
         if order.is_ne() {
             return if by.descending { order.reverse() } else { order };
         }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use marmota_model::{FieldSet, FilterExpr, Result, RowSink, SortKey, Table, Value, ValueRef};
-use marmota_store::memory::Condition;
+use marmota_store::predicate::Condition;
 use mongodb::raw_batch_cursor::RawBatch;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::Receiver;

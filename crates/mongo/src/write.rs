@@ -447,7 +447,7 @@ impl Writer {
         };
         let mut keys = Vec::new();
         let condition = filter
-            .map(|filter| marmota_store::memory::Condition::new(filter.clone(), &shape.table));
+            .map(|filter| marmota_store::predicate::Condition::new(filter.clone(), &shape.table));
         let mut lender = Lender::new(shape, read);
         for found in self.database().fetch(&find).await? {
             let selected = match &condition {

@@ -37,7 +37,8 @@ pub(crate) enum StoreFor {
 /// ```
 /// use marmota_model::{Field, Kind, Role, Schema};
 /// use marmota_remote::{Remote, Service};
-/// use marmota_store::{Store, memory::Memory};
+/// use marmota_memory::Memory;
+/// use marmota_store::Store;
 ///
 /// let city = || Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
 /// let served = Store::builder(Memory::new()).schema(city()).open()?;

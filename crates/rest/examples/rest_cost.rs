@@ -18,9 +18,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use marmota_http::Server;
+use marmota_memory::Memory;
 use marmota_model::{Field, Kind, Role, Schema};
 use marmota_store::Store;
-use marmota_store::memory::Memory;
 
 /// Requests in one write.
 const PIPELINED: usize = 16;

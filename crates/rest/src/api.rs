@@ -160,7 +160,8 @@ impl Api {
     ///
     /// ```
     /// # use marmota_model::{Field, Kind, Role, Schema};
-    /// # use marmota_store::{Store, memory::Memory};
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
     /// # let id = Field::new("id", Kind::I64).role(Role::Key);
     /// # let store = Store::builder(Memory::new()).schema(Schema::new("city", vec![id])).open()?;
     /// use marmota_rest::{Api, OpenApi};

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use marmota_auth::{Auth, Settings};
 use marmota_derive::{method, service};
 use marmota_http::Server;
+use marmota_memory::Memory;
 use marmota_model::{Field, Kind, Result, Role, Schema};
 use marmota_rest::Api;
 use marmota_service::{ByteStream, ItemStream, Services};
 use marmota_store::Store;
-use marmota_store::memory::Memory;
 
 #[service]
 trait Files {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use marmota_model::{Error, ErrorKind, Result, RowSink};
 use marmota_store::Durability;
 use marmota_store::engine::caller_blocks;
-use marmota_store::memory::LentTables;
+use marmota_store::lent::LentTables;
 use marmota_store::operation::{Operation, Outcome};
 
 use crate::lane::Lane;

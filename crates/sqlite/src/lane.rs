@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, FieldSet, NoRows, Result, RowSink, Table, ValueRef};
 use marmota_store::Durability;
-use marmota_store::memory::LentTables;
+use marmota_store::lent::LentTables;
 use marmota_store::operation::{BatchMachine, BatchParts, OnConflict, Operation, Outcome, Write};
 
 use crate::clerk::Clerk;

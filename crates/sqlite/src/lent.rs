@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use marmota_model::{Collation, Index, Kind, Table, ValueRef};
-use marmota_store::memory::{LentTable, RangeEnd, RowNumbers};
+use marmota_store::lent::{LentTable, RangeEnd, RowNumbers};
 
 use crate::column::{sql_collation, sql_type};
 use crate::shape::quoted;
@@ -256,7 +256,7 @@ impl Shape {
     /// first, and `stop` becomes true meanwhile.
     pub(crate) fn find(
         &self,
-        table: &LentTable,
+        table: &dyn LentTable,
         found: &Found,
         arguments: &[ValueRef<'_>],
         stop: &dyn Fn() -> bool,

@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use marmota_model::{Error, ErrorKind, FilterExpr, Query, Result, RowSink, Table, Value, ValueRef};
 use marmota_store::Durability;
-use marmota_store::memory::LentTables;
+use marmota_store::lent::LentTables;
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::row_buffer::RowBuffer;
 use marmota_store::sql::{Lender, SqlCall, SqlColumns, Wanted};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Form, Kind, Result, RowSink, ValueRef};
-use marmota_store::memory::{LentTable, LentTables};
+use marmota_store::lent::LentTables;
 use marmota_store::row_buffer::RowBuffer;
 use marmota_store::sql::text::{at_text, begins_with, first_word};
 use marmota_store::sql::{Lender, SqlCall, SqlColumn, SqlColumns, Wanted};
@@ -131,15 +131,15 @@ impl Lane {
         // Given back after the run.
         let lent = lend_tables(text, lender)?;
         let has_budget = self.connection.has_budget();
-        let can_be_kept = lent.iter().all(LentTable::can_be_kept);
+        let can_be_kept = lent.iter().all(|table| table.can_be_kept());
         if let (Some(straight), [table]) = (&text.straight, &lent[..])
             && straight.takes(call.values)
         {
             let budget = (has_budget && can_be_kept).then_some(FIRST_BUDGET);
             let ran = match count {
-                0..=8 => straight.run::<8>(table, call.values, budget, sink),
-                9..=32 => straight.run::<32>(table, call.values, budget, sink),
-                _ => straight.run::<COLUMNS_MAX>(table, call.values, budget, sink),
+                0..=8 => straight.run::<8>(&**table, call.values, budget, sink),
+                9..=32 => straight.run::<32>(&**table, call.values, budget, sink),
+                _ => straight.run::<COLUMNS_MAX>(&**table, call.values, budget, sink),
             };
             return match ran {
                 StraightRun::Done(rows) => Ok(rows),
@@ -195,8 +195,8 @@ impl Lane {
     }
 
     #[cold]
-    fn keep(&mut self, mut tables: LentTables) {
-        tables.iter_mut().for_each(LentTable::keep);
+    fn keep(&mut self, tables: LentTables) {
+        tables.iter().for_each(|table| table.keep());
         self.kept = Some(Box::new(tables));
     }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use marmota_model::{Form, Result, RowSink, Value, ValueRef};
-use marmota_store::memory::{LentTable, RowNumbers};
+use marmota_store::lent::{LentTable, RowNumbers};
 use marmota_store::sql::Wanted;
 
 use crate::ffi::{Connection, Failure, Stored};
@@ -91,7 +91,7 @@ impl Straight {
     /// if it has one.
     pub(crate) fn run<const N: usize>(
         &self,
-        table: &LentTable,
+        table: &dyn LentTable,
         values: &[Value],
         budget: Option<Duration>,
         sink: &mut dyn RowSink,
@@ -104,7 +104,7 @@ impl Straight {
         let numbers = self.shape.find(table, &self.found, key.as_slice(), &|| false);
         let mut numbers = numbers.unwrap_or_else(RowNumbers::none);
         let (mut row, mut rows, mut until) = ([ValueRef::Null; N], 0_u64, None);
-        while let Some(number) = table.next(&mut numbers) {
+        while let Some(number) = numbers.next(table) {
             table.read(number, &self.fields, &mut row);
             rows += 1;
             if let ControlFlow::Break(()) = sink.row(&row[..self.fields.len()]) {

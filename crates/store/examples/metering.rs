@@ -4,9 +4,9 @@
 
 use std::time::{Duration, Instant};
 
+use marmota_memory::Memory;
 use marmota_model::{Field, FieldSet, Kind, NoRows, Result, Role, Schema, ValueRef};
 use marmota_store::Store;
-use marmota_store::memory::Memory;
 use marmota_store::meter::Metering;
 use marmota_store::operation::Operation;
 

@@ -2,11 +2,11 @@
 //! operations, whose difference has no start in it.
 //! `valgrind --tool=callgrind target/release/examples/spans plain|traced|heard OPERATIONS`
 
+use marmota_memory::Memory;
 use marmota_model::{
     Error, ErrorKind, Field, FieldSet, Kind, NoRows, Result, Role, Schema, ValueRef,
 };
 use marmota_store::Store;
-use marmota_store::memory::Memory;
 use marmota_store::operation::Operation;
 use tracing_subscriber::layer::SubscriberExt;
 

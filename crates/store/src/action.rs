@@ -97,7 +97,7 @@ impl Scope {
     /// use std::sync::Arc;
     /// use marmota_model::{Field, Kind, Query, Result, Role, RowSink, Schema, Table, ValueRef};
     /// use marmota_store::action::Verb;
-    /// use marmota_store::memory::Memory;
+    /// use marmota_memory::Memory;
     /// use marmota_store::operation::{Operation, Outcome};
     /// use marmota_store::{Scope, Store};
     ///

@@ -111,7 +111,8 @@ impl Store {
     ///
     /// ```
     /// use marmota_model::{Field, Kind, Role, Schema};
-    /// use marmota_store::{Store, backup::Manifest, memory::Memory};
+    /// use marmota_memory::Memory;
+    /// use marmota_store::{Store, backup::Manifest};
     /// # let folder = std::env::temp_dir().join(format!("marmota-backup-{}", std::process::id()));
     /// # std::fs::create_dir_all(&folder)?;
     /// let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);

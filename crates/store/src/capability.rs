@@ -10,7 +10,7 @@ use marmota_model::{Error, ErrorKind, Result};
 ///
 /// ```
 /// use marmota_store::Store;
-/// use marmota_store::memory::Memory;
+/// use marmota_memory::Memory;
 /// let store = Store::builder(Memory::new()).open()?;
 /// let capability = store.capability();
 /// assert!(capability.transactions && !capability.persistent && !capability.sql);

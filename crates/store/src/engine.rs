@@ -22,7 +22,7 @@ use marmota_model::{Error, ErrorKind, Result, RowSink, Table};
 use crate::backup::Copied;
 use crate::durability::Durability;
 use crate::invalidation_feed::InvalidationFeed;
-use crate::memory::LentTables;
+use crate::lent::LentTables;
 use crate::operation::{Operation, Outcome};
 use crate::park::park_until;
 use crate::plan::{Destructive, Plan};

@@ -1,5 +1,5 @@
 //! Operations on models, over any engine: the second of Marmota's narrow
-//! waists, and the memory engine.
+//! waists.
 //!
 //! A verb ([`Scope::get`], [`Scope::insert`], …) makes an
 //! [`Action`](action::Action); carried out, it becomes an
@@ -27,9 +27,9 @@ pub mod engine;
 pub mod history;
 mod invalidation_feed;
 pub mod key;
+pub mod lent;
 #[cfg(target_os = "linux")]
 mod linger;
-pub mod memory;
 pub mod meter;
 pub mod migration;
 pub mod operation;
@@ -37,6 +37,7 @@ mod park;
 pub mod plan;
 #[cfg(target_os = "linux")]
 mod poller;
+pub mod predicate;
 pub mod prepare;
 pub mod private_file;
 pub mod read;

@@ -32,7 +32,7 @@ use slow::SlowCalls;
 /// ```
 /// use std::time::Duration;
 /// use marmota_model::{Field, Kind, Role, Schema};
-/// use marmota_store::memory::Memory;
+/// use marmota_memory::Memory;
 /// use marmota_store::meter::Metering;
 /// use marmota_store::Store;
 ///

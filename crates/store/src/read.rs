@@ -377,7 +377,8 @@ impl Action<'_, ListRecords> {
     ///
     /// ```
     /// # use marmota_model::{Field, Kind, Role, Schema, parse_filter, parse_order};
-    /// # use marmota_store::{Store, memory::Memory};
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
     /// # let fields = || vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("n", Kind::I64)];
     /// # let store = Store::builder(Memory::new())
     /// #     .schema(Schema::new("note", fields())).schema(Schema::new("page", fields())).open()?;

@@ -2,6 +2,7 @@
 //! the way out.
 
 use std::ops::Deref;
+use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Table, ValueRef, Violation};
 
@@ -90,4 +91,17 @@ pub fn still_referred_to(
     let by = if by.is_empty() { "another table".to_owned() } else { by.join(", ") };
     let message = format!("{what} is still referred to by {by}: delete or change that first");
     Error::new(ErrorKind::Conflict, message)
+}
+
+/// A table was not free for so long, because a transaction or a long statement
+/// keeps it.
+#[cold]
+#[must_use]
+pub fn table_kept(waited: Duration) -> Error {
+    let message = format!(
+        "a transaction of another session, or a long SQL statement over the table, did not end \
+         within {} s; try again later, and keep both short",
+        waited.as_secs()
+    );
+    Error::new(ErrorKind::Busy, message)
 }

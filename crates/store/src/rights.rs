@@ -192,7 +192,7 @@ impl Rights {
     ///
     /// ```
     /// use marmota_model::{Caller, Field, Kind, Record, Role, Schema};
-    /// use marmota_store::memory::Memory;
+    /// use marmota_memory::Memory;
     /// use marmota_store::rights::{Grant, Right, Rights};
     /// use marmota_store::Store;
     ///
@@ -343,33 +343,6 @@ fn settle_history(tables: &mut [TableRights]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Memory;
-
-    #[test]
-    fn calls_are_granted_by_method_by_service_or_all() {
-        let store = crate::Store::builder(Memory::new()).open().unwrap();
-        let may = |grant: &str, service, method| {
-            let rights = Rights::new(store.registry(), None, &[Grant::call(grant)]).unwrap();
-            rights.check_call(service, method).is_ok()
-        };
-        for (grant, add, sub, sum) in [
-            ("*", true, true, true),
-            ("calc", true, true, false),
-            ("calc.add", true, false, false),
-            ("sum", false, false, true),
-        ] {
-            assert_eq!(may(grant, "calc", Some("add")), add, "{grant}");
-            assert_eq!(may(grant, "calc", Some("sub")), sub, "{grant}");
-            assert_eq!(may(grant, "sum", None), sum, "{grant}");
-        }
-        for wrong in [
-            Grant::call("calc").rule("id = 1"),
-            Grant::new("service:calc", &[Right::Read]),
-            Grant::new("*", &[Right::Call]),
-        ] {
-            assert!(wrong.check(store.registry()).is_err(), "{wrong:?}");
-        }
-    }
 
     #[test]
     fn a_grant_is_json() {

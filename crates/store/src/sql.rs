@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, FieldValue, Kind, Result, Table, Value, ValueRef, json};
 
-use crate::memory::LentTables;
+use crate::lent::LentTables;
 
 /// A statement on its way to an engine.
 #[derive(Clone, Copy, Debug)]

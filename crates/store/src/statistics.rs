@@ -9,7 +9,7 @@ use crate::cache::CacheStats;
 ///
 /// ```
 /// use marmota_store::Store;
-/// use marmota_store::memory::Memory;
+/// use marmota_memory::Memory;
 /// let store = Store::builder(Memory::new()).open()?;
 /// assert_eq!(store.statistics().engine.syncs, 0);
 /// # Ok::<(), marmota_model::Error>(())

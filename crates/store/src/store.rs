@@ -220,7 +220,7 @@ impl StoreBuilder {
     ///
     /// ```
     /// use marmota_store::Store;
-    /// use marmota_store::memory::Memory;
+    /// use marmota_memory::Memory;
     /// # use marmota_model::{Field, Kind, Role, Schema};
     /// # let schema = |name| Schema::new(name, vec![Field::new("id", Kind::I64).role(Role::Key)]);
     /// # let (person, order) = (schema("person"), schema("order"));
@@ -283,7 +283,8 @@ impl StoreBuilder {
     ///
     /// ```
     /// # use marmota_model::{Field, Kind, Role, Schema};
-    /// # use marmota_store::{Store, memory::Memory};
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
     /// let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
     /// let store = Store::builder(Memory::new()).schema(city).traced().open()?;
     /// # store.close()?;
@@ -316,7 +317,8 @@ impl StoreBuilder {
     ///
     /// ```
     /// use marmota_model::{Field, Kind, Role, Schema};
-    /// use marmota_store::{Store, memory::Memory};
+    /// use marmota_memory::Memory;
+    /// use marmota_store::Store;
     /// let city = Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
     /// let plan = Store::builder(Memory::new()).schema(city).plan()?;
     /// assert_eq!(plan.steps[0].to_string(), "add table city");
@@ -344,7 +346,8 @@ impl StoreBuilder {
     ///
     /// ```
     /// # use marmota_model::{Field, Kind, Record, Role, Schema};
-    /// use marmota_store::{Store, memory::Memory, migration::Migration};
+    /// use marmota_memory::Memory;
+    /// use marmota_store::{Store, migration::Migration};
     /// # let id = Field::new("id", Kind::I64).role(Role::Key);
     /// # let city = Schema::new("city", vec![id, Field::new("name", Kind::TEXT)]);
     /// let store = Store::builder(Memory::new())

@@ -22,7 +22,7 @@ type TenantExists = dyn Fn(&str) -> bool + Send + Sync;
 /// Stores by the name of their tenant. Cheap to clone.
 ///
 /// ```
-/// use marmota_store::memory::Memory;
+/// use marmota_memory::Memory;
 /// use marmota_store::{Store, Tenants};
 /// let tenants = Tenants::new(|tenant| {
 ///     assert_eq!(tenant, "ana");

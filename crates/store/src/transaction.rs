@@ -149,7 +149,8 @@ impl Transaction {
     ///
     /// ```
     /// # use marmota_model::{Kind, Field, Role, Schema, Record};
-    /// # use marmota_store::{Store, memory::Memory};
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
     /// # let fields = vec![Field::new("id", Kind::I64).role(Role::Key)];
     /// # let store = Store::builder(Memory::new()).schema(Schema::new("t", fields)).open()?;
     /// # let table = store.table("t")?;
@@ -258,7 +259,8 @@ impl Store {
     ///
     /// ```
     /// # use marmota_model::{Kind, Field, Role, Schema, Record};
-    /// # use marmota_store::{Store, memory::Memory};
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
     /// # let fields = vec![Field::new("id", Kind::I64).role(Role::Key)];
     /// # let store = Store::builder(Memory::new()).schema(Schema::new("t", fields)).open()?;
     /// let table = store.table("t")?;

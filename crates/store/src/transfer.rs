@@ -82,7 +82,8 @@ impl StoreBuilder {
     ///
     /// ```
     /// use marmota_model::{Field, Kind, Record, Role, Schema};
-    /// use marmota_store::{Store, memory::Memory};
+    /// use marmota_memory::Memory;
+    /// use marmota_store::Store;
     ///
     /// let city = || Schema::new("city", vec![Field::new("id", Kind::I64).role(Role::Key)]);
     /// let folder = std::env::temp_dir().join(format!("transfer-{}", std::process::id()));

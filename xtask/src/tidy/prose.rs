@@ -12,7 +12,7 @@ use super::phrases::Phrases;
 use crate::step::{Failure, root};
 
 /// How many phrases a crate has in doc comments, and in texts such as errors.
-const KNOWN: [(&str, usize, usize); 16] = [
+const KNOWN: [(&str, usize, usize); 17] = [
     ("apps/marmota", 57, 5),
     ("crates/auth", 29, 0),
     ("crates/collections", 57, 0),
@@ -20,6 +20,7 @@ const KNOWN: [(&str, usize, usize); 16] = [
     ("crates/derive", 14, 4),
     ("crates/http", 366, 9),
     ("crates/marmota", 29, 4),
+    ("crates/memory", 133, 13),
     ("crates/model", 63, 0),
     ("crates/mongo", 92, 6),
     ("crates/postgres", 181, 11),
@@ -28,7 +29,7 @@ const KNOWN: [(&str, usize, usize); 16] = [
     ("crates/service", 151, 5),
     ("crates/sql", 4, 0),
     ("crates/sqlite", 135, 4),
-    ("crates/store", 390, 22),
+    ("crates/store", 252, 9),
 ];
 
 /// A number that has fallen by more than this is to be lowered here.

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
+use marmota::memory::Memory;
 use marmota::model::text::excerpt;
 use marmota::prelude::*;
-use marmota::store::memory::Memory;
 
 use super::record::Person;
 

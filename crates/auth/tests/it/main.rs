@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use marmota_auth::{Auth, Event, Settings};
+use marmota_memory::Memory;
 use marmota_model::{Error, ErrorKind, Field, Kind, Role, Schema, Timestamp};
 use marmota_sqlite::Sqlite;
-use marmota_store::memory::Memory;
 use marmota_store::rights::{Grant, Right};
 use marmota_store::{Store, StoreBuilder};
 

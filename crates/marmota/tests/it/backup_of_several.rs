@@ -55,7 +55,7 @@ fn others(folder: &Path) -> [(&'static str, String); 2] {
 fn builder(url: &str, folder: &Path) -> Result<StoreBuilder> {
     let [(archive, archive_url), (live, live_url)] = others(folder);
     let other = marmota::sqlite::Sqlite::from_url(&archive_url)?;
-    let memory = marmota::store::memory::Memory::from_url(&live_url)?;
+    let memory = marmota::memory::Memory::from_url(&live_url)?;
     Ok(marmota::open(url)?
         .model::<Account>()
         .database(archive, other, |archive| archive.model::<Entry>())

@@ -12,7 +12,7 @@ mod long_reads;
 mod news;
 mod pipeline;
 mod pooler;
-#[path = "../../../store/tests/it/small_disk.rs"]
+#[path = "../../../memory/tests/it/small_disk.rs"]
 mod small_disk;
 mod sql;
 mod tables;

@@ -55,7 +55,7 @@ fn a_store_with_accounts_is_not_served_without_authentication() {
     use marmota_model::{Field, Kind, Role, Schema};
 
     let id = vec![Field::new("id", Kind::I64).role(Role::Key)];
-    let served = Store::builder(marmota_store::memory::Memory::new())
+    let served = Store::builder(marmota_memory::Memory::new())
         .model::<Person>()
         .schema(Schema::new("marmota_user", id))
         .open()
@@ -76,8 +76,7 @@ fn internal_tables_are_not_served() {
 
     let id = || vec![Field::new("id", Kind::I64).role(Role::Key)];
     let users = || Schema::new("marmota_user", id());
-    let served =
-        Store::builder(marmota_store::memory::Memory::new()).model::<Person>().schema(users());
+    let served = Store::builder(marmota_memory::Memory::new()).model::<Person>().schema(users());
     let served = served.open().unwrap();
     let grants = [Grant::new("*", &Right::ALL), Grant::new("marmota_user", &Right::ALL)];
     let rights = Rights::new(served.registry(), None, &grants).unwrap();

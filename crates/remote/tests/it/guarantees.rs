@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use marmota_derive::Model;
+use marmota_memory::Memory;
 use marmota_model::{ErrorKind, Field, Kind, Result, Role, Schema, Table};
 use marmota_remote::{Remote, Service};
 use marmota_store::engine::{Capability, Engine, ReadsMeanwhile, Session};
-use marmota_store::memory::Memory;
 use marmota_store::plan::{Destructive, Plan};
 use marmota_store::rights::{Grant, Right, Rights};
 use marmota_store::{Idempotency, Store};

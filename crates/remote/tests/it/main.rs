@@ -17,9 +17,10 @@ mod transactions;
 mod web_socket;
 
 use marmota_derive::Model;
+use marmota_memory::Memory;
 use marmota_model::Result;
 use marmota_remote::Remote;
-use marmota_store::{Store, memory::Memory};
+use marmota_store::Store;
 
 #[derive(Clone, Debug, Default, Model, PartialEq)]
 struct Person {

@@ -17,7 +17,7 @@ fn packets_larger_than_a_message_go_both_ways() {
         text: String,
     }
     for transport in [Transport::WebSocket, Transport::SecureWebSocket, Transport::Https] {
-        let store = marmota_store::Store::builder(marmota_store::memory::Memory::new());
+        let store = marmota_store::Store::builder(marmota_memory::Memory::new());
         let served = store.model::<Letter>().open().unwrap();
         let place = Place::of(transport);
         let _server = place.serve(&Service::new(&served));

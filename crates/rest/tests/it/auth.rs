@@ -2,11 +2,11 @@
 
 use marmota_auth::{Auth, Settings};
 use marmota_http::{RunningServer, Server};
+use marmota_memory::Memory;
 use marmota_model::{Field, Kind, Role, Schema};
 use marmota_rest::Api;
 use marmota_sqlite::Sqlite;
 use marmota_store::engine::Engine;
-use marmota_store::memory::Memory;
 use marmota_store::rights::{Grant, Right};
 use marmota_store::{Idempotency, Store};
 use proptest::prelude::*;

@@ -6,10 +6,10 @@ use std::task::{Context, Poll, Waker};
 
 use marmota_auth::{Auth, Settings};
 use marmota_http::{Request, Server};
+use marmota_memory::Memory;
 use marmota_model::{Result, RowSink};
 use marmota_rest::{Api, Diagnostics};
 use marmota_store::engine::{Session, Submitted, Ticket};
-use marmota_store::memory::Memory;
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::{Durability, Store};
 

@@ -5,10 +5,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use marmota_http::Server;
+use marmota_memory::Memory;
 use marmota_model::{Field, Kind, Role, Schema};
 use marmota_rest::Api;
 use marmota_store::Store;
-use marmota_store::memory::Memory;
 use serde_json::{Value, json};
 
 use crate::client::{Answer, Client};

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use marmota_auth::Settings;
-use marmota_store::memory::Memory;
+use marmota_memory::Memory;
 use marmota_store::rights::{Grant, Right};
 
 use crate::auth::Guarded;

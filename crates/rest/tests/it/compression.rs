@@ -4,10 +4,10 @@ use std::io::Read;
 use std::process::Command;
 
 use marmota_http::{RunningServer, Server};
+use marmota_memory::Memory;
 use marmota_model::{Collation, Field, Kind, Role, Schema};
 use marmota_rest::Api;
 use marmota_store::Store;
-use marmota_store::memory::Memory;
 
 use crate::client::{Answer, Client};
 

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
+use marmota_memory::Memory;
 use marmota_model::{Error, ErrorKind, Result, RowSink};
 use marmota_store::Durability;
 use marmota_store::engine::{Engine, Session, Submitted, Ticket};
-use marmota_store::memory::Memory;
 use marmota_store::operation::{Operation, Outcome};
 
 use crate::service::Service;

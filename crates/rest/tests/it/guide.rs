@@ -3,9 +3,9 @@
 //! lines that the page shows have to be there.
 
 use marmota_http::Server;
+use marmota_memory::Memory;
 use marmota_model::{Collation, Field, Kind, Literal, Role, Rule, Schema};
 use marmota_store::Store;
-use marmota_store::memory::Memory;
 
 use crate::client::{Answer, Client};
 

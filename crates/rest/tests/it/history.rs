@@ -1,12 +1,12 @@
 //! The history of audited rows, and who is said to have written them.
 
 use marmota_http::Server;
+use marmota_memory::Memory;
 use marmota_model::{Field, Kind, Role, Schema};
 use marmota_rest::Api;
 use marmota_sqlite::Sqlite;
 use marmota_store::Store;
 use marmota_store::engine::Engine;
-use marmota_store::memory::Memory;
 use serde_json::json;
 
 use crate::client::Client;

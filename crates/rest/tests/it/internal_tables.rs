@@ -2,10 +2,10 @@
 //! is not served without authentication by mistake.
 
 use marmota_http::Server;
+use marmota_memory::Memory;
 use marmota_model::{Field, Kind, Role, Schema};
 use marmota_rest::Api;
 use marmota_store::Store;
-use marmota_store::memory::Memory;
 use marmota_store::rights::{Grant, Right};
 
 use crate::auth::{Guarded, by, own};

@@ -2,9 +2,9 @@
 
 use marmota_auth::{Auth, Settings};
 use marmota_http::{Method, Server};
+use marmota_memory::Memory;
 use marmota_model::{Field, KeyKind, Kind, Literal, Role, Rule, Schema, Variant};
 use marmota_rest::{Api, OpenApi};
-use marmota_store::memory::Memory;
 use marmota_store::rights::{Grant, Right};
 use marmota_store::{Store, StoreBuilder};
 use serde_json::{Value, json};

@@ -4,13 +4,13 @@
 use std::net::SocketAddr;
 
 use marmota_http::{RunningServer, Server};
+use marmota_memory::Memory;
 use marmota_model::{
     Collation, EnumStored, Field, KeyKind, Kind, Literal, Role, Rule, Schema, Variant,
 };
 use marmota_rest::Api;
 use marmota_sqlite::{Durability, Location, Options, Sqlite};
 use marmota_store::engine::Engine;
-use marmota_store::memory::Memory;
 use marmota_store::{Idempotency, Store, StoreBuilder};
 
 use crate::client::Client;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use marmota_auth::{Auth, Settings};
 use marmota_http::{Metrics, Router, RunningServer, Server};
+use marmota_memory::Memory;
 use marmota_model::{Error, ErrorKind, Field, Kind, Role, Schema};
 use marmota_rest::{Api, Diagnostics, LogLevels};
-use marmota_store::memory::Memory;
 use marmota_store::meter::Metering;
 use marmota_store::rights::{Grant, Right};
 use marmota_store::{Store, StoreBuilder};

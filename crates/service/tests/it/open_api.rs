@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use marmota_derive::{method, service};
 use marmota_http::Server;
+use marmota_memory::Memory;
 use marmota_model::{Field, Kind, Result, Role, Schema};
 use marmota_rest::{Api, OpenApi};
 use marmota_service::{ByteStream, ItemStream, Services};
-use marmota_store::{Store, memory::Memory};
+use marmota_store::Store;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -7,11 +7,12 @@ use std::time::Duration;
 use marmota_auth::{Auth, Settings, models};
 use marmota_derive::service;
 use marmota_http::{Metrics, RunningServer, Server};
+use marmota_memory::Memory;
 use marmota_model::{ErrorKind, Result};
 use marmota_service::{Call, Client, Lifetime, Services, Subscribers};
+use marmota_store::Store;
 use marmota_store::meter::Metering;
 use marmota_store::rights::Grant;
-use marmota_store::{Store, memory::Memory};
 use serde_json::{Value, json};
 
 use crate::calling::{agent, url};

@@ -8,10 +8,11 @@ use std::time::Duration;
 use futures_lite::future::{block_on, poll_once};
 use marmota_auth::{Auth, Settings, models};
 use marmota_http::Server;
+use marmota_memory::Memory;
 use marmota_model::ErrorKind;
 use marmota_service::{ByteStream, Client, ItemStream};
+use marmota_store::Store;
 use marmota_store::rights::Grant;
-use marmota_store::{Store, memory::Memory};
 use serde_json::{Value, json};
 
 use crate::streams::{Disk, Files as _, FilesClient, services};

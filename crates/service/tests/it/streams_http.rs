@@ -8,9 +8,10 @@ use futures_lite::stream;
 use marmota_auth::{Auth, Settings, models};
 use marmota_derive::service;
 use marmota_http::{RunningServer, Server};
+use marmota_memory::Memory;
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_service::{ByteStream, ItemStream, Services};
-use marmota_store::{Store, memory::Memory};
+use marmota_store::Store;
 use serde_json::{Value, json};
 
 use crate::calling::{agent, post, url};

@@ -14,7 +14,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use marmota_model::ValueRef;
-use marmota_store::memory::{LentTable, LentTables, RowNumbers};
+use marmota_store::lent::{LentTable, LentTables, RowNumbers};
 
 use super::raw::{self, Db};
 use super::watch::Watch;
@@ -26,7 +26,7 @@ pub(crate) struct Stage {
     shapes: RefCell<Vec<Arc<Shape>>>,
     /// Those that were planned for since [`Connection::begin_use`].
     used: RefCell<Vec<usize>>,
-    lent: RefCell<Vec<Option<Arc<LentTable>>>>,
+    lent: RefCell<Vec<Option<Arc<dyn LentTable>>>>,
     /// What ends statements that take too long.
     watch: RefCell<Option<Arc<Watch>>>,
 }
@@ -46,9 +46,7 @@ impl Loan {
     /// that was ended.
     pub(crate) fn take_back(self) -> LentTables {
         let mut lent = self.0.lent.borrow_mut();
-        let lent = lent.iter_mut().filter_map(Option::take);
-        // No cursor shares them any more.
-        lent.filter_map(Arc::into_inner).collect()
+        lent.iter_mut().filter_map(Option::take).collect()
     }
 }
 
@@ -121,14 +119,17 @@ impl Connection {
     }
 
     /// Lends tables to the statements that run until the loan is dropped.
-    pub(crate) fn lend(&self, tables: impl Iterator<Item = (usize, LentTable)>) -> Option<Loan> {
+    pub(crate) fn lend(
+        &self,
+        tables: impl Iterator<Item = (usize, Arc<dyn LentTable>)>,
+    ) -> Option<Loan> {
         let stage = self.stage.as_ref()?;
         if stage.watch.borrow().is_none() {
             stage.watch.borrow_mut().clone_from(&self.watch);
         }
         for (number, table) in tables {
             if let Some(place) = stage.lent.borrow_mut().get_mut(number) {
-                *place = Some(Arc::new(table));
+                *place = Some(table);
             }
         }
         Some(Loan(Arc::clone(stage)))
@@ -146,7 +147,7 @@ struct Vtab {
 #[repr(C)]
 struct Cursor {
     base: raw::VtabCursor,
-    table: Option<Arc<LentTable>>,
+    table: Option<Arc<dyn LentTable>>,
     numbers: RowNumbers,
     row: Option<u32>,
 }
@@ -311,11 +312,11 @@ unsafe extern "C" fn filter(
     let found = Found::from_number(number);
     let watch = stage.watch.borrow();
     let stop = || watch.as_ref().is_some_and(|watch| watch.look());
-    let Some(numbers) = vtab.shape.find(&table, &found, &stored[..count], &stop) else {
+    let Some(numbers) = vtab.shape.find(&*table, &found, &stored[..count], &stop) else {
         return code::INTERRUPT;
     };
     cursor.numbers = numbers;
-    cursor.row = table.next(&mut cursor.numbers);
+    cursor.row = cursor.numbers.next(&*table);
     cursor.table = Some(table);
     code::OK
 }
@@ -351,7 +352,7 @@ unsafe extern "C" fn next(cursor: *mut raw::VtabCursor) -> c_int {
     // SAFETY: it was made by `open`.
     let cursor = unsafe { &mut *cursor.cast::<Cursor>() };
     let Some(table) = &cursor.table else { return code::MISUSE };
-    cursor.row = table.next(&mut cursor.numbers);
+    cursor.row = cursor.numbers.next(&**table);
     code::OK
 }
 

@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
+use marmota_memory::Memory;
 use marmota_model::{ErrorKind, Field, Kind, Record, Role, Schema, Value};
 use marmota_sqlite::{Location, Options, Sqlite};
 use marmota_store::Store;
-use marmota_store::memory::Memory;
 
 use crate::budget::{LONG, drive, in_short_turns, poll_once};
 

@@ -11,7 +11,7 @@ mod encryption;
 mod failed_syncs;
 mod group;
 mod kill;
-#[path = "../../../store/tests/it/killed.rs"]
+#[path = "../../../memory/tests/it/killed.rs"]
 mod killed;
 mod locked_out;
 mod migrations;
@@ -23,7 +23,7 @@ mod processes;
 mod queries;
 mod rebuild;
 mod refusals;
-#[path = "../../../store/tests/it/small_disk.rs"]
+#[path = "../../../memory/tests/it/small_disk.rs"]
 mod small_disk;
 mod statistics;
 mod transactions;

@@ -33,7 +33,8 @@ enum Slot<'s, V: Verb> {
 ///
 /// ```
 /// use marmota_model::{Field, Kind, Role, Schema};
-/// use marmota_store::{Store, action::all, memory::Memory};
+/// use marmota_memory::Memory;
+/// use marmota_store::{Store, action::all};
 ///
 /// let schema = Schema::new(
 ///     "note",

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, NoRows, Result, RowSink, Table};
 use smallvec::SmallVec;
@@ -11,9 +11,13 @@ use smallvec::SmallVec;
 use super::{Database, Homes, hub};
 use crate::durability::Durability;
 use crate::engine::{Session, Submitted, Ticket};
-use crate::memory::{LEND_WAIT_MAX, LentTable, LentTables};
+use crate::lent::{LentTable, LentTables};
 use crate::operation::{Operation, Outcome};
+use crate::refusal::table_kept;
 use crate::sql::{Lender, SqlCall, Wanted};
+
+/// How long a statement waits for tables of another database.
+const LEND_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// A session on several databases.
 pub(super) struct DatabasesSession {
@@ -69,7 +73,7 @@ impl Lender for Others<'_> {
             let tables: SmallVec<[&Table; 4]> = wanted.iter().map(|one| &*one.table).collect();
             return self.lend_of(first.database, &tables);
         }
-        let mut lent: Vec<Option<LentTable>> = wanted.iter().map(|_| None).collect();
+        let mut lent: Vec<Option<Arc<dyn LentTable>>> = wanted.iter().map(|_| None).collect();
         let mut places: SmallVec<[usize; 4]> = wanted.iter().map(|one| one.database).collect();
         // In their order, so that no two statements wait for each other.
         places.sort_unstable();
@@ -96,7 +100,7 @@ impl Others<'_> {
         };
         session.lend(tables, self.waker)?.ok_or_else(|| {
             self.must_wait = true;
-            crate::memory::kept()
+            table_kept(LEND_WAIT_MAX)
         })
     }
 }
@@ -403,7 +407,7 @@ impl Session for DatabasesSession {
                     let waker = Some(context.waker());
                     match self.submit_sql(durability, statement, sink, outcome, waker) {
                         Ok(Some(Step::Lend(_))) if Instant::now() < until => return Poll::Pending,
-                        Ok(Some(Step::Lend(_))) => Err(crate::memory::kept()),
+                        Ok(Some(Step::Lend(_))) => Err(table_kept(LEND_WAIT_MAX)),
                         next => next,
                     }
                 }

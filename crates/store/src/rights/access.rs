@@ -6,7 +6,7 @@ use std::sync::Arc;
 use marmota_model::{FieldSet, FilterExpr, KeyKind, Kind, Result, Table, ValueRef};
 
 use super::Right;
-use crate::memory::condition::Condition;
+use crate::predicate::Condition;
 
 /// To which rows a right extends.
 #[derive(Clone, Debug)]

@@ -11,8 +11,8 @@ use marmota_model::{
 use super::access::{Access, TableRights};
 use super::{Right, Rights};
 use crate::history::{HISTORY_TABLE, History};
-use crate::memory::condition::Ready;
 use crate::operation::{OnConflict, Operation, Outcome};
+use crate::predicate::Ready;
 
 /// Whose entries are asked for.
 pub(crate) enum HistoryOf<'r> {

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use marmota_memory::Memory;
 use marmota_model::{Error, ErrorKind, Field, Kind, Record, Role, Schema};
-use marmota_store::memory::Memory;
 use marmota_store::{Store, Transaction};
 
 /// The hooks that ran, in their order.

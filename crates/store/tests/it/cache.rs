@@ -7,12 +7,12 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use marmota_memory::Memory;
 use marmota_model::{
     ErrorKind, Field, FieldSet, Kind, NoRows, Record, Result, Role, RowSink, Schema, Table, Value,
     ValueRef,
 };
 use marmota_store::engine::{self, Capability, Engine, Session, Submitted, Ticket};
-use marmota_store::memory::Memory;
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::plan::{Destructive, Plan};
 use marmota_store::{Durability, Progress, Store};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use marmota_memory::Memory;
 use marmota_model::{Caller, Field, Kind, Record, Role, Schema, parse_filter};
 use marmota_store::Store;
-use marmota_store::memory::Memory;
 use marmota_store::meter::{Activity, Measured, Metering};
 use marmota_store::rights::{Grant, Right, Rights};
 

@@ -7,8 +7,8 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context as Polled, Poll, Waker};
 
+use marmota_memory::Memory;
 use marmota_model::{Field as Of, Kind, Record, Role, Schema};
-use marmota_store::memory::Memory;
 use marmota_store::meter::Metering;
 use marmota_store::{Store, StoreBuilder};
 use tracing::field::{Field, Visit};

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use marmota_memory::Memory;
 use marmota_model::{Error, ErrorKind};
-use marmota_store::memory::Memory;
 use marmota_store::{Store, Tenants};
 
 fn open(_: &str) -> marmota_model::Result<Store> {

@@ -1,0 +1,136 @@
+//! A backup of a memory engine, and its files from a backup.
+//!
+//! The rows are written to the copy under their tables' locks, between two
+//! transactions: they are of one moment, and writers wait as long as it takes
+//! to write them. Reads go on.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use marmota_model::{Error, ErrorKind, Result, Uuid};
+
+use super::catalog::Catalog;
+use super::engine::Memory;
+use super::file::{self, Format, Loaded};
+use super::file_binary;
+use super::gate::Gate;
+use super::journal;
+use super::shared::Shared;
+use super::snapshot::Snapshot;
+use super::vault::Vault;
+use marmota_store::backup::Copied;
+
+impl Shared {
+    /// Writes everything that is committed to a new file and reads that back.
+    pub(super) fn copy_to(
+        &self,
+        path: &Path,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Copied> {
+        self.check_open()?;
+        // Rows that were read from JSON and asked for by no model are written
+        // as they were read.
+        let format = match &self.file {
+            Some((_, format)) => *format,
+            None => Format::Binary,
+        };
+        self.load()?;
+        let tables = self.between_transactions(|| self.save(path, format))?;
+        let rows = tables.values().sum();
+        progress(rows / 2, rows);
+        let copy = file::load(path, &self.vault)?;
+        if counted(&copy)? != tables {
+            let message = format!("{}: it does not hold what was copied", path.display());
+            return Err(Error::new(ErrorKind::Engine, message));
+        }
+        progress(rows, rows);
+        Ok(Copied {
+            engine: "memory",
+            engine_version: env!("CARGO_PKG_VERSION").to_owned(),
+            schema_version: copy.schema,
+            encrypted: self.vault.has_key(),
+            tables,
+        })
+    }
+}
+
+/// How many rows each table of a file has.
+fn counted(loaded: &Loaded) -> Result<BTreeMap<String, u64>> {
+    let sections = loaded.tables.iter();
+    sections.map(|(name, section)| Ok((name.clone(), section.shape()?.rows))).collect()
+}
+
+impl Memory {
+    /// Puts a backup in the place of the file that a URL names; what is there
+    /// is replaced only if `replaces` says so. Whenever this is interrupted,
+    /// the file is the old one or the new one, whole.
+    ///
+    /// The backup was compared with its manifest before: see
+    /// [`marmota_store::backup::Manifest::verify`]. `tables` has the rows of each.
+    ///
+    /// # Errors
+    /// - [`ErrorKind::Conflict`] if there is a file and it is not to be
+    ///   replaced.
+    /// - [`ErrorKind::Busy`] if another process has it open (a file without a
+    ///   log is held by nobody).
+    /// - [`ErrorKind::Invalid`] for a URL that names no file, or a backup that
+    ///   is none of this engine.
+    /// - [`ErrorKind::Denied`] if it is encrypted with another key.
+    /// - [`ErrorKind::Io`] if the disk fails or is full.
+    pub fn restore(
+        url: &str,
+        from: &Path,
+        tables: &BTreeMap<String, u64>,
+        replaces: bool,
+    ) -> Result<()> {
+        let memory = Self::from_url(url)?;
+        let Some((path, _)) = &memory.shared.file else {
+            let message = "a backup is restored to a file: name one, as in memory:data/app.mem";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        };
+        let is_there = path.exists() || journal::first_log(path)?.is_some();
+        if is_there && !replaces {
+            let message = format!(
+                "{} is there: name another file, or have it replaced (`--replace`)",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        marmota_store::private_file::have_folder(path, memory.shared.creates_folders)?;
+        let vault = &*memory.shared.vault;
+        let loaded = file::load(from, vault)?;
+        if counted(&loaded)? != *tables {
+            let message = format!("{}: it does not hold what its manifest says", from.display());
+            return Err(Error::new(ErrorKind::Engine, message));
+        }
+        if memory.shared.durability.is_some() {
+            return replace_alone(&journal::Alone::with(path)?, path, vault, &loaded);
+        }
+        file::check_without_log(path)?;
+        let bytes = std::fs::read(from).map_err(|error| file::failed("read", from, error))?;
+        // If there is a key, they are encrypted with it.
+        file::replace(path, &Vault::none(), |out| Ok(out.write_all(&bytes)))
+    }
+}
+
+/// Makes what was loaded the snapshot of a log that is still to begin: all
+/// logs that are there are older then.
+pub(super) fn replace_alone(
+    alone: &journal::Alone<'_>,
+    path: &Path,
+    vault: &Vault,
+    loaded: &Loaded,
+) -> Result<()> {
+    let snapshot = Snapshot {
+        schema: loaded.schema,
+        lineage: Uuid::now_v7(),
+        generation: alone.generation_after_all()?,
+        catalog: &Catalog::default(),
+        sections: &loaded.tables,
+        gate: &Gate::default(),
+        log: None,
+    };
+    file::replace(path, vault, |mut out| file_binary::write_snapshot(&mut out, &snapshot))?;
+    alone.remove_logs_before(snapshot.generation);
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! What has to change in a table's rows for them to fit its model.
+//!
+//! Indexes are no part of it: they are made of the rows at each start.
+
+use marmota_model::{Error, ErrorKind, Form, Result, Table};
+
+use super::table_rows::TableRows;
+use marmota_store::plan::{Change, Destructive, Effect, Plan, Step};
+
+/// What rows are like.
+#[derive(Default)]
+pub(super) struct Shape {
+    /// The fields that they have, with the forms where those are known.
+    pub(super) fields: Vec<(String, Option<Form>)>,
+    /// How many there are.
+    pub(super) rows: u64,
+}
+
+impl Shape {
+    /// The shape of rows in memory.
+    pub(super) fn of(rows: &TableRows) -> Self {
+        let mut shape = Self { rows: rows.keys.len() as u64, ..Self::default() };
+        for field in rows.table.fields() {
+            shape.note(&field.name, Some(field.kind.form()));
+        }
+        shape
+    }
+
+    /// Adds a field, if it is not there.
+    pub(super) fn note(&mut self, name: &str, form: Option<Form>) {
+        if self.find(name).is_none() {
+            self.fields.push((name.to_owned(), form));
+        }
+    }
+
+    fn find(&self, name: &str) -> Option<&(String, Option<Form>)> {
+        self.fields.iter().find(|(known, _)| known == name)
+    }
+}
+
+/// The field that a value called `name` in older rows is of; none if it may
+/// be lost.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] if it may not, with the way out.
+pub(super) fn place_of(
+    table: &Table,
+    name: &str,
+    destructive: &Destructive,
+) -> Result<Option<usize>> {
+    let was = |field: &marmota_model::Field| field.was.as_deref() == Some(name);
+    if let Some(place) = table.find(name).or_else(|| table.fields().iter().position(was)) {
+        return Ok(Some(place));
+    }
+    let plan = Plan { steps: vec![drop_column(table, name, 1)] };
+    match plan.to_do(destructive).next() {
+        Some(_) => Ok(None),
+        None => {
+            let why = plan.steps[0].blocking_reason().unwrap_or_default();
+            Err(Error::new(ErrorKind::Invalid, why))
+        }
+    }
+}
+
+/// The steps from rows of a shape to those of a table.
+pub(super) fn plan(shape: &Shape, table: &Table) -> Plan {
+    let mut plan = Plan::default();
+    let mut add = |change, effect| plan.steps.push(step(table, change, effect));
+    let has_rows = shape.rows > 0;
+    for (position, field) in table.fields().iter().enumerate() {
+        let there = shape.find(&field.name);
+        let was = field.was.as_deref().and_then(|was| shape.find(was)).filter(|_| there.is_none());
+        if let Some((from, _)) = was {
+            let (from, to) = (from.clone(), field.name.to_string());
+            add(Change::RenameColumn { from, to }, Effect::Safe);
+        }
+        match there.or(was) {
+            Some((_, Some(form))) if has_rows && *form != field.kind.form() => {
+                let (from, to) = (format!("{form:?}"), field.kind.name().to_owned());
+                let why = format!(
+                    "it changes from {from} to {to}; add a field of another name instead, or \
+                     change it back"
+                );
+                let column = field.name.to_string();
+                add(Change::ChangeColumn { column, from, to }, Effect::Refused(why));
+            }
+            Some(_) => {}
+            None => {
+                let is_given = field.nullable || table.default(position).is_some();
+                let effect = match is_given || !has_rows {
+                    true => Effect::Safe,
+                    false => Effect::Refused(
+                        "it is new, and rows have no value for it; make it nullable or give it a \
+                         default"
+                            .to_owned(),
+                    ),
+                };
+                add(Change::AddColumn(field.name.to_string()), effect);
+            }
+        }
+    }
+    for (name, _) in &shape.fields {
+        let is_kept = |field: &marmota_model::Field| {
+            field.name == *name || field.was.as_deref() == Some(&**name)
+        };
+        if !table.fields().iter().any(is_kept) {
+            plan.steps.push(drop_column(table, name, shape.rows));
+        }
+    }
+    plan
+}
+
+/// The step that makes a table, or gives one its name.
+pub(super) fn step(table: &Table, change: Change, effect: Effect) -> Step {
+    Step { table: table.name().to_owned(), change, effect, statements: Vec::new() }
+}
+
+fn drop_column(table: &Table, name: &str, rows: u64) -> Step {
+    let effect = match rows {
+        0 => Effect::Safe,
+        rows => Effect::Destructive {
+            what: format!(
+                "it is gone from the model, and its values in up to {rows} rows would be lost"
+            ),
+            way_out: format!(
+                "keep the field, or drop it (`migrate --drop {}.{name}`)",
+                table.name()
+            ),
+            needed: true,
+        },
+    };
+    step(table, Change::DropColumn(name.to_owned()), effect)
+}

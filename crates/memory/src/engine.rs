@@ -1,0 +1,305 @@
+//! The engine: how it is opened, and what a store asks of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_store::backup::Copied;
+use marmota_store::engine::{AttachSource, Capability, Engine, ReadsMeanwhile, Session};
+#[cfg(feature = "encryption")]
+use marmota_store::key::Key;
+use marmota_store::key::{KeySource, refuse_secrets};
+use marmota_store::plan::{Destructive, Plan};
+use marmota_store::{Durability, EngineStatistics};
+
+use crate::file::{self, Format, Loaded};
+use crate::session::MemorySession;
+use crate::shared::{READ_DEADLINE_MS, Shared};
+use crate::vault::Vault;
+
+/// The memory engine.
+pub struct Memory {
+    pub(crate) shared: Arc<Shared>,
+    capability: Capability,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Memory {
+    /// An empty engine.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with(None, (None, false), None, Vault::none())
+    }
+
+    fn with(
+        file: Option<(PathBuf, Format)>,
+        (durability, creates_folders): (Option<Durability>, bool),
+        loaded: Option<Loaded>,
+        vault: Vault,
+    ) -> Self {
+        let shared = Shared::new(file, (durability, creates_folders), loaded, vault);
+        let capability = Capability::new("memory", durability.is_some())
+            .with_reads_meanwhile(ReadsMeanwhile::WaitForTables)
+            .with_reused_last_key();
+        let capability = match shared.file {
+            Some(_) => capability.with_persistence(),
+            None => capability,
+        };
+        Self { shared: Arc::new(shared), capability }
+    }
+
+    /// The engine that a URL names: `memory:`, or `memory:data/app.mem` with a
+    /// file that is loaded when the first model is registered and saved when
+    /// the engine is closed. `?format=json` or `?format=binary` says how; else
+    /// the name does (JSON if it ends in `.json`).
+    ///
+    /// With `?durability=full`, `relaxed` or `none` the (binary) file has a log
+    /// beside it: what was answered is kept without a close, to the extent that
+    /// [`Durability`] says, and one process at a time has the file. The file
+    /// itself is written anew when the log has become longer than 64 MiB and
+    /// twice the file, and at the close.
+    ///
+    /// The file's folder must exist; `?create_folders=true` makes it. What is made
+    /// is its owner's alone (modes 0600 and 0700).
+    ///
+    /// `?read_deadline_ms=5000` ends a list, a count or a delete by a filter that
+    /// takes longer with `Timeout`; 0 ends none. Default: 30,000.
+    ///
+    /// With the feature `encryption` the (binary) file and its log are encrypted
+    /// if the environment has `MARMOTA_KEY`, or the variable that
+    /// `?key_env=NAME` names; see [`Key`](marmota_store::key::Key).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for any other URL, [`ErrorKind::Unsupported`] for
+    /// a key without the feature `encryption`.
+    ///
+    /// ```
+    /// use marmota_memory::Memory;
+    /// assert!(Memory::from_url("memory:data/app.mem?format=binary").is_ok());
+    /// assert!(Memory::from_url("memory:data/app.mem?durability=full").is_ok());
+    /// assert!(Memory::from_url("memory:data/app.mem?format=xml").is_err());
+    /// ```
+    pub fn from_url(url: &str) -> Result<Self> {
+        refuse_secrets(url)?;
+        let refuse = |why: &str| {
+            let message = format!(
+                "{url:?} is no URL of the memory engine: {why}; use memory: or \
+                 memory:FILE?format=json or binary&durability=full, relaxed or none&\
+                 create_folders=true&key_env=NAME, and read_deadline_ms=NUMBER with either"
+            );
+            Error::new(ErrorKind::Invalid, message)
+        };
+        let rest = url.strip_prefix("memory:").ok_or_else(|| refuse("it begins otherwise"))?;
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (mut format, mut durability, mut source) = (None, None, None);
+        let (mut creates_folders, mut of_file) = (false, false);
+        let mut read_deadline_ms = READ_DEADLINE_MS;
+        for option in query.split('&').filter(|option| !option.is_empty()) {
+            of_file |= !option.starts_with("read_deadline_ms=");
+            match option.split_once('=') {
+                Some(("read_deadline_ms", value)) => {
+                    let wrong = || refuse("read_deadline_ms is a number of milliseconds");
+                    read_deadline_ms = value.parse().map_err(|_| wrong())?;
+                }
+                Some(("format", "json")) => format = Some(Format::Json),
+                Some(("format", "binary")) => format = Some(Format::Binary),
+                Some(("durability", "full")) => durability = Some(Durability::Full),
+                Some(("durability", "relaxed")) => durability = Some(Durability::Relaxed),
+                Some(("durability", "none")) => durability = Some(Durability::None),
+                Some(("create_folders", "true")) => creates_folders = true,
+                Some(("create_folders", "false")) => creates_folders = false,
+                Some(("key_env", name)) => source = Some(KeySource::named(name)?),
+                _ => return Err(refuse(&format!("there is no option `{option}`"))),
+            }
+        }
+        if path.is_empty() {
+            return match of_file {
+                false => Self::new().read_deadline_ms(read_deadline_ms),
+                true => Err(refuse("options but read_deadline_ms are for a file")),
+            };
+        }
+        let named = if path.ends_with(".json") { Format::Json } else { Format::Binary };
+        let format = format.unwrap_or(named);
+        if format == Format::Json && durability.is_some() {
+            return Err(refuse("a JSON file has no log"));
+        }
+        let vault = Vault::from(source.or_else(KeySource::usual))?;
+        let kept = (durability, creates_folders);
+        Self::with(Some((path.into(), format)), kept, None, vault)
+            .read_deadline_ms(read_deadline_ms)
+    }
+
+    /// How long a list, a count or a delete by a filter may take, in
+    /// milliseconds, before it ends with [`ErrorKind::Timeout`]; 0 for any time.
+    /// Default: 30,000.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the engine was used already.
+    ///
+    /// ```
+    /// use marmota_memory::Memory;
+    /// let engine = Memory::new().read_deadline_ms(5_000)?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    pub fn read_deadline_ms(mut self, limit: u32) -> Result<Self> {
+        match Arc::get_mut(&mut self.shared).filter(|shared| shared.journal.get().is_none()) {
+            Some(shared) => shared.read_deadline_ms = limit,
+            None => {
+                let message =
+                    "the engine was used already: give `read_deadline_ms` before all else";
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+        }
+        Ok(self)
+    }
+
+    /// Encrypts the engine's files with the key that `ask` gives: at each file
+    /// if it is a raw one, once if it is a passphrase. A file that is not
+    /// encrypted is refused; [`Memory::rekey`] makes an encrypted one of it.
+    /// JSON is refused as well.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the engine was used already.
+    ///
+    /// ```
+    /// use marmota_store::key::Key;
+    /// use marmota_memory::Memory;
+    /// let engine = Memory::from_url("memory:data/app.mem?durability=full")?
+    ///     .key(|| Key::passphrase("correct horse".to_owned()))?;
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[cfg(feature = "encryption")]
+    pub fn key(mut self, ask: impl Fn() -> Result<Key> + Send + Sync + 'static) -> Result<Self> {
+        let vault = Vault::from(Some(KeySource::new(ask)))?;
+        match Arc::get_mut(&mut self.shared).filter(|shared| shared.journal.get().is_none()) {
+            Some(shared) => shared.vault = Arc::new(vault),
+            None => {
+                let message = "the engine was used already: give its key before all else";
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+        }
+        Ok(self)
+    }
+
+    /// An engine with what [`Memory::save`] has put into a file of either
+    /// format that is not encrypted (one that is opens by [`Memory::from_url`]
+    /// with its key). Rows take their place when their models are registered.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Invalid`] if
+    /// it is damaged or none of ours.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        let vault = Vault::none();
+        let loaded = file::load(path.as_ref(), &vault)?;
+        Ok(Self::with(None, (None, false), Some(loaded), vault))
+    }
+
+    /// Saves everything that is committed, encrypted if the engine has a key. A
+    /// crash leaves the old file or the new one, whole.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if it cannot be written; [`ErrorKind::Busy`] if a
+    /// transaction stays open for too long.
+    pub fn save(&self, path: impl AsRef<Path>, format: Format) -> Result<()> {
+        let path = path.as_ref();
+        if let (Some((own, _)), Some(_)) = (&self.shared.file, self.shared.durability)
+            && (own == path
+                || own
+                    .canonicalize()
+                    .is_ok_and(|own| path.canonicalize().is_ok_and(|it| it == own)))
+        {
+            let message = format!(
+                "{} has a log, which goes on from it: make a snapshot, or save to another file",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        self.shared.between_transactions(|| self.shared.save(path, format).map(drop))
+    }
+
+    /// Writes the file of an engine that has a log anew, and begins another
+    /// log, so that the next start is quick. Others go on meanwhile. It happens
+    /// by itself when the log has become long, and at the close.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if it cannot be written, or if a transaction that has
+    /// changed rows stays open for too long: the log goes on as it was.
+    /// [`ErrorKind::Unsupported`] without a log.
+    pub fn snapshot(&self) -> Result<()> {
+        self.shared.snapshot()
+    }
+}
+
+impl Engine for Memory {
+    fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
+        self.shared.between_transactions(|| {
+            self.shared.check_open()?;
+            self.shared.plan(tables, version)
+        })
+    }
+
+    fn migrate(
+        &self,
+        tables: &[Arc<Table>],
+        version: u32,
+        destructive: &Destructive,
+    ) -> Result<Plan> {
+        self.shared.between_transactions(|| {
+            self.shared.check_open()?;
+            self.shared.migrate(tables, version, destructive)
+        })
+    }
+
+    fn open_table(&self, table: &Arc<Table>) -> Result<bool> {
+        self.shared.between_transactions(|| {
+            self.shared.check_open()?;
+            self.shared.open_table(table)
+        })
+    }
+
+    fn copy_to(&self, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
+        self.shared.copy_to(path, progress)
+    }
+
+    fn existing_tables(&self) -> Result<Option<Vec<String>>> {
+        self.shared.load()?;
+        let loaded = self.shared.loaded.lock();
+        let mut names: Vec<String> =
+            loaded.iter().flat_map(|loaded| loaded.tables.keys().cloned()).collect();
+        let catalog = self.shared.catalog.load();
+        names.extend(catalog.slots.iter().map(|slot| slot.rows.read().table.name().to_owned()));
+        Ok(Some(names))
+    }
+
+    fn session(&self) -> Result<Box<dyn Session>> {
+        self.shared.check_open()?;
+        Ok(Box::new(MemorySession::new(Arc::clone(&self.shared))))
+    }
+
+    fn statistics(&self) -> EngineStatistics {
+        let journal = self.shared.journal.get();
+        let mut statistics = journal.map(|journal| journal.statistics()).unwrap_or_default();
+        statistics.read_yields = self.shared.read_yields.load(Ordering::Relaxed);
+        statistics.read_timeouts = self.shared.read_timeouts.load(Ordering::Relaxed);
+        statistics.reads_cancelled = self.shared.reads_cancelled.load(Ordering::Relaxed);
+        statistics
+    }
+
+    fn attach_source(&self) -> AttachSource {
+        AttachSource::Rows
+    }
+
+    fn close(&self) -> Result<()> {
+        self.shared.between_transactions(|| self.shared.close())
+    }
+}

@@ -1,0 +1,83 @@
+//! Row numbers by the hash of some of their fields, none of which is NULL:
+//! what keys and unique indexes are found by in O(1).
+//!
+//! The hash lies beside the number, so that growing reads no rows and a look
+//! at a row is nearly always the right one.
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use marmota_model::ValueRef;
+
+use super::compare;
+use super::page::Pages;
+
+/// Rows by the hash of some fields.
+pub(super) struct Hashed {
+    fields: Box<[usize]>,
+    rows: HashTable<(u32, u32)>,
+    hasher: DefaultHashBuilder,
+}
+
+/// The table takes its buckets from the low bits and its tags from the high
+/// ones: spread 32 bits over both.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+impl Hashed {
+    pub(super) fn new(fields: &[usize]) -> Self {
+        Self {
+            fields: fields.into(),
+            rows: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+        }
+    }
+
+    /// The fields, in order.
+    pub(super) fn fields(&self) -> &[usize] {
+        &self.fields
+    }
+
+    /// The hash of a row's values; none if one of them is NULL.
+    fn hash<'v>(&self, pages: &Pages, value: impl Fn(usize) -> ValueRef<'v>) -> Option<u32> {
+        if self.fields.iter().any(|&field| value(field).is_null()) {
+            return None;
+        }
+        let columns = &pages.layout.columns;
+        let values = self.fields.iter().map(|&field| (columns[field].collation, value(field)));
+        Some(compare::hash(&self.hasher, values))
+    }
+
+    /// The row that has these values.
+    pub(super) fn find<'v>(
+        &self,
+        pages: &Pages,
+        value: impl Fn(usize) -> ValueRef<'v>,
+    ) -> Option<u32> {
+        let hash = self.hash(pages, &value)?;
+        let same = |row: u32| {
+            self.fields.iter().all(|&field| {
+                let collation = pages.layout.columns[field].collation;
+                collation.order(pages.value(row, field), value(field)).is_eq()
+            })
+        };
+        self.rows
+            .find(spread(hash), |&(other, row)| other == hash && same(row))
+            .map(|&(_, row)| row)
+    }
+
+    /// Adds a row, whose values are in no other.
+    pub(super) fn insert(&mut self, pages: &Pages, row: u32) {
+        if let Some(hash) = self.hash(pages, |field| pages.value(row, field)) {
+            self.rows.insert_unique(spread(hash), (hash, row), |&(hash, _)| spread(hash));
+        }
+    }
+
+    /// Removes a row, whose values are still there.
+    pub(super) fn remove(&mut self, pages: &Pages, row: u32) {
+        if let Some(hash) = self.hash(pages, |field| pages.value(row, field))
+            && let Ok(entry) = self.rows.find_entry(spread(hash), |&(_, other)| other == row)
+        {
+            entry.remove();
+        }
+    }
+}

@@ -1,0 +1,553 @@
+//! The log of a memory engine: what is committed, in the order in which it
+//! was, beside the file.
+//!
+//! ```text
+//! app.mem         the snapshot: all rows, and which log goes on from it
+//! app.mem.log.7   the log: a record a commit (journal/record, journal/changes)
+//! app.mem.lock    held by the process that has the database open
+//! ```
+//! A commit is one write to the log file, made while its tables are still
+//! locked. So records lie in an order in which each comes behind what it rests
+//! on, what the disk does not take is undone before anybody has seen it, and
+//! what is answered survives the process at once. The wait for the disk comes
+//! after the locks: one thread ([`Journal::run`]) waits for all that has been
+//! written so far, and meanwhile the next commits gather. Others may see a row
+//! before it is on the disk; what they write on top of it lies behind it, and
+//! cannot be kept without it.
+//!
+//! When a wait for the disk fails it is unknown what is there: commits that
+//! waited are [`ErrorKind::Lost`], and the engine answers nothing any more,
+//! because rows that may not be there must not be seen.
+
+mod changes;
+mod log_file;
+mod record;
+mod recovery;
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use marmota_model::{Error, ErrorKind, Result, Uuid};
+use parking_lot::{Condvar, Mutex};
+
+pub(super) use changes::{write_changes, write_tables};
+use log_file::LogFile;
+use marmota_store::Durability;
+use marmota_store::EngineStatistics;
+use record::{Identity, RECORD_BYTES};
+pub(super) use recovery::{Alone, first_log, open};
+
+use super::vault::Vault;
+
+/// How long what is relaxed waits for the disk at most.
+const RELAXED_MAX: Duration = Duration::from_millis(800);
+/// A log below this is never too long.
+const LOG_BYTES_MIN: u64 = 64 << 20;
+/// Above this a buffer is given back.
+const RECORD_BYTES_KEPT: usize = 1 << 20;
+
+/// A session's waiter: its number, and its ticket.
+type Name = (u64, u64);
+
+/// The log.
+pub(super) struct Journal {
+    /// The snapshot.
+    path: PathBuf,
+    durability: Durability,
+    lineage: Uuid,
+    vault: Arc<Vault>,
+    tail: Mutex<Tail>,
+    /// Held while the disk is waited for: an error is told to one who waits only.
+    syncing: Mutex<()>,
+    /// The position up to which all is on the disk.
+    synced: AtomicU64,
+    waiting: Mutex<Waiting>,
+    work: Condvar,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Held while a snapshot is made, or tables change.
+    pub(super) snapshots: Mutex<()>,
+    snapshot_wanted: AtomicBool,
+    /// Set for the whole engine when the log is lost.
+    closed: Arc<AtomicBool>,
+    failure: Mutex<Option<String>>,
+    /// Keeps other processes out.
+    lock: Mutex<Option<Lock>>,
+    counts: Counts,
+}
+
+/// What was done since the log was opened.
+#[derive(Default)]
+struct Counts {
+    commits: AtomicU64,
+    syncs: AtomicU64,
+    snapshots: AtomicU64,
+}
+
+/// Where the log is written to. Positions count all that was ever written.
+struct Tail {
+    log: LogFile,
+    position: u64,
+    /// The last list of tables, with which each log begins.
+    tables: Vec<u8>,
+    /// How much was written since the last snapshot, and how much may be.
+    since_snapshot: u64,
+    bytes_max: u64,
+    /// The schema version of a snapshot that needs no log behind it.
+    whole: Option<u32>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// Up to where somebody waits.
+    wanted: u64,
+    /// When what is relaxed is due.
+    due: Option<Instant>,
+    wakers: Vec<(u64, Name, Waker)>,
+    stopped: bool,
+    /// Commits that asked to be waited for and are in no wait yet, and what
+    /// there was of those.
+    asked: u64,
+    groups: u64,
+    grouped: u64,
+    group_max: u64,
+}
+
+/// What keeps other processes out.
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // So that nobody is told of a process that is gone.
+        let _ = self.0.set_len(0);
+        // A child that was just forked has the file as well: closing ours
+        // would leave the lock to it.
+        let _ = self.0.unlock();
+    }
+}
+
+/// A record in the making.
+pub(super) struct Record(Vec<u8>);
+
+impl Default for Record {
+    fn default() -> Self {
+        Self(vec![0; RECORD_BYTES])
+    }
+}
+
+impl Record {
+    /// Begins with an empty payload.
+    pub(super) fn payload(&mut self) -> &mut Vec<u8> {
+        self.0.truncate(RECORD_BYTES);
+        self.0.shrink_to(RECORD_BYTES_KEPT);
+        &mut self.0
+    }
+}
+
+impl Journal {
+    /// Writes a record, and gives the position behind it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if the disk does not take it, [`ErrorKind::Invalid`]
+    /// if it is too long: nothing is written then. [`ErrorKind::Lost`] if half
+    /// of it is left.
+    pub(super) fn append(&self, record: &mut Record) -> Result<u64> {
+        let payload = &record.0[RECORD_BYTES..];
+        if payload.len() > record::PAYLOAD_BYTES_MAX {
+            let message = format!(
+                "a commit of {} bytes is longer than the log takes ({}): split it",
+                payload.len(),
+                record::PAYLOAD_BYTES_MAX
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(payload);
+        let mut tail = self.tail.lock();
+        self.check()?;
+        self.write(&mut tail, &mut record.0, &sum)
+    }
+
+    fn write(
+        &self,
+        tail: &mut Tail,
+        record: &mut [u8],
+        payload: &crc32fast::Hasher,
+    ) -> Result<u64> {
+        let unsynced = tail.position - self.synced.load(Ordering::Acquire);
+        let log = &mut tail.log;
+        let settled = match self.durability {
+            // Nobody will ever wait, and a loss of power may take what it likes.
+            Durability::None => log.bytes,
+            _ => log.bytes.saturating_sub(unsynced),
+        };
+        let bytes = match log.write(record, payload, settled) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                // Half a record must not stay, or what comes next is lost behind it.
+                if let Err(error) = log.file.set_len(log.bytes) {
+                    return Err(unknown(self.fail(&error)));
+                }
+                return Err(fault(error));
+            }
+        };
+        tail.position += bytes;
+        tail.since_snapshot += bytes;
+        Ok(tail.position)
+    }
+
+    /// Writes the list of tables that the records behind it are about.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub(super) fn append_tables(&self, record: &mut Record) -> Result<()> {
+        self.append(record)?;
+        let mut tail = self.tail.lock();
+        tail.tables.clear();
+        tail.tables.extend_from_slice(&record.0[RECORD_BYTES..]);
+        Ok(())
+    }
+
+    /// Says what a commit that ends at `position` asks for; true if it has to
+    /// be waited for, by [`Journal::poll`].
+    pub(super) fn ask(&self, position: u64, asked: Option<Durability>) -> bool {
+        self.counts.commits.fetch_add(1, Ordering::Relaxed);
+        let durability = match self.durability {
+            Durability::None => return false,
+            own => asked.unwrap_or(own),
+        };
+        if durability == Durability::None || self.synced.load(Ordering::Acquire) >= position {
+            return false;
+        }
+        let mut waiting = self.waiting.lock();
+        if durability == Durability::Full {
+            waiting.wanted = waiting.wanted.max(position);
+            waiting.asked += 1;
+            self.work.notify_one();
+            return true;
+        }
+        if waiting.due.is_none() {
+            waiting.due = Some(Instant::now() + RELAXED_MAX);
+            self.work.notify_one();
+        }
+        false
+    }
+
+    /// Ready once everything up to a position is on the disk, or with
+    /// [`ErrorKind::Lost`] if that cannot be known.
+    pub(super) fn poll(
+        &self,
+        position: u64,
+        name: Name,
+        context: &Context<'_>,
+    ) -> Poll<Result<()>> {
+        if self.synced.load(Ordering::Acquire) >= position {
+            return Poll::Ready(Ok(()));
+        }
+        let mut waiting = self.waiting.lock();
+        if self.synced.load(Ordering::Acquire) >= position {
+            return Poll::Ready(Ok(()));
+        }
+        if let Err(error) = self.check() {
+            return Poll::Ready(Err(unknown(error)));
+        }
+        match waiting.wakers.iter_mut().find(|(_, other, _)| *other == name) {
+            Some((_, _, waker)) => waker.clone_from(context.waker()),
+            None => waiting.wakers.push((position, name, context.waker().clone())),
+        }
+        Poll::Pending
+    }
+
+    /// Forgets a waiter's waker.
+    pub(super) fn forget(&self, name: Name) {
+        self.waiting.lock().wakers.retain(|(_, other, _)| *other != name);
+    }
+
+    /// Waits for the disk until all that is written by now is there.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`], and for all that comes after it as well.
+    pub(super) fn sync(&self) -> Result<()> {
+        let _one = self.syncing.lock();
+        self.check()?;
+        // Before the position is looked at: it lies behind all of them.
+        let members = std::mem::take(&mut self.waiting.lock().asked);
+        let (file, position) = {
+            let tail = self.tail.lock();
+            (Arc::clone(&tail.log.file), tail.position)
+        };
+        if self.synced.load(Ordering::Acquire) < position {
+            self.sync_file(&file)?;
+            self.waiting.lock().count_group(members);
+            self.reached(position);
+        }
+        Ok(())
+    }
+
+    fn sync_file(&self, file: &File) -> Result<()> {
+        self.counts.syncs.fetch_add(1, Ordering::Relaxed);
+        file.sync_data().map_err(|error| self.fail(&error))
+    }
+
+    /// Notes that everything up to a position is on the disk, and tells who
+    /// waits for that.
+    fn reached(&self, position: u64) {
+        self.synced.fetch_max(position, Ordering::AcqRel);
+        let mut woken = Vec::new();
+        self.waiting.lock().wakers.retain(|(wanted, _, waker)| {
+            let waits = *wanted > position;
+            if !waits {
+                woken.push(waker.clone());
+            }
+            waits
+        });
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Gives up the log for good.
+    #[cold]
+    fn fail(&self, error: &io::Error) -> Error {
+        let message = format!(
+            "the disk failed under the log of {}, so that nobody knows which of the last writes it \
+             has ({error}): nothing is answered any more; check the disk, then open it again",
+            self.path.display()
+        );
+        log::error!("{message}");
+        self.failure.lock().get_or_insert(message);
+        self.closed.store(true, Ordering::SeqCst);
+        let wakers = std::mem::take(&mut self.waiting.lock().wakers);
+        wakers.into_iter().for_each(|(_, _, waker)| waker.wake());
+        self.failure().unwrap_or_else(|| Error::new(ErrorKind::Io, "the disk failed"))
+    }
+
+    /// Why the log was given up, if it was.
+    pub(super) fn failure(&self) -> Option<Error> {
+        let failure = self.failure.lock();
+        failure.as_ref().map(|message| Error::new(ErrorKind::Io, message.clone()))
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.closed.load(Ordering::Relaxed)
+            && let Some(error) = self.failure()
+        {
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Begins to wait for the disk on behalf of all commits.
+    fn start(self: &Arc<Self>) -> Result<()> {
+        let journal = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("marmota-log".to_owned());
+        let started = thread.spawn(move || journal.run()).map_err(|error| {
+            let message = format!("no thread can be started for the log: {error}");
+            Error::new(ErrorKind::Io, message).with_source(error)
+        })?;
+        *self.thread.lock() = Some(started);
+        Ok(())
+    }
+
+    fn run(&self) {
+        let mut waiting = self.waiting.lock();
+        while !waiting.stopped {
+            let now = Instant::now();
+            let is_wanted = waiting.wanted > self.synced.load(Ordering::Acquire);
+            if is_wanted || waiting.due.is_some_and(|due| due <= now) {
+                waiting.due = None;
+                drop(waiting);
+                if self.sync().is_err() {
+                    return;
+                }
+                waiting = self.waiting.lock();
+            } else if let Some(due) = waiting.due {
+                let _ = self.work.wait_until(&mut waiting, due);
+            } else {
+                self.work.wait(&mut waiting);
+            }
+        }
+    }
+
+    /// Ends the thread that waits for the disk, and lets other processes in.
+    pub(super) fn stop(&self) {
+        self.waiting.lock().stopped = true;
+        self.work.notify_one();
+        if let Some(thread) = self.thread.lock().take() {
+            // It has nothing to panic about.
+            let _ = thread.join();
+        }
+        self.lock.lock().take();
+    }
+
+    /// What it has done so far.
+    pub(super) fn statistics(&self) -> EngineStatistics {
+        let waiting = self.waiting.lock();
+        let (groups, grouped, group_max) = (waiting.groups, waiting.grouped, waiting.group_max);
+        let writes_waiting = waiting.wakers.len() as u64;
+        drop(waiting);
+        let mut statistics = EngineStatistics::default();
+        statistics.commits = self.counts.commits.load(Ordering::Relaxed);
+        statistics.groups = groups;
+        statistics.grouped_writes = grouped;
+        statistics.group_writes_max = group_max;
+        statistics.syncs = self.counts.syncs.load(Ordering::Relaxed);
+        statistics.checkpoints = self.counts.snapshots.load(Ordering::Relaxed);
+        statistics.writes_waiting = writes_waiting;
+        statistics
+    }
+
+    /// Where the log ends: its generation, and how long its file is.
+    pub(super) fn end(&self) -> (u64, u64) {
+        let tail = self.tail.lock();
+        (tail.log.identity.generation, tail.log.bytes)
+    }
+
+    /// What all logs of this database have in common.
+    pub(super) const fn lineage(&self) -> Uuid {
+        self.lineage
+    }
+
+    /// Begins another log; the one before it is on the disk then, whole.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`]; the log goes on as it was, unless it is lost.
+    pub(super) fn rotate(&self) -> Result<u64> {
+        // Most of the wait, while others go on writing.
+        self.sync()?;
+        let (identity, tables) = {
+            let tail = self.tail.lock();
+            let Identity { lineage, generation } = tail.log.identity;
+            (Identity { lineage, generation: generation + 1 }, tail.tables.clone())
+        };
+        let path = recovery::log_path(&self.path, identity.generation);
+        let log = self.begin_log(&path, identity, &tables).inspect_err(|_| {
+            let _ = std::fs::remove_file(&path);
+        })?;
+        let _one = self.syncing.lock();
+        let mut tail = self.tail.lock();
+        self.check()?;
+        if self.synced.load(Ordering::Acquire) < tail.position {
+            self.sync_file(&tail.log.file)?;
+        }
+        tail.log = log;
+        let position = tail.position;
+        drop(tail);
+        self.reached(position);
+        Ok(identity.generation)
+    }
+
+    fn begin_log(&self, path: &Path, identity: Identity, tables: &[u8]) -> Result<LogFile> {
+        let mut log = LogFile::begin(path, identity, &self.vault)?;
+        if !tables.is_empty() {
+            let mut record = vec![0; RECORD_BYTES];
+            record.extend_from_slice(tables);
+            let mut sum = crc32fast::Hasher::new();
+            sum.update(tables);
+            let settled = log.bytes;
+            let written = log.write(&mut record, &sum, settled);
+            written.and_then(|_| log.file.sync_data()).map_err(fault)?;
+        }
+        Ok(log)
+    }
+
+    /// Notes that there is a snapshot of so many bytes, to which the logs from
+    /// a generation on belong: those before it go.
+    pub(super) fn began(&self, generation: u64, snapshot_bytes: u64) {
+        let mut tail = self.tail.lock();
+        tail.since_snapshot = tail.log.bytes;
+        tail.whole = None;
+        tail.bytes_max = bytes_max(snapshot_bytes);
+        drop(tail);
+        self.counts.snapshots.fetch_add(1, Ordering::Relaxed);
+        recovery::remove_logs(&self.path, |other| other < generation);
+    }
+
+    /// Notes that no snapshot could be made: not before as much again.
+    pub(super) fn put_off(&self) {
+        let mut tail = self.tail.lock();
+        tail.bytes_max = tail.since_snapshot + LOG_BYTES_MIN;
+    }
+
+    /// True for the one who is to make a snapshot now, because the log has
+    /// become too long; [`Journal::snapshot_made`] lets the next.
+    pub(super) fn wants_snapshot(&self) -> bool {
+        let is_long = {
+            let tail = self.tail.lock();
+            tail.since_snapshot > tail.bytes_max
+        };
+        is_long && !self.snapshot_wanted.swap(true, Ordering::AcqRel)
+    }
+
+    pub(super) fn snapshot_made(&self) {
+        self.snapshot_wanted.store(false, Ordering::Release);
+    }
+
+    /// True if all is in the snapshot that was there at the start.
+    pub(super) fn says_nothing(&self, schema: u32) -> bool {
+        let tail = self.tail.lock();
+        let tables = tail.log.bytes_with(tail.tables.len());
+        tail.whole == Some(schema) && tail.since_snapshot <= tables
+    }
+
+    /// Ends the log: a snapshot of this generation has all that is in it.
+    pub(super) fn close(&self, generation: u64) {
+        let position = self.tail.lock().position;
+        self.reached(position);
+        recovery::remove_logs(&self.path, |other| other < generation);
+    }
+}
+
+impl Waiting {
+    /// Counts those that waited for the disk together.
+    fn count_group(&mut self, members: u64) {
+        self.groups += u64::from(members > 0);
+        self.grouped += members;
+        self.group_max = self.group_max.max(members);
+    }
+}
+
+const fn bytes_max(snapshot_bytes: u64) -> u64 {
+    let double = snapshot_bytes.saturating_mul(2);
+    if double > LOG_BYTES_MIN { double } else { LOG_BYTES_MIN }
+}
+
+/// The error for a commit that is in the log, perhaps not on the disk.
+#[cold]
+fn unknown(failure: Error) -> Error {
+    let message = format!(
+        "whether the write took place is unknown, read before you retry: {}",
+        failure.message()
+    );
+    Error::new(ErrorKind::Lost, message).with_source(failure)
+}
+
+/// The error for what a disk would not take; nothing was written.
+#[cold]
+fn fault(error: io::Error) -> Error {
+    use io::ErrorKind::{
+        FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+    };
+    let message = match error.kind() {
+        StorageFull | QuotaExceeded | FileTooLarge => {
+            "the disk is full, nothing was written: make room and try again".to_owned()
+        }
+        PermissionDenied | ReadOnlyFilesystem => {
+            "the log can only be read, nothing was written: give the program the right to write \
+             the file and its folder"
+                .to_owned()
+        }
+        _ => format!("the disk failed, nothing was written: {error}; check it"),
+    };
+    Error::new(ErrorKind::Io, message).with_source(error)
+}
+
+/// The name of a file with something behind it.
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}

@@ -1,0 +1,355 @@
+//! How a log lies in its file: a head, then one record a commit.
+//!
+//! ```text
+//! head    magic (8 bytes), version u32, lineage (16 bytes), generation u64, crc32 u32
+//! record  mark u32, length u32, crc32 u32, settled u64, payload
+//! ```
+//! The head of a log that is encrypted has another magic, and a seal before its
+//! checksum (`vault.rs`); its records' payloads are sealed (`log_file.rs`).
+//!
+//! All integers are little-endian. A record's checksum covers its length, its
+//! payload, where it lies and of which log it is, so that bytes which only
+//! look like a record (an older log's, or a log kept in a blob) are none.
+//!
+//! `settled` says up to where the file was known to be on the disk when the
+//! record was made. It tells damage from a loss of power: what was not yet
+//! waited for may be missing in the middle, because a disk writes in any
+//! order, and is cut off with all that lies behind it. Where a later record
+//! says that the damaged place had been on the disk, nothing may be cut: that
+//! would lose what was acknowledged.
+
+use std::ops::Range;
+
+use marmota_model::Uuid;
+
+use crate::vault::SEAL_BYTES;
+
+const MAGIC: &[u8; 8] = b"MARMLOG\0";
+/// Differs from the other by so much that no damage makes one of the other.
+const MAGIC_SEALED: &[u8; 8] = b"\x9ESEALEDL";
+const VERSION: u32 = 1;
+/// What of a head says which log it is.
+const START_BYTES: usize = 36;
+pub(super) const HEAD_BYTES: usize = START_BYTES + 4;
+/// The head of a log that is encrypted.
+pub(super) const SEALED_HEAD_BYTES: usize = HEAD_BYTES + SEAL_BYTES;
+const MARK: [u8; 4] = [0xA7, b'm', b'r', 0x1C];
+/// What lies in front of a payload.
+pub(super) const RECORD_BYTES: usize = 20;
+/// The longest payload.
+pub(super) const PAYLOAD_BYTES_MAX: usize = 1 << 30;
+
+/// Which log it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) lineage: Uuid,
+    pub(super) generation: u64,
+}
+
+/// The head of a log.
+pub(super) fn head(identity: Identity) -> [u8; HEAD_BYTES] {
+    let mut head = [0; HEAD_BYTES];
+    head[..START_BYTES].copy_from_slice(&start(MAGIC, identity));
+    let sum = crc32fast::hash(&head[..START_BYTES]);
+    head[START_BYTES..].copy_from_slice(&sum.to_le_bytes());
+    head
+}
+
+/// The head of a log that is encrypted, with the seal that `seal` gives.
+pub(super) fn sealed_head(
+    identity: Identity,
+    seal: impl FnOnce(&[u8]) -> [u8; SEAL_BYTES],
+) -> Vec<u8> {
+    let mut head = start(MAGIC_SEALED, identity).to_vec();
+    head.extend_from_slice(&seal(&head));
+    head.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
+    head
+}
+
+fn start(magic: &[u8; 8], identity: Identity) -> [u8; START_BYTES] {
+    let mut start = [0; START_BYTES];
+    start[..8].copy_from_slice(magic);
+    start[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    start[12..28].copy_from_slice(identity.lineage.as_bytes());
+    start[28..].copy_from_slice(&identity.generation.to_le_bytes());
+    start
+}
+
+/// What a head says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) identity: Identity,
+    pub(super) is_sealed: bool,
+    /// Where the first record lies.
+    pub(super) bytes: usize,
+}
+
+impl Head {
+    /// What the seal is over, and the seal.
+    pub(super) const fn sealed_bytes(&self) -> usize {
+        self.bytes - 4
+    }
+}
+
+/// What is wrong with a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeadFault {
+    /// It was never written whole, so that nothing came behind it.
+    Torn,
+    /// It is none of ours, or damaged.
+    Foreign,
+    /// It was written by a newer program.
+    Version(u32),
+}
+
+/// Reads the head of a log.
+pub(super) fn read_head(file: &[u8]) -> Result<Head, HeadFault> {
+    let is_sealed = file.starts_with(MAGIC_SEALED);
+    let bytes = if is_sealed { SEALED_HEAD_BYTES } else { HEAD_BYTES };
+    let Some(head) = file.get(..bytes) else { return Err(HeadFault::Torn) };
+    let u32_at =
+        |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    if crc32fast::hash(&head[..bytes - 4]) != u32_at(bytes - 4) {
+        let is_torn = file.len() == bytes;
+        return Err(if is_torn { HeadFault::Torn } else { HeadFault::Foreign });
+    }
+    if !is_sealed && &head[..8] != MAGIC {
+        return Err(HeadFault::Foreign);
+    }
+    if u32_at(8) != VERSION {
+        return Err(HeadFault::Version(u32_at(8)));
+    }
+    let mut generation = [0; 8];
+    generation.copy_from_slice(&head[28..36]);
+    let lineage = Uuid::from_slice(&head[12..28]).map_err(|_| HeadFault::Foreign)?;
+    let identity = Identity { lineage, generation: u64::from_le_bytes(generation) };
+    Ok(Head { identity, is_sealed, bytes })
+}
+
+/// The checksum of a record but for its payload.
+fn sum_of(identity: Identity, at: u64, length: u32, settled: u64) -> crc32fast::Hasher {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(identity.lineage.as_bytes());
+    sum.update(&identity.generation.to_le_bytes());
+    sum.update(&at.to_le_bytes());
+    sum.update(&length.to_le_bytes());
+    sum.update(&settled.to_le_bytes());
+    sum
+}
+
+/// Fills in what lies in front of a record's payload, whose own checksum
+/// `payload` is.
+pub(super) fn seal(
+    record: &mut [u8],
+    payload: &crc32fast::Hasher,
+    identity: Identity,
+    at: u64,
+    settled: u64,
+) {
+    let length = (record.len() - RECORD_BYTES) as u32;
+    let mut sum = sum_of(identity, at, length, settled);
+    sum.combine(payload);
+    record[..4].copy_from_slice(&MARK);
+    record[4..8].copy_from_slice(&length.to_le_bytes());
+    record[8..12].copy_from_slice(&sum.finalize().to_le_bytes());
+    record[12..20].copy_from_slice(&settled.to_le_bytes());
+}
+
+/// Up to where the file was settled, as what lies in front of a payload says.
+pub(super) fn settled_of(record: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(*record.get(12..)?.first_chunk()?))
+}
+
+/// A record that is whole.
+struct Found {
+    payload: Range<usize>,
+    settled: u64,
+}
+
+fn record_at(file: &[u8], at: usize, identity: Identity) -> Option<Found> {
+    let head: &[u8; RECORD_BYTES] = file.get(at..)?.first_chunk()?;
+    if head[..4] != MARK {
+        return None;
+    }
+    let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+    let sum = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
+    let settled = settled_of(head)?;
+    let start = at + RECORD_BYTES;
+    let payload = start..start.checked_add(length as usize)?;
+    let mut found = sum_of(identity, at as u64, length, settled);
+    found.update(file.get(payload.clone())?);
+    (found.finalize() == sum).then_some(Found { payload, settled })
+}
+
+/// What a log has.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Scan {
+    /// The payloads, in order.
+    pub(super) payloads: Vec<Range<usize>>,
+    /// Where the last of them ends.
+    pub(super) end: usize,
+    /// What lies behind that.
+    pub(super) rest: Rest,
+}
+
+/// What lies behind the last record that can be relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    Nothing,
+    /// What never came to the disk whole, and was not acknowledged as being
+    /// there.
+    Torn,
+    /// Damage: a record at this place says that it was all there once.
+    Damaged(usize),
+}
+
+/// Reads a log behind its head.
+pub(super) fn scan(file: &[u8], head: Head) -> Scan {
+    let identity = head.identity;
+    let (mut payloads, mut end) = (Vec::new(), head.bytes);
+    while let Some(found) = record_at(file, end, identity) {
+        end = found.payload.end;
+        payloads.push(found.payload);
+    }
+    let rest = match file.len() > end {
+        false => Rest::Nothing,
+        true => witness(file, end, identity).map_or(Rest::Torn, Rest::Damaged),
+    };
+    Scan { payloads, end, rest }
+}
+
+/// The first record behind `end` which says that there was a whole one there.
+fn witness(file: &[u8], end: usize, identity: Identity) -> Option<usize> {
+    let mut at = end + 1;
+    loop {
+        at += file.get(at..)?.windows(MARK.len()).position(|bytes| bytes == MARK)?;
+        match record_at(file, at, identity) {
+            Some(found) if found.settled > end as u64 => return Some(at),
+            Some(found) => at = found.payload.end,
+            None => at += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDENTITY: Identity = Identity { lineage: Uuid::from_u128(7), generation: 3 };
+    const HEAD: Head = Head { identity: IDENTITY, is_sealed: false, bytes: HEAD_BYTES };
+
+    /// A log with these payloads, each settled up to `settled` of its place.
+    fn log(payloads: &[&[u8]], settled: impl Fn(u64) -> u64) -> Vec<u8> {
+        let mut file = head(IDENTITY).to_vec();
+        for payload in payloads {
+            let mut record = vec![0; RECORD_BYTES];
+            record.extend_from_slice(payload);
+            let mut sum = crc32fast::Hasher::new();
+            sum.update(payload);
+            let at = file.len() as u64;
+            seal(&mut record, &sum, IDENTITY, at, settled(at));
+            file.extend_from_slice(&record);
+        }
+        file
+    }
+
+    fn payloads<'f>(file: &'f [u8], scan: &Scan) -> Vec<&'f [u8]> {
+        scan.payloads.iter().map(|range| &file[range.clone()]).collect()
+    }
+
+    #[test]
+    fn records_come_back() {
+        let file = log(&[b"one", b"", &[0xA7; 5000]], |at| at);
+        assert_eq!(read_head(&file), Ok(HEAD));
+        let scan = scan(&file, HEAD);
+        assert_eq!(payloads(&file, &scan), [&b"one"[..], b"", &[0xA7; 5000]]);
+        assert_eq!((scan.end, scan.rest), (file.len(), Rest::Nothing));
+    }
+
+    #[test]
+    fn a_cut_anywhere_leaves_the_records_before_it() {
+        let whole = log(&[b"one", b"two", b"three"], |at| at);
+        let ends: Vec<usize> = scan(&whole, HEAD).payloads.iter().map(|all| all.end).collect();
+        for length in HEAD_BYTES..whole.len() {
+            let scan = scan(&whole[..length], HEAD);
+            assert_eq!(scan.payloads.len(), ends.iter().filter(|&&end| end <= length).count());
+            let rest = if scan.end == length { Rest::Nothing } else { Rest::Torn };
+            assert_eq!(scan.rest, rest, "{length}");
+        }
+    }
+
+    #[test]
+    fn damage_before_what_was_settled_is_told_from_a_torn_end() {
+        let whole = log(&[b"one", b"two", b"three"], |at| at);
+        let starts: Vec<usize> =
+            scan(&whole, HEAD).payloads.iter().map(|all| all.start - RECORD_BYTES).collect();
+        for at in HEAD_BYTES..whole.len() {
+            let mut file = whole.clone();
+            file[at] ^= 1 << (at % 8);
+            let hit = starts.iter().rposition(|&start| start <= at).unwrap();
+            let rest = match starts.get(hit + 1) {
+                Some(&next) => Rest::Damaged(next),
+                None => Rest::Torn,
+            };
+            let scan = scan(&file, HEAD);
+            assert_eq!((scan.payloads.len(), scan.end, scan.rest), (hit, starts[hit], rest));
+        }
+        // Nothing had been waited for: the disk may have written what is behind first.
+        let mut file = log(&[b"one", b"two", b"three"], |_| HEAD_BYTES as u64);
+        file[starts[1] + 3] ^= 1;
+        let scan = scan(&file, HEAD);
+        assert_eq!((scan.payloads.len(), scan.rest), (1, Rest::Torn));
+    }
+
+    #[test]
+    fn records_of_other_logs_and_places_are_none() {
+        let file = log(&[b"one", b"two"], |at| at);
+        let other = Head { identity: Identity { generation: 4, ..IDENTITY }, ..HEAD };
+        assert_eq!(scan(&file, other).payloads.len(), 0);
+        let other = Head { identity: Identity { lineage: Uuid::from_u128(8), ..IDENTITY }, ..HEAD };
+        assert_eq!(scan(&file, other).payloads.len(), 0);
+        let mut moved = file.clone();
+        let record = file[HEAD_BYTES..].to_vec();
+        moved.extend_from_slice(&record);
+        assert_eq!(scan(&moved, HEAD).payloads.len(), 2);
+        // A log kept as a value in a log.
+        let nested = log(&[&file, b"x"], |at| at);
+        let mut torn = nested.clone();
+        torn[HEAD_BYTES] ^= 1;
+        assert!(matches!(scan(&torn, HEAD).rest, Rest::Damaged(at) if at > file.len()));
+    }
+
+    #[test]
+    fn sealed_heads_are_told_from_others() {
+        let whole = sealed_head(IDENTITY, |_| [9; SEAL_BYTES]);
+        let head = Head { identity: IDENTITY, is_sealed: true, bytes: SEALED_HEAD_BYTES };
+        assert_eq!(read_head(&whole), Ok(head));
+        for length in 0..SEALED_HEAD_BYTES {
+            let torn = read_head(&whole[..length]).unwrap_err();
+            assert_eq!(torn, HeadFault::Torn);
+        }
+        for (at, flip) in (0..SEALED_HEAD_BYTES).flat_map(|at| [(at, 1), (at, 0x80)]) {
+            let mut file = [&whole[..], b"behind"].concat();
+            file[at] ^= flip;
+            assert_eq!(read_head(&file), Err(HeadFault::Foreign));
+        }
+    }
+
+    #[test]
+    fn heads_are_checked() {
+        let whole = head(IDENTITY);
+        for length in 0..HEAD_BYTES {
+            assert_eq!(read_head(&whole[..length]), Err(HeadFault::Torn));
+        }
+        for at in 0..HEAD_BYTES {
+            let mut file = [&whole[..], b"behind"].concat();
+            file[at] ^= 1;
+            assert_eq!(read_head(&file), Err(HeadFault::Foreign));
+        }
+        let mut newer = whole;
+        newer[8] = 2;
+        let sum = crc32fast::hash(&newer[..36]);
+        newer[36..].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(read_head(&newer), Err(HeadFault::Version(2)));
+    }
+}

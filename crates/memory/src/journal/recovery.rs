@@ -1,0 +1,571 @@
+//! Finds what a database has on the disk, and makes one of it: the snapshot,
+//! and behind it the logs that belong to it.
+//!
+//! Logs have numbers, the generation. A snapshot names the first log that is
+//! not in it; older ones are left from a program that was killed between
+//! putting the snapshot in its place and removing them, and are removed. There
+//! may be several logs behind a snapshot: when one could not be written, or the
+//! program ended while it was. All but the last are whole: nothing is written
+//! to a log before the one before it is on the disk.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use hashbrown::HashMap;
+use marmota_model::{Error, ErrorKind, Result, Uuid};
+use parking_lot::{Condvar, Mutex};
+
+use super::super::catalog::Catalog;
+use super::super::file::{self, Loaded, Section as AnySection, failed, folder_of};
+use super::super::file_binary::{self, Link, Part, Section};
+use super::super::gate::Gate;
+use super::super::snapshot::Snapshot;
+use super::super::vault::{Use, Vault};
+use super::changes::{self, Definition, Payload};
+use super::log_file::{self, LogFile};
+use super::record::{self, HeadFault, Identity, Rest};
+use super::{Counts, Journal, Lock, Tail, Waiting, bytes_max, fault, with_suffix};
+use marmota_store::Durability;
+use marmota_store::private_file;
+
+/// So many logs, of processes that were killed, and a snapshot is due.
+const LOGS_MAX: usize = 16;
+
+/// A database that was opened.
+pub(in super::super) struct Opened {
+    pub(in super::super) journal: Arc<Journal>,
+    pub(in super::super) loaded: Loaded,
+}
+
+/// The file of a log.
+pub(super) fn log_path(path: &Path, generation: u64) -> PathBuf {
+    with_suffix(path, &format!(".log.{generation}"))
+}
+
+/// The logs beside a file, by generation.
+fn logs(path: &Path) -> Result<Vec<u64>> {
+    let Some(name) = path.file_name() else { return Ok(Vec::new()) };
+    let begin = format!("{}.log.", name.display());
+    let entries = match std::fs::read_dir(folder_of(path)) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed("read the folder of", path, error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| failed("read the folder of", path, error))?;
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(&*begin));
+        found.extend(number.and_then(|number| number.parse::<u64>().ok()));
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// The first log beside a file, if there is one.
+///
+/// # Errors
+/// [`ErrorKind::Io`] if the folder cannot be read.
+pub(in super::super) fn first_log(path: &Path) -> Result<Option<PathBuf>> {
+    Ok(logs(path)?.first().map(|&first| log_path(path, first)))
+}
+
+/// Removes logs. What cannot be removed is in nobody's way: it is found to be
+/// older than the snapshot.
+pub(super) fn remove_logs(path: &Path, goes: impl Fn(u64) -> bool) {
+    for generation in logs(path).unwrap_or_default() {
+        if goes(generation)
+            && let Err(error) = std::fs::remove_file(log_path(path, generation))
+        {
+            log::warn!("{} stays: {error}", log_path(path, generation).display());
+        }
+    }
+}
+
+/// Makes a log of a head, with its name on the disk.
+pub(super) fn create(path: &Path, head: &[u8]) -> io::Result<File> {
+    let file = private_file::options().append(true).create(true).open(path)?;
+    file.set_len(0)?;
+    (&file).write_all(head)?;
+    file.sync_all()?;
+    file::sync_folder(folder_of(path))?;
+    Ok(file)
+}
+
+/// Keeps other processes from opening the same database.
+fn lock(path: &Path) -> Result<Lock> {
+    let path = with_suffix(path, ".lock");
+    let cannot = |error| failed("lock", &path, error);
+    let mut options = private_file::options();
+    let file = options.read(true).write(true).create(true).truncate(false).open(&path);
+    let mut file = file.map_err(cannot)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(std::fs::TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            let _ = (&file).take(100).read_to_string(&mut holder);
+            let holder = match holder.trim() {
+                "" => "another process".to_owned(),
+                holder => holder.to_owned(),
+            };
+            let message = format!(
+                "{} is held by {holder}: a memory engine has its log alone; end that process, or \
+                 let it answer for both",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Busy, message));
+        }
+        Err(std::fs::TryLockError::Error(error)) => return Err(cannot(error)),
+    }
+    let program = std::env::current_exe().ok();
+    let program = program.as_deref().and_then(Path::file_name).unwrap_or_default();
+    file.set_len(0).map_err(cannot)?;
+    writeln!(file, "process {} ({})", std::process::id(), program.display()).map_err(cannot)?;
+    Ok(Lock(file))
+}
+
+/// A database that no process has open, to be replaced by another one.
+pub(in super::super) struct Alone<'p> {
+    path: &'p Path,
+    _lock: Lock,
+}
+
+impl<'p> Alone<'p> {
+    /// Takes it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if another process has it.
+    pub(in super::super) fn with(path: &'p Path) -> Result<Self> {
+        Ok(Self { path, _lock: lock(path)? })
+    }
+
+    /// What it has, with its logs.
+    ///
+    /// # Errors
+    /// As [`open`].
+    #[cfg(feature = "encryption")]
+    pub(in super::super) fn recover(&self, vault: &Vault) -> Result<Loaded> {
+        recover(self.path, vault).map(|found| found.loaded)
+    }
+
+    /// A generation behind those of all logs that are there.
+    pub(in super::super) fn generation_after_all(&self) -> Result<u64> {
+        Ok(logs(self.path)?.last().map_or(1, |last| last + 1))
+    }
+
+    /// Removes older logs; those that stay are found to be older.
+    pub(in super::super) fn remove_logs_before(&self, generation: u64) {
+        remove_logs(self.path, |log| log < generation);
+    }
+}
+
+/// What was found of a database.
+struct Recovered {
+    loaded: Loaded,
+    link: Option<Link>,
+    /// Of the last log, or of the first that is to begin.
+    identity: Identity,
+    /// How long the last log is, if there is one that has a head.
+    end: Option<u64>,
+    logs: usize,
+    log_bytes: u64,
+    snapshot_bytes: u64,
+    is_there: bool,
+    /// The schema version that the snapshot has.
+    schema: u32,
+}
+
+/// Reads the snapshot and its logs, and cuts off what was never acknowledged
+/// as being on the disk. Only for who has the database alone.
+fn recover(path: &Path, vault: &Vault) -> Result<Recovered> {
+    file::remove_leftovers(path)?;
+    let mut state = State::default();
+    let mut link = None;
+    let mut snapshot_bytes = 0;
+    let is_there = path.exists();
+    if is_there {
+        snapshot_bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let read = file::read(path, vault)?;
+        (state.schema, state.tables, link) = (read.schema, read.tables, read.link);
+    }
+    let schema = state.schema;
+    let logs = belonging(path, is_there, link.as_ref(), logs(path)?)?;
+    let mut identity = Identity {
+        lineage: link.map_or_else(Uuid::now_v7, |link| link.lineage),
+        generation: link.map_or(1, |link| link.generation),
+    };
+    let mut end = None;
+    let mut log_bytes = 0;
+    for (at, &generation) in logs.iter().enumerate() {
+        let is_known = link.is_some() || at > 0;
+        identity.generation = generation;
+        let position =
+            link.filter(|link| link.generation == generation).map_or(0, |link| link.position);
+        let is_last = at + 1 == logs.len();
+        let read = Reading { path: log_path(path, generation), is_last, position, vault };
+        let bytes = read.replay(&mut identity, is_known, &mut state)?;
+        log_bytes += bytes;
+        end = Some(bytes).filter(|&bytes| bytes > 0);
+    }
+    let (loaded, logs) = (state.finish(path)?, logs.len());
+    Ok(Recovered { loaded, link, identity, end, logs, log_bytes, snapshot_bytes, is_there, schema })
+}
+
+/// Opens a database, or begins one.
+///
+/// # Errors
+/// [`ErrorKind::Busy`] if another process has it, [`ErrorKind::Io`] if it
+/// cannot be read or written, [`ErrorKind::Denied`] if the key is not its own,
+/// [`ErrorKind::Invalid`] if it is damaged or parts of it belong to another
+/// one; all say where and what to do.
+pub(in super::super) fn open(
+    path: &Path,
+    vault: &Arc<Vault>,
+    durability: Durability,
+    closed: &Arc<AtomicBool>,
+) -> Result<Opened> {
+    let lock = lock(path)?;
+    let found = recover(path, vault)?;
+    if found.is_there && found.link.is_none() {
+        adopt(path, vault, &found.loaded, found.identity)?;
+    }
+    let log = found.log(path, vault)?;
+    let bytes_max = bytes_max(found.snapshot_bytes);
+    let tail = Tail {
+        position: log.bytes,
+        tables: Vec::new(),
+        since_snapshot: match found.logs {
+            0..LOGS_MAX => (found.log_bytes + found.bytes_begun(&log)).max(log.bytes),
+            // The next commit has one made.
+            _ => bytes_max,
+        },
+        bytes_max,
+        whole: found.link.filter(|link| link.position == 0).map(|_| found.schema),
+        log,
+    };
+    let journal = Arc::new(Journal {
+        path: path.to_owned(),
+        durability,
+        lineage: found.identity.lineage,
+        vault: Arc::clone(vault),
+        synced: AtomicU64::new(tail.position),
+        tail: Mutex::new(tail),
+        syncing: Mutex::default(),
+        waiting: Mutex::new(Waiting::default()),
+        work: Condvar::new(),
+        thread: Mutex::default(),
+        snapshots: Mutex::default(),
+        snapshot_wanted: AtomicBool::new(false),
+        closed: Arc::clone(closed),
+        failure: Mutex::default(),
+        lock: Mutex::new(Some(lock)),
+        counts: Counts::default(),
+    });
+    if durability != Durability::None {
+        journal.start()?;
+    }
+    Ok(Opened { journal, loaded: found.loaded })
+}
+
+impl Recovered {
+    /// The log to write to. One that is sealed is never gone on with: what was
+    /// cut off its end had numbers that would be used again.
+    fn log(&self, path: &Path, vault: &Vault) -> Result<LogFile> {
+        let Identity { lineage, generation } = self.identity;
+        let own = log_path(path, generation);
+        let Some(bytes) = self.end else { return LogFile::begin(&own, self.identity, vault) };
+        let file = append_to(&own).map_err(fault)?;
+        if !vault.has_key() {
+            return Ok(LogFile::go_on(file, self.identity, bytes));
+        }
+        let next = Identity { lineage, generation: generation + 1 };
+        LogFile::begin(&log_path(path, next.generation), next, vault)
+    }
+
+    /// What a log has of its own that was not among those that were read.
+    fn bytes_begun(&self, log: &LogFile) -> u64 {
+        if log.identity == self.identity { 0 } else { log.bytes }
+    }
+}
+
+/// Makes a file without a log the snapshot of one that is still to begin.
+fn adopt(path: &Path, vault: &Vault, loaded: &Loaded, identity: Identity) -> Result<()> {
+    if loaded.tables.values().any(|section| matches!(section, AnySection::Json(_))) {
+        let message = format!(
+            "{} is JSON, which has no log: open it without a durability, or load it and save it as \
+             a binary file first",
+            path.display()
+        );
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
+    let snapshot = Snapshot {
+        schema: loaded.schema,
+        lineage: identity.lineage,
+        generation: identity.generation,
+        catalog: &Catalog::default(),
+        sections: &loaded.tables,
+        gate: &Gate::default(),
+        log: None,
+    };
+    file::replace(path, vault, |mut out| file_binary::write_snapshot(&mut out, &snapshot))
+}
+
+/// Opens a log to go on with it. What was read of it is on the disk then: a
+/// process that was killed has left it to the system.
+fn append_to(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().append(true).open(path)?;
+    file.sync_all()?;
+    Ok(file)
+}
+
+/// The logs that go on from the snapshot.
+fn belonging(path: &Path, is_there: bool, link: Option<&Link>, logs: Vec<u64>) -> Result<Vec<u64>> {
+    let refuse = |what: String| Err(Error::new(ErrorKind::Invalid, what));
+    let named = |generation| log_path(path, generation).display().to_string();
+    let Some(link) = link else {
+        return match logs.first() {
+            None => Ok(logs),
+            Some(&first) if is_there => refuse(format!(
+                "{} belongs to another snapshot than {}: move the one away that is not wanted",
+                named(first),
+                path.display()
+            )),
+            Some(1) => consecutive(path, logs),
+            Some(&first) => refuse(format!(
+                "{} goes on from a snapshot, and {} is missing: restore it, or move the log away \
+                 to begin anew",
+                named(first),
+                path.display()
+            )),
+        };
+    };
+    let logs: Vec<u64> = logs.into_iter().filter(|&other| other >= link.generation).collect();
+    match logs.first() {
+        None if link.position == 0 => Ok(logs),
+        Some(&first) if first == link.generation => consecutive(path, logs),
+        _ => refuse(format!(
+            "{} is missing, which {} goes on in: restore it",
+            named(link.generation),
+            path.display()
+        )),
+    }
+}
+
+fn consecutive(path: &Path, logs: Vec<u64>) -> Result<Vec<u64>> {
+    match logs.windows(2).find(|pair| pair[0] + 1 != pair[1]) {
+        None => Ok(logs),
+        Some(pair) => {
+            let message = format!(
+                "{} is missing, though the log behind it is there: restore it",
+                log_path(path, pair[0] + 1).display()
+            );
+            Err(Error::new(ErrorKind::Invalid, message))
+        }
+    }
+}
+
+/// A log that is read.
+struct Reading<'v> {
+    vault: &'v Vault,
+    path: PathBuf,
+    is_last: bool,
+    /// How long it has to be.
+    position: u64,
+}
+
+impl Reading<'_> {
+    fn refuse(&self, what: &str) -> Error {
+        Error::new(ErrorKind::Invalid, format!("{} {what}", self.path.display()))
+    }
+
+    /// Takes what the log says, and cuts off what was never acknowledged as
+    /// being on the disk. Gives its length, or 0 if even its head is missing.
+    fn replay(&self, identity: &mut Identity, is_known: bool, state: &mut State) -> Result<u64> {
+        let mut log =
+            std::fs::read(&self.path).map_err(|error| failed("read", &self.path, error))?;
+        let head = match record::read_head(&log) {
+            Ok(head) => head,
+            Err(HeadFault::Torn) if self.is_last && self.position == 0 => return Ok(0),
+            Err(HeadFault::Torn | HeadFault::Foreign) => {
+                return Err(self.refuse(
+                    "is no log of the memory engine, or its head is damaged: restore a copy",
+                ));
+            }
+            Err(HeadFault::Version(version)) => {
+                return Err(self.refuse(&format!(
+                    "has the log version {version}, which this program does not read: use the \
+                     program that wrote it, or a newer one"
+                )));
+            }
+        };
+        let cipher = match head.is_sealed {
+            true => Some(self.vault.open(&self.path, Use::Log, &log[..head.sealed_bytes()])?),
+            false => self.vault.check_plain(&self.path).map(|()| None)?,
+        };
+        if !is_known {
+            identity.lineage = head.identity.lineage;
+        }
+        if head.identity != *identity {
+            return Err(self.refuse(
+                "belongs to another snapshot than the one beside it: move the one away that is \
+                 not wanted",
+            ));
+        }
+        let mut scan = record::scan(&log, head);
+        for payload in scan.payloads.iter_mut().filter(|_| cipher.is_some()) {
+            let opened = cipher.as_ref().and_then(|own| log_file::unseal(&mut log, payload, own));
+            *payload = opened.ok_or_else(|| {
+                let at = payload.start;
+                self.refuse(&format!("has a record at byte {at} that was changed: restore a copy"))
+            })?;
+        }
+        self.check_rest(&scan, log.len())?;
+        let log = Arc::new(log);
+        for payload in scan.payloads {
+            let at = payload.start;
+            if state.take(&log, payload).is_none() {
+                return Err(self.refuse(&format!(
+                    "has a record at byte {at} that makes no sense: use the program that wrote it"
+                )));
+            }
+        }
+        Ok(scan.end as u64)
+    }
+
+    fn check_rest(&self, scan: &record::Scan, bytes: usize) -> Result<()> {
+        let end = scan.end;
+        let is_short = (end as u64) < self.position;
+        match scan.rest {
+            Rest::Nothing if !is_short => Ok(()),
+            Rest::Torn if self.is_last && !is_short => {
+                log::warn!(
+                    "{}: the last {} bytes, from byte {end} on, were never written whole and are \
+                     cut off; the {} records before them are kept",
+                    self.path.display(),
+                    bytes - end,
+                    scan.payloads.len()
+                );
+                let file = OpenOptions::new().write(true).open(&self.path);
+                file.and_then(|file| {
+                    file.set_len(end as u64)?;
+                    file.sync_all()
+                })
+                .map_err(|error| failed("cut", &self.path, error))
+            }
+            Rest::Damaged(next) => Err(self.refuse(&format!(
+                "is damaged at byte {end}, and has valid records behind that, from byte {next} on: \
+                 restore a copy, or cut it there to do without them (truncate -s {end})"
+            ))),
+            _ => Err(self.refuse(&format!(
+                "ends at byte {end}, and more of it had been on the disk: restore a copy"
+            ))),
+        }
+    }
+}
+
+/// What the snapshot and the logs say so far.
+#[derive(Default)]
+struct State {
+    schema: u32,
+    tables: BTreeMap<String, AnySection>,
+    definitions: Vec<Arc<Definition>>,
+    changed: BTreeMap<String, Changed>,
+}
+
+/// A key as it lies in a row, with its form in front.
+type Key = Box<[u8]>;
+
+/// The rows of a table that logs are about.
+#[derive(Default)]
+struct Changed {
+    /// The field that is the key.
+    key: String,
+    rows: HashMap<Key, Option<Image>>,
+}
+
+/// A row in a log.
+struct Image {
+    log: Arc<Vec<u8>>,
+    definition: Arc<Definition>,
+    range: std::ops::Range<usize>,
+}
+
+impl State {
+    fn take(&mut self, log: &Arc<Vec<u8>>, payload: std::ops::Range<usize>) -> Option<()> {
+        match changes::read(log, payload, &self.definitions)? {
+            Payload::Tables { schema, definitions } => {
+                (self.schema, self.definitions) = (schema, definitions);
+            }
+            Payload::Changes(changes) => {
+                for change in changes {
+                    let definition = self.definitions.get(change.table)?;
+                    let (key, form) = &definition.fields[definition.key];
+                    let changed = self.changed.entry(definition.name.clone()).or_default();
+                    changed.key.clone_from(key);
+                    let image = change.row.map(|range| Image {
+                        log: Arc::clone(log),
+                        definition: Arc::clone(definition),
+                        range,
+                    });
+                    changed.rows.insert(key_of(*form, &log[change.key]), image);
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Puts what the logs say in the place of what the snapshot says.
+    fn finish(mut self, path: &Path) -> Result<Loaded> {
+        for (name, changed) in self.changed {
+            let section = match self.tables.remove(&name) {
+                None => Some(Section { parts: Vec::new() }),
+                Some(AnySection::Binary(section)) => Some(section),
+                Some(AnySection::Json(_)) => None,
+            };
+            let merged =
+                section.and_then(|section| changed.put_into(section)).ok_or_else(|| {
+                    let message = format!(
+                        "{}: the log has changes to `{name}` which do not fit its rows: use the \
+                     program that wrote it",
+                        path.display()
+                    );
+                    Error::new(ErrorKind::Invalid, message)
+                })?;
+            self.tables.insert(name, AnySection::Binary(merged));
+        }
+        Ok(Loaded { path: path.to_owned(), schema: self.schema, tables: self.tables })
+    }
+}
+
+fn key_of(form: marmota_model::Form, bytes: &[u8]) -> Key {
+    [&[super::super::row_codec::form_number(form)], bytes].concat().into()
+}
+
+impl Changed {
+    /// The rows of a snapshot that no log is about, and the rows of the logs.
+    fn put_into(self, mut section: Section) -> Option<Section> {
+        section.retain(&self.key, |form, key| !self.rows.contains_key(&key_of(form, key)))?;
+        let mut images: Vec<Image> = self.rows.into_values().flatten().collect();
+        // Those of one log and shape together, in the order they were written.
+        let place = |image: &Image| {
+            let log = Arc::as_ptr(&image.log) as usize;
+            (log, Arc::as_ptr(&image.definition) as usize, image.range.start)
+        };
+        images.sort_unstable_by_key(place);
+        let same = |a: &Image, b: &Image| {
+            Arc::ptr_eq(&a.log, &b.log) && Arc::ptr_eq(&a.definition, &b.definition)
+        };
+        for run in images.chunk_by(same) {
+            section.parts.push(Part {
+                content: Arc::clone(&run[0].log),
+                fields: run[0].definition.fields.clone(),
+                blocks: run.iter().map(|image| (image.range.clone(), 1)).collect(),
+            });
+        }
+        Some(section)
+    }
+}

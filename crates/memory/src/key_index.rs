@@ -1,0 +1,344 @@
+//! Rows by their key, and in its order.
+//!
+//! Automatic keys follow each other, so a vector from key to row number is
+//! both the fastest index and the order itself. Keys that are spread too thin
+//! for that, UUIDs and texts have a hash index and an ordered one.
+
+use std::ops::ControlFlow;
+
+use marmota_model::{KeyKind, ValueRef};
+
+use super::compare;
+use super::hashed::Hashed;
+use super::ordered::{Ordered, Position};
+use super::page::Pages;
+
+/// No row has this key.
+const NONE: u32 = u32::MAX;
+/// Below this many places a vector is never too thin.
+const PLACES_MIN: usize = 4096;
+/// A vector has at most this many places for each row.
+const PLACES_PER_ROW_MAX: usize = 4;
+
+/// Rows by key.
+pub(super) struct KeyIndex {
+    field: usize,
+    kind: KeyKind,
+    len: usize,
+    rows: Rows,
+}
+
+enum Rows {
+    /// The row with the key `base + place`, or [`NONE`].
+    Dense {
+        base: i64,
+        places: Vec<u32>,
+    },
+    Sparse {
+        hashed: Hashed,
+        ordered: Ordered,
+    },
+}
+
+/// Part of the order of keys.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum KeyRange {
+    Places(usize, usize),
+    Positions(Position, Position),
+}
+
+/// One end of a range, and whether its value is in it.
+pub(super) type End<'v> = Option<(ValueRef<'v>, bool)>;
+
+impl KeyRange {
+    /// Its two ends as numbers, for [`KeyIndex::between`].
+    pub(super) fn ends(self) -> ([usize; 2], [usize; 2]) {
+        match self {
+            Self::Places(from, to) => ([from, 0], [to, 0]),
+            Self::Positions(from, to) => (from.into(), to.into()),
+        }
+    }
+}
+
+impl KeyIndex {
+    pub(super) fn new(field: usize, kind: KeyKind) -> Self {
+        let rows = match kind {
+            KeyKind::Auto => Rows::Dense { base: 1, places: Vec::new() },
+            _ => Rows::sparse(field),
+        };
+        Self { field, kind, len: 0, rows }
+    }
+
+    /// How many rows there are.
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The row with this key.
+    #[inline]
+    pub(super) fn find(&self, pages: &Pages, key: ValueRef<'_>) -> Option<u32> {
+        match (&self.rows, key) {
+            (Rows::Dense { base, places }, ValueRef::Int(key)) => {
+                let place = usize::try_from(key.checked_sub(*base)?).ok()?;
+                places.get(place).copied().filter(|&row| row != NONE)
+            }
+            (Rows::Dense { .. }, _) => None,
+            (Rows::Sparse { hashed, .. }, key) => hashed.find(pages, |_| key),
+        }
+    }
+
+    /// The highest key, if it is an integer.
+    pub(super) fn last_int(&self, pages: &Pages) -> Option<i64> {
+        match &self.rows {
+            // The last place has a row: see `remove`.
+            Rows::Dense { base, places } => {
+                places.len().checked_sub(1).map(|last| base + last as i64)
+            }
+            Rows::Sparse { ordered, .. } => ordered.last().map(|row| pages.int(row, self.field)),
+        }
+    }
+
+    /// Adds a row whose key is in no other.
+    pub(super) fn insert(&mut self, pages: &Pages, row: u32) {
+        if let Rows::Dense { base, places } = &mut self.rows {
+            let key = pages.int(row, self.field);
+            if places.is_empty() {
+                // Keys most often begin with 1, whichever comes first.
+                *base = if (1..PLACES_MIN as i64).contains(&key) { 1 } else { key };
+            }
+            let place = key.checked_sub(*base).and_then(|place| usize::try_from(place).ok());
+            let most = (self.len * PLACES_PER_ROW_MAX).max(PLACES_MIN);
+            match place {
+                Some(place) if place < places.len() => {
+                    places[place] = row;
+                    self.len += 1;
+                    return;
+                }
+                Some(place) if place == places.len() => {
+                    places.push(row);
+                    self.len += 1;
+                    return;
+                }
+                Some(place) if place < most => {
+                    places.resize(place, NONE);
+                    places.push(row);
+                    self.len += 1;
+                    return;
+                }
+                _ => self.make_sparse(pages),
+            }
+        }
+        self.len += 1;
+        let field = self.field;
+        if let Rows::Sparse { hashed, ordered } = &mut self.rows {
+            hashed.insert(pages, row);
+            insert_ordered(ordered, pages, field, row);
+        }
+    }
+
+    fn make_sparse(&mut self, pages: &Pages) {
+        let Rows::Dense { places, .. } = &self.rows else { return };
+        let Rows::Sparse { mut hashed, mut ordered } = Rows::sparse(self.field) else { return };
+        for &row in places.iter().filter(|&&row| row != NONE) {
+            hashed.insert(pages, row);
+            insert_ordered(&mut ordered, pages, self.field, row);
+        }
+        self.rows = Rows::Sparse { hashed, ordered };
+    }
+
+    /// Removes a row, whose key is still there.
+    pub(super) fn remove(&mut self, pages: &Pages, row: u32) {
+        self.len -= 1;
+        let field = self.field;
+        match &mut self.rows {
+            Rows::Dense { base, places } => {
+                let key = pages.int(row, field);
+                if let Some(place) =
+                    usize::try_from(key - *base).ok().and_then(|at| places.get_mut(at))
+                {
+                    *place = NONE;
+                }
+                while places.last() == Some(&NONE) {
+                    places.pop();
+                }
+                // A table that is used as a queue has its rows at the end.
+                if places.len() > (self.len * PLACES_PER_ROW_MAX).max(PLACES_MIN) {
+                    let first = places.iter().position(|&row| row != NONE).unwrap_or(0);
+                    places.drain(..first);
+                    *base += first as i64;
+                    if places.len() > self.len * PLACES_PER_ROW_MAX {
+                        self.make_sparse(pages);
+                    }
+                }
+            }
+            Rows::Sparse { hashed, ordered } => {
+                hashed.remove(pages, row);
+                remove_ordered(ordered, pages, field, row);
+                if self.len == 0 {
+                    *self = Self::new(self.field, self.kind);
+                }
+            }
+        }
+    }
+
+    /// The rows whose keys lie between two ends.
+    pub(super) fn range(&self, pages: &Pages, low: End<'_>, high: End<'_>) -> KeyRange {
+        match &self.rows {
+            Rows::Dense { base, places } => {
+                let place = |end: End<'_>, above: bool, none: usize| match end {
+                    Some((ValueRef::Int(key), inclusive)) => {
+                        let step = i128::from(inclusive == above);
+                        let place = i128::from(key) - i128::from(*base) + step;
+                        place.clamp(0, places.len() as i128) as usize
+                    }
+                    _ => none,
+                };
+                KeyRange::Places(place(low, false, 0), place(high, true, places.len()))
+            }
+            Rows::Sparse { ordered, .. } => {
+                let collation = pages.layout.columns[self.field].collation;
+                let at = |key, inclusive_before: bool| {
+                    ordered.partition(|(_, row)| {
+                        let order = collation.order(pages.value(row, self.field), key);
+                        order.is_lt() || order.is_eq() && inclusive_before
+                    })
+                };
+                KeyRange::Positions(
+                    low.map_or(ordered.start(), |(key, inclusive)| at(key, !inclusive)),
+                    high.map_or(ordered.end(), |(key, inclusive)| at(key, inclusive)),
+                )
+            }
+        }
+    }
+
+    /// The range with these ends, which are of the index as it is.
+    pub(super) fn between(&self, from: [usize; 2], to: [usize; 2]) -> KeyRange {
+        match &self.rows {
+            Rows::Dense { .. } => KeyRange::Places(from[0], to[0]),
+            Rows::Sparse { .. } => KeyRange::Positions(from.into(), to.into()),
+        }
+    }
+
+    /// About how many rows a range has.
+    pub(super) fn count(&self, range: KeyRange) -> usize {
+        match (&self.rows, range) {
+            (_, KeyRange::Places(from, to)) => to.saturating_sub(from).min(self.len),
+            (Rows::Sparse { ordered, .. }, KeyRange::Positions(from, to)) => {
+                ordered.estimate(from, to)
+            }
+            (Rows::Dense { .. }, KeyRange::Positions(..)) => 0,
+        }
+    }
+
+    /// Takes up to `most` rows from the front of a range, or from its back.
+    pub(super) fn draw(
+        &self,
+        range: &mut KeyRange,
+        reverse: bool,
+        most: usize,
+        into: &mut Vec<u32>,
+    ) {
+        match (&self.rows, range) {
+            (Rows::Dense { places, .. }, KeyRange::Places(from, to)) => {
+                while into.len() < most && *from < *to {
+                    let place = if reverse {
+                        *to -= 1;
+                        *to
+                    } else {
+                        *from += 1;
+                        *from - 1
+                    };
+                    into.extend(places.get(place).copied().filter(|&row| row != NONE));
+                }
+            }
+            (Rows::Sparse { ordered, .. }, KeyRange::Positions(from, to)) => {
+                ordered.draw(from, to, reverse, most, into);
+            }
+            // A range is of the index as it is: both are read under one lock.
+            _ => {}
+        }
+    }
+
+    /// Lends the rows of a range in the order of keys, or against it.
+    #[inline]
+    pub(super) fn walk(
+        &self,
+        range: KeyRange,
+        reverse: bool,
+        mut lend: impl FnMut(u32) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        match (&self.rows, range) {
+            (Rows::Dense { places, .. }, KeyRange::Places(from, to)) => {
+                let rows = places.get(from..to).unwrap_or(&[]);
+                let mut lend = |&row: &u32| {
+                    if row == NONE { ControlFlow::Continue(()) } else { lend(row) }
+                };
+                if reverse {
+                    rows.iter().rev().try_for_each(&mut lend)
+                } else {
+                    rows.iter().try_for_each(&mut lend)
+                }
+            }
+            (Rows::Sparse { ordered, .. }, KeyRange::Positions(from, to)) => {
+                ordered.walk(from, to, reverse, lend)
+            }
+            // A range is of the index as it is: both are read under one lock.
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    /// The rows that [`KeyIndex::walk`] lends after the first `skip`, copied by the slice.
+    pub(super) fn rows_behind(&self, range: KeyRange, reverse: bool, skip: usize) -> Vec<u32> {
+        match (&self.rows, range) {
+            (Rows::Dense { places, .. }, KeyRange::Places(from, to)) => {
+                let within = places.get(from..to).unwrap_or(&[]);
+                // Without gaps a place is a row.
+                if self.len == places.len() {
+                    let left = within.len().saturating_sub(skip);
+                    return match reverse {
+                        false => within[within.len() - left..].to_vec(),
+                        true => within[..left].iter().rev().copied().collect(),
+                    };
+                }
+                let rows = within.iter().copied().filter(|&row| row != NONE);
+                let mut left = Vec::with_capacity(within.len().saturating_sub(skip));
+                match reverse {
+                    false => left.extend(rows.skip(skip)),
+                    true => left.extend(rows.rev().skip(skip)),
+                }
+                left
+            }
+            (Rows::Sparse { ordered, .. }, KeyRange::Positions(from, to)) => {
+                ordered.rows_behind(from, to, reverse, skip)
+            }
+            // A range is of the index as it is: both are read under one lock.
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Rows {
+    fn sparse(field: usize) -> Self {
+        Self::Sparse { hashed: Hashed::new(&[field]), ordered: Ordered::default() }
+    }
+}
+
+fn prefix(pages: &Pages, field: usize, row: u32) -> u64 {
+    compare::prefix(pages.layout.columns[field].collation, pages.value(row, field))
+}
+
+fn insert_ordered(ordered: &mut Ordered, pages: &Pages, field: usize, row: u32) {
+    let collation = pages.layout.columns[field].collation;
+    let (prefix, key) = (prefix(pages, field, row), pages.value(row, field));
+    ordered.insert((prefix, row), |(other, at)| {
+        other.cmp(&prefix).then_with(|| collation.order(pages.value(at, field), key))
+    });
+}
+
+fn remove_ordered(ordered: &mut Ordered, pages: &Pages, field: usize, row: u32) {
+    let collation = pages.layout.columns[field].collation;
+    let (prefix, key) = (prefix(pages, field, row), pages.value(row, field));
+    ordered.remove(|(other, at)| {
+        other.cmp(&prefix).then_with(|| collation.order(pages.value(at, field), key))
+    });
+}

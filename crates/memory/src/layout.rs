@@ -1,0 +1,137 @@
+//! Where each field of a row lies: which word of its fixed part, and which
+//! bit says that it is NULL. Computed once from the schema.
+//!
+//! A row's fixed part is bits (NULLs and booleans), then one 64-bit word a
+//! field (two for a UUID, none for a boolean). What has no fixed size lies in
+//! its page; the word says where.
+
+use marmota_model::rule::violation;
+use marmota_model::{Collation, Error, Field, Form, Result, Table, ValueRef};
+use marmota_store::predicate::FieldColumn;
+
+/// The bit of a field that is never NULL.
+pub(super) const NEVER_NULL: u16 = u16::MAX;
+
+/// One field's place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column {
+    pub(super) form: Form,
+    pub(super) collation: Collation,
+    /// The word; for a boolean, the bit.
+    pub(super) place: u16,
+    /// The bit that is set when it is NULL, or [`NEVER_NULL`].
+    pub(super) null: u16,
+    /// Its number among the fields.
+    pub(super) field: u16,
+}
+
+/// The places of all fields.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    pub(super) columns: Box<[Column]>,
+    /// Words in the fixed part of one row.
+    pub(super) row_words: usize,
+    /// The fields whose values lie outside the fixed part.
+    pub(super) loose: Box<[usize]>,
+}
+
+impl Layout {
+    pub(super) fn new(table: &Table) -> Self {
+        let fields = table.fields();
+        let bits = fields.iter().filter(|field| field.nullable).count()
+            + fields.iter().filter(|field| field.kind.form() == Form::Bool).count();
+        let mut word = bits.div_ceil(64);
+        let mut bit = 0;
+        let mut take_bit = || {
+            bit += 1;
+            bit - 1
+        };
+        let columns: Box<[Column]> = fields
+            .iter()
+            .zip(0..)
+            .map(|(field, number)| {
+                let form = field.kind.form();
+                let null = if field.nullable { take_bit() } else { NEVER_NULL };
+                let place = match form {
+                    Form::Bool => take_bit(),
+                    Form::Uuid => {
+                        word += 2;
+                        (word - 2) as u16
+                    }
+                    _ => {
+                        word += 1;
+                        (word - 1) as u16
+                    }
+                };
+                Column { form, collation: field.kind.collation(), place, null, field: number }
+            })
+            .collect();
+        let loose = (0..columns.len()).filter(|&field| columns[field].is_loose()).collect();
+        Self { columns, row_words: word.max(1), loose }
+    }
+}
+
+impl Column {
+    /// True if its values lie outside the fixed part.
+    pub(super) const fn is_loose(&self) -> bool {
+        matches!(self.form, Form::Text | Form::Json | Form::Blob)
+    }
+}
+
+impl FieldColumn for Column {
+    #[inline]
+    fn field(&self) -> usize {
+        self.field.into()
+    }
+
+    #[inline]
+    fn form(&self) -> Form {
+        self.form
+    }
+
+    #[inline]
+    fn collation(&self) -> Collation {
+        self.collation
+    }
+}
+
+/// The error for a value that cannot lie in a field.
+#[cold]
+pub(super) fn misfit(field: &Field, value: ValueRef<'_>) -> Error {
+    let (rule, message) = if value.is_null() || value.is_absent() {
+        ("required", "must not be null".to_owned())
+    } else {
+        ("type", format!("must be of type {}", field.kind.name()))
+    };
+    Error::invalid(vec![violation(field, value, rule, message)])
+}
+
+/// True if a value that is not NULL is of the column's form.
+#[inline]
+pub(super) const fn fits(column: &Column, value: ValueRef<'_>) -> bool {
+    match (column.form, value) {
+        // NaN has no place in an order.
+        (Form::Float, ValueRef::Float(value)) => !value.is_nan(),
+        (Form::Bool, ValueRef::Bool(_))
+        | (Form::Int, ValueRef::Int(_))
+        | (Form::Currency, ValueRef::Currency(_))
+        | (Form::Text, ValueRef::Text(_))
+        | (Form::Json, ValueRef::Json(_))
+        | (Form::Blob, ValueRef::Blob(_))
+        | (Form::Date, ValueRef::Date(_))
+        | (Form::Time, ValueRef::Time(_))
+        | (Form::Timestamp, ValueRef::Timestamp(_))
+        | (Form::Uuid, ValueRef::Uuid(_)) => true,
+        _ => false,
+    }
+}
+
+/// Checks that a value can lie in a field; the store has checked the rest.
+#[inline]
+pub(super) fn check(column: &Column, field: &Field, value: ValueRef<'_>) -> Result<()> {
+    if fits(column, value) || value.is_null() && column.null != NEVER_NULL {
+        Ok(())
+    } else {
+        Err(misfit(field, value))
+    }
+}

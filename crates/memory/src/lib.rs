@@ -1,0 +1,66 @@
+//! The memory engine: typed rows in compact pages, indexes, transactions and
+//! files to save to and load from.
+//!
+//! ```text
+//! session ─ locked ─ write ─ table_rows ─ pages (the rows)
+//!    │         │       │         ├─ key_index   (by key, in its order)
+//!  gate     catalog   log        └─ row_index   (unique: hashed; all: ordered)
+//!                                plan ─ scan   (reads)
+//! file ─ snapshot ─ journal   (what is kept on the disk)
+//!        vault    ─ cipher    (encrypted, if there is a key)
+//! lent                        (what the SQL of another engine reads)
+//! ```
+//! It is the oracle of the conformance suite: what it answers is what an
+//! operation means.
+//!
+//! # What a session sees
+//! Reads are of what is committed. One transaction is open at a time, and it
+//! is serializable: other sessions' writes to the tables that it has used wait
+//! for its end, and so do their reads of tables that it has written to (there
+//! are no old versions of rows). Operations outside a transaction take place at once
+//! and whole. A waiting operation holds nothing and answers
+//! [`Submitted::Waiting`](marmota_store::engine::Submitted::Waiting); what
+//! [`Session::submit`](marmota_store::engine::Session::submit) does block on is only another thread's running
+//! operation.
+#![forbid(unsafe_code)]
+
+mod backup;
+mod catalog;
+#[cfg(feature = "encryption")]
+mod cipher;
+mod compare;
+mod comparison;
+mod conflict;
+mod engine;
+mod file;
+mod file_binary;
+mod file_json;
+mod file_sealed;
+mod gate;
+mod hashed;
+mod install;
+mod journal;
+mod key_index;
+mod layout;
+mod lent;
+mod locked;
+mod log;
+mod long_reads;
+mod long_scan;
+mod ordered;
+mod page;
+mod plan;
+#[cfg(feature = "encryption")]
+mod rekey;
+mod row_codec;
+mod row_index;
+mod scan;
+mod session;
+mod shared;
+mod snapshot;
+mod table_rows;
+mod vault;
+mod write;
+
+pub use engine::Memory;
+pub use file::Format;

@@ -1,0 +1,295 @@
+//! Row numbers in an order that the caller defines: sorted chunks, each short
+//! enough that an insert moves little, with the first eight bytes of each
+//! row's value beside its number so that a search seldom looks at rows.
+//!
+//! It keeps no values: comparisons are made by a closure that reads them from
+//! the rows. Chosen over `BTreeMap` of encoded keys because the rows are not
+//! kept twice, and because `BTreeMap` cannot compare by what lies elsewhere.
+
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+
+/// The most rows in a chunk. Measured: 128 to 512 are alike, below and above
+/// it is slower.
+const CHUNK_ROWS_MAX: usize = 256;
+
+/// A row number and the prefix of its first value.
+pub(super) type Entry = (u64, u32);
+
+/// Where an entry lies: chunk, then place in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Position(usize, usize);
+
+impl From<[usize; 2]> for Position {
+    fn from([chunk, place]: [usize; 2]) -> Self {
+        Self(chunk, place)
+    }
+}
+
+impl From<Position> for [usize; 2] {
+    fn from(Position(chunk, place): Position) -> Self {
+        [chunk, place]
+    }
+}
+
+/// Row numbers in order.
+#[derive(Default)]
+pub(super) struct Ordered {
+    /// None is empty.
+    chunks: Vec<Vec<Entry>>,
+    len: usize,
+}
+
+impl Ordered {
+    /// Adds an entry; `compare` says where an entry stands beside the new one.
+    pub(super) fn insert(&mut self, new: Entry, mut compare: impl FnMut(Entry) -> Ordering) {
+        self.len += 1;
+        let Some(last) = self.chunks.last_mut() else {
+            self.chunks.push(vec![new]);
+            return;
+        };
+        // Ascending keys and stamps come at the end, and leave full chunks.
+        if last.last().is_some_and(|&entry| compare(entry).is_lt()) {
+            if last.len() < CHUNK_ROWS_MAX {
+                last.push(new);
+            } else {
+                self.chunks.push(vec![new]);
+            }
+            return;
+        }
+        let Position(at, place) = self.partition(|entry| compare(entry).is_lt());
+        let chunk = &mut self.chunks[at];
+        chunk.insert(place, new);
+        if chunk.len() > CHUNK_ROWS_MAX {
+            let second = chunk.split_off(CHUNK_ROWS_MAX / 2);
+            self.chunks.insert(at + 1, second);
+        }
+    }
+
+    /// Removes the entry that `compare` calls equal.
+    pub(super) fn remove(&mut self, mut compare: impl FnMut(Entry) -> Ordering) {
+        let Position(at, place) = self.partition(|entry| compare(entry).is_lt());
+        let Some(chunk) = self.chunks.get_mut(at) else { return };
+        if !chunk.get(place).is_some_and(|&entry| compare(entry).is_eq()) {
+            return;
+        }
+        chunk.remove(place);
+        self.len -= 1;
+        if chunk.is_empty() {
+            self.chunks.remove(at);
+        } else if chunk.len() < CHUNK_ROWS_MAX / 8 && at + 1 < self.chunks.len() {
+            // Deletes must not leave many short chunks behind.
+            if self.chunks[at].len() + self.chunks[at + 1].len() <= CHUNK_ROWS_MAX / 2 {
+                let mut next = self.chunks.remove(at + 1);
+                self.chunks[at].append(&mut next);
+            }
+        }
+    }
+
+    /// The first position whose entry is not before what is sought.
+    pub(super) fn partition(&self, mut before: impl FnMut(Entry) -> bool) -> Position {
+        let at =
+            self.chunks.partition_point(|chunk| chunk.last().is_some_and(|&entry| before(entry)));
+        match self.chunks.get(at) {
+            Some(chunk) => Position(at, chunk.partition_point(|&entry| before(entry))),
+            None => Position(at, 0),
+        }
+    }
+
+    /// Before the first entry.
+    pub(super) const fn start(&self) -> Position {
+        Position(0, 0)
+    }
+
+    /// Behind the last entry.
+    pub(super) fn end(&self) -> Position {
+        Position(self.chunks.len(), 0)
+    }
+
+    /// The last row.
+    pub(super) fn last(&self) -> Option<u32> {
+        Some(self.chunks.last()?.last()?.1)
+    }
+
+    /// How many entries there are between two positions.
+    #[cfg(test)]
+    fn count(&self, from: Position, to: Position) -> usize {
+        if from >= to {
+            return 0;
+        }
+        let whole: usize = self.chunks[from.0..to.0].iter().map(Vec::len).sum();
+        whole + to.1 - from.1
+    }
+
+    /// About how many entries there are between two positions, in O(1).
+    pub(super) fn estimate(&self, from: Position, to: Position) -> usize {
+        match to.0.checked_sub(from.0) {
+            None => 0,
+            Some(0) => to.1.saturating_sub(from.1),
+            Some(chunks) => {
+                let mean = self.len / self.chunks.len().max(1);
+                (chunks * mean + to.1).saturating_sub(from.1).max(1)
+            }
+        }
+    }
+
+    /// Takes up to `most` rows from the front of what lies between two
+    /// positions, or from its back, and moves the position there.
+    pub(super) fn draw(
+        &self,
+        from: &mut Position,
+        to: &mut Position,
+        reverse: bool,
+        most: usize,
+        into: &mut Vec<u32>,
+    ) {
+        while into.len() < most && *from < *to {
+            if reverse {
+                if to.1 == 0 {
+                    let chunk = to.0 - 1;
+                    *to = Position(chunk, self.chunks[chunk].len());
+                    continue;
+                }
+                to.1 -= 1;
+                into.push(self.chunks[to.0][to.1].1);
+            } else if from.1 >= self.chunks[from.0].len() {
+                *from = Position(from.0 + 1, 0);
+            } else {
+                into.push(self.chunks[from.0][from.1].1);
+                from.1 += 1;
+            }
+        }
+    }
+
+    /// Lends the rows between two positions, in order or against it.
+    #[inline]
+    pub(super) fn walk(
+        &self,
+        from: Position,
+        to: Position,
+        reverse: bool,
+        mut lend: impl FnMut(u32) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.walk_chunks(from, to, reverse, |entries| {
+            if reverse {
+                entries.iter().rev().try_for_each(|&(_, row)| lend(row))
+            } else {
+                entries.iter().try_for_each(|&(_, row)| lend(row))
+            }
+        })
+    }
+
+    /// The rows that [`Ordered::walk`] lends after the first `skip`: copied by the chunk, which
+    /// is faster than a call for each row.
+    pub(super) fn rows_behind(
+        &self,
+        from: Position,
+        to: Position,
+        reverse: bool,
+        mut skip: usize,
+    ) -> Vec<u32> {
+        let mut rows = Vec::with_capacity(self.estimate(from, to).saturating_sub(skip));
+        let _ = self.walk_chunks(from, to, reverse, |entries| {
+            let skipped = skip.min(entries.len());
+            skip -= skipped;
+            if reverse {
+                let left = &entries[..entries.len() - skipped];
+                rows.extend(left.iter().rev().map(|&(_, row)| row));
+            } else {
+                rows.extend(entries[skipped..].iter().map(|&(_, row)| row));
+            }
+            ControlFlow::Continue(())
+        });
+        rows
+    }
+
+    /// Lends the part of each chunk that lies between two positions.
+    #[inline]
+    fn walk_chunks(
+        &self,
+        from: Position,
+        to: Position,
+        reverse: bool,
+        mut lend: impl FnMut(&[Entry]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let chunks = from.0..self.chunks.len().min(to.0 + 1);
+        let mut lend_chunk = |at: usize| {
+            let chunk = &self.chunks[at];
+            let first = if at == from.0 { from.1 } else { 0 };
+            let end = if at == to.0 { to.1 } else { chunk.len() };
+            lend(chunk.get(first..end).unwrap_or(&[]))
+        };
+        if reverse {
+            chunks.rev().try_for_each(&mut lend_chunk)
+        } else {
+            chunks.clone().try_for_each(&mut lend_chunk)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn all(ordered: &Ordered, reverse: bool) -> Vec<u32> {
+        let mut rows = Vec::new();
+        let _ = ordered.walk(ordered.start(), ordered.end(), reverse, |row| {
+            rows.push(row);
+            ControlFlow::Continue(())
+        });
+        rows
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_sorted_set(
+            steps in prop::collection::vec((any::<bool>(), 0u32..2000), 1..3000),
+            skip in 0usize..600,
+        ) {
+            let mut ordered = Ordered::default();
+            let mut set = std::collections::BTreeSet::new();
+            for (insert, row) in steps {
+                let compare = |(_, other): Entry| other.cmp(&row);
+                if insert {
+                    if set.insert(row) {
+                        ordered.insert((0, row), compare);
+                    }
+                } else {
+                    set.remove(&row);
+                    ordered.remove(compare);
+                }
+            }
+            let mut expected: Vec<u32> = set.iter().copied().collect();
+            prop_assert_eq!(all(&ordered, false), expected.clone());
+            prop_assert_eq!(ordered.last(), expected.last().copied());
+            let from = ordered.partition(|(_, row)| row < 500);
+            let to = ordered.partition(|(_, row)| row < 1500);
+            for reverse in [false, true] {
+                let (start, end) = (from, to);
+                let (mut from, mut to, mut drawn) = (from, to, Vec::new());
+                loop {
+                    let mut some = Vec::new();
+                    ordered.draw(&mut from, &mut to, reverse, 7, &mut some);
+                    if some.is_empty() {
+                        break;
+                    }
+                    drawn.append(&mut some);
+                }
+                if reverse {
+                    drawn.reverse();
+                }
+                prop_assert_eq!(drawn, set.range(500..1500).copied().collect::<Vec<u32>>());
+                let mut behind: Vec<u32> = set.range(500..1500).copied().collect();
+                if reverse {
+                    behind.reverse();
+                }
+                behind.drain(..skip.min(behind.len()));
+                prop_assert_eq!(ordered.rows_behind(start, end, reverse, skip), behind);
+            }
+            prop_assert_eq!(ordered.count(from, to), set.range(500..1500).count());
+            expected.reverse();
+            prop_assert_eq!(all(&ordered, true), expected);
+        }
+    }
+}

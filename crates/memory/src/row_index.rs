@@ -1,0 +1,79 @@
+//! One index of a table: an order of rows by its fields and then their key,
+//! and a hash of them where they are unique.
+
+use std::cmp::Ordering;
+
+use marmota_model::ValueRef;
+
+use super::compare;
+use super::hashed::Hashed;
+use super::ordered::{Entry, Ordered};
+use super::page::Pages;
+
+/// An index.
+pub(super) struct RowIndex {
+    /// Its fields, in order.
+    pub(super) fields: Box<[usize]>,
+    /// The rows by hash, if no two may agree.
+    pub(super) unique: Option<Hashed>,
+    /// The rows in order.
+    pub(super) ordered: Ordered,
+    key: usize,
+}
+
+impl RowIndex {
+    pub(super) fn new(index: &marmota_model::Index, key: usize) -> Self {
+        Self {
+            fields: index.fields.to_vec().into(),
+            unique: index.unique.then(|| Hashed::new(&index.fields)),
+            ordered: Ordered::default(),
+            key,
+        }
+    }
+
+    /// The prefix of a value of the first field.
+    pub(super) fn prefix(&self, pages: &Pages, value: ValueRef<'_>) -> u64 {
+        compare::prefix(pages.layout.columns[self.fields[0]].collation, value)
+    }
+
+    fn entry(&self, pages: &Pages, row: u32) -> Entry {
+        (self.prefix(pages, pages.value(row, self.fields[0])), row)
+    }
+
+    /// Where `entry` stands beside `target`.
+    fn compare(&self, pages: &Pages, entry: Entry, target: Entry) -> Ordering {
+        entry.0.cmp(&target.0).then_with(|| {
+            let (a, b) = (pages.row(entry.1), pages.row(target.1));
+            let fields = self.fields.iter().chain(std::iter::once(&self.key));
+            fields
+                .map(|&field| {
+                    let column = &pages.layout.columns[field];
+                    column.collation.order(a.value(column), b.value(column))
+                })
+                .find(|order| order.is_ne())
+                .unwrap_or(Ordering::Equal)
+        })
+    }
+
+    /// Adds a row, of which it is known that it collides with none.
+    pub(super) fn insert(&mut self, pages: &Pages, row: u32) {
+        if let Some(unique) = &mut self.unique {
+            unique.insert(pages, row);
+        }
+        let new = self.entry(pages, row);
+        let mut ordered = std::mem::take(&mut self.ordered);
+        ordered.insert(new, |entry| self.compare(pages, entry, new));
+        self.ordered = ordered;
+    }
+
+    /// Removes a row, whose values are still there.
+    pub(super) fn remove(&mut self, pages: &Pages, row: u32) {
+        if let Some(unique) = &mut self.unique {
+            unique.remove(pages, row);
+        }
+        let old = self.entry(pages, row);
+        let mut ordered = std::mem::take(&mut self.ordered);
+        ordered.remove(|entry| self.compare(pages, entry, old));
+        self.ordered = ordered;
+    }
+}

@@ -1,0 +1,542 @@
+//! A session on the memory engine: locks what an operation needs, carries it
+//! out, and keeps the open transaction. What takes more than one turn is in
+//! `session/long.rs`.
+
+mod long;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use arc_swap::{ArcSwap, Cache};
+use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSink, Table, ValueRef};
+use parking_lot::RwLock;
+use smallvec::SmallVec;
+
+use super::catalog::Catalog;
+use super::gate::WAIT_MAX;
+use super::journal::{self, Journal, Record};
+use super::lent::LockedTable;
+use super::locked::{Locked, Needs, NotNow};
+use super::log::Log;
+use super::long_scan::LongScan;
+use super::scan::RowsFound;
+use super::shared::Shared;
+use super::table_rows::TableRows;
+use super::write::{LongDelete, delete_rows, execute};
+use marmota_store::Durability;
+use marmota_store::engine::{Session, Submitted, Ticket};
+use marmota_store::lent::LentTables;
+use marmota_store::operation::{Operation, Outcome};
+use marmota_store::refusal::table_kept;
+use marmota_store::wait::QueuePlace;
+
+/// A session.
+pub(super) struct MemorySession {
+    shared: Arc<Shared>,
+    id: u64,
+    catalog: Cache<Arc<ArcSwap<Catalog>>, Arc<Catalog>>,
+    transaction: Option<Transaction>,
+    /// How many tickets were given; their numbers.
+    tickets: u64,
+    /// Those whose operations wait: a session may have several.
+    waiting: SmallVec<[Waiting; 4]>,
+    /// Where commits are written together before they go to the log.
+    record: Record,
+    /// True if nobody waited for the answer to a commit: the transaction has
+    /// ended, though its holder may not know.
+    is_over: bool,
+    /// The place of the statement that tables are lent to, while it waits.
+    lend_place: QueuePlace,
+}
+
+/// An operation that waits.
+struct Waiting {
+    ticket: u64,
+    /// Until when it waits for the end of a transaction, or may take.
+    until: Option<Instant>,
+    durability: Option<Durability>,
+    /// It was carried out, and waits for the disk.
+    written: Option<Box<Written>>,
+    /// It has turns left.
+    long: Option<Long>,
+    /// Its place among those that wait for the gate to open.
+    gate_place: QueuePlace,
+}
+
+/// An operation that has turns left.
+enum Long {
+    Scan(Scan),
+    Delete(Box<LongDelete>),
+}
+
+/// A read that has turns left, of the rows of a table.
+struct Scan {
+    long: Box<LongScan>,
+    rows: Arc<RwLock<TableRows>>,
+}
+
+/// What was carried out and is not yet answered.
+struct Written {
+    position: u64,
+    outcome: Outcome,
+    commits: bool,
+}
+
+/// How far an operation came.
+enum Attempt {
+    Done,
+    /// It has to wait for the end of another session's transaction.
+    Kept,
+    /// It has to wait for the disk to have the log up to a position.
+    Written(u64),
+    /// It has turns left.
+    Long(Long),
+}
+
+/// An open transaction; its session has the gate.
+struct Transaction {
+    log: Log,
+    /// The tables that are owned.
+    owned: SmallVec<[u32; 8]>,
+}
+
+impl Transaction {
+    /// Has the transaction own the tables that an operation needs.
+    fn own(&mut self, session: u64, needs: &Needs, locked: &mut Locked<'_>) -> Result<()> {
+        for &(number, write) in needs.tables() {
+            let rows = locked.rows(number)?;
+            if rows.owner.load(Ordering::Relaxed) == 0 {
+                rows.owner.store(session, Ordering::Relaxed);
+                self.owned.push(number);
+            }
+            if write {
+                locked.rows_mut(number)?.changed = true;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl MemorySession {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let id = shared.new_session();
+        let catalog = Cache::new(Arc::clone(&shared.catalog));
+        Self {
+            shared,
+            id,
+            catalog,
+            transaction: None,
+            tickets: 0,
+            waiting: SmallVec::new(),
+            record: Record::default(),
+            is_over: false,
+            lend_place: QueuePlace::default(),
+        }
+    }
+
+    /// Carries out an operation, if it can be.
+    fn attempt(
+        &mut self,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Attempt> {
+        if self.is_over && !matches!(operation, Operation::Begin) {
+            let message = "the transaction has ended; begin another";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        if self.transaction.is_some() {
+            match operation {
+                Operation::Rollback => self.forget_deletes(),
+                _ if self.is_deleting() => return Ok(Attempt::Kept),
+                _ => {}
+            }
+        }
+        match operation {
+            Operation::Begin => {
+                return Ok(if self.begin()? { Attempt::Done } else { Attempt::Kept });
+            }
+            Operation::Commit => {
+                let committed = self.end(false)?;
+                return Ok(self.written(committed, durability));
+            }
+            Operation::Rollback => self.end(true).map(drop)?,
+            Operation::Savepoint(name) => self.transaction()?.log.save(*name),
+            Operation::Release(name) => self.transaction()?.log.release(*name)?,
+            Operation::RollbackTo(name) => self.roll_back_to(*name)?,
+            operation => return self.attempt_rows(durability, operation, sink, outcome),
+        }
+        Ok(Attempt::Done)
+    }
+
+    /// What is left to do for a commit that is in the log up to a position.
+    fn written(&self, position: Option<u64>, durability: Option<Durability>) -> Attempt {
+        let (Some(position), Some(journal)) = (position, self.shared.journal.get()) else {
+            return Attempt::Done;
+        };
+        self.shared.shorten_log(journal);
+        match journal.ask(position, durability) {
+            true => Attempt::Written(position),
+            false => Attempt::Done,
+        }
+    }
+
+    /// [`Operation::Get`] without the detours of larger operations, which took
+    /// two thirds of its instructions; none if it has to take them, as in a
+    /// transaction, which owns what it reads.
+    #[inline]
+    fn get(
+        &mut self,
+        table: &Table,
+        key: ValueRef<'_>,
+        fields: FieldSet,
+        sink: &mut dyn RowSink,
+    ) -> Result<Option<u64>> {
+        let catalog = self.catalog.load();
+        let rows = catalog.slots[catalog.find(table)? as usize].rows.read();
+        if self.transaction.is_some() || rows.retired || rows.is_kept_from(self.id, false) {
+            return Ok(None);
+        }
+        self.shared.check_open()?;
+        Ok(Some(rows.get(key, fields, sink)))
+    }
+
+    fn attempt_rows(
+        &mut self,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Attempt> {
+        let is_write = operation.is_write();
+        loop {
+            let catalog = self.catalog.load();
+            let needs = Needs::new(catalog, operation)?;
+            let mut locked = match Locked::new(catalog, &needs, self.id) {
+                Ok(locked) => locked,
+                Err(NotNow::Retired) => continue,
+                Err(NotNow::Owned) => return Ok(Attempt::Kept),
+            };
+            // Once the tables are locked: `close` sets it before it locks them.
+            self.shared.check_open()?;
+            let mut found = None;
+            if let Operation::DeleteWhere { filter, .. } = operation {
+                match locked.rows(needs.table)?.find(*filter)? {
+                    RowsFound::All(rows) => found = Some(rows),
+                    RowsFound::Some { found, left } => {
+                        let (owner, own) = match &mut self.transaction {
+                            Some(transaction) => {
+                                transaction.own(self.id, &needs, &mut locked)?;
+                                (self.id, None)
+                            }
+                            None => {
+                                let owner = self.shared.new_session();
+                                if !self.shared.gate.try_take(owner) {
+                                    return Ok(Attempt::Kept);
+                                }
+                                for &(number, _) in needs.tables() {
+                                    locked.rows(number)?.owner.store(owner, Ordering::Relaxed);
+                                }
+                                (owner, Some(Log::of_transaction()))
+                            }
+                        };
+                        drop(locked);
+                        let of = (owner, own);
+                        let delete = LongDelete::new(of, needs, filter.cloned(), (found, left));
+                        return Ok(Attempt::Long(Long::Delete(delete)));
+                    }
+                }
+            }
+            let mut run = |locked: &mut Locked<'_>, log: &mut Log| match found.take() {
+                Some(rows) => {
+                    *outcome = delete_rows(locked, log, needs.table, rows)?;
+                    Ok(None)
+                }
+                None => execute(operation, needs.table, sink, locked, log, outcome),
+            };
+            let scan = match &mut self.transaction {
+                None => {
+                    if let Some(journal) = self.shared.journal.get()
+                        && is_write
+                    {
+                        let log = &mut Log::of_transaction();
+                        run(&mut locked, log)?;
+                        let position = keep(journal, &mut self.record, log, &mut locked)?;
+                        drop(locked);
+                        return Ok(self.written(position, durability));
+                    }
+                    run(&mut locked, &mut Log::default())
+                }
+                Some(transaction) => {
+                    transaction.own(self.id, &needs, &mut locked)?;
+                    run(&mut locked, &mut transaction.log)
+                }
+            }?;
+            let Some(long) = scan else { return Ok(Attempt::Done) };
+            let rows = Arc::clone(&locked.slot(needs.table).rows);
+            return Ok(Attempt::Long(Long::Scan(Scan { long, rows })));
+        }
+    }
+
+    fn transaction(&mut self) -> Result<&mut Transaction> {
+        self.transaction.as_mut().ok_or_else(|| {
+            Error::new(ErrorKind::Invalid, "no transaction is open on this session; begin one")
+        })
+    }
+
+    fn begin(&mut self) -> Result<bool> {
+        self.shared.check_open()?;
+        if self.transaction.is_some() {
+            let message = "a transaction is open on this session already; use a savepoint in it";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        if !self.shared.gate.try_take(self.id) {
+            return Ok(false);
+        }
+        self.is_over = false;
+        let owned = SmallVec::new();
+        self.transaction = Some(Transaction { log: Log::of_transaction(), owned });
+        Ok(true)
+    }
+
+    /// Ends the transaction: gives up its tables, with or without what was
+    /// done to them. Gives where that is in the log.
+    fn end(&mut self, undo: bool) -> Result<Option<u64>> {
+        self.transaction()?;
+        let Some(mut transaction) = self.transaction.take() else { return Ok(None) };
+        let catalog = self.catalog.load();
+        let mut locked = Locked::of_transaction(catalog, transaction.owned.iter().copied());
+        let log = &mut transaction.log;
+        let ended = match self.shared.journal.get() {
+            _ if undo => log.undo_to(0, &mut locked).map(|()| None),
+            Some(journal) => keep(journal, &mut self.record, log, &mut locked),
+            None => Ok(None),
+        };
+        for &number in &transaction.owned {
+            locked.disown(number);
+        }
+        drop(locked);
+        self.shared.gate.open();
+        ended
+    }
+
+    fn roll_back_to(&mut self, name: u32) -> Result<()> {
+        self.transaction()?;
+        let Some(transaction) = &mut self.transaction else { return Ok(()) };
+        let catalog = self.catalog.load();
+        let mut locked = Locked::of_transaction(catalog, transaction.owned.iter().copied());
+        transaction.log.undo_to_savepoint(name, &mut locked)
+    }
+}
+
+/// Writes what was done to the log while its tables are locked, or undoes it;
+/// gives the position behind it, unless nothing was done.
+fn keep(
+    journal: &Journal,
+    record: &mut Record,
+    log: &mut Log,
+    locked: &mut Locked<'_>,
+) -> Result<Option<u64>> {
+    if log.steps().is_empty() {
+        return Ok(None);
+    }
+    let appended =
+        journal::write_changes(record.payload(), log, locked).and_then(|()| journal.append(record));
+    match appended {
+        Ok(position) => Ok(Some(position)),
+        Err(error) => {
+            log.undo_to(0, locked)?;
+            Err(error)
+        }
+    }
+}
+
+impl MemorySession {
+    /// Ready once the disk has what was written.
+    fn poll_written(
+        &mut self,
+        place: usize,
+        outcome: &mut Outcome,
+        context: &Context<'_>,
+    ) -> Poll<Result<()>> {
+        let waiting = &mut self.waiting[place];
+        let (Some(written), Some(journal)) = (&mut waiting.written, self.shared.journal.get())
+        else {
+            return Poll::Ready(Err(given_up()));
+        };
+        let polled = journal.poll(written.position, (self.id, waiting.ticket), context);
+        if polled.is_ready() {
+            *outcome = std::mem::take(&mut written.outcome);
+            self.waiting.swap_remove(place);
+        }
+        polled
+    }
+}
+
+impl Written {
+    /// The outcome is kept: whoever polls may bring another one.
+    fn new(position: u64, operation: &Operation<'_>, outcome: &mut Outcome) -> Box<Self> {
+        let commits = matches!(operation, Operation::Commit);
+        Box::new(Self { position, outcome: std::mem::take(outcome), commits })
+    }
+}
+
+impl Session for MemorySession {
+    fn submit(
+        &mut self,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Submitted> {
+        if let Operation::Get { table, key, fields } = operation
+            && let Some(rows) = self.get(table, *key, *fields, sink)?
+        {
+            outcome.rows = rows;
+            return Ok(Submitted::Done);
+        }
+        let (written, long) = match self.attempt(durability, operation, sink, outcome)? {
+            Attempt::Done => return Ok(Submitted::Done),
+            Attempt::Kept => (None, None),
+            Attempt::Written(position) => (Some(Written::new(position, operation, outcome)), None),
+            Attempt::Long(long) => (None, Some(long)),
+        };
+        self.tickets += 1;
+        let until = match &long {
+            Some(_) => self.shared.read_until(),
+            None => Some(Instant::now() + WAIT_MAX),
+        };
+        let ticket = self.tickets;
+        let gate_place = QueuePlace::default();
+        self.waiting.push(Waiting { ticket, until, durability, written, long, gate_place });
+        Ok(Submitted::Waiting(Ticket(ticket)))
+    }
+
+    fn poll(
+        &mut self,
+        ticket: Ticket,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<()>> {
+        let Some(place) = self.waiting.iter().position(|waiting| waiting.ticket == ticket.0) else {
+            return Poll::Ready(Err(given_up()));
+        };
+        let Waiting { until, durability, .. } = self.waiting[place];
+        if self.waiting[place].written.is_some() {
+            return self.poll_written(place, outcome, context);
+        }
+        match self.waiting[place].long {
+            Some(Long::Scan(_)) => return self.poll_scan(place, sink, outcome, context),
+            Some(Long::Delete(_)) => return self.poll_delete(place, operation, outcome, context),
+            None => {}
+        }
+        self.shared.gate.register(&mut self.waiting[place].gate_place, context.waker());
+        let attempted = self.attempt(durability, operation, sink, outcome);
+        let polled = match attempted {
+            Ok(Attempt::Done) => Ok(()),
+            Ok(Attempt::Kept) if until.is_none_or(|until| Instant::now() < until) => {
+                return Poll::Pending;
+            }
+            Ok(Attempt::Kept) => Err(table_kept(WAIT_MAX)),
+            Ok(Attempt::Written(position)) => {
+                self.shared.gate.forget(&mut self.waiting[place].gate_place);
+                self.waiting[place].written = Some(Written::new(position, operation, outcome));
+                return self.poll_written(place, outcome, context);
+            }
+            Ok(Attempt::Long(long)) => {
+                let until = self.shared.read_until();
+                let waiting = &mut self.waiting[place];
+                self.shared.gate.forget(&mut waiting.gate_place);
+                (waiting.long, waiting.until) = (Some(long), until);
+                self.leave_turn(context);
+                return Poll::Pending;
+            }
+            Err(error) => Err(error),
+        };
+        self.cancel(ticket);
+        Poll::Ready(polled)
+    }
+
+    fn lend(&mut self, tables: &[&Table], waker: Option<&Waker>) -> Result<Option<LentTables>> {
+        if let Some(waker) = waker {
+            self.shared.gate.register(&mut self.lend_place, waker);
+        }
+        loop {
+            let catalog = self.catalog.load();
+            let found = tables.iter().map(|table| catalog.find(table));
+            let numbers: SmallVec<[u32; 8]> = found.collect::<Result<_>>()?;
+            let mut sorted = numbers.clone();
+            sorted.sort_unstable();
+            sorted.dedup();
+            let lock = |&number: &u32| catalog.slots[number as usize].rows.read_arc();
+            let locked: SmallVec<[_; 8]> = sorted.iter().map(lock).collect();
+            if locked.iter().any(|rows| rows.retired) {
+                continue;
+            }
+            if locked.iter().any(|rows| rows.is_kept_from(self.id, false)) {
+                return Ok(None);
+            }
+            self.shared.check_open()?;
+            if let Some(transaction) = &mut self.transaction {
+                for (rows, &number) in locked.iter().zip(&sorted) {
+                    if rows.owner.load(Ordering::Relaxed) == 0 {
+                        rows.owner.store(self.id, Ordering::Relaxed);
+                        transaction.owned.push(number);
+                    }
+                }
+            }
+            if let [_] = *numbers {
+                return Ok(Some(locked.into_iter().map(LockedTable::lend).collect()));
+            }
+            let mut lent: SmallVec<[_; 8]> =
+                locked.into_iter().map(|rows| Some(LockedTable::lend(rows))).collect();
+            // In the order asked for; nobody asks for a table twice.
+            let in_order = numbers.iter().filter_map(|number| {
+                let place = sorted.binary_search(number).ok()?;
+                lent[place].take()
+            });
+            return Ok(Some(in_order.collect()));
+        }
+    }
+
+    fn cancel(&mut self, ticket: Ticket) {
+        let Some(place) = self.waiting.iter().position(|waiting| waiting.ticket == ticket.0) else {
+            return;
+        };
+        let mut waiting = self.waiting.swap_remove(place);
+        self.shared.gate.forget(&mut waiting.gate_place);
+        if waiting.long.is_some() {
+            self.shared.reads_cancelled.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(Long::Delete(delete)) = waiting.long {
+            self.give_up_delete(delete);
+        }
+        if let (Some(written), Some(journal)) = (waiting.written, self.shared.journal.get()) {
+            journal.forget((self.id, ticket.0));
+            self.is_over |= written.commits;
+        }
+    }
+}
+
+impl Drop for MemorySession {
+    fn drop(&mut self) {
+        self.shared.gate.forget(&mut self.lend_place);
+        if self.transaction.is_some() {
+            let undone = self.end(true);
+            debug_assert!(undone.is_ok());
+        }
+        while let Some(waiting) = self.waiting.first() {
+            self.cancel(Ticket(waiting.ticket));
+        }
+    }
+}
+
+#[cold]
+fn given_up() -> Error {
+    Error::new(ErrorKind::Bug, "an operation was polled after it had been given up or was done")
+}

@@ -1,0 +1,170 @@
+//! Operations that take more than one turn: what each of their polls does.
+
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use marmota_model::{Error, ErrorKind, Result, RowSink};
+
+use super::{Attempt, Long, MemorySession, Waiting, Written, given_up, keep};
+use crate::locked::Locked;
+use crate::long_scan::Turn;
+use crate::write::{DeleteTurn, LongDelete};
+use marmota_store::operation::{Operation, Outcome};
+
+impl MemorySession {
+    /// One more turn of a long read.
+    pub(super) fn poll_scan(
+        &mut self,
+        place: usize,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        context: &Context<'_>,
+    ) -> Poll<Result<()>> {
+        let Waiting { long: Some(Long::Scan(scan)), until, .. } = &mut self.waiting[place] else {
+            return Poll::Ready(Err(given_up()));
+        };
+        let turned = match self.shared.check_open() {
+            Ok(()) if until.is_some_and(|until| Instant::now() >= until) => Err(late(&self.shared)),
+            Ok(()) => scan.long.turn(&scan.rows, sink),
+            Err(error) => Err(error),
+        };
+        if let Ok(Turn::Over) = turned {
+            self.leave_turn(context);
+            return Poll::Pending;
+        }
+        self.waiting.swap_remove(place);
+        Poll::Ready(turned.map(|turn| {
+            if let Turn::Done(rows) = turn {
+                outcome.rows = rows;
+            }
+        }))
+    }
+
+    /// Leaves the thread to others, and is polled again after them.
+    pub(super) fn leave_turn(&self, context: &Context<'_>) {
+        self.shared.read_yields.fetch_add(1, Ordering::Relaxed);
+        context.waker().wake_by_ref();
+    }
+
+    /// True if a delete of the open transaction has turns left.
+    pub(super) fn is_deleting(&self) -> bool {
+        self.waiting.iter().any(|waiting| match &waiting.long {
+            Some(Long::Delete(delete)) => delete.is_in_transaction(),
+            _ => false,
+        })
+    }
+
+    /// Forgets the deletes of a transaction that is undone.
+    pub(super) fn forget_deletes(&mut self) {
+        let gate = &self.shared.gate;
+        self.waiting.retain_mut(|waiting| match &waiting.long {
+            Some(Long::Delete(delete)) if delete.is_in_transaction() => {
+                gate.forget(&mut waiting.gate_place);
+                false
+            }
+            _ => true,
+        });
+    }
+
+    /// One more turn of a long delete.
+    pub(super) fn poll_delete(
+        &mut self,
+        place: usize,
+        operation: &Operation<'_>,
+        outcome: &mut Outcome,
+        context: &Context<'_>,
+    ) -> Poll<Result<()>> {
+        let Waiting { durability, until, .. } = self.waiting[place];
+        // Before it is tried: a long statement that ends now wakes it.
+        self.shared.gate.register(&mut self.waiting[place].gate_place, context.waker());
+        let Some(Long::Delete(delete)) = &mut self.waiting[place].long else {
+            return Poll::Ready(Err(given_up()));
+        };
+        let is_late = !delete.has_begun() && until.is_some_and(|until| Instant::now() >= until);
+        let turned = match self.shared.check_open() {
+            Ok(()) if is_late => Err(late(&self.shared)),
+            Ok(()) => {
+                let log = self.transaction.as_mut().map(|transaction| &mut transaction.log);
+                delete.turn(self.catalog.load(), log)
+            }
+            Err(error) => Err(error),
+        };
+        match turned {
+            Ok(DeleteTurn::Over) => {
+                self.leave_turn(context);
+                return Poll::Pending;
+            }
+            Ok(DeleteTurn::Kept) => return Poll::Pending,
+            _ => {}
+        }
+        self.shared.gate.forget(&mut self.waiting[place].gate_place);
+        let Some(Long::Delete(mut delete)) = self.waiting[place].long.take() else {
+            return Poll::Ready(Err(given_up()));
+        };
+        let ended = match turned {
+            Ok(_) => self.end_delete(&mut delete, false),
+            Err(error) => self.end_delete(&mut delete, true).and(Err(error)),
+        };
+        let ended = ended.map(|position| {
+            *outcome = Outcome::rows(delete.count());
+            self.written(position, durability)
+        });
+        if let Ok(Attempt::Written(position)) = ended {
+            self.waiting[place].written = Some(Written::new(position, operation, outcome));
+            return self.poll_written(place, outcome, context);
+        }
+        self.waiting.swap_remove(place);
+        Poll::Ready(ended.map(drop))
+    }
+
+    /// Ends a long delete: gives up its tables, or lets the transaction's other
+    /// operations in. Gives where it is in the log.
+    fn end_delete(&mut self, delete: &mut LongDelete, undo: bool) -> Result<Option<u64>> {
+        if delete.is_in_transaction() {
+            self.shared.gate.wake();
+            return Ok(None);
+        }
+        let mut locked = Locked::of_transaction(self.catalog.load(), delete.tables());
+        let ended = match (delete.own_log(), self.shared.journal.get()) {
+            (Some(log), _) if undo => log.undo_to(0, &mut locked).map(|()| None),
+            (Some(log), Some(journal)) => keep(journal, &mut self.record, log, &mut locked),
+            _ => Ok(None),
+        };
+        delete.tables().for_each(|number| locked.disown(number));
+        drop(locked);
+        self.shared.gate.open();
+        ended
+    }
+
+    /// Ends a long delete that was given up: it takes place if it has begun
+    /// to, else it leaves nothing.
+    pub(super) fn give_up_delete(&mut self, mut delete: Box<LongDelete>) {
+        if delete.is_in_transaction() && self.transaction.is_none() {
+            return;
+        }
+        let mut undo = !delete.has_begun();
+        while !undo {
+            let log = self.transaction.as_mut().map(|transaction| &mut transaction.log);
+            match delete.turn(self.catalog.load(), log) {
+                Ok(DeleteTurn::Over) => {}
+                Ok(DeleteTurn::Done) => break,
+                Ok(DeleteTurn::Kept) | Err(_) => undo = true,
+            }
+        }
+        let ended = self.end_delete(&mut delete, undo);
+        debug_assert!(ended.is_ok() || self.shared.journal.get().is_some());
+    }
+}
+
+/// The error of an operation that took too long.
+#[cold]
+fn late(shared: &crate::shared::Shared) -> Error {
+    shared.read_timeouts.fetch_add(1, Ordering::Relaxed);
+    let message = format!(
+        "the operation took longer than {} ms: select fewer rows, add an index for its filter and \
+         order, or open the database with a higher `read_deadline_ms`",
+        shared.read_deadline_ms
+    );
+    Error::new(ErrorKind::Timeout, message)
+}

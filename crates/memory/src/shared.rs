@@ -1,0 +1,266 @@
+//! What the sessions of an engine share: its tables, its file and log, and how
+//! far it is open.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_store::Durability;
+use marmota_store::plan::{Destructive, Plan};
+use marmota_store::private_file::have_folder;
+use parking_lot::Mutex;
+
+use crate::catalog::Catalog;
+use crate::file::{self, Format, Loaded};
+use crate::gate::{self, Gate};
+use crate::journal::{self, Journal, Record};
+use crate::table_rows::TableRows;
+use crate::vault::Vault;
+
+/// How long a read may take unless an option changes it.
+pub(crate) const READ_DEADLINE_MS: u32 = 30_000;
+
+/// What the engine's sessions share.
+pub(crate) struct Shared {
+    pub(crate) catalog: Arc<ArcSwap<Catalog>>,
+    pub(crate) gate: Arc<Gate>,
+    /// Set by the log as well, once it is lost.
+    pub(crate) closed: Arc<AtomicBool>,
+    /// How many sessions there were; their numbers.
+    pub(crate) sessions: AtomicU64,
+    /// Where to load from and save to, and how.
+    pub(crate) file: Option<(PathBuf, Format)>,
+    /// Of a file that has a log.
+    pub(crate) durability: Option<Durability>,
+    /// True if the file's folder is made where it is missing.
+    pub(crate) creates_folders: bool,
+    /// What its files are encrypted with.
+    pub(crate) vault: Arc<Vault>,
+    /// The log, once the file was read.
+    pub(crate) journal: OnceLock<Arc<Journal>>,
+    /// What a file had, once one was read; tables leave it as models ask for them.
+    pub(crate) loaded: Mutex<Option<Loaded>>,
+    /// How long a list, a count or the search of a delete may take, in
+    /// milliseconds; 0 for any time.
+    pub(crate) read_deadline_ms: u32,
+    /// How often a long read has left its thread to others.
+    pub(crate) read_yields: AtomicU64,
+    /// Long reads that were ended by their deadline.
+    pub(crate) read_timeouts: AtomicU64,
+    /// Long reads that were given up.
+    pub(crate) reads_cancelled: AtomicU64,
+}
+
+impl Shared {
+    /// What an engine begins with.
+    pub(crate) fn new(
+        file: Option<(PathBuf, Format)>,
+        (durability, creates_folders): (Option<Durability>, bool),
+        loaded: Option<Loaded>,
+        vault: Vault,
+    ) -> Self {
+        Self {
+            catalog: Arc::default(),
+            gate: Arc::default(),
+            closed: Arc::default(),
+            sessions: AtomicU64::new(0),
+            file,
+            durability,
+            creates_folders,
+            vault: Arc::new(vault),
+            journal: OnceLock::new(),
+            loaded: Mutex::new(loaded),
+            read_deadline_ms: READ_DEADLINE_MS,
+            read_yields: AtomicU64::new(0),
+            read_timeouts: AtomicU64::new(0),
+            reads_cancelled: AtomicU64::new(0),
+        }
+    }
+
+    /// The number of another session.
+    pub(crate) fn new_session(&self) -> u64 {
+        self.sessions.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Until when a read that begins now may take.
+    pub(crate) fn read_until(&self) -> Option<Instant> {
+        let limit = Duration::from_millis(self.read_deadline_ms.into());
+        (self.read_deadline_ms > 0).then(|| Instant::now() + limit)
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(self.refusal());
+        }
+        Ok(())
+    }
+
+    /// Holds the gate, so that no transaction is open while `run` runs.
+    pub(crate) fn between_transactions<T>(&self, run: impl FnOnce() -> Result<T>) -> Result<T> {
+        struct Opened<'g>(&'g Gate);
+        impl Drop for Opened<'_> {
+            fn drop(&mut self) {
+                self.0.open();
+            }
+        }
+        self.gate.wait(|| Ok::<_, Error>(self.gate.try_take(gate::ENGINE).then_some(())))?;
+        let _opened = Opened(&self.gate);
+        run()
+    }
+}
+
+impl Shared {
+    /// Gives how many rows of each table were saved.
+    pub(crate) fn save(&self, path: &Path, format: Format) -> Result<BTreeMap<String, u64>> {
+        let loaded = self.loaded.lock();
+        let catalog = self.catalog.load();
+        let guards: Vec<_> = catalog.slots.iter().map(|slot| slot.rows.read()).collect();
+        let tables: Vec<&TableRows> = guards.iter().map(|rows| &**rows).collect();
+        let no_sections = BTreeMap::new();
+        let (schema, sections) = match &*loaded {
+            Some(loaded) => (loaded.schema, &loaded.tables),
+            None => (0, &no_sections),
+        };
+        let counted =
+            tables.iter().map(|rows| (rows.table.name().to_owned(), rows.keys.len() as u64));
+        let mut rows: BTreeMap<String, u64> = counted.collect();
+        for (name, section) in sections {
+            rows.insert(name.clone(), section.shape()?.rows);
+        }
+        file::save(path, &self.vault, format, &file::Contents { schema, tables, sections })?;
+        Ok(rows)
+    }
+
+    /// Reads the file, the first time that something is asked of it.
+    pub(crate) fn load(&self) -> Result<()> {
+        let mut loaded = self.loaded.lock();
+        if loaded.is_some() {
+            return Ok(());
+        }
+        if let Some((path, Format::Json)) = &self.file {
+            self.vault.check_json(path)?;
+        }
+        if let Some((path, _)) = &self.file {
+            // Now, not when it is saved: that may be at the close.
+            have_folder(path, self.creates_folders)?;
+        }
+        *loaded = Some(match (&self.file, self.durability) {
+            (Some((path, _)), Some(durability)) => {
+                let opened = journal::open(path, &self.vault, durability, &self.closed)?;
+                // Nobody else can have set it: this happens once.
+                let _ = self.journal.set(opened.journal);
+                opened.loaded
+            }
+            (Some((path, _)), None) if path.exists() => file::load(path, &self.vault)?,
+            (Some((path, _)), None) => file::check_without_log(path).map(|()| Loaded::default())?,
+            (None, _) => Loaded::default(),
+        });
+        Ok(())
+    }
+
+    pub(crate) fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
+        self.load()?;
+        let loaded = self.loaded.lock();
+        let Some(loaded) = &*loaded else { return Ok(Plan::default()) };
+        Self::check_version(loaded, version)?;
+        self.compare(tables, loaded, true)
+    }
+
+    pub(crate) fn check_version(loaded: &Loaded, version: u32) -> Result<()> {
+        if loaded.schema > version {
+            let message = format!(
+                "{} was written by a program with schema version {}, and this one has {version}: \
+                 use that program, or a newer one",
+                loaded.path.display(),
+                loaded.schema
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn migrate(
+        &self,
+        tables: &[Arc<Table>],
+        version: u32,
+        destructive: &Destructive,
+    ) -> Result<Plan> {
+        self.load()?;
+        let journal = self.journal.get();
+        let _one = journal.map(|journal| journal.snapshots.lock());
+        let mut loaded = self.loaded.lock();
+        let Some(loaded) = &mut *loaded else { return Ok(Plan::default()) };
+        Self::check_version(loaded, version)?;
+        let tries = *destructive != Destructive::default();
+        let plan = self.compare(tables, loaded, tries)?;
+        plan.check(destructive)?;
+        let reshaped = self.install(tables, loaded, destructive, |catalog| match journal {
+            None => Ok(()),
+            Some(journal) => {
+                let mut record = Record::default();
+                journal::write_tables(record.payload(), version, catalog);
+                journal.append_tables(&mut record)
+            }
+        })?;
+        loaded.schema = version;
+        // What older rows got for new fields is in no log.
+        match (journal, &self.file) {
+            (Some(journal), Some((path, _))) if reshaped => {
+                self.snapshot_of(journal, path, loaded)?;
+            }
+            _ => {}
+        }
+        Ok(plan)
+    }
+
+    pub(crate) fn open_table(&self, table: &Arc<Table>) -> Result<bool> {
+        self.load()?;
+        let _one = self.journal.get().map(|journal| journal.snapshots.lock());
+        let mut loaded = self.loaded.lock();
+        let Some(loaded) = &mut *loaded else { return Ok(false) };
+        let tables = std::slice::from_ref(table);
+        let is_there = self.catalog.load().number(table.name()).is_some();
+        if !is_there && loaded.section(table, tables).is_none() {
+            return Ok(false);
+        }
+        self.install(tables, loaded, &Destructive::default(), |_| Ok(())).map(|_| true)
+    }
+
+    pub(crate) fn close(&self) -> Result<()> {
+        let journal = self.journal.get();
+        if self.closed.swap(true, Ordering::SeqCst) {
+            let Some((journal, error)) =
+                journal.and_then(|log| log.failure().map(|why| (log, why)))
+            else {
+                return Ok(());
+            };
+            journal.stop();
+            return Err(error);
+        }
+        // A file that was never read must not be written over.
+        let read = self.loaded.lock().is_some();
+        let saved = match (&self.file, journal) {
+            (Some((path, _)), Some(journal)) => self.close_log(journal, path),
+            (Some((path, format)), None) if read => self.save(path, *format).map(drop),
+            _ => Ok(()),
+        };
+        match (&saved, journal) {
+            (Err(_), _) => self.closed.store(false, Ordering::Relaxed),
+            (Ok(()), Some(journal)) => journal.stop(),
+            (Ok(()), None) => {}
+        }
+        saved
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(journal) = self.journal.get() {
+            journal.stop();
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Which of the memory engine's files are encrypted, with what key, and what
+//! is wrong when a file and a key do not fit each other. How bytes are
+//! encrypted is in `cipher.rs`.
+//!
+//! A sealed file begins with its head in the clear: what makes its key and,
+//! sealed with that, nothing, so that a wrong key is told from damage.
+//!
+//! ```text
+//! seal    salt (16 bytes), segment (32 bytes), tag (16 bytes)
+//! ```
+//! The salt goes with a passphrase and is the same in all files of a database.
+//! The segment is random and never the same: each file has a key of its own,
+//! derived from both, so that numbers may be counted from 0 in each.
+
+use std::path::Path;
+
+use marmota_model::{Error, ErrorKind, Result};
+
+use marmota_store::key::KeySource;
+
+#[cfg(feature = "encryption")]
+pub(super) use super::cipher::Cipher;
+#[cfg(feature = "encryption")]
+pub(super) use keyed::Vault;
+#[cfg(not(feature = "encryption"))]
+pub(super) use plain::{Cipher, Vault};
+
+/// How long a seal is.
+pub(super) const SEAL_BYTES: usize = 64;
+/// What a sealed message is longer by.
+pub(super) const TAG_BYTES: usize = 16;
+
+/// What a file is, which its key depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    Snapshot,
+    Log,
+}
+
+impl Vault {
+    /// Refuses a file that is not encrypted where a key was given.
+    pub(super) fn check_plain(&self, path: &Path) -> Result<()> {
+        if !self.has_key() {
+            return Ok(());
+        }
+        let message = format!(
+            "{} is not encrypted, but a key was given: encrypt it once with `Memory::rekey`, or \
+             open it without a key",
+            path.display()
+        );
+        Err(Error::new(ErrorKind::Invalid, message))
+    }
+
+    /// Refuses JSON where a key was given.
+    pub(super) fn check_json(&self, path: &Path) -> Result<()> {
+        if !self.has_key() {
+            return Ok(());
+        }
+        let message = format!(
+            "{} is JSON, which is for people to read and is not encrypted, but a key was given: \
+             use a binary file, or leave the key out",
+            path.display()
+        );
+        Err(Error::new(ErrorKind::Invalid, message))
+    }
+}
+
+#[cfg(not(feature = "encryption"))]
+mod plain {
+    use super::*;
+
+    /// Without the feature `encryption` there are no keys.
+    pub(in super::super) struct Vault;
+
+    /// There is none.
+    pub(in super::super) enum Cipher {}
+
+    #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "with keys it is used")]
+    #[allow(clippy::needless_pass_by_value, reason = "with keys it is kept")]
+    impl Vault {
+        pub(in super::super) const fn none() -> Self {
+            Self
+        }
+
+        /// Refuses a key, which passed over in silence left a file open to all.
+        pub(in super::super) fn from(source: Option<KeySource>) -> Result<Self> {
+            match source {
+                None => Ok(Self),
+                Some(_) => {
+                    let message = "a key was given (MARMOTA_KEY, or by `key_env`), but this build \
+                                   cannot encrypt: build with the feature `encryption`, or leave \
+                                   the key out";
+                    Err(Error::new(ErrorKind::Unsupported, message))
+                }
+            }
+        }
+
+        pub(in super::super) const fn has_key(&self) -> bool {
+            false
+        }
+
+        pub(in super::super) fn begin(&self, _: Use) -> Result<Option<Cipher>> {
+            Ok(None)
+        }
+
+        pub(in super::super) fn open(&self, path: &Path, _: Use, _: &[u8]) -> Result<Cipher> {
+            let message = format!(
+                "{} is encrypted, and this build cannot read that: build with the feature \
+                 `encryption`",
+                path.display()
+            );
+            Err(Error::new(ErrorKind::Unsupported, message))
+        }
+    }
+
+    impl Cipher {
+        pub(in super::super) fn seal_head(&self, _: &[u8]) -> [u8; SEAL_BYTES] {
+            match *self {}
+        }
+
+        pub(in super::super) fn seal(&self, _: u64, _: &[u8], _: &mut [u8]) -> [u8; TAG_BYTES] {
+            match *self {}
+        }
+
+        pub(in super::super) fn unseal(&self, _: u64, _: &[u8], _: &mut [u8]) -> Option<usize> {
+            match *self {}
+        }
+    }
+}
+
+#[cfg(feature = "encryption")]
+mod keyed {
+    use parking_lot::Mutex;
+    use zeroize::Zeroizing;
+
+    use super::*;
+    use crate::cipher::{SALT_BYTES, derive, random};
+    use marmota_store::key::{KeyBytes, Secret};
+
+    type Salt = [u8; SALT_BYTES];
+
+    /// What opens the files of one engine. A raw key is asked for at each file
+    /// and forgotten; a passphrase once, because to derive a key from it takes
+    /// long on purpose.
+    pub(in super::super) struct Vault {
+        source: Option<KeySource>,
+        /// The key derived from a passphrase, and the salt it was derived with.
+        derived: Mutex<Option<(Salt, Box<KeyBytes>)>>,
+    }
+
+    impl Vault {
+        /// For files that are not encrypted.
+        pub(in super::super) const fn none() -> Self {
+            Self { source: None, derived: Mutex::new(None) }
+        }
+
+        /// # Errors
+        /// None; a build without keys refuses one.
+        pub(in super::super) fn from(source: Option<KeySource>) -> Result<Self> {
+            Ok(Self { source, ..Self::none() })
+        }
+
+        pub(in super::super) const fn has_key(&self) -> bool {
+            self.source.is_some()
+        }
+
+        /// What a new file is encrypted with, if there is a key.
+        pub(in super::super) fn begin(&self, for_use: Use) -> Result<Option<Cipher>> {
+            let Some(source) = &self.source else { return Ok(None) };
+            let known = self.derived.lock().as_ref().map(|(salt, _)| *salt);
+            let salt = known.map_or_else(random, Ok)?;
+            let master = self.master(source, salt)?;
+            Ok(Some(Cipher::new(&master, for_use, salt, random()?)))
+        }
+
+        /// What a file is read with, whose head ends in a seal.
+        ///
+        /// # Errors
+        /// [`ErrorKind::Denied`] without its key.
+        pub(in super::super) fn open(
+            &self,
+            path: &Path,
+            for_use: Use,
+            head: &[u8],
+        ) -> Result<Cipher> {
+            let Some(source) = &self.source else { return Err(locked(path)) };
+            let Some((before, seal)) = head.split_last_chunk::<SEAL_BYTES>() else {
+                return Err(wrong_key(path));
+            };
+            let (salt, rest) = seal.split_at(SALT_BYTES);
+            let (segment, _) = rest.split_at(SEAL_BYTES - SALT_BYTES - TAG_BYTES);
+            let salt = salt.try_into().unwrap_or_default();
+            let master = self.master(source, salt).map_err(|error| {
+                let message = format!("{}: {}", path.display(), error.message());
+                Error::new(error.kind(), message).with_source(error)
+            })?;
+            let cipher =
+                Cipher::new(&master, for_use, salt, segment.try_into().unwrap_or_default());
+            match cipher.seal_head(before) == *seal {
+                true => Ok(cipher),
+                false => Err(wrong_key(path)),
+            }
+        }
+
+        fn master(&self, source: &KeySource, salt: Salt) -> Result<KeyBytes> {
+            let mut derived = self.derived.lock();
+            if let Some((_, key)) = derived.as_ref().filter(|(known, _)| *known == salt) {
+                return Ok(KeyBytes::clone(key));
+            }
+            match source.ask()?.secret() {
+                Secret::Raw(key) => Ok(key.clone()),
+                Secret::Passphrase(passphrase) => {
+                    let key = derive(passphrase, &salt)?;
+                    *derived = Some((salt, Box::new(Zeroizing::clone(&key))));
+                    Ok(key)
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn wrong_key(path: &Path) -> Error {
+        let message = format!(
+            "{}: the key does not open it: it is not the one the file was written with, or the \
+             file's head is damaged; give the right key, or restore a backup",
+            path.display()
+        );
+        Error::new(ErrorKind::Denied, message)
+    }
+
+    #[cold]
+    fn locked(path: &Path) -> Error {
+        let message = format!(
+            "{} is encrypted: give its key (`Memory::key`, `?key_env=NAME` or the environment \
+             variable MARMOTA_KEY)",
+            path.display()
+        );
+        Error::new(ErrorKind::Denied, message)
+    }
+}
