@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result, Uuid};
+use marmota_store::backup::Copied;
 
 use super::catalog::Catalog;
 use super::engine::Memory;
@@ -18,7 +19,6 @@ use super::journal;
 use super::shared::Shared;
 use super::snapshot::Snapshot;
 use super::vault::Vault;
-use marmota_store::backup::Copied;
 
 impl Shared {
     /// Writes everything that is committed to a new file and reads that back.

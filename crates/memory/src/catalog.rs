@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, KeyKind, Kind, Result, Table, ValueRef};
+use marmota_store::plan::Destructive;
 use parking_lot::RwLock;
 use smallvec::{SmallVec, smallvec};
 
 use super::comparison::{self, Shape};
 use super::long_reads::LongReads;
 use super::table_rows::{TableRows, Values};
-use marmota_store::plan::Destructive;
 
 /// The tables, by number.
 #[derive(Default)]

@@ -7,10 +7,10 @@ use chacha20poly1305::aead::AeadInOut;
 use chacha20poly1305::{ChaCha20Poly1305, KeyInit, Nonce, Tag};
 use hkdf::Hkdf;
 use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::key::KeyBytes;
 use sha2::Sha256;
 
-use super::vault::{SEAL_BYTES, TAG_BYTES, Use};
-use marmota_store::key::KeyBytes;
+use super::seal::{SEAL_BYTES, TAG_BYTES, Use};
 
 pub(super) const SALT_BYTES: usize = 16;
 const SEGMENT_BYTES: usize = SEAL_BYTES - SALT_BYTES - TAG_BYTES;

@@ -3,9 +3,9 @@
 //! Indexes are no part of it: they are made of the rows at each start.
 
 use marmota_model::{Error, ErrorKind, Form, Result, Table};
+use marmota_store::plan::{Change, Destructive, Effect, Plan, Step};
 
 use super::table_rows::TableRows;
-use marmota_store::plan::{Change, Destructive, Effect, Plan, Step};
 
 /// What rows are like.
 #[derive(Default)]

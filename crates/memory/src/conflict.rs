@@ -2,13 +2,14 @@
 //! [`OnConflict`].
 
 use marmota_model::{Result, RowSource, Value, ValueRef};
+use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult};
 use smallvec::smallvec;
 
 use super::locked::Locked;
 use super::log::{Log, Statement};
+use super::references::check_referrers_of;
+use super::row_write::{at_row, insert_row, update_row, version_of};
 use super::table_rows::Values;
-use super::write::{at_row, check_referrers_of, insert_row, update_row, version_of};
-use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult};
 
 pub(super) fn insert(
     locked: &mut Locked<'_>,
@@ -103,7 +104,7 @@ fn replace(
     let number = insert_row(statement.locked, statement.log, table, &row, true)?;
     for key in &gone {
         if statement.locked.find(table, key.as_ref())?.is_none() {
-            check_referrers_of(statement.locked, table, key.as_ref(), &[])?;
+            check_referrers_of(statement.locked, table, key.as_ref(), |_| false)?;
         }
     }
     statement.keep();

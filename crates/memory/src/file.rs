@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_store::plan::Destructive;
 
 use super::comparison::Shape;
 use super::file_binary::Link;
+use super::seal::Use;
 use super::table_rows::TableRows;
-use super::vault::{Use, Vault};
+use super::vault::Vault;
 use super::{file_binary, file_json, file_sealed, journal};
-use marmota_store::plan::Destructive;
 
 /// How a file is written. Reading tells by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

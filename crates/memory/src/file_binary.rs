@@ -23,6 +23,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Form, Result, Uuid, ValueRef};
+use marmota_store::plan::Destructive;
 use smallvec::smallvec;
 
 use super::comparison::{Shape, place_of};
@@ -30,7 +31,6 @@ use super::file::{self, Contents, Section as AnySection, other_format};
 use super::row_codec::{Bytes, write_head, write_row};
 use super::snapshot::Snapshot;
 use super::table_rows::{TableRows, Values};
-use marmota_store::plan::Destructive;
 
 const MAGIC: &[u8; 8] = b"MARMOTA\0";
 const VERSION: u32 = 1;

@@ -18,6 +18,7 @@ use std::io::{self, Write};
 
 use marmota_model::json::{RowWriter, read_object, write_string};
 use marmota_model::{Error, ErrorKind, Result, Scratch, Table, ValueRef};
+use marmota_store::plan::Destructive;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use smallvec::smallvec;
@@ -25,7 +26,6 @@ use smallvec::smallvec;
 use super::comparison::{Shape, place_of};
 use super::file::{Contents, Read, Section, other_format};
 use super::table_rows::{TableRows, Values};
-use marmota_store::plan::Destructive;
 
 const FORMAT: &str = "marmota-memory";
 const VERSION: u32 = 1;

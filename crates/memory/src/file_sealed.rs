@@ -12,7 +12,8 @@ use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result};
 
-use super::vault::{Cipher, SEAL_BYTES, TAG_BYTES, Use, Vault};
+use super::seal::{SEAL_BYTES, TAG_BYTES, Use};
+use super::vault::{Cipher, Vault};
 
 /// Differs from others by so much that no damage makes one of the other.
 const MAGIC: &[u8; 8] = b"\x9ESEALEDM";

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use marmota_model::rule::violation;
 use marmota_model::{Error, ErrorKind, Kind, Result, Table};
+use marmota_store::plan::{Change, Destructive, Effect, Plan};
 use parking_lot::RwLock;
 
 use super::catalog::{self, Catalog};
 use super::comparison::{self, Shape};
 use super::file::{Loaded, Section};
+use super::row_write::placed;
 use super::shared::Shared;
 use super::table_rows::TableRows;
-use super::write::placed;
-use marmota_store::plan::{Change, Destructive, Effect, Plan};
 
 /// A table that is to be, and its rows if they are not those it has.
 struct Coming {

@@ -34,12 +34,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Uuid};
+use marmota_store::Durability;
+use marmota_store::EngineStatistics;
 use parking_lot::{Condvar, Mutex};
 
 pub(super) use changes::{write_changes, write_tables};
 use log_file::LogFile;
-use marmota_store::Durability;
-use marmota_store::EngineStatistics;
 use record::{Identity, RECORD_BYTES};
 pub(super) use recovery::{Alone, first_log, open};
 

@@ -8,12 +8,12 @@
 use std::sync::atomic::Ordering;
 
 use marmota_model::{Error, ErrorKind, FieldSet, Result, ValueRef};
+use marmota_store::operation::{OnConflict, Operation, Write};
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
 
 use super::catalog::{Catalog, Slot};
 use super::table_rows::TableRows;
-use marmota_store::operation::{OnConflict, Operation, Write};
 
 /// The tables that an operation needs, and whether it changes them.
 #[derive(Default)]

@@ -9,7 +9,6 @@ use std::time::Duration;
 use parking_lot::{RwLock, RwLockWriteGuard};
 
 use super::gate::Gate;
-use super::table_rows::TableRows;
 
 /// How long a write waits in place before it looks for long reads again: longer
 /// than a turn of a read, so that it is the next after those that are there.
@@ -41,15 +40,12 @@ impl LongReads {
 
     /// Locks the table to change it; none while it is read for long.
     #[inline]
-    pub(super) fn lock<'r>(
-        &self,
-        rows: &'r RwLock<TableRows>,
-    ) -> Option<RwLockWriteGuard<'r, TableRows>> {
+    pub(super) fn lock<'r, T>(&self, rows: &'r RwLock<T>) -> Option<RwLockWriteGuard<'r, T>> {
         rows.try_write().or_else(|| self.wait(rows))
     }
 
     #[cold]
-    fn wait<'r>(&self, rows: &'r RwLock<TableRows>) -> Option<RwLockWriteGuard<'r, TableRows>> {
+    fn wait<'r, T>(&self, rows: &'r RwLock<T>) -> Option<RwLockWriteGuard<'r, T>> {
         // A read becomes long while it has the lock, perhaps after this began to wait.
         while self.count.load(Ordering::SeqCst) == 0 {
             if let Some(guard) = rows.try_write_for(LOOK) {

@@ -4,7 +4,7 @@
 //! What it sees is the moment at which its first turn ended. It keeps the numbers
 //! of the rows that are left, in the order of the walk; and each row that is
 //! changed or removed meanwhile is copied beside the scan before, once
-//! ([`Scans::keep`]). So a scan costs writers nothing while it is not open, and
+//! ([`super::scans::Scans::keep`]). So a scan costs writers nothing while it is not open, and
 //! rows that stay as they are are read where they lie.
 //!
 //! A sort collects the rows first, then sorts short runs of them, then lends from
@@ -12,7 +12,7 @@
 
 use std::cmp::Ordering;
 use std::ops::{ControlFlow, Range};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
@@ -26,6 +26,7 @@ use smallvec::{SmallVec, smallvec};
 use super::compare;
 use super::layout::Column;
 use super::page::Pages;
+use super::scans::{COPIES_BYTES_MAX, Copies};
 use super::table_rows::{TableRows, Values};
 
 /// How long one turn of a read may take.
@@ -36,8 +37,6 @@ const LOOK_ROWS: u32 = 256;
 pub(super) const RUN_ROWS: usize = 2_048;
 /// A sort that keeps no more rows than this forgets the others as it goes.
 const KEEP_FEW: usize = 4_096;
-/// How much memory copies of changed rows may take for one scan, in bytes.
-const COPIES_BYTES_MAX: usize = 64 << 20;
 
 /// The time that a turn has. The clock is not looked at before there were many
 /// rows, so that a short read does not pay for it.
@@ -70,55 +69,6 @@ impl Budget {
         let now = Instant::now();
         now >= *self.until.get_or_insert(now + TURN)
     }
-}
-
-/// Copies of the rows that changed since a scan began.
-#[derive(Default)]
-struct Copies {
-    rows: HashMap<u32, Box<[Value]>>,
-    bytes: usize,
-}
-
-/// The scans that are open on a table.
-#[derive(Default)]
-pub(super) struct Scans(Mutex<Vec<Weak<Mutex<Copies>>>>);
-
-impl Scans {
-    /// True if there is none, as nearly always.
-    #[inline]
-    pub(super) fn are_none(&mut self) -> bool {
-        self.0.get_mut().is_empty()
-    }
-
-    fn open(&self) -> Arc<Mutex<Copies>> {
-        let copies = Arc::default();
-        self.0.lock().push(Arc::downgrade(&copies));
-        copies
-    }
-
-    /// Copies a row for the scans that are open: it is about to change.
-    #[cold]
-    pub(super) fn keep(&mut self, number: u32, copy: impl Fn() -> Box<[Value]>) {
-        self.0.get_mut().retain(|open| {
-            let Some(open) = open.upgrade() else { return false };
-            let mut copies = open.lock();
-            if !copies.rows.contains_key(&number) && copies.bytes <= COPIES_BYTES_MAX {
-                let row = copy();
-                copies.bytes += row.iter().map(size).sum::<usize>();
-                copies.rows.insert(number, row);
-            }
-            true
-        });
-    }
-}
-
-fn size(value: &Value) -> usize {
-    let outside = match value {
-        Value::Text(text) | Value::Json(text) => text.len(),
-        Value::Blob(bytes) => bytes.len(),
-        _ => 0,
-    };
-    size_of::<Value>() + outside
 }
 
 /// What a read has left to do when its first turn is over.

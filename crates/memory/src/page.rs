@@ -68,6 +68,11 @@ impl Pages {
         }
     }
 
+    /// The first number that no row has had.
+    pub(super) const fn end(&self) -> u32 {
+        self.next
+    }
+
     /// The row with this number, which is one that was given.
     #[inline]
     pub(super) fn row(&self, number: u32) -> Stored<'_> {

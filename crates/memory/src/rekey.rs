@@ -9,13 +9,13 @@
 use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::key::{Key, KeySource};
 
 use super::backup::replace_alone;
 use super::engine::Memory;
 use super::file::Section;
 use super::journal::{Alone, first_log};
 use super::vault::Vault;
-use marmota_store::key::{Key, KeySource};
 
 impl Memory {
     /// Writes a file, and what its log has, anew under another key: `None` as

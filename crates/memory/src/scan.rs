@@ -12,6 +12,7 @@ use super::compare;
 use super::layout::Column;
 use super::long_scan::{Asked, Budget, LongScan, RUN_ROWS, Rest};
 use super::plan::{Access, Plan, Wanted};
+use super::row_set::RowSet;
 use super::table_rows::{TableRows, Values};
 
 /// How a list or count ended.
@@ -27,7 +28,7 @@ pub(super) enum RowsFound {
     /// Few enough to be removed in one turn.
     All(Vec<u32>),
     /// More, and the rows that were not looked at yet.
-    Some { found: Vec<u32>, left: Vec<u32> },
+    Some { found: RowSet, left: Vec<u32> },
 }
 
 /// The most rows that room is made for at once.
@@ -128,7 +129,11 @@ impl TableRows {
         })?;
         Ok(match rest {
             None if found.len() <= RUN_ROWS => RowsFound::All(found),
-            rest => RowsFound::Some { found, left: rest.map(|rest| rest.rows).unwrap_or_default() },
+            rest => {
+                let mut set = RowSet::below(self.pages.end());
+                found.into_iter().for_each(|number| set.insert(number));
+                RowsFound::Some { found: set, left: rest.map(|rest| rest.rows).unwrap_or_default() }
+            }
         })
     }
 

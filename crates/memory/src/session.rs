@@ -11,6 +11,12 @@ use std::time::Instant;
 
 use arc_swap::{ArcSwap, Cache};
 use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSink, Table, ValueRef};
+use marmota_store::Durability;
+use marmota_store::engine::{Session, Submitted, Ticket};
+use marmota_store::lent::LentTables;
+use marmota_store::operation::{Operation, Outcome};
+use marmota_store::refusal::table_kept;
+use marmota_store::wait::QueuePlace;
 use parking_lot::RwLock;
 use smallvec::SmallVec;
 
@@ -20,17 +26,12 @@ use super::journal::{self, Journal, Record};
 use super::lent::LockedTable;
 use super::locked::{Locked, Needs, NotNow};
 use super::log::Log;
+use super::long_delete::LongDelete;
 use super::long_scan::LongScan;
 use super::scan::RowsFound;
 use super::shared::Shared;
 use super::table_rows::TableRows;
-use super::write::{LongDelete, delete_rows, execute};
-use marmota_store::Durability;
-use marmota_store::engine::{Session, Submitted, Ticket};
-use marmota_store::lent::LentTables;
-use marmota_store::operation::{Operation, Outcome};
-use marmota_store::refusal::table_kept;
-use marmota_store::wait::QueuePlace;
+use super::write::{delete_rows, execute};
 
 /// A session.
 pub(super) struct MemorySession {
@@ -245,7 +246,7 @@ impl MemorySession {
                         };
                         drop(locked);
                         let of = (owner, own);
-                        let delete = LongDelete::new(of, needs, filter.cloned(), (found, left));
+                        let delete = LongDelete::new(of, needs, filter.cloned(), found, left);
                         return Ok(Attempt::Long(Long::Delete(delete)));
                     }
                 }

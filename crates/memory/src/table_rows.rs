@@ -13,9 +13,9 @@ use smallvec::{SmallVec, smallvec};
 use super::key_index::KeyIndex;
 use super::layout::{self, Layout};
 use super::long_reads::LongReads;
-use super::long_scan::Scans;
 use super::page::Pages;
 use super::row_index::RowIndex;
+use super::scans::Scans;
 
 /// A row's values on the stack, for tables of usual width.
 pub(super) type Values<'a> = SmallVec<[ValueRef<'a>; 16]>;

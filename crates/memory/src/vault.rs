@@ -15,7 +15,6 @@
 use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result};
-
 use marmota_store::key::KeySource;
 
 #[cfg(feature = "encryption")]
@@ -24,18 +23,6 @@ pub(super) use super::cipher::Cipher;
 pub(super) use keyed::Vault;
 #[cfg(not(feature = "encryption"))]
 pub(super) use plain::{Cipher, Vault};
-
-/// How long a seal is.
-pub(super) const SEAL_BYTES: usize = 64;
-/// What a sealed message is longer by.
-pub(super) const TAG_BYTES: usize = 16;
-
-/// What a file is, which its key depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Use {
-    Snapshot,
-    Log,
-}
 
 impl Vault {
     /// Refuses a file that is not encrypted where a key was given.
@@ -68,6 +55,7 @@ impl Vault {
 #[cfg(not(feature = "encryption"))]
 mod plain {
     use super::*;
+    use crate::seal::{SEAL_BYTES, TAG_BYTES, Use};
 
     /// Without the feature `encryption` there are no keys.
     pub(in super::super) struct Vault;
@@ -135,6 +123,7 @@ mod keyed {
 
     use super::*;
     use crate::cipher::{SALT_BYTES, derive, random};
+    use crate::seal::{SEAL_BYTES, TAG_BYTES, Use};
     use marmota_store::key::{KeyBytes, Secret};
 
     type Salt = [u8; SALT_BYTES];

@@ -102,11 +102,16 @@ impl FieldColumn for ValueColumn {
 /// A filter on the rows of one table, which are slices of values.
 ///
 /// ```
-/// use marmota_model::{Field, Kind, Role, Schema, Table, ValueRef, parse_filter};
+/// use marmota_model::{Comparison, Field, FilterExpr, Kind, Role, Schema, Table, Value, ValueRef};
 /// use marmota_store::predicate::Condition;
 /// let fields = vec![Field::new("id", Kind::I64).role(Role::Key), Field::new("name", Kind::TEXT)];
 /// let table = Table::new(Schema::new("person", fields))?;
-/// let condition = Condition::new(parse_filter(&table, "name = 'Ada'")?.into_expr(), &table);
+/// let filter = FilterExpr::Compare {
+///     field: 1,
+///     comparison: Comparison::Equal,
+///     value: Value::Text("Ada".to_owned()),
+/// };
+/// let condition = Condition::new(filter, &table);
 /// let ready = condition.asked(&table)?;
 /// assert!(ready.selects(&[ValueRef::Int(1), ValueRef::Text("Ada")]));
 /// assert!(!ready.selects(&[ValueRef::Int(2), ValueRef::Null]));

@@ -21,7 +21,8 @@ use marmota_model::Result;
 use super::fault;
 use super::record::{self, Identity, RECORD_BYTES};
 use super::recovery::create;
-use crate::vault::{Cipher, TAG_BYTES, Use, Vault};
+use crate::seal::{TAG_BYTES, Use};
+use crate::vault::{Cipher, Vault};
 
 const NUMBER_BYTES: usize = 8;
 /// What a sealed payload is longer by.

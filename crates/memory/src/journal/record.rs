@@ -22,7 +22,7 @@ use std::ops::Range;
 
 use marmota_model::Uuid;
 
-use crate::vault::SEAL_BYTES;
+use crate::seal::SEAL_BYTES;
 
 const MAGIC: &[u8; 8] = b"MARMLOG\0";
 /// Differs from the other by so much that no damage makes one of the other.

@@ -17,20 +17,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Result, Uuid};
+use marmota_store::Durability;
+use marmota_store::private_file;
 use parking_lot::{Condvar, Mutex};
 
 use super::super::catalog::Catalog;
 use super::super::file::{self, Loaded, Section as AnySection, failed, folder_of};
 use super::super::file_binary::{self, Link, Part, Section};
 use super::super::gate::Gate;
+use super::super::seal::Use;
 use super::super::snapshot::Snapshot;
-use super::super::vault::{Use, Vault};
+use super::super::vault::Vault;
 use super::changes::{self, Definition, Payload};
 use super::log_file::{self, LogFile};
 use super::record::{self, HeadFault, Identity, Rest};
 use super::{Counts, Journal, Lock, Tail, Waiting, bytes_max, fault, with_suffix};
-use marmota_store::Durability;
-use marmota_store::private_file;
 
 /// So many logs, of processes that were killed, and a snapshot is due.
 const LOGS_MAX: usize = 16;

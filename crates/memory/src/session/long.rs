@@ -5,12 +5,12 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use marmota_model::{Error, ErrorKind, Result, RowSink};
+use marmota_store::operation::{Operation, Outcome};
 
 use super::{Attempt, Long, MemorySession, Waiting, Written, given_up, keep};
 use crate::locked::Locked;
+use crate::long_delete::{DeleteTurn, LongDelete};
 use crate::long_scan::Turn;
-use crate::write::{DeleteTurn, LongDelete};
-use marmota_store::operation::{Operation, Outcome};
 
 impl MemorySession {
     /// One more turn of a long read.

@@ -239,3 +239,40 @@ fn a_long_delete_in_a_transaction_is_a_part_of_it() {
         assert_eq!(fixture.count(None), left);
     }
 }
+
+/// Rows that refer to each other go together, and all stay if one that refers to
+/// them does.
+#[test]
+fn a_long_delete_removes_rows_that_refer_to_each_other() {
+    let engine = Memory::new();
+    let parent = Kind::Reference { table: "node".into(), key: KeyKind::Auto };
+    let fields = vec![
+        Field::new("id", Kind::I64).role(Role::Key),
+        Field::new("text", Kind::TEXT),
+        Field::new("parent", parent).nullable(true),
+    ];
+    let node = Arc::new(Table::new(Schema::new("node", fields)).unwrap());
+    engine.prepare(std::slice::from_ref(&node), 1).unwrap();
+    let row = |id: i64| Write::Insert {
+        table: Arc::clone(&node),
+        // Each row refers to the one before it.
+        row: vec![
+            Value::Int(id),
+            Value::Text(if id == ROWS { "last" } else { "item" }.to_owned()),
+            if id == 1 { Value::Null } else { Value::Int(id - 1) },
+        ],
+        on_conflict: Default::default(),
+    };
+    let mut session = engine.session().unwrap();
+    batch(&mut *session, &(1..=ROWS).map(row).collect::<Vec<Write>>());
+    let filter = with("item");
+    let mut delete = Operation::DeleteWhere { table: &node, filter: Some(&filter) };
+    let ticket = submit(&mut *session, &mut delete);
+    let error = finish(&mut *session, ticket, &mut delete).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(error.to_string().contains(&(ROWS - 1).to_string()), "{error}");
+    let last = Write::Delete { table: Arc::clone(&node), key: Value::Int(ROWS), version: None };
+    batch(&mut *session, &[last]);
+    let ticket = submit(&mut *session, &mut delete);
+    assert_eq!(finish(&mut *session, ticket, &mut delete).unwrap(), ROWS as u64 - 1);
+}

@@ -1,0 +1,131 @@
+//! A delete by a filter that takes more than its first turn.
+
+use marmota_model::{FilterExpr, Result};
+use marmota_store::predicate::Predicate;
+
+use super::catalog::Catalog;
+use super::locked::{Locked, Needs, NotNow};
+use super::log::Log;
+use super::long_scan::Budget;
+use super::references::check_referrers;
+use super::row_set::RowSet;
+
+/// A delete by a filter that takes more than its first turn: it finds the rows,
+/// then removes them, each in turns of two milliseconds.
+///
+/// Outside of a transaction it is one: it has the gate, and owns the tables that
+/// it needs. So the rows it has found stay as they are; others read the table
+/// until the first row is removed, and wait from then on, so that they see all
+/// rows or none of them gone. In a session's transaction it writes to its log,
+/// and the session's other operations wait.
+pub(super) struct LongDelete {
+    /// Who owns the tables: the session of the transaction, or a number of its own.
+    owner: u64,
+    needs: Needs,
+    filter: Option<FilterExpr>,
+    /// The rows that it has not looked at, from `at` on.
+    rows: Vec<u32>,
+    at: usize,
+    found: RowSet,
+    /// Those found with lower numbers are referred to by no row that stays.
+    checked_below: u32,
+    /// Those found with lower numbers are removed.
+    removed_below: u32,
+    /// The log of one that is a transaction itself.
+    own: Option<Log>,
+}
+
+/// How a turn ended.
+pub(super) enum DeleteTurn {
+    Done,
+    Over,
+    /// It has to wait for the end of a long statement that reads the table.
+    Kept,
+}
+
+impl LongDelete {
+    pub(super) fn new(
+        (owner, own): (u64, Option<Log>),
+        needs: Needs,
+        filter: Option<FilterExpr>,
+        found: RowSet,
+        rows: Vec<u32>,
+    ) -> Box<Self> {
+        let (at, checked_below, removed_below) = (0, 0, 0);
+        Box::new(Self { owner, needs, filter, rows, at, found, checked_below, removed_below, own })
+    }
+
+    /// True if it is a part of the session's transaction.
+    pub(super) const fn is_in_transaction(&self) -> bool {
+        self.own.is_none()
+    }
+
+    /// True once a row is removed: from then on it takes place.
+    pub(super) const fn has_begun(&self) -> bool {
+        self.removed_below > 0
+    }
+
+    /// How many rows it removes.
+    pub(super) fn count(&self) -> u64 {
+        self.found.len() as u64
+    }
+
+    /// The tables that it owns.
+    pub(super) fn tables(&self) -> impl Iterator<Item = u32> {
+        self.needs.tables().iter().map(|&(number, _)| number)
+    }
+
+    /// The log of one that is a transaction itself.
+    pub(super) const fn own_log(&mut self) -> Option<&mut Log> {
+        self.own.as_mut()
+    }
+
+    /// Continues for one turn; `log` is that of the session's transaction.
+    pub(super) fn turn(&mut self, catalog: &Catalog, log: Option<&mut Log>) -> Result<DeleteTurn> {
+        let mut budget = Budget::next();
+        let table = self.needs.table;
+        if self.at < self.rows.len() {
+            let rows = catalog.slots[table as usize].rows.read();
+            let predicate = self.filter.as_ref();
+            let predicate = predicate
+                .map(|filter| Predicate::new(filter, &rows.table, &rows.pages.layout.columns))
+                .transpose()?;
+            while let Some(&number) = self.rows.get(self.at) {
+                if budget.is_over() {
+                    return Ok(DeleteTurn::Over);
+                }
+                self.at += 1;
+                if predicate.as_ref().is_none_or(|one| one.selects(rows.pages.row(number))) {
+                    self.found.insert(number);
+                }
+            }
+            // Memory for what is not read any more.
+            (self.rows, self.at) = (Vec::new(), 0);
+        }
+        let mut locked = match Locked::new(catalog, &self.needs, self.owner) {
+            Ok(locked) => locked,
+            // Nobody changes the tables of an engine while the gate is taken.
+            Err(NotNow::Owned | NotNow::Retired) => return Ok(DeleteTurn::Kept),
+        };
+        if !locked.slot(table).referred.is_empty() {
+            while let Some(number) = self.found.next(self.checked_below) {
+                if budget.look() {
+                    return Ok(DeleteTurn::Over);
+                }
+                check_referrers(&locked, table, number, |row| self.found.contains(row))?;
+                self.checked_below = number + 1;
+            }
+        }
+        let Some(log) = self.own.as_mut().or(log) else { return Ok(DeleteTurn::Done) };
+        locked.rows_mut(table)?.changed = true;
+        while let Some(number) = self.found.next(self.removed_below) {
+            if budget.is_over() {
+                return Ok(DeleteTurn::Over);
+            }
+            log.removing(&locked, table, number)?;
+            locked.rows_mut(table)?.remove(number);
+            self.removed_below = number + 1;
+        }
+        Ok(DeleteTurn::Done)
+    }
+}

@@ -1,0 +1,72 @@
+//! Inserts and updates one row in a table that is locked, and notes in the log
+//! how that is undone.
+
+use marmota_model::rule::violation;
+use marmota_model::{Error, FieldSet, Result, ValueRef};
+
+use super::locked::Locked;
+use super::log::{Log, without};
+use super::references::{check_references, check_references_of};
+use super::table_rows::TableRows;
+
+/// Inserts a row; what it refers to in its own table is looked at only
+/// `with_own`.
+pub(super) fn insert_row(
+    locked: &mut Locked<'_>,
+    log: &mut Log,
+    table: u32,
+    row: &[ValueRef<'_>],
+    with_own: bool,
+) -> Result<u32> {
+    let number = locked.rows_mut(table)?.insert(row)?;
+    if let Err(error) = check_references_of(locked, table, number, with_own) {
+        locked.rows_mut(table)?.remove(number);
+        return Err(error);
+    }
+    log.inserted(table, number);
+    Ok(number)
+}
+
+/// Writes the fields that are there but the key, and counts the version.
+pub(super) fn update_row(
+    locked: &mut Locked<'_>,
+    log: &mut Log,
+    table: u32,
+    number: u32,
+    row: &[ValueRef<'_>],
+) -> Result<()> {
+    let schema = &locked.slot(table).table;
+    let mut changes = without(row, &[schema.key()]);
+    if let (Some(field), Some(version)) =
+        (schema.version(), version_of(locked.rows(table)?, number))
+    {
+        changes[field] = ValueRef::Int(version.checked_add(1).ok_or_else(|| {
+            let field = &schema.fields()[field];
+            let message = "has reached the highest number there is";
+            Error::invalid(vec![violation(field, ValueRef::Int(version), "range", message)])
+        })?);
+    }
+    locked.rows(table)?.check_update(number, &changes)?;
+    check_references(locked, table, true, |field| changes[field])?;
+    log.updating(locked, table, number, FieldSet::present(&changes))?;
+    locked.rows_mut(table)?.update(number, &changes);
+    Ok(())
+}
+
+/// The error once more, saying where it happened in front.
+#[cold]
+pub(super) fn placed(place: &str, error: &Error) -> Error {
+    let message = format!("{place}{}", error.message());
+    let violations = error.violations().iter().cloned();
+    violations.fold(Error::new(error.kind(), message), Error::with_violation)
+}
+
+/// The same for a row of many, counted from 0.
+#[cold]
+pub(super) fn at_row(index: u64, error: &Error) -> Error {
+    placed(&format!("row {index}: "), error)
+}
+
+pub(super) fn version_of(rows: &TableRows, number: u32) -> Option<i64> {
+    rows.pages.value(number, rows.table.version()?).as_int()
+}

@@ -1,0 +1,61 @@
+//! The scans that are open on a table, each with copies of the rows that changed
+//! since it began.
+
+use std::sync::{Arc, Weak};
+
+use hashbrown::HashMap;
+use marmota_model::Value;
+use parking_lot::Mutex;
+
+/// How much memory copies of changed rows may take for one scan, in bytes.
+pub(super) const COPIES_BYTES_MAX: usize = 64 << 20;
+
+/// Copies of the rows that changed since a scan began.
+#[derive(Default)]
+pub(super) struct Copies {
+    pub(super) rows: HashMap<u32, Box<[Value]>>,
+    pub(super) bytes: usize,
+}
+
+/// The scans that are open on a table.
+#[derive(Default)]
+pub(super) struct Scans(Mutex<Vec<Weak<Mutex<Copies>>>>);
+
+impl Scans {
+    /// True if there is none, as nearly always.
+    #[inline]
+    pub(super) fn are_none(&mut self) -> bool {
+        self.0.get_mut().is_empty()
+    }
+
+    /// Opens one of the rows as they are.
+    pub(super) fn open(&self) -> Arc<Mutex<Copies>> {
+        let copies = Arc::default();
+        self.0.lock().push(Arc::downgrade(&copies));
+        copies
+    }
+
+    /// Copies a row for the scans that are open: it is about to change.
+    #[cold]
+    pub(super) fn keep(&mut self, number: u32, copy: impl Fn() -> Box<[Value]>) {
+        self.0.get_mut().retain(|open| {
+            let Some(open) = open.upgrade() else { return false };
+            let mut copies = open.lock();
+            if !copies.rows.contains_key(&number) && copies.bytes <= COPIES_BYTES_MAX {
+                let row = copy();
+                copies.bytes += row.iter().map(size).sum::<usize>();
+                copies.rows.insert(number, row);
+            }
+            true
+        });
+    }
+}
+
+fn size(value: &Value) -> usize {
+    let outside = match value {
+        Value::Text(text) | Value::Json(text) => text.len(),
+        Value::Blob(bytes) => bytes.len(),
+        _ => 0,
+    };
+    size_of::<Value>() + outside
+}
