@@ -5,14 +5,10 @@ use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use marmota_model::{
-    Column, Error, ErrorKind, FieldSet, Model, Record, Result, RowSink, Table, ValueRef,
-};
+use marmota_model::{Error, ErrorKind, FieldSet, Model, Record, Result, RowSink, Table, ValueRef};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::cells::{Cells, Values};
-use crate::index::{Index, Keyed};
-use crate::json::JsonFields;
 
 /// The rows of one model in memory, field by field, read-only: texts as
 /// numbers of one, two or four bytes into a dictionary of the field's own (or of
@@ -113,24 +109,6 @@ impl<M> Columns<M> {
         Ok(())
     }
 
-    /// An index on the field called `name`: for tables made at run time, where
-    /// there are no typed columns.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Invalid`] naming the fields there are.
-    pub fn index_by(&self, name: &str) -> Result<Index> {
-        let position = self.inner.table.position(name)?;
-        Ok(Index::new(Keyed::new(&self.inner, position)))
-    }
-
-    /// Writes rows as JSON with the fields of these names, in this order.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Invalid`] naming the fields there are.
-    pub fn json(&self, names: &[&str]) -> Result<JsonFields> {
-        JsonFields::new(&self.inner, names)
-    }
-
     /// Bytes of memory that the rows take.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -176,12 +154,6 @@ impl<M: Model> Columns<M> {
     /// All rows as structs, in order.
     pub fn iter(&self) -> impl Iterator<Item = Result<M>> {
         (0..self.inner.rows).map(|row| self.get(row))
-    }
-
-    /// An index on a field: the rows of each value, in order.
-    #[must_use]
-    pub fn index<T>(&self, column: Column<M, T>) -> Index<T> {
-        Index::new(Keyed::new(&self.inner, column.position()))
     }
 }
 

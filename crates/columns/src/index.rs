@@ -6,11 +6,31 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use marmota_model::{Column, Comparable, Record, Result, Value, ValueRef};
+use marmota_model::{Column, Comparable, Model, Record, Result, Value, ValueRef};
 
 use crate::cells::Values;
 use crate::columns::{Columns, Inner};
 use crate::dictionary::{Dictionary, Numbers};
+
+impl<M> Columns<M> {
+    /// An index on the field called `name`: for tables made at run time, where
+    /// there are no typed columns.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] naming the fields there are.
+    pub fn index_by(&self, name: &str) -> Result<Index> {
+        let position = self.inner.table.position(name)?;
+        Ok(Index::new(Keyed::new(&self.inner, position)))
+    }
+}
+
+impl<M: Model> Columns<M> {
+    /// An index on a field: the rows of each value, in order.
+    #[must_use]
+    pub fn index<T>(&self, column: Column<M, T>) -> Index<T> {
+        Index::new(Keyed::new(&self.inner, column.position()))
+    }
+}
 
 /// A value of the other table that this one does not have.
 const NONE: u32 = u32::MAX;

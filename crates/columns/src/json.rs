@@ -7,8 +7,18 @@ use std::sync::Arc;
 use marmota_model::{Result, json};
 
 use crate::cells::Values;
-use crate::columns::Inner;
+use crate::columns::{Columns, Inner};
 use crate::dictionary::{Dictionary, put};
+
+impl<M> Columns<M> {
+    /// Writes rows as JSON with the fields of these names, in this order.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] naming the fields there are.
+    pub fn json(&self, names: &[&str]) -> Result<JsonFields> {
+        JsonFields::new(&self.inner, names)
+    }
+}
 
 /// Dictionaries that are kept a second time, with the member's name.
 const NAMED_TEXTS_MAX: usize = 1 << 16;
