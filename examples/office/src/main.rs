@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use clap::Parser;
+use marmota::http::extract::{Path, State};
 use marmota::model::json::write_row;
 use marmota::model::{Model as _, Scratch, Table, ValueRef};
 use marmota::prelude::*;
@@ -77,41 +78,59 @@ fn json(table: &Table, row: &[ValueRef<'_>]) -> Response {
     Response::json_bytes(json)
 }
 
+/// What the handlers share.
+#[derive(Clone)]
+struct Offices {
+    store: Store,
+    table: Arc<Table>,
+    first: Arc<OfficeLocation>,
+    pages: Arc<Environment<'static>>,
+}
+
+async fn hello() -> Response {
+    Response::html("<h1>Hello, World!</h1>")
+}
+
+async fn first_as_json(State(offices): State<Offices>) -> Response {
+    let table = &offices.table;
+    let (mut row, scratch) = (vec![ValueRef::Absent; table.fields().len()], Scratch::new());
+    offices.first.write(&mut row, &scratch);
+    json(table, &row)
+}
+
+async fn as_json(
+    State(offices): State<Offices>,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    let record = offices.store.get_record(&offices.table, id).await?;
+    let row: Vec<ValueRef<'_>> = record.values().iter().map(Value::as_ref).collect();
+    Ok(json(&offices.table, &row))
+}
+
+async fn page(
+    State(offices): State<Offices>,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    let office = offices.store.get::<OfficeLocation>(id).await?;
+    let OfficeLocation { name, address, email, .. } = &office;
+    let shown = context! { name, address, email, options => Serde(&office.options.0) };
+    let page = offices.pages.get_template("office.html").and_then(|page| page.render(shown));
+    Ok(Response::html(page.map_err(|error| failed(&error))?))
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments = Arguments::parse();
     let store = marmota::open(&arguments.db)?.model::<OfficeLocation>().open()?;
     store.insert(&first()).or_ignore().run()?;
-    let (fixed, table) = (first(), store.table("office_location")?);
-    let (db, shown) = (Arc::new((store.clone(), Arc::clone(&table))), store.clone());
+    let (first, table) = (Arc::new(first()), store.table("office_location")?);
     let mut pages = Environment::new();
     pages.add_template("office.html", include_str!("../templates/office.html"))?;
-    let pages = Arc::new(pages);
-    let router = Router::new()
-        .get("/hello", |_| async { Response::html("<h1>Hello, World!</h1>") })
-        .get("/json", move |_| {
-            let (mut row, scratch) = (vec![ValueRef::Absent; table.fields().len()], Scratch::new());
-            fixed.write(&mut row, &scratch);
-            std::future::ready(json(&table, &row))
-        })
-        .get("/mongo/{id}", move |request: Request| {
-            let (db, id) = (Arc::clone(&db), request.param("id").map(|id| id.into_owned()));
-            async move {
-                let record = db.0.get_record(&db.1, id.unwrap_or_default()).await?;
-                let row: Vec<ValueRef<'_>> = record.values().iter().map(Value::as_ref).collect();
-                Ok::<_, ApiError>(json(&db.1, &row))
-            }
-        })
-        .get("/office/{id}", move |request: Request| {
-            let (pages, store) = (Arc::clone(&pages), shown.clone());
-            let id = request.param("id").unwrap_or_default().into_owned();
-            async move {
-                let office = store.get::<OfficeLocation>(id).await?;
-                let OfficeLocation { name, address, email, .. } = &office;
-                let shown = context! { name, address, email, options => Serde(&office.options.0) };
-                let page = pages.get_template("office.html").and_then(|page| page.render(shown));
-                Ok::<_, ApiError>(Response::html(page.map_err(|error| failed(&error))?))
-            }
-        });
+    let router = Router::with_state(Offices { store, table, first, pages: Arc::new(pages) })
+        .get("/hello", hello)
+        .get("/json", first_as_json)
+        .get("/mongo/{id}", as_json)
+        .get("/office/{id}", page)
+        .router();
     let mut server = Server::bind(&*arguments.listen[0])?;
     for address in &arguments.listen[1..] {
         server = server.also_bind(&**address)?;
