@@ -17,7 +17,7 @@ impl<M> Columns<M> {
     /// there are no typed columns.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] naming the fields there are.
+    /// [`ErrorKind::Invalid`](marmota_model::ErrorKind::Invalid) naming the fields there are.
     pub fn index_by(&self, name: &str) -> Result<Index> {
         let position = self.inner.table.position(name)?;
         Ok(Index::new(Keyed::new(&self.inner, position)))

@@ -14,7 +14,7 @@ impl<M> Columns<M> {
     /// Writes rows as JSON with the fields of these names, in this order.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] naming the fields there are.
+    /// [`ErrorKind::Invalid`](marmota_model::ErrorKind::Invalid) naming the fields there are.
     pub fn json(&self, names: &[&str]) -> Result<JsonFields> {
         JsonFields::new(&self.inner, names)
     }
