@@ -5,6 +5,7 @@
 //! rounds, in rows a second.
 
 use std::ops::ControlFlow;
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use marmota::memory::Memory;
@@ -49,7 +50,17 @@ fn list_directly(store: &Store, query: &Query) -> Result<u64> {
     let mut outcome = Outcome::default();
     match store.submit(None, &mut operation, &mut sink, &mut outcome)? {
         Progress::Done => Ok(bytes),
-        Progress::Pending(_) => Err(Error::new(ErrorKind::Busy, "somebody else uses the table")),
+        // A long list continues in turns; nothing else waits here.
+        Progress::Pending(mut pending) => {
+            let mut context = Context::from_waker(Waker::noop());
+            loop {
+                let polled =
+                    store.poll(&mut pending, &mut operation, &mut sink, &mut outcome, &mut context);
+                if let Poll::Ready(listed) = polled {
+                    return listed.map(|()| bytes);
+                }
+            }
+        }
     }
 }
 

@@ -104,7 +104,7 @@ pub mod prelude {
 /// | `memory:data/app.mem` | the memory engine, loaded at the start and saved at the end |
 /// | `memory:data/app.mem?durability=full` | the memory engine with a log: durable as SQLite is |
 /// | `postgres://user:password@host/app` | a PostgreSQL database (feature `postgres`) |
-/// | `unix:/run/app.sock` | a store that another process serves at a Unix socket |
+/// | `unix:/run/app.sock` | a store that another process serves at a Unix socket (feature `remote`) |
 /// | `http://host:8080/api` | a store that another process serves over HTTP |
 /// | `ws://host:8080/api` | the same, by a WebSocket |
 /// | `https://host/api`, `wss://host/api` | the same two, by TLS (feature `tls`) |
@@ -115,7 +115,8 @@ pub mod prelude {
 /// that `?key_env=NAME` names.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a URL of no engine, naming those there are.
+/// [`ErrorKind::Invalid`] for a URL of no engine, naming those there are, and
+/// [`ErrorKind::Unsupported`] for one whose cargo feature is off, naming the feature.
 ///
 /// ```
 /// use marmota::prelude::*;
@@ -151,21 +152,53 @@ pub fn open(url: &str) -> Result<StoreBuilder> {
         Some("postgres" | "postgresql") => {
             Ok(marmota_store::Store::builder(marmota_postgres::Postgres::from_url(url)?))
         }
-        #[cfg(not(feature = "postgres"))]
-        Some("postgres" | "postgresql") => Err(Error::new(
-            ErrorKind::Unsupported,
-            "this build has no PostgreSQL: build with the feature `postgres`",
-        )),
-        _ => Err(Error::new(
-            ErrorKind::Invalid,
-            format!(
-                "{:?} is the URL of no engine here; use sqlite:FILE, sqlite::memory:, memory:, \
-                 postgres://USER@HOST/DATABASE, unix:PATH, http://HOST:PORT/api, ws://HOST:PORT/api, \
-                 https: and wss: with the same or, \
-                 in a build with the feature, mongodb://HOST/DATABASE",
-                // What stands behind the `?` may be no one else's business.
-                model::text::excerpt(url.split('?').next().unwrap_or_default())
-            ),
-        )),
+        _ => Err(unknown_engine(url)),
+    }
+}
+
+/// The error for a URL of an engine that this build does not have, or of none.
+#[cold]
+fn unknown_engine(url: &str) -> Error {
+    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
+    let feature = match scheme {
+        "sqlite" => "sqlite",
+        "postgres" | "postgresql" => "postgres",
+        "mongodb" | "mongodb+srv" => "mongodb",
+        "unix" | "http" | "https" | "ws" | "wss" => "remote",
+        _ => {
+            // The parameters may have a password.
+            let shown = model::text::excerpt(url.split('?').next().unwrap_or_default());
+            let message = format!(
+                "unknown database URL {shown:?}; use sqlite:FILE, sqlite::memory:, memory:, \
+                 postgres://USER@HOST/DATABASE, mongodb://HOST/DATABASE, unix:PATH, \
+                 http://HOST:PORT/api (or https:, ws:, wss:)"
+            );
+            return Error::new(ErrorKind::Invalid, message);
+        }
+    };
+    let message = format!(
+        "this build has no engine for `{scheme}:` URLs: enable the cargo feature `{feature}` of marmota"
+    );
+    Error::new(ErrorKind::Unsupported, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ErrorKind, unknown_engine};
+
+    #[test]
+    fn an_engine_that_is_not_built_in_names_its_feature() {
+        for (url, feature) in [
+            ("postgres://a@b/c", "`postgres`"),
+            ("mongodb+srv://a/b", "`mongodb`"),
+            ("http://a:1/api", "`remote`"),
+        ] {
+            let error = unknown_engine(url);
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{url}");
+            assert!(error.message().contains(feature), "{}", error.message());
+        }
+        let error = unknown_engine("oracle:app?password=secret");
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.message().contains("\"oracle:app\"; use sqlite:FILE"), "{}", error.message());
     }
 }

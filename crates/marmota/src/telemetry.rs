@@ -100,8 +100,8 @@ impl Telemetry {
 }
 
 impl Log {
-    /// Starts the log as [`Log::start`] does, and sends spans, and the lines in them from level
-    /// info on, to a collector, whatever the filter says.
+    /// Starts the log as [`Log::start`] does, and sends spans and the lines in them to a collector.
+    /// The collector gets levels info and above; the filter does not apply to it.
     ///
     /// # Errors
     /// As [`Log::start`].

@@ -1,7 +1,6 @@
 //! Commits a second of the memory engine with a log, by how many threads
 //! commit at once: `cargo run --release -p marmota-memory --example
-//! commits [folder]`; with `--features encryption` each beside an
-//! encrypted log.
+//! commits [folder]`; with `--features encryption` also with an encrypted log.
 //!
 //! The floor is a file that is written to and waited for once a commit, by one
 //! thread: what the disk does without sharing.

@@ -22,7 +22,7 @@ pub(super) struct Copies {
 pub(super) struct Scans(Mutex<Vec<Weak<Mutex<Copies>>>>);
 
 impl Scans {
-    /// True if there is none, as nearly always.
+    /// Returns true if no scan is open, which is the usual case.
     #[inline]
     pub(super) fn are_none(&mut self) -> bool {
         self.0.get_mut().is_empty()

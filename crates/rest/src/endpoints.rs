@@ -28,7 +28,7 @@ use crate::row_lines::RowLines;
 use crate::schema_document;
 use crate::state::{ApiSource, ApiState, Found};
 
-/// A request, and the store as it is for whoever makes it.
+/// A request, and the store with the rights of its caller.
 #[derive(Clone, Copy)]
 struct Call<'c> {
     api: &'c Arc<ApiState>,

@@ -106,7 +106,7 @@ impl ApiSource {
     }
 }
 
-/// What a request of a tenant needs, beside the tenant's store.
+/// The tenants, and what the APIs of their stores share.
 #[derive(Clone)]
 pub(crate) struct TenantSource {
     pub(crate) tenants: Tenants,

@@ -4,7 +4,7 @@
 //!
 //! All tables of a statement are locked before its first step and given back
 //! after its last, in an order that every operation of their engine keeps: so a
-//! statement sees one moment of all of them and waits for nobody while it runs.
+//! statement sees one state of all of them and does not wait while it runs.
 //!
 //! An engine that lends tables declares
 //! [`AttachSource::Rows`](crate::engine::AttachSource::Rows) and implements

@@ -52,7 +52,7 @@ impl<S: Clone> FromRequest<S> for State<S> {
 macro_rules! tuples {
     ($(($($part:ident)*))*) => {
         $(impl<S, $($part: FromRequest<S>),*> FromRequest<S> for ($($part,)*) {
-            #[allow(unused_variables, reason = "of nothing, nothing is asked")]
+            #[allow(unused_variables, reason = "the empty tuple uses neither")]
             fn from_request(request: &Request, state: &S) -> Result<Self, Response> {
                 Ok(($($part::from_request(request, state)?,)*))
             }
@@ -62,6 +62,9 @@ macro_rules! tuples {
 
 tuples! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H) }
 
+/// The longest `detail` of an answer, in characters.
+const DETAIL_CHARS_MAX: usize = 300;
+
 /// The answer to a part that is malformed: where it is (`the body: `), and what is wrong with it.
 pub(super) fn refused(status: Status, place: &str, field: &str, error: &dyn Display) -> Response {
     // serde's path to the value itself is a dot.
@@ -69,5 +72,7 @@ pub(super) fn refused(status: Status, place: &str, field: &str, error: &dyn Disp
         "" | "." | "?" => format!("{place}: {error}"),
         field => format!("{place}: `{field}`: {error}"),
     };
-    Response::problem(status, &detail)
+    // An error of serde can have the value, which may be as long as the body.
+    let end = detail.char_indices().nth(DETAIL_CHARS_MAX).map_or(detail.len(), |(end, _)| end);
+    Response::problem(status, &detail[..end])
 }

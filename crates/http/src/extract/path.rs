@@ -15,7 +15,8 @@ use crate::proto::status::Status;
 /// The parameters of the route's pattern, decoded, as an argument: one value, a tuple in the
 /// pattern's order, or a struct with a field for each.
 ///
-/// A path whose parameters are not `T`'s is answered 404: no resource has it.
+/// A path whose values are not of `T`'s types is answered 404: no resource has it. A `T` with other
+/// parameters than the pattern's is a fault of the program: it is logged and answered 500.
 ///
 /// ```
 /// use marmota_http::Router;
@@ -35,19 +36,29 @@ impl<T: DeserializeOwned, S> FromRequest<S> for Path<T> {
         let names = request.param_names();
         let values = (0..names.len()).filter_map(|index| request.param_at(index));
         let parameters = Parameters { names, values: values.map(Parameter).collect() };
-        T::deserialize(parameters)
-            .map(Self)
-            .map_err(|error| refused(Status::NOT_FOUND, "the path", "", &error))
+        T::deserialize(parameters).map(Self).map_err(|error| match error {
+            PathError::Value(reason) => refused(Status::NOT_FOUND, "the path", "", &reason),
+            PathError::Handler(reason) => {
+                log::error!("the handler of {} does not fit its route: {reason}", request.path());
+                Response::from_status(Status::INTERNAL_SERVER_ERROR)
+            }
+        })
     }
 }
 
 /// Why parameters are not a value.
 #[derive(Debug)]
-struct PathError(String);
+enum PathError {
+    /// A parameter has no value of the type.
+    Value(String),
+    /// The handler takes other parameters than the pattern has.
+    Handler(String),
+}
 
 impl fmt::Display for PathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        let (Self::Value(reason) | Self::Handler(reason)) = self;
+        f.write_str(reason)
     }
 }
 
@@ -55,7 +66,11 @@ impl std::error::Error for PathError {}
 
 impl serde::de::Error for PathError {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self(message.to_string())
+        Self::Value(message.to_string())
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::Handler(format!("the pattern has no parameter `{field}`"))
     }
 }
 
@@ -67,26 +82,22 @@ struct Parameters<'de> {
 
 impl<'de> Parameters<'de> {
     /// The only parameter, for a type that takes one.
-    fn one(self) -> Result<Parameter<'de>, PathError> {
-        let count = self.values.len();
-        let mut values = self.values.into_iter();
-        match (values.next(), count) {
-            (Some(value), 1) => Ok(value),
-            _ => Err(PathError(format!("it has {count} parameters, the handler takes 1"))),
-        }
+    fn one(mut self) -> Result<Parameter<'de>, PathError> {
+        self.check_count(1)?;
+        self.values.pop().ok_or_else(|| PathError::Handler("no parameter".to_owned()))
     }
 
-    fn counted(&self, count: usize) -> Result<(), PathError> {
+    fn check_count(&self, count: usize) -> Result<(), PathError> {
         match self.values.len() {
             found if found == count => Ok(()),
-            found => {
-                Err(PathError(format!("it has {found} parameters, the handler takes {count}")))
-            }
+            found => Err(PathError::Handler(format!(
+                "the pattern has {found} parameters, the handler takes {count}"
+            ))),
         }
     }
 }
 
-/// Forwards what takes one parameter.
+/// Forwards the types that take one parameter.
 macro_rules! one {
     ($($method:ident)*) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathError> {
@@ -107,7 +118,7 @@ impl<'de> Deserializer<'de> for Parameters<'de> {
     }
 
     fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathError> {
-        self.counted(0)?;
+        self.check_count(0)?;
         visitor.visit_unit()
     }
 
@@ -136,7 +147,7 @@ impl<'de> Deserializer<'de> for Parameters<'de> {
         count: usize,
         visitor: V,
     ) -> Result<V::Value, PathError> {
-        self.counted(count)?;
+        self.check_count(count)?;
         self.deserialize_seq(visitor)
     }
 
@@ -177,7 +188,7 @@ impl<'de> Deserializer<'de> for Parameters<'de> {
     }
 }
 
-/// One parameter: text, or a number or a word that text can be.
+/// One parameter: text, which other types are parsed from.
 struct Parameter<'de>(Cow<'de, str>);
 
 impl<'de> IntoDeserializer<'de, PathError> for Parameter<'de> {
@@ -188,13 +199,13 @@ impl<'de> IntoDeserializer<'de, PathError> for Parameter<'de> {
     }
 }
 
-/// Parses what is not text.
+/// Parses values of other types than text.
 macro_rules! parsed {
     ($($method:ident $visit:ident $kind:literal)*) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathError> {
             match self.0.parse() {
                 Ok(value) => visitor.$visit(value),
-                Err(_) => Err(PathError(format!("{:?} is not {}", self.0, $kind))),
+                Err(_) => Err(PathError::Value(format!("{:?} is not {}", self.0, $kind))),
             }
         })*
     };
@@ -210,11 +221,11 @@ impl<'de> Deserializer<'de> for Parameter<'de> {
         deserialize_i32 visit_i32 "an integer of 32 bits"
         deserialize_i64 visit_i64 "an integer of 64 bits"
         deserialize_i128 visit_i128 "an integer of 128 bits"
-        deserialize_u8 visit_u8 "a positive integer of 8 bits"
-        deserialize_u16 visit_u16 "a positive integer of 16 bits"
-        deserialize_u32 visit_u32 "a positive integer of 32 bits"
-        deserialize_u64 visit_u64 "a positive integer of 64 bits"
-        deserialize_u128 visit_u128 "a positive integer of 128 bits"
+        deserialize_u8 visit_u8 "an unsigned integer of 8 bits"
+        deserialize_u16 visit_u16 "an unsigned integer of 16 bits"
+        deserialize_u32 visit_u32 "an unsigned integer of 32 bits"
+        deserialize_u64 visit_u64 "an unsigned integer of 64 bits"
+        deserialize_u128 visit_u128 "an unsigned integer of 128 bits"
         deserialize_f32 visit_f32 "a number"
         deserialize_f64 visit_f64 "a number"
         deserialize_char visit_char "one character"

@@ -241,7 +241,7 @@ impl Head {
                     question = question.or(Some(end));
                     end += 1;
                 }
-                // The same for the first bytes of a request as for all: its length decides first.
+                // The length decides first, so that a part of a request is refused as all of it is.
                 _ if end - at > bytes_max => return Err(HeadError::TargetTooLong.into()),
                 Some(_) => return Err(HeadError::Target.into()),
                 None => return Err(Stop::Incomplete),

@@ -8,7 +8,7 @@ use crate::message::response::IntoResponse;
 use crate::routing::endpoint::Endpoint;
 
 /// An asynchronous function whose arguments, up to eight, are parts of a request. Implemented for
-/// functions and closures; `Arguments` is found by the compiler.
+/// functions and closures; the compiler infers `Arguments`.
 pub trait TypedHandler<Arguments, S>: Send + Sync + 'static {
     /// Returns the endpoint that calls the function.
     fn endpoint(self, state: S) -> Endpoint;

@@ -100,6 +100,7 @@ fn start() -> RunningServer {
         .get("/pair/{a}/{b}", pair)
         .get("/one/{a}/{b}", |Path(text): Path<String>| async move { text })
         .get("/kind/{kind}", kind)
+        .get("/other/{column}", place)
         .post("/form", form)
         .get("/key", key)
         .get("/nothing", || async { "nothing" })
@@ -155,8 +156,9 @@ fn bad_input_is_refused_with_its_place() {
         ("POST /api/sum", "{}", 422, "the body: missing field `numbers`"),
         ("GET /api/list?page=x", "", 400, "the query: `page`: invalid digit"),
         ("GET /api/place/a/40000", "", 404, "\"40000\" is not an integer of 16 bits"),
-        ("GET /api/pair/x/256", "", 404, "\"256\" is not a positive integer of 8 bits"),
-        ("GET /api/one/a/b", "", 404, "it has 2 parameters, the handler takes 1"),
+        ("GET /api/pair/x/256", "", 404, "\"256\" is not an unsigned integer of 8 bits"),
+        ("GET /api/one/a/b", "", 500, ""),
+        ("GET /api/other/7", "", 500, ""),
         ("GET /api/kind/lost", "", 404, "unknown variant `lost`"),
         ("POST /api/form", "page=-1", 422, "the form: `page`: invalid digit"),
         ("GET /api/key", "", 401, "send a key"),
@@ -166,6 +168,17 @@ fn bad_input_is_refused_with_its_place() {
         assert_eq!(found, status, "{request}: {detail}");
         assert!(detail.contains(wanted), "{request}: {detail}");
     }
+    server.shutdown().unwrap();
+}
+
+#[test]
+fn the_error_of_a_long_value_is_short() {
+    let server = start();
+    let body = format!(r#"{{"numbers":"{}"}}"#, "é".repeat(100_000));
+    let (status, detail) = send(&server, "POST /api/sum", &body);
+    assert_eq!(status, 422);
+    assert!(detail.starts_with("the body: `numbers`: invalid type"), "{detail}");
+    assert_eq!(detail.chars().count(), 300);
     server.shutdown().unwrap();
 }
 
