@@ -28,21 +28,28 @@ impl Header {
         let mut taken = 0;
         while window.move_on(taken)? {
             let (bytes, marks) = (window.bytes(), window.scan().marks());
-            let is_line = |&&mark: &&u32| bytes[mark as usize] == b'\n';
-            let Some(line) = marks[1..].iter().position(|mark| is_line(&mark)) else {
-                if window.at_end() {
+            let lines = (1..marks.len()).filter(|&mark| bytes[marks[mark] as usize] == b'\n');
+            // Each line from the mark before its first field to the one at its end.
+            let (mut from, mut first) = (0, None);
+            for to in lines {
+                let line = &bytes[marks[from].wrapping_add(1) as usize..marks[to] as usize];
+                if !line.trim_ascii().is_empty() {
+                    first = Some(from..=to);
+                    break;
+                }
+                from = to;
+            }
+            // Behind the empty lines, all of which are left at once.
+            taken = marks[from].wrapping_add(1) as usize;
+            let Some(line) = first else {
+                if taken == 0 && window.at_end() {
                     return Err(refused(source, "a quote in its first line is never closed"));
                 }
-                taken = 0;
                 continue;
             };
-            let end = marks[line + 1] as usize;
-            if bytes[..end].trim_ascii().is_empty() {
-                taken = end + 1;
-                continue;
-            }
-            let mut names = Vec::with_capacity(line + 1);
-            for ends in marks[..=line + 1].windows(2) {
+            let end = marks[*line.end()] as usize;
+            let mut names = Vec::new();
+            for ends in marks[line].windows(2) {
                 let name = &bytes[ends[0].wrapping_add(1) as usize..ends[1] as usize];
                 let name = name.strip_suffix(b"\r").unwrap_or(name);
                 let Ok(name) = std::str::from_utf8(name) else {

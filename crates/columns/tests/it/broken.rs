@@ -102,6 +102,7 @@ fn headers() {
         ("Zone;Code\n", "CSV: it has no column `code`, `zone`, `name`"),
         ("zone,code,name,zone\n", "CSV: it has more than one column `zone`"),
         ("zone,\"code,name\n", "CSV: a quote in its first line is never closed"),
+        ("\n \n\"code,name\n", "CSV: a quote in its first line is never closed"),
     ] {
         let error = error(text.as_bytes());
         assert_eq!(error.kind(), ErrorKind::Invalid);

@@ -52,6 +52,15 @@ fn nothing_is_null_and_two_quotes_are_the_empty_text() {
 }
 
 #[test]
+fn any_number_of_empty_lines_may_stand_before_the_header() {
+    // More than a window of the reader's.
+    for line_end in ["\n", "\r\n", " \n"] {
+        let text = format!("\u{feff}{}name,note,height\na,b,1\n", line_end.repeat(300_000));
+        assert_eq!(rows(&text), [place(1, "a", Some("b"), Some(1))]);
+    }
+}
+
+#[test]
 fn line_ends_marks_and_empty_lines() {
     let expected = [place(1, "a", Some("b"), Some(1)), place(2, "c", Some("d"), Some(2))];
     for text in [
