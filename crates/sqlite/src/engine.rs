@@ -28,10 +28,10 @@ use crate::options::{Location, Options, parse};
 use crate::scan::{Place, Scan};
 use crate::session::{SqliteSession, busy, closed};
 use crate::stopped::write_log_anew;
-use crate::thread_pool::ThreadPool;
 use crate::vault::{Vault, at_place};
 use crate::writer::Writer;
 use marmota_store::tables::{KnownTables, Tables};
+use marmota_store::thread_pool::ThreadPool;
 
 /// A session's own connection; none once the engine is closed.
 pub(crate) type Reader = Mutex<Option<Lane>>;
@@ -408,11 +408,15 @@ impl Shared {
         self.vault.has_key()
     }
 
-    /// Opens a connection that reads.
-    pub(crate) fn open_reader(&self) -> Result<Arc<Reader>> {
+    /// Opens a connection that reads; it never blocks its thread, nor does opening it unless
+    /// `blocks` is set.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if another process keeps the file from being read.
+    fn open_reader(&self, blocks: bool) -> Result<Arc<Reader>> {
         let Location::File(path) = &self.location else { return Err(closed()) };
         let mut connection = self.vault.open(path)?;
-        connection.busy_timeout_ms(self.options.busy_timeout_ms);
+        connection.busy_timeout_ms(if blocks { self.options.busy_timeout_ms } else { 0 });
         // The log is the writer's to end, which knows whether the disk failed.
         connection.keep_log_at_close();
         let mut neighbours = Neighbours::default();
@@ -427,6 +431,7 @@ impl Shared {
         lane.connection.watch(FIRST_BUDGET, self.options.read_deadline());
         lane.read_deadline_ms = self.options.read_deadline_ms;
         lane.file = file_of(&self.location, &self.options);
+        lane.never_block();
         lane.neighbours = neighbours;
         let reader = Arc::new(Mutex::new(Some(lane)));
         let mut readers = self.readers.lock();
@@ -441,10 +446,10 @@ impl Shared {
         Ok(reader)
     }
 
-    /// A connection that reads, for one session or scan.
-    pub(crate) fn take_reader(&self) -> Result<Arc<Reader>> {
+    /// A connection that reads, for one session or scan ([`Self::open_reader`]).
+    pub(crate) fn take_reader(&self, blocks: bool) -> Result<Arc<Reader>> {
         let spare = self.spare_readers.lock().pop();
-        spare.map_or_else(|| self.open_reader(), Ok)
+        spare.map_or_else(|| self.open_reader(blocks), Ok)
     }
 
     /// Keeps a connection that reads for the next that needs one.

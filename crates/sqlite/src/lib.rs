@@ -55,7 +55,6 @@ mod statement;
 mod stopped;
 mod straight;
 mod sync;
-mod thread_pool;
 mod vault;
 mod waiting;
 mod write;

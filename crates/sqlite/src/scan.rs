@@ -265,7 +265,7 @@ impl Scan {
         }
         self.flow.lock().has_begun = true;
         let ended = match place {
-            Place::Any => match shared.take_reader() {
+            Place::Any => match shared.take_reader(true) {
                 Ok(reader) => self.run_on_reader(shared, reader),
                 Err(error) => Err(error),
             },
@@ -358,13 +358,13 @@ impl Scan {
             }
             Read::Execute(text, values, _, unaudited) => sql(text, values, true, *unaudited),
         };
+        // This thread has nothing else to do than to wait for others.
         if !self.writes() {
-            return lane.run(&mut operation, sink, outcome);
+            return lane.blocking(|lane| lane.run(&mut operation, sink, outcome));
         }
         if lane.connection.in_transaction() {
             return lane.atomically(|lane| lane.run(&mut operation, sink, outcome));
         }
-        // This thread has nothing else to do.
         lane.blocking(|lane| lane.run_alone(self.durability, &mut operation, sink, outcome))
     }
 

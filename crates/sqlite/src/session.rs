@@ -10,6 +10,7 @@
 //! Where there are no groups a write is carried out alone when its turn comes.
 //! What takes longer than its budget is in `session/long.rs`.
 
+mod locked;
 mod long;
 
 use std::sync::Arc;
@@ -59,6 +60,8 @@ enum Attempt {
     Scan(Arc<Scan>),
     /// It has to wait for the transaction's connection.
     Away,
+    /// Others keep the file from being read.
+    Locked,
 }
 
 impl SqliteSession {
@@ -190,23 +193,28 @@ impl SqliteSession {
     ) -> Attempt {
         let reader = match &self.reader {
             Some(reader) => reader,
-            None => match self.shared.take_reader() {
+            None => match self.shared.take_reader(false) {
                 Ok(reader) => self.reader.insert(reader),
+                Err(error) if error.kind() == ErrorKind::Busy => return Attempt::Locked,
                 Err(error) => return Attempt::Done(Err(error)),
             },
         };
-        let ended = match &mut *reader.lock() {
-            Some(lane) if matches!(operation, Operation::Get { .. }) => {
-                Ended::Done(lane.run(operation, sink, outcome))
+        let (ended, is_locked) = match &mut *reader.lock() {
+            Some(lane) => {
+                let ended = match operation {
+                    Operation::Get { .. } => Ended::Done(lane.run(operation, sink, outcome)),
+                    _ => lane.run_in_budget(operation, sink, outcome),
+                };
+                (ended, lane.take_refused())
             }
-            Some(lane) => lane.run_in_budget(operation, sink, outcome),
-            None => Ended::Done(Err(closed())),
+            None => (Ended::Done(Err(closed())), false),
         };
         // Closed in the meantime, while this connection was in use.
         if self.shared.is_closed() {
             reader.lock().take();
         }
         match ended {
+            Ended::Done(Err(_)) if is_locked => Attempt::Locked,
             Ended::Done(result) => Attempt::Done(result),
             Ended::Over(over) => self.continue_read(operation, over),
             Ended::Late => Attempt::Done(Err(self.read_late())),
@@ -357,6 +365,11 @@ impl SqliteSession {
                 self.change(ticket, Wait::Away { durability });
                 self.poll_away(ticket, operation, sink, outcome, waker)
             }
+            Attempt::Locked => {
+                let wait = self.locked();
+                self.change(ticket, wait);
+                self.poll_locked(ticket, operation, sink, outcome, waker)
+            }
         }
     }
 
@@ -466,6 +479,7 @@ impl Session for SqliteSession {
             Attempt::Member(member) => Self::member(member),
             Attempt::Scan(scan) => Wait::Scan(scan, 0),
             Attempt::Away => Wait::Away { durability },
+            Attempt::Locked => self.locked(),
             Attempt::Wait => {
                 let room = self.shared.writer.check_room();
                 room.inspect_err(|_| self.shared.counts.refuse())?;
@@ -484,6 +498,9 @@ impl Session for SqliteSession {
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
         match self.waiting.find(ticket) {
+            Some(Wait::Read { .. }) => {
+                self.poll_locked(ticket, operation, sink, outcome, context.waker())
+            }
             Some(Wait::Turn { .. }) => {
                 self.poll_turn(ticket, operation, sink, outcome, context.waker())
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use marmota_store::Durability;
+use marmota_store::backoff::Backoff;
 use marmota_store::engine::Ticket;
 use marmota_store::wait::QueuePlace;
 
@@ -21,6 +22,8 @@ pub(crate) enum Wait {
         place: QueuePlace,
         durability: Option<Durability>,
     },
+    /// Others to let the file be read.
+    Read { until: Instant, backoff: Backoff },
     /// The commit of its group.
     Member { member: Member, has_yielded: bool },
     /// Rows from a helper thread; so many were lent.

@@ -51,6 +51,7 @@ mod statistics;
 mod store;
 pub mod tables;
 mod tenants;
+pub mod thread_pool;
 mod transaction;
 pub mod transfer;
 pub mod wait;

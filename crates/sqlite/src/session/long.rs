@@ -156,6 +156,11 @@ impl SqliteSession {
                 self.waiting.change(ticket, Wait::Scan(scan, 0));
                 self.poll_scan(ticket, operation, sink, outcome, waker)
             }
+            Attempt::Locked => {
+                let wait = self.locked();
+                self.waiting.change(ticket, wait);
+                self.poll_locked(ticket, operation, sink, outcome, waker)
+            }
             // The transaction has ended meanwhile.
             Attempt::Member(member) => {
                 let wait = Self::member(member);

@@ -1,6 +1,4 @@
-//! Threads that carry out what would take a caller's thread too long. They are
-//! started when they are needed, as many as the machine has processors at most,
-//! and end when there is nothing to do for a while.
+//! A pool of threads for engines: it carries out what would block the thread of a caller.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,8 +14,20 @@ const THREADS: std::ops::RangeInclusive<usize> = 2..=8;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// See the module.
-pub(crate) struct ThreadPool {
+/// Threads of an engine that carry out what would take a caller's thread too long.
+///
+/// They are started when they are needed, 2 to 8 at most by the number of processors, and end when
+/// there is nothing to do for 10 s.
+///
+/// ```
+/// use marmota_store::thread_pool::ThreadPool;
+/// use std::sync::{Arc, mpsc};
+/// let pool = Arc::new(ThreadPool::default());
+/// let (sender, receiver) = mpsc::channel();
+/// pool.run(move || sender.send(6 * 7).unwrap());
+/// assert_eq!(receiver.recv(), Ok(42));
+/// ```
+pub struct ThreadPool {
     state: Mutex<State>,
     bell: Condvar,
     threads_max: usize,
@@ -40,9 +50,8 @@ impl Default for ThreadPool {
 }
 
 impl ThreadPool {
-    /// Has a job carried out. Where the system gives no thread, the caller's
-    /// does it.
-    pub(crate) fn run(self: &Arc<Self>, job: impl FnOnce() + Send + 'static) {
+    /// Carries out a job on a thread of the pool; on the caller's where the system gives none.
+    pub fn run(self: &Arc<Self>, job: impl FnOnce() + Send + 'static) {
         let mut state = self.state.lock();
         state.jobs.push_back(Box::new(job));
         if state.idle >= state.jobs.len() {
@@ -68,14 +77,15 @@ impl ThreadPool {
         }
     }
 
-    /// True if a job would have to wait for others to end.
-    pub(crate) fn are_busy(&self) -> bool {
+    /// Returns true if a job would have to wait for others to end.
+    #[must_use]
+    pub fn are_busy(&self) -> bool {
         let state = self.state.lock();
         state.threads >= self.threads_max && state.idle <= state.jobs.len()
     }
 
-    /// Ends the threads when they have no work.
-    pub(crate) fn dismiss(&self) {
+    /// Ends the threads as soon as they have no work.
+    pub fn dismiss(&self) {
         self.state.lock().is_closed = true;
         self.bell.notify_all();
     }

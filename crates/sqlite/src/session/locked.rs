@@ -1,0 +1,75 @@
+//! Reads of a file that another process does not let be read, as while it recovers the log of a
+//! program that was killed: they are tried again, and no thread waits for that.
+
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use marmota_model::{Result, RowSink};
+use marmota_store::backoff::Backoff;
+use marmota_store::engine::Ticket;
+use marmota_store::operation::{Operation, Outcome};
+use marmota_store::wait::QueuePlace;
+
+use super::{Attempt, SqliteSession, unknown_ticket};
+use crate::sync::wake_at;
+use crate::waiting::Wait;
+
+/// The first pause before the file is read again, and the longest.
+const PAUSE: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(20);
+
+impl SqliteSession {
+    /// What a read waits for that was not let read.
+    #[cold]
+    pub(super) fn locked(&self) -> Wait {
+        Wait::Read { until: self.until(), backoff: Backoff::new(PAUSE, PAUSE_MAX) }
+    }
+
+    /// A read that is tried again.
+    #[cold]
+    pub(super) fn poll_locked(
+        &mut self,
+        ticket: Ticket,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        waker: &Waker,
+    ) -> Poll<Result<()>> {
+        let attempt = self.attempt(None, operation, sink, outcome);
+        let Some(Wait::Read { until, backoff }) = self.waiting.find(ticket) else {
+            return Poll::Ready(Err(unknown_ticket()));
+        };
+        match attempt {
+            Attempt::Locked if Instant::now() < *until => {
+                wake_at(*until.min(&mut (Instant::now() + backoff.pause())), waker.clone());
+                Poll::Pending
+            }
+            Attempt::Locked => {
+                self.forget(ticket);
+                Poll::Ready(Err(self.shared.locked_by_other()))
+            }
+            Attempt::Done(result) => {
+                self.forget(ticket);
+                Poll::Ready(result)
+            }
+            Attempt::Scan(scan) => {
+                self.waiting.change(ticket, Wait::Scan(scan, 0));
+                self.poll_scan(ticket, operation, sink, outcome, waker)
+            }
+            // A transaction was begun on this session meanwhile.
+            Attempt::Away => {
+                self.waiting.change(ticket, Wait::Away { durability: None });
+                self.poll_away(ticket, operation, sink, outcome, waker)
+            }
+            Attempt::Member(member) => {
+                self.waiting.change(ticket, Self::member(member));
+                self.poll_member(ticket, outcome, waker)
+            }
+            Attempt::Wait => {
+                let (until, place) = (*until, QueuePlace::default());
+                self.waiting.change(ticket, Wait::Turn { until, place, durability: None });
+                self.poll_turn(ticket, operation, sink, outcome, waker)
+            }
+        }
+    }
+}
