@@ -1,6 +1,7 @@
 //! The client's side: an engine whose database is a store in another process.
 
 mod channel;
+mod connecting;
 mod connector;
 mod departure;
 mod departures;
@@ -95,6 +96,7 @@ impl Remote {
                 transactions: Mutex::new(0),
                 ended: Condvar::new(),
                 departures: departures::Departures::default(),
+                connecting: Arc::default(),
             }),
         }
     }

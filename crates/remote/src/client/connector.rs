@@ -10,10 +10,11 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Table};
-use marmota_store::engine::Capability;
+use marmota_store::engine::{Capability, Watch};
 use marmota_store::operation::ANSWERS;
 use parking_lot::{Condvar, Mutex, RwLock};
 
+use super::connecting::{Attempt, Connecting};
 use super::departures::Departures;
 use super::in_process::InProcess;
 use super::line::Line;
@@ -70,6 +71,7 @@ pub(crate) struct Connector {
     /// Told when one of them ends.
     pub(super) ended: Condvar,
     pub(super) departures: Departures,
+    pub(super) connecting: Arc<Connecting>,
 }
 
 impl Connector {
@@ -88,12 +90,25 @@ impl Connector {
         self.spare.lock().clear();
     }
 
-    /// A connection that is greeted.
+    /// A connection that is greeted; blocks while it is made.
     pub(super) fn line(&self) -> Result<Line> {
-        if let Some(line) = self.spare.lock().pop() {
-            return Ok(line);
-        }
-        self.connect()
+        self.spare_line().map_or_else(|| self.connect(), Ok)
+    }
+
+    /// A connection that is not in use.
+    pub(super) fn spare_line(&self) -> Option<Line> {
+        self.spare.lock().pop()
+    }
+
+    /// Begins to connect on a helper thread; `watch` is woken when the attempt has ended.
+    pub(super) fn start(self: &Arc<Self>, watch: &Arc<Watch>) -> Arc<Attempt> {
+        let this = Arc::clone(self);
+        self.connecting.start(watch, move || this.line())
+    }
+
+    /// True if connecting waits for nothing.
+    pub(super) const fn is_in_process(&self) -> bool {
+        matches!(self.target, Target::Service(_))
     }
 
     pub(super) fn connect(&self) -> Result<Line> {

@@ -78,6 +78,7 @@ impl Engine for Remote {
         }
         drop(open);
         self.connector.departures.wait_for_all();
+        self.connector.connecting.dismiss();
         self.connector.spare.lock().clear();
         Ok(())
     }

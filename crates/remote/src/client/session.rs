@@ -6,32 +6,31 @@
 //! futures of a session the one that was polled last (the reader) is woken by
 //! whoever watches the socket, and when it goes another takes its place.
 
+mod seek;
+
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, RowSink};
 use marmota_store::Durability;
-use marmota_store::backoff::Backoff;
 use marmota_store::engine::{Session, Sleep, Submitted, Ticket, Watch, Watched, sleep_on};
 use marmota_store::operation::{Operation, Outcome};
-use marmota_store::refusal::copy_of;
 use marmota_store::wait::QueuePlace;
 
+use super::connecting::Attempt;
 use super::connector::Connector;
 use super::departure::{Departing, end_all};
 use super::line::{Line, PacketBody};
 use super::reply::{self, Lending, TURN};
 use crate::codec::frame;
 use crate::codec::operation::{Numbers, Terms, put_cancel, put_operation};
+use seek::Seeking;
 
 /// How often an operation is sent again whose connection broke.
 const REPEATS_MAX: u32 = 5;
 /// A connection that was idle for so long is looked at before a write is sent.
 const IDLE: Duration = Duration::from_millis(20);
-/// The first pause before a server is sought again, and the longest.
-const PAUSE: Duration = Duration::from_millis(5);
-const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Buffers that are kept for further packets.
 const SPARE_MAX: usize = 16;
 const SPARE_BYTES_MAX: usize = 64 * 1024;
@@ -50,8 +49,9 @@ pub(super) struct RemoteSession {
     given_up: Vec<(u32, u64)>,
     last: u32,
     transaction: InTransaction,
-    /// When the server is sought again, and since when it has been.
     seeking: Option<Seeking>,
+    /// A connection that a helper thread makes.
+    connecting: Option<Arc<Attempt>>,
     watch: Arc<Watch>,
     watched: Option<Watched>,
     /// The future that is woken when something comes.
@@ -67,12 +67,6 @@ enum InTransaction {
     Open,
     /// Its connection broke.
     Lost,
-}
-
-struct Seeking {
-    since: Instant,
-    next: Instant,
-    backoff: Backoff,
 }
 
 /// An operation that is under way.
@@ -128,6 +122,7 @@ impl RemoteSession {
             last: 0,
             transaction: InTransaction::No,
             seeking: None,
+            connecting: None,
             watch: Arc::default(),
             watched: None,
             reader: None,
@@ -216,40 +211,6 @@ impl RemoteSession {
         }
         if failed {
             self.break_off();
-        }
-    }
-
-    /// Connects, if it is time to.
-    fn seek(&mut self) {
-        let now = Instant::now();
-        if self.seeking.as_ref().is_some_and(|seeking| now < seeking.next) {
-            return;
-        }
-        match self.connector.line() {
-            Ok(line) => {
-                self.line = Some(line);
-                self.seeking = None;
-            }
-            Err(error) => {
-                let backoff = Backoff::new(PAUSE, PAUSE_MAX);
-                let seeking =
-                    self.seeking.get_or_insert(Seeking { since: now, next: now, backoff });
-                let is_worth_it =
-                    matches!(error.kind(), ErrorKind::Refused | ErrorKind::Lost | ErrorKind::Io);
-                if is_worth_it && seeking.since.elapsed() < self.connector.reconnect_timeout {
-                    seeking.next = now + seeking.backoff.pause();
-                    return;
-                }
-                self.seeking = None;
-                self.fail_unsent(&error);
-            }
-        }
-    }
-
-    fn fail_unsent(&mut self, error: &Error) {
-        for one in self.waiting.iter_mut().filter(|one| !one.is_sent && one.reply.is_none()) {
-            one.reply = Some(Err(copy_of(error)));
-            one.waker.take().into_iter().for_each(Waker::wake);
         }
     }
 
@@ -345,6 +306,10 @@ impl RemoteSession {
                     return Poll::Pending;
                 }
             }
+            if line.source().is_none() && !context.waker().will_wake(Waker::noop()) {
+                // The wire wakes this future from here on, and no other.
+                self.reader = Some(wanted);
+            }
             match line.receive(context) {
                 Ok(true) => {}
                 Ok(false) => return Poll::Pending,
@@ -394,13 +359,15 @@ impl RemoteSession {
         }
     }
 
-    /// Has another future woken when something comes.
+    /// Has another future woken when something comes: it is the reader from here on, also if it
+    /// ends at its next poll, so that it passes reading on in turn.
     fn pass_on_reading(&mut self) {
         self.reader = None;
         let next = self.waiting.iter().find(|one| one.waker.is_some() && one.reply.is_none());
         if let Some(one) = next
             && let Some(waker) = &one.waker
         {
+            self.reader = Some(one.number);
             waker.wake_by_ref();
         }
     }

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_store::engine::ReadsMeanwhile;
 use marmota_store::history::HISTORY_TABLE;
 use marmota_store::{Scope, Store, Transaction};
 
@@ -274,7 +275,7 @@ impl Peer {
                 self.cancel(read.int()?, out);
                 Ok(())
             }
-            (Some(_), _) if self.settings.admit.is_none() => {
+            (Some(_), _) if self.settings.admit.is_none() || self.waits_for_itself() => {
                 self.proceed(None, frame.number, frame.body, out, context)
             }
             // As for each request of HTTP: what was granted at the hello may have been taken back
@@ -284,6 +285,13 @@ impl Peer {
                 self.find(found, frame, out, context)
             }
         }
+    }
+
+    /// True if a look-up of the client would wait for the end of the client's own transaction: it
+    /// then keeps the rights that it began with, and who began it is not looked up again.
+    fn waits_for_itself(&self) -> bool {
+        matches!(self.transaction, InTransaction::Open { .. })
+            && self.settings.store.capability().reads_meanwhile == ReadsMeanwhile::Wait
     }
 
     /// Goes on with a packet as soon as its client is known.

@@ -1,5 +1,13 @@
 //! Servers that go and come back, clients that hang.
 
+use std::future::{Future, IntoFuture};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use futures_lite::future::block_on;
@@ -128,5 +136,79 @@ fn a_deadline_is_kept() {
         assert!((1..=2).contains(&served.count::<Person>().run().unwrap()));
         store.close().unwrap();
         server.shutdown().unwrap();
+    }
+}
+
+/// Accepts one connection where a server was, and holds it until it is told to close it.
+fn accept_silently(place: &Place, accepted: Sender<Sender<()>>) -> JoinHandle<()> {
+    enum Silent {
+        Unix(UnixListener),
+        Net(TcpListener),
+    }
+    let path = place.address().strip_prefix("unix:").map(str::to_owned);
+    let listener = match &path {
+        Some(path) => Silent::Unix(UnixListener::bind(path).unwrap()),
+        None => Silent::Net(TcpListener::bind(place.address()).unwrap()),
+    };
+    thread::spawn(move || {
+        let stream: Box<dyn Send> = match &listener {
+            Silent::Unix(listener) => Box::new(listener.accept().unwrap()),
+            Silent::Net(listener) => Box::new(listener.accept().unwrap()),
+        };
+        let (close, closes) = channel();
+        accepted.send(close).unwrap();
+        closes.recv_timeout(PATIENCE).unwrap();
+        drop(listener);
+        path.into_iter().for_each(|path| std::fs::remove_file(path).unwrap());
+        drop(stream);
+    })
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+#[test]
+fn a_thread_stays_free_while_its_server_is_connected_to() {
+    /// A greeting is waited for up to 5 s.
+    const POLL_MAX: Duration = Duration::from_secs(1);
+    for place in Place::all() {
+        let served = served();
+        let service = Service::new(&served);
+        let server = place.serve(&service);
+        let store = client(place.remote().reconnect_timeout(PATIENCE)).unwrap();
+        store.insert(&person("Emmy")).run().unwrap();
+        server.shutdown().unwrap();
+        let (sender, accepted) = channel();
+        let mut silent = Some(accept_silently(&place, sender));
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        let mut count = pin!(store.count::<Person>().into_future());
+        let (began, mut longest, mut returned) = (Instant::now(), Duration::ZERO, None);
+        let counted = loop {
+            let polled = Instant::now();
+            let done = count.as_mut().poll(&mut context);
+            longest = longest.max(polled.elapsed());
+            if let Poll::Ready(counted) = done {
+                break counted.unwrap();
+            }
+            if let Ok(close) = accepted.try_recv() {
+                // It is being connected to, and greeted.
+                close.send(()).unwrap();
+                silent.take().unwrap().join().unwrap();
+                returned = Some(place.serve(&service));
+            }
+            assert!(began.elapsed() < PATIENCE, "{place:?}: the server is not found");
+            thread::park_timeout(Duration::from_millis(10));
+        };
+        assert_eq!(counted, 1);
+        assert!(longest < POLL_MAX, "{place:?}: a poll took {longest:?}");
+        store.close().unwrap();
+        let returned = returned.expect("it was connected to");
+        returned.shutdown().unwrap();
     }
 }

@@ -8,6 +8,7 @@ mod breaking;
 mod departing;
 mod greeting;
 mod guarantees;
+mod passing_on;
 mod pieces;
 mod place;
 mod strangers;
