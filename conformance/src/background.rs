@@ -11,6 +11,7 @@ use marmota_store::Store;
 use crate::models::{self, City, Country, Note, Seat};
 use crate::refusal::{blamed, refused};
 use crate::subject::{Stand, Subject};
+use crate::waiting::receive;
 
 /// So long that nothing is due by itself.
 const LONG: Duration = Duration::from_secs(3600);
@@ -212,9 +213,11 @@ pub fn what_waits_is_bounded(subject: &Subject) {
     add(1).unwrap();
     add(2).unwrap();
     refused(add(3), ErrorKind::Busy);
+    let (sender, begun) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| {
             let note = Note::new("a", 3);
+            sender.send(()).unwrap();
             drop(
                 background
                     .add(|batch| {
@@ -223,7 +226,8 @@ pub fn what_waits_is_bounded(subject: &Subject) {
                     .unwrap(),
             );
         });
-        std::thread::sleep(Duration::from_millis(50));
+        receive(&begun, 1);
+        assert!(!waits.is_finished(), "a write was accepted beyond the bound");
         transaction.commit().run().unwrap();
         waits.join().unwrap();
     });

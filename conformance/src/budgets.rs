@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use crate::event_loop::timed;
 use crate::models::{self, City, Note};
 use crate::subject::{Stand, Subject};
 
@@ -40,14 +41,6 @@ impl Wake for Bell {
     }
 }
 
-/// How long this thread was ready to run and had no processor; nothing where
-/// the system does not say.
-fn unscheduled() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanos = text.split(' ').nth(1).and_then(|nanos| nanos.parse().ok());
-    Duration::from_nanos(nanos.unwrap_or(0))
-}
-
 /// Polls a future to its end as an event loop does, with something else behind
 /// each poll; gives how long the longest one took, without the time that other
 /// programs had the processor.
@@ -58,10 +51,9 @@ fn drive<F: Future>(future: F, mut between: impl FnMut()) -> (F::Output, Duratio
     let until = Instant::now() + LONG;
     loop {
         if bell.1.swap(false, Ordering::SeqCst) {
-            let (waited, began) = (unscheduled(), Instant::now());
-            let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
-            let took = began.elapsed();
-            longest = longest.max(took.saturating_sub(unscheduled().saturating_sub(waited)));
+            let mut context = Context::from_waker(&waker);
+            let (polled, took) = timed(|| future.as_mut().poll(&mut context));
+            longest = longest.max(took);
             if let Poll::Ready(output) = polled {
                 return (output, longest);
             }

@@ -1,6 +1,6 @@
 //! Many threads and tasks at once: nothing is lost, nothing is seen half.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Barrier;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::sync::mpsc::channel;
 use std::task::{Context, Poll, Waker};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_lite::future::block_on;
 use marmota_model::{ErrorKind, Query, Result, ValueRef};
@@ -18,6 +18,7 @@ use marmota_store::operation::Operation;
 use crate::models::{self, Account, Note, Seat};
 use crate::refusal::refused;
 use crate::subject::{Stand, Subject};
+use crate::waiting::{DEADLINE, after_first_poll, receive};
 
 const THREADS: i64 = 8;
 
@@ -280,37 +281,34 @@ pub fn waiting_actions_get_their_own_answers(subject: &Subject) {
     let transaction = stand.begin_run().unwrap();
     transaction.insert(&Account::default()).run().unwrap();
     let (sender, receiver) = channel();
+    let (done, sums) = channel();
     let store = stand.store().clone();
     let waiter = thread::spawn(move || {
-        let mut context = Context::from_waker(Waker::noop());
         let mut actions: Vec<_> = keys
             .iter()
             .zip(1..)
             .map(|(key, by)| Box::pin(store.increment(Account::VISITS, *key, by)))
             .collect();
         let mut sums = vec![None; actions.len()];
-        let (began, mut told) = (Instant::now(), false);
         // The last first: answers are told apart by their ticket.
-        while sums.iter().any(Option::is_none) && began.elapsed() < Duration::from_secs(20) {
+        let all = poll_fn(|context| {
             for (action, sum) in actions.iter_mut().zip(&mut sums).rev() {
                 if sum.is_none()
-                    && let Poll::Ready(result) = action.as_mut().poll(&mut context)
+                    && let Poll::Ready(result) = action.as_mut().poll(context)
                 {
                     *sum = Some(result.unwrap());
                 }
             }
-            if !told {
-                sender.send(()).unwrap();
-                told = true;
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
-        sums
+            if sums.iter().any(Option::is_none) { Poll::Pending } else { Poll::Ready(()) }
+        });
+        block_on(after_first_poll(all, || sender.send(()).unwrap()));
+        done.send(sums).unwrap();
     });
-    let polled = receiver.recv_timeout(Duration::from_secs(60));
+    let polled = receiver.recv_timeout(DEADLINE);
     transaction.commit().run().unwrap();
     polled.expect("a poll held its thread");
-    assert_eq!(waiter.join().unwrap(), [Some(1), Some(2), Some(3)]);
+    assert_eq!(sums.recv_timeout(DEADLINE), Ok(vec![Some(1), Some(2), Some(3)]));
+    waiter.join().unwrap();
 }
 
 /// A thread whose write waits for a transaction keeps no other thread from
@@ -320,13 +318,16 @@ pub fn waiting_threads_keep_nobody_waiting(subject: &Subject) {
     let key = stand.insert(&Account::default()).run().unwrap();
     let transaction = stand.begin_run().unwrap();
     transaction.increment(Account::VISITS, key, 1).run().unwrap();
+    let (sender, begun) = channel();
     thread::scope(|scope| {
         for _ in 0..100 {
-            let store = stand.store();
-            scope.spawn(move || store.increment(Account::VISITS, key, 1).run().unwrap());
+            let (store, begun) = (stand.store(), sender.clone());
+            scope.spawn(move || {
+                begun.send(()).unwrap();
+                store.increment(Account::VISITS, key, 1).run().unwrap()
+            });
         }
-        // Give them time to wait.
-        thread::sleep(Duration::from_millis(300));
+        receive(&begun, 100);
         let (sender, receiver) = channel();
         let store = stand.store().clone();
         if !stand.makes_reads_wait() {

@@ -1,12 +1,14 @@
 //! What is acknowledged survives a close, and after a close nothing is done.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use marmota_model::{ErrorKind, Record};
 
 use crate::models::{self, Account, City, Country, Document, Note, Seat};
 use crate::refusal::refused;
 use crate::subject::{Stand, Subject};
+use crate::waiting::{is_closed, until};
 
 fn write_all(stand: &Stand<'_>) {
     stand.insert_many(&Note::numbered(0..500)).run().unwrap();
@@ -69,7 +71,7 @@ pub fn a_close_waits_for_what_is_open(subject: &Subject) {
     transaction.insert(&Note::new("open", 2)).run().unwrap();
     let store = stand.store().clone();
     let closer = std::thread::spawn(move || store.close());
-    std::thread::sleep(std::time::Duration::from_millis(150));
+    until("the close begins", || is_closed(stand.count::<Note>()));
     refused(stand.insert(&Note::new("outside", 3)).run(), ErrorKind::Closed);
     refused(stand.begin_run().map(drop), ErrorKind::Closed);
     transaction.insert(&Note::new("late", 4)).run().unwrap();
@@ -168,15 +170,19 @@ pub fn a_closed_store_refuses(subject: &Subject) {
 /// ends, done or refused, and what was done is kept.
 pub fn a_close_among_writes_keeps_what_was_done(subject: &Subject) {
     let mut stand = Stand::open(subject, models::all);
+    let all_done = AtomicUsize::new(0);
     let counts: Vec<u64> = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..4)
             .map(|_| {
-                let store = stand.store().clone();
+                let (store, all_done) = (stand.store().clone(), &all_done);
                 scope.spawn(move || {
                     let mut done = 0;
                     loop {
                         match store.insert(&Note::new("a", 1)).run() {
-                            Ok(_) => done += 1,
+                            Ok(_) => {
+                                done += 1;
+                                all_done.fetch_add(1, Ordering::SeqCst);
+                            }
                             Err(error) => {
                                 assert_eq!(error.kind(), ErrorKind::Closed, "{error:?}");
                                 return done;
@@ -186,7 +192,7 @@ pub fn a_close_among_writes_keeps_what_was_done(subject: &Subject) {
                 })
             })
             .collect();
-        std::thread::sleep(std::time::Duration::from_millis(60));
+        until("each writer is at work", || all_done.load(Ordering::SeqCst) >= 40);
         stand.close().unwrap();
         writers.into_iter().map(|writer| writer.join().unwrap()).collect()
     });

@@ -2,6 +2,7 @@
 //! transaction, by whatever verb and in whatever way.
 
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use futures_lite::future::block_on;
@@ -16,6 +17,7 @@ use serde_json::json;
 use crate::models::Note;
 use crate::refusal::{blamed, refused};
 use crate::subject::{Stand, Subject};
+use crate::waiting::{after_first_poll, receive};
 
 #[derive(Clone, Debug, Default, Model, PartialEq)]
 #[model(audit)]
@@ -342,20 +344,24 @@ pub fn entries_grow_too_old(subject: &Subject) {
 /// own result; and one of a run-time schema as well.
 pub fn an_audited_write_that_waits_is_entered(subject: &Subject) {
     let stand = Stand::open(subject, models);
+    let (sender, begun) = channel();
     let keys = std::thread::scope(|scope| {
         let transaction = stand.begin_run().unwrap();
         transaction.insert(&patient("first")).run().unwrap();
         let waits: Vec<_> = (0..4)
             .map(|number| {
                 let store = stand.store().with_actor(format!("thread {number}"));
+                let begun = sender.clone();
                 scope.spawn(move || {
                     let patient = patient(&format!("n{number}"));
-                    let key = block_on(async { store.insert(&patient).await }).unwrap();
+                    let insert = async { store.insert(&patient).await };
+                    let tell = || begun.send(()).unwrap();
+                    let key = block_on(after_first_poll(insert, tell)).unwrap();
                     (key, number)
                 })
             })
             .collect();
-        std::thread::sleep(Duration::from_millis(20));
+        receive(&begun, 4);
         transaction.commit().run().unwrap();
         waits.into_iter().map(|wait| wait.join().unwrap()).collect::<Vec<_>>()
     });

@@ -19,6 +19,7 @@
 mod models;
 mod refusal;
 mod subject;
+mod waiting;
 
 pub mod background;
 pub mod batches;
@@ -48,7 +49,7 @@ pub mod unique;
 pub mod versions;
 pub mod writes;
 
-pub use subject::{Declared, Models, Subject};
+pub use subject::{Declared, Models, Served, Subject};
 
 /// What a promise that is kept by transactions comes to on an engine that has
 /// none; for [`conformance!`].
@@ -103,8 +104,8 @@ macro_rules! conformance {
                 a_large_batch_is_one,
                 a_batch_in_a_transaction_is_its_own,
             );
-            $crate::promises!(event_loop: ; by transactions:
-                a_thread_stays_free_while_writes_wait,
+            $crate::promises!(event_loop:
+                no_call_blocks_the_thread,
             );
             $crate::promises!(budgets:
                 a_long_delete_leaves_its_thread,

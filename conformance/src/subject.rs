@@ -3,7 +3,8 @@
 //! their [`Capability`].
 
 use std::ops::Deref;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use marmota_model::Result;
 use marmota_store::engine::{Capability, ReadsMeanwhile};
@@ -14,12 +15,32 @@ pub type Models = fn(StoreBuilder) -> StoreBuilder;
 
 type Open = dyn Fn(Option<Models>) -> StoreBuilder + Send + Sync;
 
+/// The server of a store that clients reach from elsewhere, as the promises of [`crate::event_loop`]
+/// see it. It keeps accounts if its engine has transactions.
+pub trait Served: Send + Sync {
+    /// Sends a request that needs no database to the thread that serves the store, and waits for the
+    /// answer: how long that thread has waited for a processor so far
+    /// ([`crate::event_loop::unscheduled`]). Zero where it is the thread that calls.
+    ///
+    /// # Errors
+    /// What kept it from being answered.
+    fn ping(&self) -> Result<Duration>;
+
+    /// Logs a user in by password; blocks the thread.
+    ///
+    /// # Errors
+    /// The server's.
+    fn log_in(&self) -> Result<()>;
+}
+
 /// One database of an engine under test, empty until something is written.
 pub struct Subject {
     name: &'static str,
     open: Box<Open>,
     reopens: bool,
     capability: OnceLock<Capability>,
+    server: Option<Arc<dyn Served>>,
+    rows_in_memory: bool,
 }
 
 impl Subject {
@@ -42,7 +63,37 @@ impl Subject {
         name: &'static str,
         open: impl Fn(Option<Models>) -> StoreBuilder + Send + Sync + 'static,
     ) -> Self {
-        Self { name, open: Box::new(open), reopens: false, capability: OnceLock::new() }
+        let (open, capability) = (Box::new(open), OnceLock::new());
+        Self { name, open, reopens: false, capability, server: None, rows_in_memory: false }
+    }
+
+    /// Names the server, which authenticates the client's operations where it keeps accounts.
+    #[must_use]
+    pub fn with_server(mut self, server: Arc<dyn Served>) -> Self {
+        self.server = Some(server);
+        self
+    }
+
+    /// Has the promises of [`crate::event_loop`] keep their rows in the memory engine, as another
+    /// database of the store, so that the SQL of this one reads them.
+    #[must_use]
+    pub fn with_rows_in_memory(mut self) -> Self {
+        self.rows_in_memory = true;
+        self
+    }
+
+    /// Changes what the engine declares: for a stand-in of a server that guarantees less than the
+    /// server itself.
+    #[must_use]
+    pub fn declaring(self, change: impl FnOnce(Capability) -> Capability) -> Self {
+        let capability = change(self.capability().clone());
+        Self { capability: OnceLock::from(capability), ..self }
+    }
+
+    /// The server that its stores are reached through, if it was named ([`Subject::with_server`]).
+    #[must_use]
+    pub fn server(&self) -> Option<Arc<dyn Served>> {
+        self.server.clone()
     }
 
     /// Has promises close and open the store between what they write and what
@@ -63,6 +114,18 @@ impl Subject {
             store.close().unwrap();
             capability
         })
+    }
+
+    /// True for [`Subject::with_rows_in_memory`].
+    pub(crate) const fn has_rows_in_memory(&self) -> bool {
+        self.rows_in_memory
+    }
+
+    /// True if users can log in: at the store, or at its server. Accounts take transactions, and the
+    /// client of a remote store leaves them to the server.
+    pub(crate) fn keeps_accounts(&self) -> bool {
+        let capability = self.capability();
+        capability.transactions && (capability.guarded_writes || self.server.is_some())
     }
 
     /// True if reads may wait while another session has a transaction open.

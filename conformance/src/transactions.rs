@@ -12,6 +12,7 @@ use marmota_store::migration::Migration;
 use crate::models::{self, Account, City, Country, Note, Seat};
 use crate::refusal::{refused, says};
 use crate::subject::{Stand, Subject};
+use crate::waiting::{after_first_poll, receive};
 
 fn texts(stand: &marmota_store::Scope) -> Vec<String> {
     stand.list::<Note>().column(Note::TEXT).run().unwrap()
@@ -236,12 +237,15 @@ pub fn what_a_transaction_has_read_stays(subject: &Subject) {
     let transaction = stand.begin_run().unwrap();
     let before = transaction.get::<Account>(key).run().unwrap().visits;
     let store = stand.store().clone();
+    let (sender, begun) = channel();
     let writer = thread::spawn(move || {
-        for _ in 0..ROUNDS {
+        let first = async { store.increment(Account::VISITS, key, 1).await };
+        block_on(after_first_poll(first, || sender.send(()).unwrap())).unwrap();
+        for _ in 1..ROUNDS {
             store.increment(Account::VISITS, key, 1).run().unwrap();
         }
     });
-    thread::sleep(Duration::from_millis(50));
+    receive(&begun, 1);
     let sum = before + 1000;
     let written = transaction.patch::<Account>(key).set(Account::VISITS, sum).run();
     let first = match written.and_then(|_| transaction.commit().run()) {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 mod databases;
+mod event_loops;
 mod hosted;
 mod other_files;
 mod sql;
@@ -44,20 +45,28 @@ fn sqlite_file(name: &'static str, options: Options) -> Subject {
     })
 }
 
-/// A database of its own on a server that all tests share.
-fn postgres(name: &'static str) -> Subject {
+/// The URL of a database of its own on a server that all tests share.
+fn postgres_url() -> String {
     static SERVER: OnceLock<TemporaryServer> = OnceLock::new();
     let server = SERVER.get_or_init(|| TemporaryServer::start(&["fsync=off"]).unwrap());
-    let url = server.make_database().unwrap();
+    server.make_database().unwrap()
+}
+
+fn postgres(name: &'static str) -> Subject {
+    let url = postgres_url();
     Subject::new(name, move || Store::builder(Postgres::from_url(&url).unwrap()))
 }
 
 /// The same of a server that speaks MongoDB's protocol.
-fn mongo(name: &'static str) -> Subject {
+fn mongo_url() -> String {
     static SERVER: OnceLock<marmota_mongo::TemporaryServer> = OnceLock::new();
     let server = SERVER.get_or_init(|| marmota_mongo::TemporaryServer::start().unwrap());
     // It looks through all rows for each key, and the machine may be busy.
-    let url = format!("{}?operation_timeout_ms=120000", server.url());
+    format!("{}?operation_timeout_ms=120000", server.url())
+}
+
+fn mongo(name: &'static str) -> Subject {
+    let url = mongo_url();
     Subject::new(name, move || Store::builder(Mongo::from_url(&url).unwrap()))
 }
 
