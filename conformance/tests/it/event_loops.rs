@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use marmota_conformance::event_loop::no_call_blocks_the_thread;
 use marmota_conformance::{Models, Subject};
+use marmota_memory::Memory;
 use marmota_model::{Result, RowSink, Table};
 use marmota_mongo::Mongo;
 use marmota_postgres::Postgres;
 use marmota_sqlite::{Location, Options, Sqlite};
 use marmota_store::engine::{Capability, Engine, Session, Submitted, Ticket};
-use marmota_memory::Memory;
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::plan::{Destructive, Plan};
 use marmota_store::{Durability, Store, StoreBuilder};
