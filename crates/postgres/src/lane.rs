@@ -6,14 +6,16 @@ use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind};
+use marmota_store::backoff::Backoff;
 use marmota_store::engine::wake_at;
+use marmota_store::wait::{OwnedPlace, WaitQueue};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::connection::Connection;
 use crate::connector::{self, NoConnection, Purpose, SHARED_LOCK_TIMEOUT};
 use crate::options::Options;
 
-/// The first pause between two attempts; each is twice as long as the last.
+/// The first pause between two attempts, and the longest.
 const PAUSE: Duration = Duration::from_millis(25);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
@@ -38,7 +40,8 @@ pub(crate) struct Inside {
     refused: Option<NoConnection>,
     /// Until when somebody waits for a connection.
     until: Option<Instant>,
-    waiting: Vec<Waker>,
+    /// Operations that wait for a connection.
+    waiting: Arc<WaitQueue>,
     /// The server is asked to end what it is at: nothing is sent meanwhile, so
     /// that it meets nothing else.
     pub(crate) is_cancelling: bool,
@@ -131,23 +134,22 @@ impl Inside {
         }
     }
 
-    /// Asks for a connection, on a thread of its own; wakes when there is one,
-    /// or when an attempt has failed.
+    /// Asks for a connection, on a thread of its own; the waker at a place is
+    /// woken when there is one, when an attempt has failed, and at `until`.
     pub(crate) fn want(
         &mut self,
         lane: &Arc<Lane>,
         options: &Arc<Options>,
         until: Instant,
-        waker: Option<&Waker>,
+        place: &mut OwnedPlace,
+        waker: &Waker,
     ) {
         self.until = self.until.max(Some(until));
-        if let Some(waker) = waker
-            && !self.waiting.iter().any(|known| known.will_wake(waker))
-        {
-            self.waiting.push(waker.clone());
-            // Whoever is not woken then looks when something else happens.
-            let _ = wake_at(until, waker.clone());
+        if self.working().is_some() {
+            // It was made since the caller looked.
+            return waker.wake_by_ref();
         }
+        place.wait_until(&self.waiting, waker, until);
         let has_one = self.connection.as_ref().is_some_and(|one| one.loss().is_none());
         if self.connecting || self.is_closed || self.is_cancelling && has_one {
             return;
@@ -168,15 +170,17 @@ impl Inside {
         }
     }
 
-    pub(crate) fn wake_all(&mut self) {
-        self.waiting.drain(..).for_each(Waker::wake);
+    /// Wakes all that wait for a connection: they share it.
+    pub(crate) fn wake_all(&self) {
+        self.waiting.wake_all();
     }
 }
 
 /// Tries until it is connected, or nobody waits any more.
 fn connect(lane: &Lane, options: &Options, purpose: Purpose) {
-    let mut pause = PAUSE;
+    let mut backoff = Backoff::new(PAUSE, PAUSE_MAX);
     loop {
+        let pause = backoff.pause();
         let made = connector::connect(options, purpose);
         let mut inside = lane.lock();
         if inside.is_closed {
@@ -206,6 +210,5 @@ fn connect(lane: &Lane, options: &Options, purpose: Purpose) {
         }
         drop(inside);
         std::thread::sleep(pause);
-        pause = (2 * pause).min(PAUSE_MAX);
     }
 }

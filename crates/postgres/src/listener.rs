@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::InvalidationFeed;
+use marmota_store::backoff::Backoff;
 use parking_lot::{Condvar, Mutex};
 
 use crate::announcement::{self, CHANNEL};
@@ -26,8 +27,7 @@ use crate::wire::backend::Message;
 const PULSE: Duration = Duration::from_secs(1);
 /// A server that does not answer for so long is not heard.
 const PULSE_MAX: Duration = Duration::from_secs(3);
-/// The first pause between two attempts to listen again; each is twice as long
-/// as the last.
+/// The first pause between two attempts to listen again, and the longest.
 const PAUSE: Duration = Duration::from_millis(25);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
@@ -181,11 +181,11 @@ impl Inside {
 
     /// Tries until it listens again; none if it is to end.
     fn connect_again(&self, mut told: Option<String>) -> Option<Connection> {
-        let mut pause = PAUSE;
+        let mut backoff = Backoff::new(PAUSE, PAUSE_MAX);
         loop {
             let mut state = self.state.lock();
             if !state.has_ended {
-                self.ends.wait_for(&mut state, pause);
+                self.ends.wait_for(&mut state, backoff.pause());
             }
             if state.has_ended {
                 return None;
@@ -199,7 +199,6 @@ impl Inside {
                 }
                 Err(error) => told = warn_of(&error, told.as_deref()),
             }
-            pause = (2 * pause).min(PAUSE_MAX);
         }
     }
 }

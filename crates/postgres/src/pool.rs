@@ -5,25 +5,26 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result};
-use marmota_store::engine::wake_at;
-use parking_lot::{Condvar, Mutex};
+use marmota_store::wait::{OwnedPlace, WaitQueue};
+use parking_lot::Mutex;
 
 use crate::engine::{Shared, closed};
 use crate::lane::Lane;
 
-/// See the module.
+/// The connections of an engine for transactions.
 #[derive(Default)]
 pub(crate) struct Pool {
     inside: Mutex<Inside>,
-    /// Rung when a lane is given back.
-    given_back: Condvar,
+    /// Operations that wait for a lane.
+    waiting: Arc<WaitQueue>,
+    /// Callers that close the pool and wait for the last lane.
+    closing: WaitQueue,
 }
 
 #[derive(Default)]
 struct Inside {
     free: Vec<Arc<Lane>>,
     taken: usize,
-    waiting: Vec<Waker>,
     is_closed: bool,
 }
 
@@ -42,11 +43,11 @@ impl Pool {
     /// A pool of one lane.
     pub(crate) fn of(lane: Lane) -> Self {
         let inside = Inside { free: vec![Arc::new(lane)], ..Inside::default() };
-        Self { inside: Mutex::new(inside), given_back: Condvar::default() }
+        Self { inside: Mutex::new(inside), ..Self::default() }
     }
 
-    /// Takes a lane; none if all are taken, then `waker` is woken when that
-    /// changes.
+    /// Takes a lane; none if all are taken, then `waker` is woken when one is
+    /// given back, or at `until`.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] if that takes too long.
@@ -54,35 +55,40 @@ impl Pool {
         &self,
         shared: &Shared,
         until: Instant,
+        place: &mut OwnedPlace,
         waker: &Waker,
     ) -> Result<Option<Arc<Lane>>> {
+        let mut taken = self.try_take(shared)?;
+        if taken.is_none() {
+            place.wait_until(&self.waiting, waker, until);
+            // One may have been given back before.
+            taken = self.try_take(shared)?;
+        }
+        if taken.is_some() {
+            place.leave();
+        } else if Instant::now() >= until {
+            let message = format!(
+                "all {} connections for transactions are taken, and none was given back in time; \
+                 try again, or raise connections_max",
+                shared.transactions_max()
+            );
+            return Err(Error::new(ErrorKind::Busy, message));
+        }
+        Ok(taken)
+    }
+
+    fn try_take(&self, shared: &Shared) -> Result<Option<Arc<Lane>>> {
         let mut inside = self.inside.lock();
         if inside.is_closed {
             return Err(closed());
         }
-        let lanes_max = shared.transactions_max();
-        let idle = inside.idle();
         let total = inside.free.len() + inside.taken;
-        let lane = match idle {
+        let lane = match inside.idle() {
             Some(at) => inside.free.swap_remove(at),
-            None if total < lanes_max => Arc::default(),
+            None if total < shared.transactions_max() => Arc::default(),
             None => match inside.free.pop() {
                 Some(lane) => lane,
-                None if Instant::now() >= until => {
-                    let message = format!(
-                        "all {lanes_max} connections for transactions are taken, and none was given \
-                         back in time; try again, or raise connections_max"
-                    );
-                    return Err(Error::new(ErrorKind::Busy, message));
-                }
-                None => {
-                    if !inside.waiting.iter().any(|known| known.will_wake(waker)) {
-                        inside.waiting.push(waker.clone());
-                        // Whoever is not woken then looks when something else happens.
-                        let _ = wake_at(until, waker.clone());
-                    }
-                    return Ok(None);
-                }
+                None => return Ok(None),
             },
         };
         inside.taken += 1;
@@ -108,29 +114,32 @@ impl Pool {
     pub(crate) fn give_back(&self, lane: Arc<Lane>) {
         let mut inside = self.inside.lock();
         inside.taken -= 1;
+        let is_last = inside.taken == 0;
         if inside.is_closed {
             drop(lane);
         } else {
             inside.free.push(lane);
         }
-        // All: one of them may not wait any more.
-        inside.waiting.drain(..).for_each(Waker::wake);
-        self.given_back.notify_all();
+        drop(inside);
+        self.waiting.wake_next();
+        if is_last {
+            self.closing.wake_all();
+        }
     }
 
     /// Closes the pool when nothing is taken; false if that takes too long.
     pub(crate) fn close(&self, timeout: Duration) -> bool {
         let until = Instant::now() + timeout;
-        let mut inside = self.inside.lock();
-        while inside.taken > 0 {
-            if self.given_back.wait_until(&mut inside, until).timed_out() && inside.taken > 0 {
-                return false;
+        let lanes = self.closing.block_until(until, || {
+            let mut inside = self.inside.lock();
+            if inside.taken > 0 {
+                return None;
             }
-        }
-        inside.is_closed = true;
-        let lanes = std::mem::take(&mut inside.free);
-        inside.waiting.drain(..).for_each(Waker::wake);
-        drop(inside);
+            inside.is_closed = true;
+            Some(std::mem::take(&mut inside.free))
+        });
+        let Some(lanes) = lanes else { return false };
+        self.waiting.wake_all();
         for lane in lanes {
             let mut inside = lane.lock();
             inside.is_closed = true;

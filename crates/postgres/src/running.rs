@@ -13,6 +13,7 @@ use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::engine::Ticket;
 use marmota_store::operation::{BatchMode, OnConflict, Operation, Outcome, Write};
 use marmota_store::refusal;
+use marmota_store::wait::OwnedPlace;
 
 use crate::composer::Composer;
 use crate::conflict;
@@ -107,6 +108,8 @@ pub(crate) struct Running {
     pub(crate) has_lane: bool,
     /// The end of another that was given up may have ended it.
     pub(crate) may_be_cancelled: bool,
+    /// Its place among those that wait for a lane, a connection or their turn.
+    pub(crate) place: OwnedPlace,
     /// A batch of several steps, which are operations of their own.
     pub(crate) steps: Option<Box<Steps>>,
     /// The batch that it is a step of.
@@ -139,6 +142,7 @@ impl Running {
             may_be_long: false,
             has_lane: false,
             may_be_cancelled: false,
+            place: OwnedPlace::default(),
             steps: None,
             of_batch: None,
         }

@@ -21,6 +21,7 @@ use marmota_model::{Error, ErrorKind, Result, RowSink};
 use marmota_store::Durability;
 use marmota_store::engine::{Session, Submitted, Ticket};
 use marmota_store::operation::{Keys, OnConflict, Operation, Outcome};
+use marmota_store::wait::{OwnedPlace, WaitQueue};
 use open_transaction::{Open, no_transaction};
 
 use crate::composer::Composer;
@@ -48,6 +49,8 @@ pub(crate) struct PostgresSession {
     /// When a write last met a lock on the shared connection.
     met_lock: Option<Instant>,
     tickets: Tickets,
+    /// Operations of its transactions that wait for their turn.
+    waiting: Arc<WaitQueue>,
 }
 
 /// What a poll came to.
@@ -71,6 +74,7 @@ impl PostgresSession {
             stepping: None,
             met_lock: None,
             tickets: Tickets::default(),
+            waiting: Arc::default(),
         }
     }
 
@@ -281,7 +285,7 @@ impl PostgresSession {
             running.tell_columns(statement);
         }
         if let Some(steps) = &mut running.steps {
-            return self.drive_steps(ticket, steps, operation, waker);
+            return self.drive_steps(ticket, (steps, &mut running.place), operation, waker);
         }
         loop {
             let step = if running.is_begin {
@@ -303,7 +307,7 @@ impl PostgresSession {
     fn drive_steps(
         &mut self,
         ticket: Ticket,
-        steps: &mut Steps,
+        (steps, place): (&mut Steps, &mut OwnedPlace),
         operation: &mut Operation<'_>,
         waker: &Waker,
     ) -> Poll<Result<()>> {
@@ -311,9 +315,10 @@ impl PostgresSession {
             match &mut self.transaction {
                 Some(open) if open.number == number => {
                     if open.batch.is_some_and(|other| other != ticket) {
-                        open.waiting.push(waker.clone());
+                        place.wait(&open.waiting, waker);
                         return Poll::Pending;
                     }
+                    place.leave();
                     open.batch = Some(ticket);
                 }
                 // Rolled back meanwhile.
@@ -336,7 +341,7 @@ impl PostgresSession {
             if open.batch == Some(ticket) {
                 open.batch = None;
             }
-            open.waiting.drain(..).for_each(Waker::wake);
+            open.waiting.wake_all();
             if result.as_ref().is_err_and(Error::is_retryable) {
                 open.is_lost = true;
             }
@@ -357,7 +362,7 @@ impl PostgresSession {
                 open.batch = None;
                 // Its first steps are not undone.
                 open.is_lost = true;
-                open.waiting.drain(..).for_each(Waker::wake);
+                open.waiting.wake_all();
             }
             return self.tickets.give_back(running);
         }
@@ -395,7 +400,7 @@ impl PostgresSession {
             open.busy = None;
             // What it would have done to the transaction is not known.
             open.is_lost |= running.writes || left_open;
-            open.waiting.drain(..).for_each(Waker::wake);
+            open.waiting.wake_all();
         }
         // Behind what undoes the rest of it.
         if std::mem::take(&mut running.has_lane) {

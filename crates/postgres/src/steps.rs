@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::backoff::Backoff;
 use marmota_store::operation::{BatchDriver, BatchParts, Operation, Write};
 
 use crate::session::PostgresSession;
@@ -20,7 +21,7 @@ use crate::session::PostgresSession;
 /// How often one that lost against another transaction is run again: for some
 /// two seconds.
 const TRIES_MAX: u32 = 50;
-/// The pause before the second try. It doubles from one to the next.
+/// The first pause between two tries, and the longest.
 const PAUSE: Duration = Duration::from_micros(200);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
@@ -39,6 +40,7 @@ pub(crate) struct Steps {
     driver: BatchDriver,
     place: Place,
     tries: u32,
+    backoff: Backoff,
 }
 
 /// Where its steps are carried out.
@@ -56,7 +58,8 @@ impl Steps {
             None => Place::Own(Box::new(PostgresSession::new(Arc::clone(session.shared())))),
         };
         let is_nested = matches!(place, Place::Transaction(_));
-        Self { driver: BatchDriver::new(None, is_nested), place, tries: 0 }
+        let driver = BatchDriver::new(None, is_nested);
+        Self { driver, place, tries: 0, backoff: Backoff::new(PAUSE, PAUSE_MAX) }
     }
 
     /// The number of the transaction that it is in, if it is another's.
@@ -83,11 +86,10 @@ impl Steps {
             Place::Own(own) => own,
             Place::Transaction(_) => session,
         };
-        let tries = &mut self.tries;
+        let (tries, backoff) = (&mut self.tries, &mut self.backoff);
         let retry = &mut |error: &Error| {
-            let pause = PAUSE.saturating_mul(1 << (*tries).min(8)).min(PAUSE_MAX);
             *tries += 1;
-            (error.is_retryable() && *tries < TRIES_MAX).then_some(pause)
+            (error.is_retryable() && *tries < TRIES_MAX).then(|| backoff.pause())
         };
         self.driver.poll(session, &mut parts, retry, &mut Context::from_waker(waker))
     }

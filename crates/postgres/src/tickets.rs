@@ -79,7 +79,8 @@ impl Tickets {
         self.spare.pop()
     }
 
-    pub(crate) fn give_back(&mut self, running: Box<Running>) {
+    pub(crate) fn give_back(&mut self, mut running: Box<Running>) {
+        running.place.leave();
         let bytes_max = match self.spare.len() {
             0..FIRST_SPARE => FIRST_SPARE_BYTES_MAX,
             FIRST_SPARE..SPARE_MAX => SPARE_BYTES_MAX,

@@ -1,9 +1,12 @@
 //! Waiting for what another operation has: one queue for all engines.
 
 mod blocking;
+mod deadline;
 mod future;
+mod owned_place;
 mod queue;
 mod sync;
 
 pub use future::{TurnGuard, TurnLock, Waits};
+pub use owned_place::OwnedPlace;
 pub use queue::{QueuePlace, WaitQueue, Wakeable};

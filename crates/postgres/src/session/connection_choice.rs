@@ -94,7 +94,7 @@ impl PostgresSession {
     /// Takes a lane that nobody else has; what to do if there is none.
     pub(super) fn take_lane(&self, running: &mut Running, waker: &Waker) -> Option<Step> {
         if !running.has_lane {
-            match self.shared.pool.take(&self.shared, running.until, waker) {
+            match self.shared.pool.take(&self.shared, running.until, &mut running.place, waker) {
                 Ok(Some(lane)) => (running.lane, running.has_lane) = (lane, true),
                 Ok(None) => return Some(Step::Wait),
                 Err(error) => return Some(Step::Done(Err(error))),
@@ -116,7 +116,7 @@ impl PostgresSession {
 
     pub(super) fn wait_for_connection(
         &self,
-        running: &Running,
+        running: &mut Running,
         lane: &Arc<Lane>,
         inside: &mut Inside,
         waker: &Waker,
@@ -130,7 +130,8 @@ impl PostgresSession {
         if Instant::now() >= running.until {
             return Err(inside.too_long(&self.shared.options));
         }
-        inside.want(lane, &self.shared.options, running.until, Some(waker));
+        let (until, place) = (running.until, &mut running.place);
+        inside.want(lane, &self.shared.options, until, place, waker);
         Ok(())
     }
 
@@ -153,10 +154,11 @@ impl PostgresSession {
             }
         }
         if self.write_down(ticket, running) {
+            running.place.leave();
             return Step::GoOn;
         }
         if let Some(open) = &mut self.transaction {
-            open.waiting.push(waker.clone());
+            running.place.wait(&open.waiting, waker);
             return Step::Wait;
         }
         let lane = Arc::clone(&running.lane);

@@ -1,10 +1,10 @@
 //! The transaction that is open on a session.
 
 use std::sync::Arc;
-use std::task::Waker;
 
 use marmota_model::{Error, ErrorKind};
 use marmota_store::engine::Ticket;
+use marmota_store::wait::WaitQueue;
 
 use crate::lane::Lane;
 
@@ -22,7 +22,9 @@ pub(super) struct Open {
     pub(super) busy: Option<Ticket>,
     /// The batch that is under way step by step: others wait until it is over.
     pub(super) batch: Option<Ticket>,
-    pub(super) waiting: Vec<Waker>,
+    /// Operations that wait for their turn. All are woken at each end of one: a
+    /// step of a batch may go on where others may not.
+    pub(super) waiting: Arc<WaitQueue>,
 }
 
 #[cold]

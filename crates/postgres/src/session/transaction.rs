@@ -122,7 +122,7 @@ impl PostgresSession {
             is_lost: false,
             busy: None,
             batch: None,
-            waiting: Vec::new(),
+            waiting: Arc::clone(&self.waiting),
         });
         Step::Done(Ok(()))
     }
@@ -148,7 +148,7 @@ impl PostgresSession {
             connection.flush();
         }
         drop(inside);
-        open.waiting.into_iter().for_each(Waker::wake);
+        open.waiting.wake_all();
         self.shared.pool.give_back(open.lane);
     }
 }

@@ -7,10 +7,14 @@
 //! was woken (it has timed out, was dropped, or has had its turn) wakes the
 //! next. So a wake-up is never lost while an operation waits.
 //!
+//! An operation with a deadline is woken at it, by an alarm that the queue has
+//! for all of its operations.
+//!
 //! `tests/wait` checks this in all interleavings.
 
 use std::collections::VecDeque;
 use std::task::Waker;
+use std::time::Instant;
 
 use super::sync::{AtomicUsize, Mutex, Ordering, fence};
 
@@ -55,6 +59,8 @@ struct Inside<W> {
     /// In the order of their numbers.
     entries: VecDeque<Entry<W>>,
     last: u64,
+    /// When [`WaitQueue::ring`] is called next.
+    alarm: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -64,11 +70,13 @@ struct Entry<W> {
     waiter: Option<W>,
     /// False for one that is gone once it was woken.
     has_place: bool,
+    /// When it is woken at the latest.
+    until: Option<Instant>,
 }
 
 impl<W> Default for WaitQueue<W> {
     fn default() -> Self {
-        let inside = Inside { entries: VecDeque::new(), last: 0 };
+        let inside = Inside { entries: VecDeque::new(), last: 0, alarm: None };
         Self { inside: Mutex::new(inside), sleeping: AtomicUsize::new(0) }
     }
 }
@@ -85,19 +93,32 @@ impl<W: Wakeable> WaitQueue<W> {
     /// it has. The caller tries again after this, because the thing may have
     /// been released before.
     pub fn enter(&self, place: &mut QueuePlace, waiter: W) {
-        self.change(|inside| match place.0.and_then(|number| inside.find(number)) {
-            Some(at) => usize::from(inside.entries[at].waiter.replace(waiter).is_none()),
-            None => {
-                place.0 = Some(inside.push(waiter, true));
-                1
+        self.change(|inside| inside.enter(place, waiter, None));
+    }
+
+    /// [`Self::enter`] with a deadline: [`Self::ring`] wakes `waiter` then.
+    /// Returns when to call that; none if it is called by then anyway.
+    pub fn enter_until(
+        &self,
+        place: &mut QueuePlace,
+        waiter: W,
+        until: Instant,
+    ) -> Option<Instant> {
+        let mut alarm = None;
+        self.change(|inside| {
+            if inside.alarm.is_none_or(|known| until < known) {
+                alarm = Some(until);
+                inside.alarm = alarm;
             }
+            inside.enter(place, waiter, Some(until))
         });
+        alarm
     }
 
     /// [`Self::enter`] for one that is woken once and keeps no place.
     pub fn enter_once(&self, waiter: W) {
         self.change(|inside| {
-            inside.push(waiter, false);
+            inside.push(waiter, false, None);
             1
         });
     }
@@ -205,16 +226,52 @@ impl<W: Wakeable> WaitQueue<W> {
             waiter.wake();
         }
     }
+
+    /// Wakes those whose deadline is not after `now`. Returns the next deadline,
+    /// at which this is to be called again; none if another call comes before.
+    pub fn ring(&self, now: Instant) -> Option<Instant> {
+        let mut inside = self.inside.lock();
+        if inside.alarm.is_none_or(|alarm| now < alarm) {
+            return None;
+        }
+        let (mut woken, mut next) = (Vec::new(), None);
+        for entry in inside.entries.iter_mut().filter(|entry| entry.waiter.is_some()) {
+            match entry.until {
+                Some(until) if until <= now => woken.extend(entry.waiter.take()),
+                Some(until) => next = Some(next.map_or(until, |next: Instant| next.min(until))),
+                None => {}
+            }
+        }
+        inside.alarm = next;
+        self.sleeping.fetch_sub(woken.len(), Ordering::Relaxed);
+        drop(inside);
+        for waiter in woken {
+            waiter.wake();
+        }
+        next
+    }
 }
 
 impl<W> Inside<W> {
+    /// Gives how many more can be woken.
+    fn enter(&mut self, place: &mut QueuePlace, waiter: W, until: Option<Instant>) -> usize {
+        if let Some(at) = place.0.and_then(|number| self.find(number)) {
+            let entry = &mut self.entries[at];
+            entry.until = until;
+            return usize::from(entry.waiter.replace(waiter).is_none());
+        }
+        place.0 = Some(self.push(waiter, true, until));
+        1
+    }
+
     fn find(&self, number: u64) -> Option<usize> {
         self.entries.binary_search_by_key(&number, |entry| entry.number).ok()
     }
 
-    fn push(&mut self, waiter: W, has_place: bool) -> u64 {
+    fn push(&mut self, waiter: W, has_place: bool, until: Option<Instant>) -> u64 {
         self.last += 1;
-        self.entries.push_back(Entry { number: self.last, waiter: Some(waiter), has_place });
+        let (number, waiter) = (self.last, Some(waiter));
+        self.entries.push_back(Entry { number, waiter, has_place, until });
         self.last
     }
 }

@@ -9,6 +9,7 @@ mod sync;
 
 use std::sync::Arc;
 use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
 
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Condvar, Mutex};
@@ -155,6 +156,76 @@ fn wakers_of_all_are_woken_at_a_release() {
         shared.1.wake_all();
         others.into_iter().for_each(|thread| thread.join().unwrap());
         assert!(shared.1.is_empty());
+    });
+}
+
+/// Enters the queue with a deadline, and sets off the alarm if that is left to it.
+fn wait_for_alarm(queue: &WaitQueue, until: Instant) {
+    let (mut place, bell) = (QueuePlace::default(), Arc::new(Bell::default()));
+    if let Some(at) = queue.enter_until(&mut place, Waker::from(Arc::clone(&bell)), until) {
+        queue.ring(at);
+    }
+    bell.wait();
+    queue.leave(&mut place);
+}
+
+#[test]
+fn one_alarm_wakes_all_whose_deadline_has_come() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    let until = Instant::now();
+    model.check(move || {
+        let queue = Arc::new(WaitQueue::<Waker>::default());
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let queue = Arc::clone(&queue);
+                thread::spawn(move || wait_for_alarm(&queue, until))
+            })
+            .collect();
+        wait_for_alarm(&queue, until);
+        others.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(queue.is_empty() && queue.sleeping() == 0, "nothing is left behind");
+    });
+}
+
+#[test]
+fn one_whose_deadline_has_come_passes_its_turn_on() {
+    check(2, |lock, number| match number {
+        0 => {
+            let (mut place, bell) = (QueuePlace::default(), Arc::new(Bell::default()));
+            let until = Instant::now();
+            let alarm = lock.queue.enter_until(&mut place, Waker::from(bell), until);
+            assert_eq!(alarm, Some(until));
+            assert_eq!(lock.queue.ring(until), None);
+            if lock.try_take() {
+                lock.release();
+            }
+            lock.queue.leave(&mut place);
+        }
+        _ => lock.use_once(),
+    });
+}
+
+#[test]
+fn an_alarm_is_set_for_the_first_deadline_and_then_for_the_next() {
+    loom::model(|| {
+        let queue = WaitQueue::<Waker>::default();
+        let now = Instant::now();
+        let at = |seconds| now + Duration::from_secs(seconds);
+        let mut places: [QueuePlace; 3] = Default::default();
+        let enter = |place: &mut QueuePlace, seconds| {
+            let waker = Waker::from(Arc::new(Bell::default()));
+            queue.enter_until(place, waker, at(seconds))
+        };
+        assert_eq!(enter(&mut places[0], 2), Some(at(2)));
+        assert_eq!(enter(&mut places[1], 3), None, "the alarm is set for an earlier one");
+        assert_eq!(enter(&mut places[2], 1), Some(at(1)));
+        assert_eq!((queue.ring(at(0)), queue.sleeping()), (None, 3), "too early");
+        assert_eq!((queue.ring(at(1)), queue.sleeping()), (Some(at(2)), 2));
+        queue.leave(&mut places[0]);
+        assert_eq!((queue.ring(at(2)), queue.sleeping()), (Some(at(3)), 1));
+        assert_eq!((queue.ring(at(3)), queue.sleeping()), (None, 0));
+        assert_eq!(enter(&mut places[1], 9), Some(at(9)), "an alarm that rang is set again");
     });
 }
 
