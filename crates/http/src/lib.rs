@@ -41,6 +41,7 @@ mod connection;
 mod files;
 #[cfg(feature = "http2")]
 mod http2;
+mod in_process;
 mod log_limit;
 mod message;
 mod middleware;
@@ -55,6 +56,9 @@ pub use body::body_sender::{BodySender, Gone};
 pub use body::inlet::BodyError;
 pub use body::producer::{BodyStream, BoxError, Producer};
 pub use files::{Files, Symlinks};
+pub use in_process::error::CallError;
+pub use in_process::request::TestRequest;
+pub use in_process::response::TestResponse;
 pub use message::added_headers::AddedHeaders;
 pub use message::body_reader::BodyReader;
 pub use message::events::{Event, EventSender};

@@ -181,7 +181,8 @@ impl Drop for BodySender {
     }
 }
 
-struct Unpark(Thread);
+/// Wakes a thread that waits for a future.
+pub(crate) struct Unpark(pub(crate) Thread);
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {

@@ -29,7 +29,7 @@ pub(super) fn relative(path: &str) -> Option<String> {
         return Some(relative);
     }
     for part in path.split('/') {
-        let part = percent::decode(part.as_bytes(), false);
+        let part = percent::decode(part.as_bytes());
         let hides = part.starts_with('.') && part != ".well-known";
         if part.is_empty() || hides || part.contains(['/', '\\', '\0', '\u{fffd}']) {
             return None;

@@ -175,7 +175,7 @@ impl Request {
         path.strip_prefix('/')
             .unwrap_or(path)
             .split('/')
-            .map(|segment| percent::decode(segment.as_bytes(), false))
+            .map(|segment| percent::decode(segment.as_bytes()))
     }
 
     /// Returns the query without its `?`, percent-encoded. Default: empty.
@@ -281,7 +281,7 @@ impl Request {
 
     /// Returns the decoded value of the pattern's parameter number `index`, from 0.
     pub fn param_at(&self, index: usize) -> Option<Cow<'_, str>> {
-        Some(percent::decode(self.param_raw(index)?, false))
+        Some(percent::decode(self.param_raw(index)?))
     }
 
     /// Returns a parameter of the kind `int` as a number; `None` if it does not fit an `i64`.

@@ -319,7 +319,7 @@ fn hash(path: &[u8]) -> usize {
 impl Node {
     fn constant(&self, segment: &[u8]) -> Option<usize> {
         if segment.contains(&b'%') {
-            let decoded = percent::decode(segment, false);
+            let decoded = percent::decode(segment);
             return self.exact(decoded.as_bytes());
         }
         self.exact(segment)

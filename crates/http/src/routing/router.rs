@@ -232,10 +232,15 @@ impl Router {
         self
     }
 
-    /// Builds the tree.
+    /// Builds the tree of a router that is not used any more.
     pub(crate) fn into_routes(self, proxies: Proxies, sites: Sites) -> Result<Routes, RouteError> {
-        if let Some(fault) = self.faults.into_iter().next() {
-            return Err(fault);
+        self.routes(proxies, sites)
+    }
+
+    /// Builds the tree.
+    pub(crate) fn routes(&self, proxies: Proxies, sites: Sites) -> Result<Routes, RouteError> {
+        if let Some(fault) = self.faults.first() {
+            return Err(fault.clone());
         }
         let patterns: Vec<(Option<Method>, &str)> =
             self.entries.iter().map(|entry| (entry.method, &*entry.pattern)).collect();
@@ -243,8 +248,8 @@ impl Router {
             PathTree::build(&patterns, self.fallback.is_some()).map_err(|(at, reason)| {
                 RouteError { pattern: self.entries[at].pattern.clone(), reason }
             })?;
-        let entries = self.entries.into_iter().map(|entry| entry.endpoint);
-        let endpoints: Vec<Endpoint> = entries.chain(self.fallback).collect();
+        let entries = self.entries.iter().map(|entry| &entry.endpoint);
+        let endpoints: Vec<Endpoint> = entries.chain(&self.fallback).cloned().collect();
         let context = Context {
             paths,
             #[cfg(feature = "compression")]
@@ -292,7 +297,7 @@ mod tests {
         let router = patterns
             .iter()
             .fold(Router::new(), |router, (method, path)| router.on(*method, path, endpoint()));
-        router.into_routes(Proxies::default(), Sites::default())
+        router.routes(Proxies::default(), Sites::default())
     }
 
     #[test]

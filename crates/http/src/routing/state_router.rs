@@ -12,7 +12,7 @@ use crate::routing::typed_handler::TypedHandler;
 /// [`Router::with_state`].
 pub struct StateRouter<S> {
     state: S,
-    router: Router,
+    pub(crate) router: Router,
 }
 
 macro_rules! verbs {
@@ -32,7 +32,7 @@ impl Router {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use marmota_http::Router;
+    /// use marmota_http::{Router, TestRequest};
     /// use marmota_http::extract::{Path, State};
     ///
     /// type Names = Arc<Vec<String>>;
@@ -42,8 +42,9 @@ impl Router {
     /// }
     ///
     /// let names: Names = Arc::new(vec!["Ada".to_owned()]);
-    /// let router = Router::with_state(names).get("/names/{index}", name).router();
-    /// assert_eq!(router.patterns().count(), 1);
+    /// let router = Router::with_state(names).get("/names/{index}", name);
+    /// assert_eq!(router.call(TestRequest::get("/names/0"))?.text(), "Ada");
+    /// # Ok::<(), marmota_http::CallError>(())
     /// ```
     pub fn with_state<S: Clone + Send + Sync + 'static>(state: S) -> StateRouter<S> {
         StateRouter { state, router: Self::new() }

@@ -17,6 +17,7 @@ mod epoll_over_http2_over_tls;
 #[cfg(feature = "tls")]
 #[path = "over_tls.rs"]
 mod epoll_over_tls;
+mod in_process;
 #[path = "behaviour.rs"]
 mod ring;
 #[cfg(feature = "http2")]

@@ -1,0 +1,70 @@
+//! The whole answer to a request that was made in the process.
+
+use crate::in_process::error::CallError;
+use crate::proto::status::Status;
+
+/// The whole answer of [`Router::call`](crate::Router::call).
+#[derive(Clone, Debug)]
+pub struct TestResponse {
+    status: Status,
+    headers: Vec<(String, String)>,
+    pub(super) body: Vec<u8>,
+}
+
+impl TestResponse {
+    /// Returns the status.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// Returns the value of the first header with this name. Case is ignored.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.headers();
+        headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    /// Returns all headers in order.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.headers.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// Returns the body, which may be compressed as `Content-Encoding` says.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// Returns the body as text; empty if it is not UTF-8.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap_or_default()
+    }
+
+    /// Returns the value in a body of JSON.
+    ///
+    /// # Errors
+    /// The body is not JSON of this type.
+    #[cfg(feature = "extract")]
+    pub fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_slice(&self.body)
+    }
+
+    /// Takes apart what a [`ResponseWriter`](crate::ResponseWriter) has written.
+    pub(super) fn parse(output: &[u8]) -> Result<Self, CallError> {
+        let broken = || CallError::Body("the handler wrote over the head of its answer".into());
+        let end = memchr::memmem::find(output, b"\r\n\r\n").ok_or_else(broken)?;
+        let head = String::from_utf8_lossy(&output[..end]);
+        let mut lines = head.split("\r\n");
+        let code = lines.next().and_then(|line| line.get(9..12)?.parse().ok());
+        let status = match code {
+            Some(101) => Status::SWITCHING_PROTOCOLS,
+            code => code.and_then(Status::new).ok_or_else(broken)?,
+        };
+        let headers = lines.filter_map(|line| line.split_once(": "));
+        let headers = headers.filter(|(name, _)| *name != "Transfer-Encoding");
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
+        Ok(Self { status, headers: headers.collect(), body: output[end + 4..].to_owned() })
+    }
+}
