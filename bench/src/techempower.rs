@@ -7,7 +7,7 @@ mod postmaster;
 mod table;
 
 use crate::http::build;
-use crate::http::roster::{Role, ServerSpec, Source};
+use crate::http::roster::{Role, ServerSpec, Source, guest};
 use crate::http::server::Server;
 use crate::http::usage::ProcessUsage;
 use crate::http::wrk::Wrk;
@@ -43,6 +43,10 @@ pub(crate) struct Args {
     /// Only these servers beside Marmota's, by name: xitca, axum, …
     #[arg(long, value_delimiter = ',', value_name = "PEER,…")]
     peers: Option<Vec<String>>,
+    /// Another build of `examples/techempower`, on the same PostgreSQL, as
+    /// `before=./old --port {port} --db {db}`; may be given more than once
+    #[arg(long, value_name = "NAME=COMMAND")]
+    also: Vec<String>,
     /// Have every server's threads scheduled as a batch, by chrt
     #[arg(long)]
     batch: bool,
@@ -112,7 +116,7 @@ const PEERS: [(&str, &str, &[&str]); 4] = [
 ];
 
 /// What a program is asked for.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, PartialEq)]
 enum Contender {
     /// Marmota's, on SQLite.
     Sqlite,
@@ -120,6 +124,8 @@ enum Contender {
     Postgres,
     /// The same without batch scheduling.
     BatchOff,
+    /// Another build of it, of this name.
+    Guest(String),
     /// Another of this name.
     Peer(&'static str),
 }
@@ -142,7 +148,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         (None, None) => String::new(),
     };
     let postmaster = own.as_ref().map(|own| Postmaster::of(&own.data())).transpose()?;
-    let mut programs = build::all(specs(args, &url), false)?;
+    let mut programs = build::all(specs(args, &url)?, false)?;
     for (spec, program) in programs.iter().filter(|(spec, _)| spec.role == Role::Ours).take(1) {
         let status = Command::new(program).args(["--db", &url, "--init-db"]).status()?;
         ensure!(status.success(), "{}: the tables could not be filled", spec.name);
@@ -176,10 +182,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                     postmaster: postmaster.as_ref(),
                 };
                 for (contender, server) in &mut servers {
-                    for (family, path) in lines(test, *contender) {
+                    for (name, path) in lines(test, contender) {
                         let figure = load.run(server, path)?;
                         let is_peer = matches!(contender, Contender::Peer(_));
-                        figures.add(test.name, connections, family, is_peer, figure);
+                        figures.add(test.name, connections, &name, is_peer, figure);
                     }
                 }
             }
@@ -190,27 +196,30 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// What a server is asked for in a test, and what the table calls it.
-fn lines(test: &Test, contender: Contender) -> Vec<(&'static str, &'static str)> {
-    let names = match contender {
+fn lines(test: &Test, contender: &Contender) -> Vec<(String, &'static str)> {
+    let name = match contender {
         Contender::Peer(name) => {
-            return test.peer.map(|path| (name, path)).into_iter().collect();
+            return test.peer.map(|path| ((*name).to_owned(), path)).into_iter().collect();
         }
-        Contender::Postgres => ["PostgreSQL [orm]", "PostgreSQL [direct]", "PostgreSQL [async]"],
-        Contender::BatchOff => ["batch off [orm]", "batch off [direct]", "batch off [async]"],
-        Contender::Sqlite => ["SQLite [orm]", "SQLite [direct]", "SQLite [async]"],
+        Contender::Postgres => "PostgreSQL",
+        Contender::BatchOff => "batch off",
+        Contender::Sqlite => "SQLite",
+        Contender::Guest(name) => name,
     };
-    // What asks no database is asked of one server.
-    if test.direct.is_none() && contender != Contender::Postgres {
+    // What asks no database is asked of one server, and of its other builds.
+    let needs_no_database = test.direct.is_none();
+    if needs_no_database && matches!(contender, Contender::BatchOff | Contender::Sqlite) {
         return Vec::new();
     }
-    let paths = [Some(test.orm), test.direct, test.sql];
-    names.into_iter().zip(paths).filter_map(|(name, path)| Some((name, path?))).collect()
+    let families = [("orm", Some(test.orm)), ("direct", test.direct), ("async", test.sql)];
+    let line = |(family, path): (&str, Option<_>)| Some((format!("{name} [{family}]"), path?));
+    families.into_iter().filter_map(line).collect()
 }
 
 const ON_POSTGRES: &str = "marmota on PostgreSQL";
 const BATCH_OFF: &str = "marmota on PostgreSQL without batch scheduling";
 
-fn specs(args: &Args, url: &str) -> Vec<ServerSpec> {
+fn specs(args: &Args, url: &str) -> Result<Vec<ServerSpec>> {
     let ours = |name, db| {
         let arguments = ["--port", "{port}", "--db", db];
         ServerSpec::new(name, Role::Ours, Source::Package("techempower"), &arguments, "")
@@ -228,7 +237,10 @@ fn specs(args: &Args, url: &str) -> Vec<ServerSpec> {
         specs.push(ServerSpec::new(name, Role::Peer, source, &arguments, ""));
     }
     specs.push(ours("marmota on SQLite", "sqlite"));
-    specs
+    for text in &args.also {
+        specs.push(guest(&text.replace("{db}", url))?);
+    }
+    Ok(specs)
 }
 
 /// Starts a program by chrt.
@@ -244,6 +256,7 @@ fn contender(spec: &ServerSpec) -> Contender {
         Some((name, ..)) => Contender::Peer(name),
         None if spec.name == ON_POSTGRES => Contender::Postgres,
         None if spec.name == BATCH_OFF => Contender::BatchOff,
+        None if spec.role == Role::Guest => Contender::Guest(spec.name.clone()),
         None => Contender::Sqlite,
     }
 }

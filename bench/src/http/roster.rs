@@ -137,7 +137,8 @@ fn matches(spec: &ServerSpec, name: &str) -> bool {
     spec.name == name || floor || (spec.name == "may-minihttp" && name == "may")
 }
 
-fn guest(text: &str) -> Result<ServerSpec> {
+/// A server from the text of `--also`.
+pub(crate) fn guest(text: &str) -> Result<ServerSpec> {
     let Some((name, command)) = text.split_once('=') else {
         bail!("--also {text}: NAME=COMMAND is needed, as mine=./server --port {{port}}");
     };

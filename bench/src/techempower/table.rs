@@ -24,7 +24,7 @@ pub(super) struct Figures {
 struct Line {
     test: &'static str,
     connections: u32,
-    server: &'static str,
+    server: String,
     is_peer: bool,
     rounds: Vec<Figure>,
 }
@@ -34,15 +34,15 @@ impl Figures {
         &mut self,
         test: &'static str,
         connections: u32,
-        server: &'static str,
+        server: &str,
         is_peer: bool,
         figure: Figure,
     ) {
-        let same = |l: &&mut Line| (l.test, l.connections, l.server) == (test, connections, server);
+        let same = |l: &&mut Line| (l.test, l.connections, &*l.server) == (test, connections, server);
         match self.lines.iter_mut().find(same) {
             Some(line) => line.rounds.push(figure),
             None => {
-                let rounds = vec![figure];
+                let (server, rounds) = (server.to_owned(), vec![figure]);
                 self.lines.push(Line { test, connections, server, is_peer, rounds });
             }
         }
@@ -82,7 +82,7 @@ impl Figures {
             let p99 = line.rounds.iter().filter_map(|figure| figure.p99_ms);
             table.add_row([
                 label,
-                line.server.to_owned(),
+                line.server.clone(),
                 format!("{:.0}", line.median(|f| f.requests_per_s)),
                 ratio(|f| f.requests_per_s),
                 format!("{:.0}", line.median(|f| f.requests_per_cpu_s)),
