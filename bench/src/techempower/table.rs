@@ -38,7 +38,8 @@ impl Figures {
         is_peer: bool,
         figure: Figure,
     ) {
-        let same = |l: &&mut Line| (l.test, l.connections, &*l.server) == (test, connections, server);
+        let same =
+            |l: &&mut Line| (l.test, l.connections, &*l.server) == (test, connections, server);
         match self.lines.iter_mut().find(same) {
             Some(line) => line.rounds.push(figure),
             None => {

@@ -2,11 +2,13 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use marmota_postgres::TemporaryServer;
 
 use crate::program::Folder;
 
+const PATIENCE: Duration = Duration::from_secs(30);
 const USUAL: &str = "0";
 const BATCH: &str = "3";
 
@@ -33,17 +35,25 @@ fn serve(database: &str, words: &[&str], expected: &str) -> String {
     let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
     let line = lines.next().unwrap().unwrap();
     let address = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap();
-    // Answered by a thread that has its policy, as the server starts when all of them serve.
     ureq::get(format!("{address}/api/person")).call().unwrap();
-    let policies = policies(program.id());
+    // One thread has answered; the others may still be starting.
+    let threads = std::thread::available_parallelism().unwrap().get();
+    let deadline = Instant::now() + PATIENCE;
+    let policies = loop {
+        let policies = policies(program.id());
+        let has_settled =
+            policies.len() >= threads && policies.iter().all(|policy| policy == expected);
+        if has_settled || Instant::now() > deadline {
+            break policies;
+        }
+        std::thread::yield_now();
+    };
     Command::new("kill").args(["-TERM", &program.id().to_string()]).status().unwrap();
     let mut log = String::new();
     program.stderr.take().unwrap().read_to_string(&mut log).unwrap();
     assert!(program.wait().unwrap().success(), "{log}");
-    assert!(
-        !policies.is_empty() && policies.iter().all(|policy| policy == expected),
-        "{policies:?}"
-    );
+    let is_expected = policies.iter().all(|policy| policy == expected);
+    assert!(policies.len() >= threads && is_expected, "{policies:?}");
     log
 }
 
