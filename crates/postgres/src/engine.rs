@@ -320,20 +320,7 @@ impl Shared {
         drop(self.listener.lock().take());
         let until = Instant::now() + CLOSE_TIMEOUT;
         for lane in self.readers.iter().chain(&self.writers) {
-            // What was sent is still told how it ended.
-            loop {
-                let mut inside = lane.lock();
-                inside.is_closed = true;
-                let Some(connection) = &mut inside.connection else { break };
-                let waits = connection.wanted() > 0 && connection.loss().is_none();
-                if !waits || Instant::now() >= until {
-                    connection.finish(until);
-                    connection.close();
-                    break;
-                }
-                drop(inside);
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            lane.close(until);
         }
         Ok(())
     }

@@ -18,6 +18,8 @@ use crate::options::Options;
 /// The first pause between two attempts, and the longest.
 const PAUSE: Duration = Duration::from_millis(25);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How often a connection that is to be closed is checked for operations under way.
+const CLOSE_PAUSE: Duration = Duration::from_millis(1);
 
 /// A connection for writes that has given no answer for so long is left to those
 /// that wait on it. Longer than a commit waits for a disk, as a rule.
@@ -94,6 +96,26 @@ impl Lane {
     /// The same, if nobody has it.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Inside>> {
         self.0.try_lock()
+    }
+
+    /// Closes the connection as soon as nothing is under way on it, at `until` at the latest.
+    pub(crate) fn close(&self, until: Instant) {
+        loop {
+            let mut inside = self.lock();
+            inside.is_closed = true;
+            let is_cancelling = inside.is_cancelling;
+            let Some(connection) = &mut inside.connection else { return };
+            let has_answers = connection.wanted() == 0 && !is_cancelling;
+            let is_over =
+                connection.loss().is_some() || has_answers && connection.is_quiet(Waker::noop());
+            if is_over || Instant::now() >= until {
+                return connection.close();
+            }
+            // The lane is not locked meanwhile: operations take their answers, and what was given
+            // up is cancelled (`giving_up.rs`).
+            drop(inside);
+            std::thread::sleep(CLOSE_PAUSE);
+        }
     }
 }
 

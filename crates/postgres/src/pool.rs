@@ -141,12 +141,7 @@ impl Pool {
         let Some(lanes) = lanes else { return false };
         self.waiting.wake_all();
         for lane in lanes {
-            let mut inside = lane.lock();
-            inside.is_closed = true;
-            if let Some(connection) = &mut inside.connection {
-                connection.finish(until);
-                connection.close();
-            }
+            lane.close(until);
         }
         true
     }

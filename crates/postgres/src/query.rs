@@ -2,7 +2,7 @@
 //! where time does not matter.
 
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use marmota_model::Error;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -60,16 +60,6 @@ impl Connection {
         let mut on = [PollFd::new(&stream, PollFlags::IN)];
         // Interrupted or failed, it is looked at again.
         let _ = poll(&mut on, timeout.as_ref());
-    }
-
-    /// Waits until nothing is under way.
-    pub(crate) fn finish(&mut self, until: Instant) {
-        while self.under_way() > 0 && self.loss().is_none() && Instant::now() < until {
-            self.read_on();
-            if self.under_way() > 0 {
-                self.sleep(Duration::from_millis(20));
-            }
-        }
     }
 }
 

@@ -209,6 +209,27 @@ fn what_is_given_up_ends_at_the_server() {
 }
 
 #[test]
+fn what_is_given_up_has_ended_at_the_server_when_the_store_is_closed() {
+    let url = crate::server().make_database().unwrap();
+    let (store, other) = (crate::open(&url), crate::open(&url));
+    let key = store.insert(&label("a")).run().unwrap();
+    let sleeps = "UPDATE tally SET count=-1 WHERE id=$1 AND (SELECT true FROM pg_sleep(60))";
+    let mut write = Box::pin(store.execute(sleeps).bind(key).into_future());
+    let mut read = Box::pin(store.sql("SELECT count(*) FROM pg_sleep(60)").rows().into_future());
+    let until = Instant::now() + Duration::from_secs(20);
+    while asleep(&other) < 2 {
+        assert!(poll(&mut write).is_pending() && poll(&mut read).is_pending());
+        assert!(Instant::now() < until, "they do not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop((write, read));
+    store.close().unwrap();
+    assert_eq!(asleep(&other), 0);
+    assert_eq!(other.get::<Tally>(key).run().unwrap().count, 0);
+    other.close().unwrap();
+}
+
+#[test]
 fn what_is_given_up_does_not_meet_the_next_transaction() {
     let url = crate::server().make_database().unwrap();
     let (store, other) = (crate::open(&format!("{url}?connections_max=4")), crate::open(&url));
