@@ -74,6 +74,15 @@ class Differential(Writes, Reads):
         notes = sorted(self.model.notes.values(), key=lambda note: note["id"])
         self.check("all notes", answer.value["rows"], [self.shown(note) for note in notes])
 
+    def print_state(self):
+        """What is there now, after a mismatch, and the last requests."""
+        answer = Connection(self.connection.address).ask("GET", f"/api/{self.note}?owner={self.number}&limit=1000")
+        there = {row["id"] for row in answer.value["rows"]} if answer.status == 200 else answer.value
+        print(f"  ids at the service: {sorted(there)}", flush=True)
+        print(f"  ids of the model:   {sorted(self.model.notes)}", flush=True)
+        for entry in list(self.trail)[-8:]:
+            print(f"  last: {repr(entry)[:1_000]}", flush=True)
+
     def trim(self):
         """Deletes the rows that nothing refers to, by a filter of their ids."""
         ids = [id for id in sorted(self.model.notes) if not self.model.is_referred(id)][:30]
@@ -102,6 +111,7 @@ def compare(address, operations, number, seed, is_plain):
             print(faults[-1], flush=True)
             for line in client.trail_of(str(error)):
                 print(f"  before: {line}", flush=True)
+            client.print_state()
 
     threads = [threading.Thread(target=run, args=(client,)) for client in clients]
     for thread in threads:

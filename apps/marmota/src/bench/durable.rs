@@ -10,7 +10,7 @@ use marmota::sqlite::floor::{ByHand, Cell};
 use marmota::sqlite::{Durability, Location, Options, Sqlite};
 use serde::Serialize;
 
-use super::Progress;
+use super::progress::Progress;
 use super::record::{Person, people};
 
 const CLIENTS: [Clients; 4] =

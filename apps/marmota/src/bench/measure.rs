@@ -8,9 +8,9 @@ use bench_orm_workload::{Random, Sum};
 use marmota::prelude::*;
 use serde::Serialize;
 
-use super::Progress;
 use super::contender::{BATCH_ROWS, Contender, Hand, Marmota};
 use super::engine::{Engine, FIGURES};
+use super::progress::Progress;
 use super::record::{Person, people};
 
 /// Rows between two looks at the clock.

@@ -11,8 +11,10 @@ use std::hash::{BuildHasher, Hash};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use marmota_model::Result;
 
-use super::sealed::{Keeps, Twice};
-use super::{Discipline, List, Refused, past_the_end};
+use super::discipline::Discipline;
+use super::discipline::sealed::{Keeps, Twice};
+use super::items::{List, past_the_end};
+use super::refused::Refused;
 use crate::{KeyOf, Whole};
 
 /// Found by the hash of a key; each key once.

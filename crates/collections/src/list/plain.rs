@@ -4,26 +4,8 @@ use std::ops::DerefMut;
 
 use marmota_model::{Error, ErrorKind, Result};
 
-use super::sealed::{Keeps, Twice};
-use super::{Discipline, List};
-
-/// No discipline: items stay where they are put.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Plain;
-
-impl<T> Discipline<T> for Plain {}
-
-impl<T> Keeps<T> for Plain {
-    fn restore(&mut self, _: &mut Vec<T>) -> Result<(), Twice> {
-        Ok(())
-    }
-
-    fn removing(&mut self, _: &[T], _: usize) {}
-
-    fn keeping(&mut self, _: &[bool]) {}
-
-    fn clearing(&mut self) {}
-}
+use super::discipline::Plain;
+use super::items::List;
 
 impl<T> List<T> {
     /// An empty list without a discipline.

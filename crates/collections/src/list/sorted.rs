@@ -6,8 +6,10 @@ use std::ops::{Bound, RangeBounds};
 
 use marmota_model::Result;
 
-use super::sealed::{Keeps, Twice};
-use super::{Discipline, List, Refused, past_the_end, twice};
+use super::discipline::Discipline;
+use super::discipline::sealed::{Keeps, Twice};
+use super::items::{List, past_the_end, twice};
+use super::refused::Refused;
 use crate::{KeyOf, Whole};
 
 /// In the order of a key, and each key once if that is asked for.

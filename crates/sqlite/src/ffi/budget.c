@@ -8,6 +8,19 @@
 ** Included by rows.c.
 */
 
+/*
+** 1 if a statement is being stepped. The progress handler is also called when
+** a statement has halted, and committed, and is about to return (vdbe_return);
+** interrupted there, it would fail although it has taken place.
+*/
+int marmota_is_running(sqlite3 *db){
+  Vdbe *v;
+  for(v=db->pVdbe; v; v=v->pVNext){
+    if( v->eVdbeState==VDBE_RUN_STATE ) return 1;
+  }
+  return 0;
+}
+
 /* Begins a transaction around what is being stepped; 1 if there was none. */
 int marmota_hold(sqlite3 *db){
   if( !db->autoCommit ) return 0;

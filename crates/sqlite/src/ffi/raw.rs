@@ -213,6 +213,7 @@ unsafe extern "C" {
 
 // `budget.c`.
 unsafe extern "C" {
+    pub(super) fn marmota_is_running(db: *mut Db) -> c_int;
     pub(super) fn marmota_hold(db: *mut Db) -> c_int;
     pub(super) fn marmota_spare(db: *mut Db);
     pub(super) fn marmota_restore(db: *mut Db);

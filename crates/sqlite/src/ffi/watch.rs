@@ -92,9 +92,13 @@ impl Watch {
         if !self.is_over() {
             return false;
         }
+        // SAFETY: the connection is open, since it steps a statement, on this thread.
+        if unsafe { raw::marmota_is_running(self.db.as_ptr()) } == 0 {
+            // The statement has taken place.
+            return false;
+        }
         if self.mode.load(Ordering::Relaxed) == MEASURED {
-            // SAFETY: the connection is open, since it steps a statement, on this
-            // thread.
+            // SAFETY: as above.
             let begun = unsafe { raw::marmota_hold(self.db.as_ptr()) };
             // A statement within another is ended first, then the one around it.
             if begun != 0 {
@@ -227,6 +231,7 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Bound;
     use super::*;
 
     /// A search runs statements within the one that is read, and the handler is called for each.
@@ -234,6 +239,7 @@ mod tests {
     fn a_budget_that_ends_two_statements_keeps_one_snapshot() {
         let mut connection = Connection::open_memory().unwrap();
         connection.execute("CREATE TABLE note(id INTEGER PRIMARY KEY)").unwrap();
+        connection.execute("INSERT INTO note VALUES(1)").unwrap();
         connection.watch(Duration::ZERO, None);
         let statement = connection.prepare("SELECT id FROM note").unwrap();
         connection.begin_budget();
@@ -246,5 +252,49 @@ mod tests {
         connection.end_budget();
         assert!(connection.take_interrupted() && connection.in_transaction());
         assert!(connection.take_hold(), "nobody would roll the transaction back");
+    }
+    /// SQLite calls the handler once more when a statement has committed.
+    #[test]
+    fn a_write_that_has_taken_place_is_not_interrupted() {
+        let mut connection = Connection::open_memory().unwrap();
+        connection.execute("CREATE TABLE note(id INTEGER PRIMARY KEY)").unwrap();
+        connection.watch(Duration::ZERO, None);
+        let fill = connection.prepare(
+            "WITH RECURSIVE id(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM id WHERE n<?) \
+             INSERT INTO note SELECT n FROM id",
+        );
+        let (fill, delete) = (fill.unwrap(), connection.prepare("DELETE FROM note WHERE id>0"));
+        let (delete, mut interrupted) = (delete.unwrap(), 0);
+        for (steps, rows) in (1..40).flat_map(|steps| (1..20).map(move |rows| (steps, rows))) {
+            let mut run = connection.start(fill);
+            run.bind(Bound::int(rows));
+            assert_eq!(run.finish().unwrap(), rows as u64);
+            let watch = Arc::as_ptr(connection.watch.as_ref().unwrap()).cast_mut().cast();
+            // SAFETY: as in `Connection::watch`.
+            unsafe {
+                raw::marmota_sqlite3_progress_handler(
+                    connection.db.as_ptr(),
+                    steps,
+                    Some(look),
+                    watch,
+                );
+            }
+            connection.begin_budget();
+            let deleted = connection.start(delete).finish();
+            connection.end_budget();
+            let was_interrupted = connection.take_interrupted();
+            if connection.take_hold() && connection.in_transaction() {
+                connection.execute("ROLLBACK").unwrap();
+            }
+            match deleted {
+                Ok(deleted) => assert_eq!((deleted, was_interrupted), (rows as u64, false)),
+                Err(_) => {
+                    interrupted += 1;
+                    let again = connection.start(delete).finish();
+                    assert_eq!(again.unwrap(), rows as u64, "every {steps} steps");
+                }
+            }
+        }
+        assert!(interrupted > 0, "no budget was used up");
     }
 }
