@@ -29,7 +29,6 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::Service;
 pub use channel::Channel;
-pub(crate) use connector::UPGRADE;
 use connector::{Connector, Target};
 use reach::{Address, Host};
 

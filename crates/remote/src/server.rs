@@ -2,8 +2,9 @@
 //! bytes.
 
 pub(crate) mod peer;
-mod ready_batch;
+pub(crate) mod ready_batch;
 mod route;
+pub(crate) mod settings;
 mod submission;
 mod transactions;
 
@@ -15,22 +16,9 @@ use std::time::Duration;
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::Store;
 
-pub(crate) use ready_batch::read_results;
 pub use route::carried;
-use transactions::{OpenTransactions, TransactionLimits};
-
-/// Finds the store that a client may use by what it shows.
-type Admit = dyn Fn(&Store, &[u8]) -> StoreFor + Send + Sync;
-
-/// A store that is being found out.
-pub(crate) type Finding = Pin<Box<dyn Future<Output = Result<Store>> + Send>>;
-
-/// The store for a client.
-pub(crate) enum StoreFor {
-    Now(Result<Store>),
-    /// The client has to be looked up, and the thread serves others meanwhile.
-    Later(Finding),
-}
+use settings::{Settings, StoreFor};
+use transactions::TransactionLimits;
 
 /// A store that clients reach from elsewhere.
 ///
@@ -52,20 +40,6 @@ pub(crate) enum StoreFor {
 #[derive(Clone)]
 #[must_use]
 pub struct Service(pub(crate) Arc<Settings>);
-
-/// What a service is.
-#[derive(Clone)]
-pub(crate) struct Settings {
-    pub(crate) store: Store,
-    pub(crate) admit: Option<Arc<Admit>>,
-    pub(crate) takes_actors: bool,
-    pub(crate) allow_anonymous: bool,
-    pub(crate) packet_bytes_max: usize,
-    pub(crate) answer_bytes_max: usize,
-    pub(crate) operations_max: usize,
-    limits: TransactionLimits,
-    transactions: Arc<OpenTransactions>,
-}
 
 impl std::fmt::Debug for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -237,25 +211,5 @@ impl Service {
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         peer.go_on(bytes, &mut out, &mut context);
         out
-    }
-}
-
-impl Settings {
-    /// The store for who shows this.
-    pub(crate) fn store_for(&self, credential: &[u8]) -> StoreFor {
-        match &self.admit {
-            None => StoreFor::Now(Ok(self.store.clone())),
-            Some(admit) => admit(&self.store, credential),
-        }
-    }
-
-    #[cold]
-    pub(crate) fn answer_is_too_long(&self) -> Error {
-        let message = format!(
-            "the answer has more than {} bytes: ask for fewer rows (`limit`) and for the next \
-             ones behind them (`after`)",
-            self.answer_bytes_max
-        );
-        Error::new(ErrorKind::Invalid, message)
     }
 }

@@ -20,16 +20,14 @@ use super::in_process::InProcess;
 use super::line::Line;
 use super::reach::{Address, Route, Upgrade, reach};
 use super::wire::Wire;
-use crate::codec::contract::{CREDENTIAL_BYTES_MAX, Guarantees, hash, put_hello, read_welcome};
+use crate::codec::contract::{CREDENTIAL_BYTES_MAX, UPGRADE, Guarantees, hash, put_hello, read_welcome};
 use crate::codec::frame;
 use crate::codec::operation::HELLO;
-use crate::server::Settings;
 use crate::server::peer::Peer;
+use crate::server::settings::Settings;
 
 /// Connections that are kept though nobody uses them.
 const SPARE_MAX: usize = 16;
-/// What the `Upgrade` header says.
-pub(crate) const UPGRADE: &str = "marmota";
 /// How long a greeting may take.
 const GREETING_MAX: Duration = Duration::from_secs(5);
 

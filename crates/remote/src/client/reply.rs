@@ -10,7 +10,7 @@ use marmota_store::operation::{Answered, Operation, Outcome};
 use super::line::PacketBody;
 use crate::codec::bytes::{Bytes, broken};
 use crate::codec::outcome::{DONE, FAILED};
-use crate::server::read_results;
+use crate::server::ready_batch::read_results;
 
 /// Fields that a row has on the stack.
 const FIELDS_FEW: usize = 32;

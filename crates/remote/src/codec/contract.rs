@@ -15,6 +15,8 @@ use super::bytes::{Bytes, broken, put_bytes, put_unsigned};
 
 /// The version of this protocol.
 pub(crate) const VERSION: u64 = 2;
+/// What the `Upgrade` header says.
+pub(crate) const UPGRADE: &str = "marmota";
 /// Bytes of a credential at most.
 pub(crate) const CREDENTIAL_BYTES_MAX: usize = 8 * 1_024;
 /// Tables that a client may name.

@@ -16,7 +16,7 @@ use marmota_store::{Scope, Store, Transaction};
 
 use super::submission::{self, Begun, Ground, Submission, put_done, put_failure};
 use super::transactions::{Clock, Counted, TakenBack, caller_key, check_right};
-use super::{Finding, Settings, StoreFor};
+use super::settings::{Finding, Settings, StoreFor};
 use crate::codec::bytes::{Bytes, broken};
 use crate::codec::contract::{
     Guarantees, Hello, Welcome, hash, put_differences, put_names, put_welcome,

@@ -10,9 +10,9 @@ use marmota_http::{
     Status, Step, Turn, WebSocketOptions,
 };
 
-use super::peer;
-use super::{Service, Settings};
-use crate::client::UPGRADE;
+use super::settings::Settings;
+use super::{Service, peer};
+use crate::codec::contract::UPGRADE;
 
 /// Where it is served.
 pub(crate) const PATH: &str = "/-/operations";

@@ -14,8 +14,8 @@ use marmota_store::read::check_key;
 use marmota_store::write::{check_increment, check_version};
 use marmota_store::{Pending, Progress, Scope, Store};
 
-use super::Settings;
 use super::ready_batch::ReadyBatch;
+use super::settings::Settings;
 use crate::codec::bytes::Bytes;
 use crate::codec::frame;
 use crate::codec::operation::{Asked, AskedRows, Terms};

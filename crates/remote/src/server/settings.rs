@@ -1,0 +1,56 @@
+//! [`Settings`]: how a service serves its store, and for whom.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::Store;
+
+use super::transactions::{OpenTransactions, TransactionLimits};
+
+/// Finds the store that a client may use by what it shows.
+pub(super) type Admit = dyn Fn(&Store, &[u8]) -> StoreFor + Send + Sync;
+
+/// A store that is being found out.
+pub(crate) type Finding = Pin<Box<dyn Future<Output = Result<Store>> + Send>>;
+
+/// The store for a client.
+pub(crate) enum StoreFor {
+    Now(Result<Store>),
+    /// The client has to be looked up, and the thread serves others meanwhile.
+    Later(Finding),
+}
+
+/// How a service serves its store.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) store: Store,
+    pub(crate) admit: Option<Arc<Admit>>,
+    pub(crate) takes_actors: bool,
+    pub(crate) allow_anonymous: bool,
+    pub(crate) packet_bytes_max: usize,
+    pub(crate) answer_bytes_max: usize,
+    pub(crate) operations_max: usize,
+    pub(super) limits: TransactionLimits,
+    pub(super) transactions: Arc<OpenTransactions>,
+}
+
+impl Settings {
+    /// The store for who shows this.
+    pub(crate) fn store_for(&self, credential: &[u8]) -> StoreFor {
+        match &self.admit {
+            None => StoreFor::Now(Ok(self.store.clone())),
+            Some(admit) => admit(&self.store, credential),
+        }
+    }
+
+    #[cold]
+    pub(crate) fn answer_is_too_long(&self) -> Error {
+        let message = format!(
+            "the answer has more than {} bytes: ask for fewer rows (`limit`) and for the next \
+             ones behind them (`after`)",
+            self.answer_bytes_max
+        );
+        Error::new(ErrorKind::Invalid, message)
+    }
+}
