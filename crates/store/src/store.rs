@@ -253,7 +253,7 @@ impl StoreBuilder {
     /// PostgreSQL notifies the cache of writes by others: a row may be older by the delay of the
     /// notification, and is read again after it. With any other engine, enable the cache only for a
     /// database to which no one else writes: the cache does not see writes of other processes, or
-    /// of other stores in this process. (SQLite's `exclusive=true` ensures that there are none.)
+    /// of other stores in this process. (SQLite's `exclusive=true` rules both out.)
     #[must_use]
     pub const fn cache(mut self, bytes_max: u64) -> Self {
         self.cache_bytes_max = Some(bytes_max);
