@@ -45,7 +45,7 @@ use super::vault::Vault;
 
 /// The maximum delay before a relaxed write is synced.
 const RELAXED_MAX: Duration = Duration::from_millis(800);
-/// A log shorter than this is never replaced by a snapshot.
+/// The minimum length from which on a log can count as too long, in bytes.
 const LOG_BYTES_MIN: u64 = 64 << 20;
 /// A larger buffer is freed.
 const RECORD_BYTES_KEPT: usize = 1 << 20;

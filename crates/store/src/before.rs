@@ -99,7 +99,7 @@ impl<'r> RowsBefore<'r> {
     pub(crate) fn check(self, write: &Write) -> Result<()> {
         let (table, fixed) = (&**write.table(), fixed_of(write));
         let mut violations: Vec<Violation> = Vec::new();
-        // Where an upsert meets several rows, each of them may be the one that is written.
+        // If an upsert finds several rows, each of them may be the one that is written.
         for before in self.rows(table) {
             for field in fixed.iter() {
                 let value = match write.bare() {

@@ -47,10 +47,9 @@ pub struct Capability {
     /// True if an insert that was refused or undone uses up its automatic key, so
     /// that keys have gaps. Keys ascend in either case. Default: false.
     pub key_gaps: bool,
-    /// True if the highest automatic key is given again after its row was deleted.
-    /// No engine gives another key again. Where rows of others hold keys without a
-    /// [`marmota_model::Ref`] (rules such as `owner = @user.id`), use a `Uuid` key on
-    /// such an engine. Default: false.
+    /// True if the highest automatic key is used again after its row was deleted. No engine reuses
+    /// another key. If other rows hold keys without a [`marmota_model::Ref`] (rules such as `owner
+    /// = @user.id`), use a `Uuid` key on such an engine. Default: false.
     pub reuses_last_key: bool,
     /// True if the database is a file that other processes may have open as well. The next read
     /// sees their writes, without a round trip. Default: false.
@@ -144,7 +143,7 @@ impl Capability {
         self
     }
 
-    /// The same engine, which gives the highest automatic key again
+    /// The same engine, which uses the highest automatic key again
     /// ([`Capability::reuses_last_key`]).
     #[must_use]
     pub const fn with_reused_last_key(mut self) -> Self {

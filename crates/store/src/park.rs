@@ -1,5 +1,5 @@
-//! How a thread waits that runs an operation: it is parked, or, if the engine names the socket of
-//! its answer, it sleeps on that socket. Then no other thread has to wake it.
+//! The wait of a thread that runs an operation: the thread is parked, or, if the engine names the
+//! socket of its answer, sleeps on that socket. Then no other thread has to wake it.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use bell::Bell;
 /// is polled, without a wake-up.
 const PARK_MAX: Duration = Duration::from_millis(50);
 
-/// What a thread sleeps on between two polls.
+/// The socket that a thread sleeps on between two polls.
 pub struct Sleep {
     /// The socket of the answer.
     #[cfg(target_os = "linux")]

@@ -2,9 +2,9 @@
 //!
 //! Logs are numbered; the number is the generation. A snapshot names the first log that it does not
 //! include. Older logs are left from a program that was killed after it had renamed the snapshot
-//! and before it had removed them; they are removed. A snapshot may have several logs, if one could
-//! not be written, or the program ended meanwhile. All except the last are complete: a log is only
-//! written to after the previous one is on the disk.
+//! and before it had removed them; they are removed. A snapshot may have several logs, if a later
+//! snapshot could not be written, or the program ended while it was being written. All except the
+//! last are complete: a log is only written to after the previous one is on the disk.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

@@ -76,7 +76,7 @@ impl<'b, 's, M> Added<'b, 's, M> {
     }
 
     fn over(self, way: OnConflict) -> Self {
-        // A batch that has refused a write is not carried out.
+        // A batch that has refused a write is not executed.
         if self.batch.refused.is_none()
             && let Some(Write::Insert { table, on_conflict, .. }) = self.batch.writes.last_mut()
         {

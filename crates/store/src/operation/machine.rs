@@ -26,7 +26,6 @@
 //!
 //! A batch with an idempotency key begins with a search for the answer of an earlier batch with the
 //! same key, and ends with storing this batch's answer (`once.rs`).
-//! looked for, and after the last one this batch's is kept (`once.rs`).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -33,10 +33,12 @@ const ANSWER: usize = 3;
 const AT: usize = 4;
 const REPEATS: usize = 5;
 const CALLER: usize = 6;
-/// All answers are counted each time their number may have grown by this fraction of the maximum.
+/// All answers are counted each time their number may have grown by 1 / `COUNTS_OF_ALL` of the
+/// maximum.
 const COUNTS_OF_ALL: u64 = 25;
 
-/// How long and how many answers are kept; see
+/// The limits of stored answers: their age and their number; see
+/// [`crate::StoreBuilder::idempotency`].
 ///
 /// ```
 /// use marmota_store::Idempotency;
