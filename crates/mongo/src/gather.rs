@@ -54,8 +54,8 @@ struct Get {
 }
 
 impl Get {
-    /// Returns true if one find can answer both. FerretDB uses its index only for a single text;
-    /// for any other filter it reads the whole collection.
+    /// Returns true if one find can answer both. FerretDB can look up only a single text key; for
+    /// any other filter it reads everything.
     fn suits(&self, first: &Self, is_ferret: bool) -> bool {
         let one_key = is_ferret && matches!(self.key, Bson::String(_));
         Arc::ptr_eq(&self.shape, &first.shape)
