@@ -1,4 +1,4 @@
-//! Connections for transactions: each has one to itself, and gives it back.
+//! Exclusive connections for transactions, taken from the pool and given back.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -11,11 +11,11 @@ use parking_lot::{Condvar, Mutex};
 use crate::engine::{Shared, closed};
 use crate::lane::Lane;
 
-/// See the module.
+/// The pool of connections.
 #[derive(Default)]
 pub(crate) struct Pool {
     inside: Mutex<Inside>,
-    /// Rung when a lane is given back.
+    /// Notified when a lane is given back.
     given_back: Condvar,
 }
 
@@ -28,8 +28,8 @@ struct Inside {
 }
 
 impl Inside {
-    /// The place of a free lane that has nothing left to do: the last one undoes
-    /// what it had.
+    /// Returns the place of a free lane without exchanges in progress: the last one is still
+    /// rolling back.
     fn idle(&self) -> Option<usize> {
         self.free.iter().rposition(|lane| {
             let inside = lane.lock();
@@ -39,14 +39,13 @@ impl Inside {
 }
 
 impl Pool {
-    /// A pool of one lane.
+    /// Creates a pool with one lane.
     pub(crate) fn of(lane: Lane) -> Self {
         let inside = Inside { free: vec![Arc::new(lane)], ..Inside::default() };
         Self { inside: Mutex::new(inside), given_back: Condvar::default() }
     }
 
-    /// Takes a lane; none if all are taken, then `waker` is woken when that
-    /// changes.
+    /// Takes a lane. If all are taken, returns `None`, and `waker` is woken when that changes.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] if that takes too long.
@@ -78,7 +77,7 @@ impl Pool {
                 None => {
                     if !inside.waiting.iter().any(|known| known.will_wake(waker)) {
                         inside.waiting.push(waker.clone());
-                        // Whoever is not woken then looks when something else happens.
+                        // Without an alarm, it checks at its next poll.
                         let _ = wake_at(until, waker.clone());
                     }
                     return Ok(None);
@@ -89,8 +88,8 @@ impl Pool {
         Ok(Some(lane))
     }
 
-    /// Takes a lane that nothing is under way on, or a new one; none if there is
-    /// no such lane.
+    /// Takes a lane without exchanges in progress, or a new one. Returns `None` if neither is
+    /// available.
     pub(crate) fn take_free(&self, shared: &Shared) -> Option<Arc<Lane>> {
         let mut inside = self.inside.lock();
         if inside.is_closed {
@@ -113,12 +112,12 @@ impl Pool {
         } else {
             inside.free.push(lane);
         }
-        // All: one of them may not wait any more.
+        // All of them, since one may have given up.
         inside.waiting.drain(..).for_each(Waker::wake);
         self.given_back.notify_all();
     }
 
-    /// Closes the pool when nothing is taken; false if that takes too long.
+    /// Closes the pool when no lane is taken. Returns false if that takes too long.
     pub(crate) fn close(&self, timeout: Duration) -> bool {
         let until = Instant::now() + timeout;
         let mut inside = self.inside.lock();
