@@ -19,7 +19,6 @@
 //!
 //! The engine has no SQL, and it parses only its own options of the URL: hosts, logins, TLS,
 //! compression and pools are the driver's.
-//! TLS, compression and pools are the driver's.
 #![forbid(unsafe_code)]
 
 mod aggregate;

@@ -132,7 +132,7 @@ pub(crate) struct Connection {
     took_last: Option<Duration>,
     /// The start of the server's current exchange, as far as `used` determines it.
     current_since: Instant,
-    /// While set, the engine's writes are not reported to the feed.
+    /// While set, this connection's writes are not reported to the feed.
     counted: Option<Counted>,
     hears: Option<Hears>,
     /// The key for cancelling the current statement.

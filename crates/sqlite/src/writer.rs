@@ -77,7 +77,7 @@ pub(crate) struct LongTurn<W: Work> {
 enum Waiter<J> {
     /// An operation that needs the lock.
     Operation(Waker),
-    /// A member of a group that leads; obsolete when it is done.
+    /// A member of a group that tries to lead; obsolete when it is done.
     Member(Arc<Member<J>>),
 }
 
@@ -365,7 +365,7 @@ impl<W: Work> Turn<'_, W> {
         self.guard.as_mut()?.work.take()
     }
 
-    /// See [`Seat::join`].
+    /// Calls [`Seat::join`].
     ///
     /// # Errors
     /// The error of the write.
@@ -422,20 +422,20 @@ impl<W: Work> Drop for Turn<'_, W> {
 }
 
 impl<W: Work> LongTurn<W> {
-    /// See [`Turn::lane`].
+    /// Like [`Turn::lane`].
     #[inline]
     pub(crate) fn lane(&mut self) -> Option<&mut W> {
         self.guard.as_mut()?.work.as_mut()
     }
 
-    /// See [`Turn::refused`].
+    /// Like [`Turn::refused`].
     #[cold]
     pub(crate) fn refused(mut self) {
         let pause = self.guard.as_mut().map(|seat| seat.pause());
         self.writer.refused(pause.unwrap_or_default());
     }
 
-    /// See [`Turn::begun`].
+    /// Like [`Turn::begun`].
     pub(crate) fn begun(&mut self) {
         if let Some(seat) = &mut self.guard {
             seat.begun();

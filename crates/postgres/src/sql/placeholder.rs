@@ -110,7 +110,7 @@ fn quoted_end(bytes: &[u8], start: usize, quote: u8, escapes: bool) -> usize {
     bytes.len()
 }
 
-/// Comments nest.
+/// Returns the end of a comment. Comments nest.
 fn comment_end(bytes: &[u8], start: usize) -> usize {
     let (mut at, mut depth) = (start + 2, 1);
     while at < bytes.len() && depth > 0 {
