@@ -1,5 +1,5 @@
-//! [`Cells`]: the values of one field, in the order of the rows, in the
-//! narrowest form that its kind allows.
+//! [`Cells`]: the values of one field in row order, in the narrowest form that the field's kind
+//! allows.
 
 use marmota_model::{Currency, Date, EnumStored, KeyKind, Kind, Time, Timestamp, Uuid, ValueRef};
 
@@ -7,14 +7,14 @@ use crate::dictionary::Dictionary;
 use crate::narrow::Ints;
 use crate::steps::TextIds;
 
-/// In what form the values of a kind are kept.
+/// The form in which the values of a kind are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Numbers of texts in a dictionary.
     Text,
     /// Numbers of JSON texts in a dictionary.
     Json,
-    /// Integers, or what is counted by one.
+    /// Integers, and values that an integer represents (see [`to_int`]).
     Int,
     /// 64-bit floats.
     Float,
@@ -23,7 +23,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// The form of a kind; nothing for kinds that CSV has no text for.
+    /// Returns the form of a kind, or `None` for kinds without a text form in CSV.
     pub(crate) const fn of(kind: &Kind) -> Option<Self> {
         Some(match kind {
             Kind::Text { .. }
@@ -52,7 +52,7 @@ pub(crate) struct Cells {
     pub(crate) nulls: Nulls,
 }
 
-/// Values but for NULLs, which have any value here (those of texts are in the dictionary).
+/// All values except NULLs. A NULL has an arbitrary value here; NULL texts are in the dictionary.
 #[derive(Debug)]
 pub(crate) enum Values {
     Text(TextIds, Dictionary),
@@ -63,7 +63,7 @@ pub(crate) enum Values {
     RowNumber,
 }
 
-/// Which rows have NULL: a bit each, none where nothing is NULL.
+/// The rows that are NULL: one bit per row. Empty if no value is NULL.
 #[derive(Debug, Default)]
 pub(crate) struct Nulls(Vec<u64>);
 
@@ -86,7 +86,7 @@ impl Nulls {
 }
 
 impl Cells {
-    /// The value of a row, which must be there.
+    /// Returns the value of a row, which must exist.
     #[inline]
     pub(crate) fn value(&self, kind: &Kind, row: usize) -> ValueRef<'_> {
         if self.nulls.has(row) {
@@ -105,7 +105,7 @@ impl Cells {
         }
     }
 
-    /// Bytes that it takes.
+    /// Returns the memory in use, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.nulls.0.capacity() * size_of::<u64>()
             + match &self.values {
@@ -118,7 +118,7 @@ impl Cells {
     }
 }
 
-/// The integer that stands for a value of a kind whose form is [`Form::Int`].
+/// Returns the integer that represents a value of a kind whose form is [`Form::Int`].
 pub(crate) fn to_int(value: ValueRef<'_>) -> Option<i64> {
     Some(match value {
         ValueRef::Bool(value) => i64::from(value),
@@ -131,12 +131,12 @@ pub(crate) fn to_int(value: ValueRef<'_>) -> Option<i64> {
     })
 }
 
-/// What [`to_int`] was given.
+/// Converts an integer back to the value given to [`to_int`].
 fn from_int(kind: &Kind, int: i64) -> ValueRef<'static> {
     match kind {
         Kind::Bool => ValueRef::Bool(int != 0),
         Kind::Currency => ValueRef::Currency(Currency::from_scaled(int)),
-        // They were such values when they came.
+        // These integers were made from valid values.
         Kind::Date => {
             let day = i32::try_from(int).ok().and_then(|days| Date::from_days(days).ok());
             day.map_or(ValueRef::Null, ValueRef::Date)

@@ -10,13 +10,12 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::cells::{Cells, Values};
 
-/// The rows of one model in memory, field by field, read-only: texts as
-/// numbers of one, two or four bytes into a dictionary of the field's own (or of
-/// a bit and a half, where rows of one text lie together),
-/// integers as narrow as they all fit.
+/// The rows of one model in memory, field by field, read-only. Texts are numbers of one, two or
+/// four bytes into the field's own dictionary (or about one and a half bits, if rows with the same
+/// text are adjacent). Integers have the smallest width that fits all of them.
 ///
-/// Made by [`csv::load`](crate::csv::load). A row is called by its number, from
-/// 0 in the order of the file. Copies share the rows, which are `Send + Sync`.
+/// Made by [`csv::load`](crate::csv::load). A row is addressed by its number, from 0 in the order
+/// of the file. Clones share the rows, which are `Send + Sync`.
 pub struct Columns<M = Record> {
     pub(crate) inner: Arc<Inner>,
     model: PhantomData<fn() -> M>,
@@ -45,7 +44,7 @@ impl<M> fmt::Debug for Columns<M> {
 }
 
 impl Inner {
-    /// The value of a field of a row, both of which must be there.
+    /// Returns the value of a field of a row. Both must exist.
     #[inline]
     pub(crate) fn value(&self, row: u32, position: usize) -> ValueRef<'_> {
         self.cells[position].value(&self.table.fields()[position].kind, row as usize)
@@ -57,37 +56,37 @@ impl<M> Columns<M> {
         Self { inner: Arc::new(Inner { table, cells, rows }), model: PhantomData }
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.inner.rows as usize
     }
 
-    /// Whether there is no row.
+    /// Returns true if there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.inner.rows == 0
     }
 
-    /// The table that they are rows of.
+    /// Returns the table of the rows.
     #[must_use]
     pub fn table(&self) -> &Arc<Table> {
         &self.inner.table
     }
 
-    /// The value of a field, by its position in the schema; nothing if there is
-    /// no such row or field.
+    /// Returns the value of a field, by its position in the schema, or `None` if the row or the
+    /// field does not exist.
     #[must_use]
     pub fn value(&self, row: u32, position: usize) -> Option<ValueRef<'_>> {
         let is_there = row < self.inner.rows && position < self.inner.cells.len();
         is_there.then(|| self.inner.value(row, position))
     }
 
-    /// Lends `fields` of rows to a sink, the others as [`ValueRef::Absent`],
-    /// until it has enough.
+    /// Passes `fields` of the given rows to a sink until it has enough. Other fields are
+    /// [`ValueRef::Absent`].
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] for a row that is not there.
+    /// [`ErrorKind::NotFound`] for a row that does not exist.
     pub fn read(
         &self,
         rows: impl IntoIterator<Item = u32>,
@@ -109,15 +108,15 @@ impl<M> Columns<M> {
         Ok(())
     }
 
-    /// Bytes of memory that the rows take.
+    /// Returns the memory in use, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.inner.cells.iter().map(Cells::bytes).sum()
     }
 
-    /// A number that says what the rows hold: the same for the same values in
-    /// the same order, on every machine; another, as good as certainly, for
-    /// others. For ETags; not against those who want two to agree.
+    /// Returns a hash of all values: equal for the same values in the same order, on every machine,
+    /// and almost certainly different for others. For ETags. It does not protect against deliberate
+    /// collisions.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let mut hash = Xxh3::new();
@@ -141,27 +140,27 @@ impl<M> Columns<M> {
 }
 
 impl<M: Model> Columns<M> {
-    /// A row as a struct.
+    /// Returns a row as a struct.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if there is no such row.
+    /// [`ErrorKind::NotFound`] if the row does not exist.
     pub fn get(&self, row: u32) -> Result<M> {
         self.check_row(row)?;
         let fields = 0..self.inner.cells.len();
         M::read(&fields.map(|position| self.inner.value(row, position)).collect::<Vec<_>>())
     }
 
-    /// All rows as structs, in order.
+    /// Returns all rows as structs, in order.
     pub fn iter(&self) -> impl Iterator<Item = Result<M>> {
         (0..self.inner.rows).map(|row| self.get(row))
     }
 }
 
 impl Columns<Record> {
-    /// A row as a record.
+    /// Returns a row as a record.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if there is no such row.
+    /// [`ErrorKind::NotFound`] if the row does not exist.
     pub fn record(&self, row: u32) -> Result<Record> {
         self.check_row(row)?;
         let fields = 0..self.inner.cells.len();
@@ -171,12 +170,13 @@ impl Columns<Record> {
 }
 
 impl Cells {
-    /// Adds what the rows hold, in whatever form it is kept.
+    /// Adds the values to the hash, for every storage form.
     fn hash(&self, hash: &mut Xxh3) {
         for word in self.nulls.words() {
             hash.update(&word.to_le_bytes());
         }
-        // How wide numbers are depends on them alone, so their bytes may be hashed as they lie.
+        // The width of the numbers depends only on their values, so their bytes are hashed as
+        // stored.
         match &self.values {
             Values::Text(ids, _) => ids.each_bytes(|bytes| hash.update(bytes)),
             Values::Int(ints) => ints.each_bytes(|bytes| hash.update(bytes)),
@@ -202,7 +202,7 @@ impl Cells {
     }
 }
 
-/// Numbers on their way into a hash, which likes them by the thousand.
+/// Buffers numbers for a hash, which is faster with thousands of bytes per call.
 struct Words<'h> {
     hash: &'h mut Xxh3,
     bytes: [u8; 4096],

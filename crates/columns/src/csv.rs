@@ -1,22 +1,18 @@
-//! Loading of CSV (RFC 4180) into [`Columns`]: [`load`] for a model's rows,
-//! [`load_records`] for those of a schema made at run time, [`Loader`] for what
-//! else can be chosen.
+//! Loading of CSV (RFC 4180) into [`Columns`]: [`load`] for a model's rows, [`load_records`] for
+//! rows of a schema made at run time, and [`Loader`] for the options.
 //!
-//! The first line names the columns; fields find theirs by name, whatever the
-//! order, and columns that the model has no field for are passed over. A field
-//! may stand in quotes, and then have separators, line ends and doubled quotes.
-//! Lines end with LF or CRLF, empty ones are passed over, a byte order mark is
-//! too. Texts must be UTF-8; what is passed over is not looked at.
+//! The first line names the columns. Fields are matched to columns by name, in any order; columns
+//! without a field are ignored. A field may be quoted, and can then contain separators, line ends
+//! and doubled quotes. Lines end with LF or CRLF. Empty lines and a byte order mark are skipped.
+//! Texts must be UTF-8; ignored columns are not checked.
 //!
-//! What stands between separators is the value, blanks included. Nothing at all
-//! is NULL where the field may be NULL, and the empty text where it is a text;
-//! `""` is always the empty text. An automatic key (`i64`) that the file has no
-//! column for is the row's number, from 1. Values are checked as a store checks
-//! them: kinds, rules, then uniqueness.
+//! The value is everything between two separators, including blanks. An empty field is NULL if the
+//! field may be NULL, and the empty text if it is a text; `""` is always the empty text. An
+//! automatic key (`i64`) without a column in the file is the row's number, from 1. Values are
+//! checked like in a store: kinds, rules, then uniqueness.
 //!
-//! Not read: separators of several bytes, comments, other encodings. A quote
-//! that neither opens nor closes a field is an error, since nobody can tell
-//! what was meant.
+//! Not supported: separators of several bytes, comments, other encodings. A quote that neither
+//! opens nor closes a field is an error, since its meaning is ambiguous.
 
 mod builder;
 pub(crate) mod header;
@@ -40,11 +36,11 @@ use header::Header;
 use part::{Part, Plan};
 use source::Source;
 
-/// A record of more bytes is refused: most likely a quote was left open.
+/// A longer record is refused: most likely a quote was not closed.
 const RECORD_BYTES_MAX: usize = 16 << 20;
-/// Places in a window have four bytes, and a window is up to twice a record.
+/// Offsets in a window have four bytes, and a window has up to twice the size of a record.
 const RECORD_BYTES_END: usize = 1 << 30;
-/// What a thread of its own is worth.
+/// The least bytes per thread.
 const PART_BYTES_MIN: u64 = 2 << 20;
 /// More threads would mostly merge dictionaries.
 const THREADS_MAX: usize = 8;
@@ -72,15 +68,15 @@ const THREADS_MAX: usize = 8;
 /// ```
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] if there is no such file, [`ErrorKind::Invalid`]
-/// naming the file, the line, the column and what is wrong there (with a
-/// violation, if a value breaks a rule), [`ErrorKind::Unsupported`] for a field
-/// that CSV has no form for, [`ErrorKind::Io`] if it cannot be read.
+/// [`ErrorKind::NotFound`] if the file does not exist, [`ErrorKind::Invalid`] naming the file, the
+/// line, the column and what is wrong (with a violation, if a value breaks a rule),
+/// [`ErrorKind::Unsupported`] for a field of a kind without a text form in CSV, [`ErrorKind::Io`]
+/// if the file cannot be read.
 pub fn load<M: Model>(path: impl AsRef<Path>) -> Result<Columns<M>> {
     Loader::new().load(path)
 }
 
-/// Loads a file of rows of a table made at run time.
+/// Loads a file with the rows of a table made at run time.
 ///
 /// # Errors
 /// As [`load`].
@@ -88,7 +84,7 @@ pub fn load_records(table: &Arc<Table>, path: impl AsRef<Path>) -> Result<Column
     Loader::new().load_records(table, path)
 }
 
-/// Reads CSV that is in memory.
+/// Parses CSV in memory.
 ///
 /// # Errors
 /// As [`load`].
@@ -98,7 +94,7 @@ pub fn read<M: Model>(bytes: &[u8]) -> Result<Columns<M>> {
 
 type Progress<'p> = Box<dyn Fn(u64, u64) + Sync + 'p>;
 
-/// How CSV is loaded.
+/// The options for loading CSV.
 ///
 /// ```
 /// use marmota_columns::csv::Loader;
@@ -113,36 +109,36 @@ pub struct Loader<'p> {
 }
 
 impl<'p> Loader<'p> {
-    /// Commas between fields, as many threads as there are cores (at most 8).
+    /// Returns the defaults: commas between fields, as many threads as cores (at most 8).
     #[must_use]
     pub const fn new() -> Self {
         let record_bytes_max = RECORD_BYTES_MAX;
         Self { separator: b',', threads: None, record_bytes_max, progress: None }
     }
 
-    /// What stands between fields: `b';'`, `b'\t'`.
+    /// Sets the separator between fields, e.g. `b';'` or `b'\t'`. Default: `b','`.
     #[must_use]
     pub fn separator(mut self, separator: u8) -> Self {
         self.separator = separator;
         self
     }
 
-    /// How many threads read a large file; the rows are the same in any case.
+    /// Sets the number of threads that read a large file. The rows are the same for any number.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN));
         self
     }
 
-    /// The most bytes of one record; 16 MB unless told, 1 GB at most.
+    /// Sets the most bytes of one record, up to 1 GB. Default: 16 MB.
     #[must_use]
     pub fn record_bytes_max(mut self, bytes: usize) -> Self {
         self.record_bytes_max = bytes.min(RECORD_BYTES_END);
         self
     }
 
-    /// Is told how many bytes have been read, and how many there are: every
-    /// 100 kB or so, by any of the threads.
+    /// Sets a function that is called about every 100 kB, on any of the threads, with the bytes
+    /// read so far and the total.
     #[must_use]
     pub fn progress(mut self, progress: impl Fn(u64, u64) + Sync + 'p) -> Self {
         self.progress = Some(Box::new(progress));
@@ -157,7 +153,7 @@ impl<'p> Loader<'p> {
         self.columns(&table_of::<M>()?, &Source::open(path.as_ref())?)
     }
 
-    /// Loads a file of rows of a table made at run time.
+    /// Loads a file with the rows of a table made at run time.
     ///
     /// # Errors
     /// As [`load`].
@@ -169,7 +165,7 @@ impl<'p> Loader<'p> {
         self.columns(table, &Source::open(path.as_ref())?)
     }
 
-    /// Reads CSV that is in memory.
+    /// Parses CSV in memory.
     ///
     /// # Errors
     /// As [`load`].
@@ -177,7 +173,7 @@ impl<'p> Loader<'p> {
         self.columns(&table_of::<M>()?, &Source::Bytes(bytes))
     }
 
-    /// Reads CSV that is in memory, of a table made at run time.
+    /// Parses CSV in memory, for a table made at run time.
     ///
     /// # Errors
     /// As [`load`].
@@ -221,7 +217,7 @@ impl<'p> Loader<'p> {
         Ok(Columns::new(Arc::clone(table), cells, rows))
     }
 
-    /// Reads all parts and puts them together.
+    /// Reads all parts and joins them.
     fn whole<'a>(&self, plan: &Plan<'a>, start: u64) -> Result<Part<'a>> {
         let length = plan.source.length();
         let mut parts = self.parts(plan, start)?.into_iter();
@@ -234,7 +230,7 @@ impl<'p> Loader<'p> {
                 break;
             }
             if start != whole.end {
-                // It has begun inside of quotes, and those behind it rest on it.
+                // This part began inside of quotes, so the parts after it are wrong as well.
                 whole.append(plan.read(whole.end, length)?)?;
                 break;
             }
@@ -246,8 +242,8 @@ impl<'p> Loader<'p> {
         }
     }
 
-    /// Reads a large source in as many parts as there are threads; each with
-    /// the place where it begins.
+    /// Reads a large source in as many parts as there are threads. Returns each part with its
+    /// start.
     fn parts<'a>(&self, plan: &Plan<'a>, start: u64) -> Result<Vec<(u64, Result<Part<'a>>)>> {
         let length = plan.source.length();
         let bytes = length.saturating_sub(start);

@@ -1,29 +1,28 @@
-//! The texts of one column, each once: a row has their number. They are kept
-//! as JSON, quoted and escaped, since that is what a server sends; the text is
-//! what stands between the quotes, and kept a second time only where it had to
-//! be escaped.
+//! The distinct texts of one column; rows contain their numbers. Texts are stored as JSON, quoted
+//! and escaped, since servers send them in this form. The text is the part between the quotes; it
+//! is stored a second time only if it had to be escaped.
 
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use marmota_model::{Violation, json};
 
-/// Bytes that may be read behind any JSON text: see [`Dictionary::put_json`].
+/// Readable bytes after any JSON text: see [`Dictionary::put_json`].
 const SPARE_BYTES: usize = 32;
 
-/// Texts by their numbers, which count from 0 in the order of the rows.
+/// Texts by number, from 0 in the order of their first row.
 #[derive(Debug, Default)]
 pub(crate) struct Dictionary {
     json: String,
-    /// Where each text ends in `json`.
+    /// The end of each text in `json`.
     ends: Vec<u32>,
-    /// The texts that JSON has escaped, by number.
+    /// The texts that JSON has to escape, by number.
     escaped: Vec<(u32, Box<str>)>,
-    /// The number that stands for NULL.
+    /// The number of NULL.
     null: Option<u32>,
-    /// Whether the texts are JSON by themselves.
+    /// True if the texts are JSON values themselves.
     is_json: bool,
-    /// Where a text is quoted before it is added.
+    /// A buffer in which a text is quoted before it is added.
     quoted: Vec<u8>,
 }
 
@@ -46,13 +45,13 @@ impl Dictionary {
         (start as usize, self.ends[id] as usize)
     }
 
-    /// The JSON of a text, or `null`.
+    /// Returns a text as JSON, or `null`.
     pub(crate) fn json(&self, id: u32) -> &str {
         let (start, end) = self.range(id);
         &self.json[start..end]
     }
 
-    /// The text, or nothing for NULL.
+    /// Returns the text, or `None` for NULL.
     pub(crate) fn text(&self, id: u32) -> Option<&str> {
         if self.null == Some(id) {
             return None;
@@ -67,27 +66,27 @@ impl Dictionary {
         }
     }
 
-    /// Appends the JSON of a text. Most are short: a copy of fixed length, cut
-    /// back to what is wanted, is a few instructions instead of a call.
+    /// Appends a text as JSON. Most are short: copying a fixed length and truncating takes a few
+    /// instructions instead of a call.
     #[inline]
     pub(crate) fn put_json(&self, out: &mut Vec<u8>, id: u32) {
         let (start, end) = self.range(id);
         put(out, self.json.as_bytes(), start, end);
     }
 
-    /// Bytes that it takes.
+    /// Returns the memory in use, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let escaped: usize = self.escaped.iter().map(|(_, text)| text.len() + 24).sum();
         self.json.capacity() + self.ends.capacity() * size_of::<u32>() + escaped
     }
 
-    /// All JSON texts behind one another, and where each ends.
+    /// Returns all JSON texts, concatenated, and the end of each.
     pub(crate) fn parts(&self) -> (&str, &[u32]) {
         let end = self.ends.last().map_or(0, |&end| end as usize);
         (&self.json[..end], &self.ends)
     }
 
-    /// Adds a text that is not there; nothing if there is no more room.
+    /// Adds a new text. Returns `None` if the dictionary is full.
     fn add(&mut self, text: Option<&str>) -> Option<u32> {
         let id = u32::try_from(self.ends.len()).ok()?;
         match text {
@@ -103,7 +102,7 @@ impl Dictionary {
                     self.escaped.push((id, text.into()));
                     self.json.push_str(&String::from_utf8_lossy(&self.quoted));
                 } else {
-                    // Nearly all, and known to be UTF-8.
+                    // The most common case; known to be UTF-8.
                     self.json.push('"');
                     self.json.push_str(text);
                     self.json.push('"');
@@ -123,7 +122,7 @@ impl Dictionary {
     }
 }
 
-/// Appends `bytes[start..end]`, behind which [`SPARE_BYTES`] may be read.
+/// Appends `bytes[start..end]`. [`SPARE_BYTES`] from `start` on are copied if they exist.
 #[inline]
 pub(crate) fn put(out: &mut Vec<u8>, bytes: &[u8], start: usize, end: usize) {
     if let Some(block) = bytes.get(start..start + SPARE_BYTES)
@@ -137,8 +136,7 @@ pub(crate) fn put(out: &mut Vec<u8>, bytes: &[u8], start: usize, end: usize) {
     }
 }
 
-/// Finds the numbers of texts; what is built beside a dictionary, and again
-/// where an index needs it.
+/// Finds the numbers of texts. Built together with a dictionary, and again if an index needs it.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     table: HashTable<u32>,
@@ -146,7 +144,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// For all texts of a dictionary.
+    /// Returns the numbers of all texts of a dictionary.
     pub(crate) fn of(dictionary: &Dictionary) -> Self {
         let mut numbers = Self::default();
         numbers.table.reserve(dictionary.len(), |_| 0);
@@ -174,16 +172,16 @@ impl Numbers {
     }
 }
 
-/// A text of up to 15 bytes and its length as one number, so that comparing
-/// and hashing it are a few instructions.
+/// A text of up to 15 bytes and its length as one number, which can be compared and hashed in a few
+/// instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Short(u128);
 
 impl Short {
-    /// That of no text.
+    /// Not equal to any text.
     pub(crate) const NONE: Self = Self(u128::MAX);
 
-    /// The bytes that are kept, by length, and the length.
+    /// For each length, the mask of the bytes and the encoded length.
     const FORMS: [(u128, u128); 16] = {
         let mut forms = [(0, 0); 16];
         let mut length = 0;
@@ -194,7 +192,7 @@ impl Short {
         forms
     };
 
-    /// Of the first `length` bytes of `block`, if they are few enough.
+    /// Returns the first `length` bytes of `block`, or `None` if they are too many.
     #[inline]
     pub(crate) fn new(block: [u8; 16], length: usize) -> Option<Self> {
         let &(kept, length) = Self::FORMS.get(length)?;
@@ -207,16 +205,16 @@ impl Short {
     }
 }
 
-/// Numbers and places of a dictionary have four bytes.
+/// Numbers and offsets of a dictionary have four bytes.
 pub(crate) const FULL: &str = "has more than 4 GB of different texts";
 
-/// Why a field is refused. Small, since it is in the result for each field.
+/// The reason why a field is refused. Small, since each field's result contains it.
 pub(crate) enum What {
-    /// It is no UTF-8.
+    /// It is not UTF-8.
     NotUtf8,
-    /// It breaks a rule of the model's.
+    /// It breaks a rule of the model.
     Broken(Box<Violation>),
-    /// Its column has 4 GB of different texts already.
+    /// Its column already has 4 GB of different texts.
     Full,
 }
 
@@ -227,7 +225,7 @@ impl What {
     }
 }
 
-/// A dictionary that grows: each text is checked once, when it is new.
+/// A dictionary that grows. Each text is checked once, when it is new.
 #[derive(Debug, Default)]
 pub(crate) struct Interning {
     dictionary: Dictionary,
@@ -240,7 +238,7 @@ impl Interning {
         Self { dictionary: Dictionary::new(is_json), ..Self::default() }
     }
 
-    /// The number of a short text.
+    /// Returns the number of a short text.
     #[inline]
     pub(crate) fn short(
         &mut self,
@@ -258,7 +256,7 @@ impl Interning {
         Ok(id)
     }
 
-    /// The number of a text that is not short.
+    /// Returns the number of a text that is not short.
     pub(crate) fn long(
         &mut self,
         bytes: &[u8],
@@ -273,7 +271,7 @@ impl Interning {
         Ok(id)
     }
 
-    /// The number of a text of any length.
+    /// Returns the number of a text of any length.
     pub(crate) fn long_or_short(
         &mut self,
         bytes: &[u8],
@@ -287,12 +285,12 @@ impl Interning {
         }
     }
 
-    /// The number of a text that has been checked.
+    /// Returns the number of a text that was already checked.
     pub(crate) fn number(&mut self, text: &str) -> Result<u32, What> {
         self.long_or_short(text.as_bytes(), |_| Ok(()))
     }
 
-    /// The number of NULL.
+    /// Returns the number of NULL.
     pub(crate) fn null(&mut self) -> Result<u32, What> {
         match self.dictionary.null {
             Some(id) => Ok(id),

@@ -1,6 +1,6 @@
-//! [`Index`]: the rows of each value of a field; [`Join`]: those of each row of
-//! another table. Made once, when the rows are loaded, and compact: where rows of
-//! one value lie together, as they mostly do in a file, only where they begin.
+//! [`Index`]: the rows of each value of a field; [`Join`]: the matching rows for each row of
+//! another table. Built once, when the rows are loaded. If the rows of each value are adjacent, as
+//! they mostly are in a file, only their starts are stored.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,11 +13,11 @@ use crate::columns::{Columns, Inner};
 use crate::dictionary::{Dictionary, Numbers};
 
 impl<M> Columns<M> {
-    /// An index on the field called `name`: for tables made at run time, where
-    /// there are no typed columns.
+    /// Returns an index on the field `name`: for tables made at run time, which have no typed
+    /// columns.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](marmota_model::ErrorKind::Invalid) naming the fields there are.
+    /// [`ErrorKind::Invalid`](marmota_model::ErrorKind::Invalid) naming the existing fields.
     pub fn index_by(&self, name: &str) -> Result<Index> {
         let position = self.inner.table.position(name)?;
         Ok(Index::new(Keyed::new(&self.inner, position)))
@@ -25,23 +25,23 @@ impl<M> Columns<M> {
 }
 
 impl<M: Model> Columns<M> {
-    /// An index on a field: the rows of each value, in order.
+    /// Returns an index on a field: the rows of each value, in order.
     #[must_use]
     pub fn index<T>(&self, column: Column<M, T>) -> Index<T> {
         Index::new(Keyed::new(&self.inner, column.position()))
     }
 }
 
-/// A value of the other table that this one does not have.
+/// Marks a value of the other table that does not occur in this one.
 const NONE: u32 = u32::MAX;
 
-/// Some rows of a table, by number, in their order.
+/// Some rows of a table, by number, in order.
 #[derive(Clone, Debug)]
 pub struct Rows<'a>(Numbered<'a>);
 
 #[derive(Clone, Debug)]
 enum Numbered<'a> {
-    /// They lie together.
+    /// Adjacent rows.
     Together(std::ops::Range<u32>),
     Apart(std::slice::Iter<'a, u32>),
 }
@@ -79,7 +79,7 @@ impl Rows<'_> {
     const NONE: Self = Self(Numbered::Together(0..0));
 }
 
-/// Finds the rows that have a value in one field. Copies share it; it is `Send + Sync`.
+/// Finds the rows with a given value in one field. `Send + Sync`; clones share the data.
 ///
 /// ```
 /// use marmota_derive::Model;
@@ -124,31 +124,31 @@ impl<T> Index<T> {
         Self { keyed: Arc::new(keyed), of: PhantomData }
     }
 
-    /// The rows that have this value, in order; none if no row has. Texts
-    /// compare byte by byte, whatever the field's collation.
+    /// Returns the rows with this value, in order; empty if no row has it. Texts are compared byte
+    /// by byte, regardless of the field's collation.
     pub fn rows(&self, value: impl Comparable<T>) -> Rows<'_> {
         self.rows_of(value.into_value().as_ref())
     }
 
-    /// [`Index::rows`], of a value that lies somewhere else.
+    /// Like [`Index::rows`], for a borrowed value.
     #[must_use]
     pub fn rows_of(&self, value: ValueRef<'_>) -> Rows<'_> {
         self.keyed.find(value).map_or(Rows::NONE, |group| self.keyed.group(group))
     }
 
-    /// How many different values there are, NULL being one.
+    /// Returns the number of different values, including NULL.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keyed.starts.len() - 1
     }
 
-    /// Whether there is no value, and no row.
+    /// Returns true if there are no values, and so no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The values, each with its rows.
+    /// Returns the values, each with its rows.
     pub fn iter(&self) -> impl Iterator<Item = (ValueRef<'_>, Rows<'_>)> {
         (0..self.len() as u32).map(|group| {
             let rows = self.keyed.group(group);
@@ -157,23 +157,23 @@ impl<T> Index<T> {
         })
     }
 
-    /// For each row of another table, the rows here that have its value of
-    /// `column`. NULL is no other's equal.
+    /// Joins another table: for each of its rows, the rows here with the value of its `column`.
+    /// NULL matches nothing.
     #[must_use]
     pub fn join<N>(&self, other: &Columns<N>, column: Column<N, T>) -> Join {
         Join::new(Arc::clone(&self.keyed), Arc::clone(&other.inner), column.position())
     }
 
-    /// [`Index::join`] by the name of a field, for tables made at run time.
+    /// Like [`Index::join`] by field name, for tables made at run time.
     ///
     /// # Errors
-    /// [`marmota_model::ErrorKind::Invalid`] naming the fields there are.
+    /// [`marmota_model::ErrorKind::Invalid`] naming the existing fields.
     pub fn join_by(&self, other: &Columns<Record>, name: &str) -> Result<Join> {
         let position = other.table().position(name)?;
         Ok(Join::new(Arc::clone(&self.keyed), Arc::clone(&other.inner), position))
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns the memory in use, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.keyed.bytes()
@@ -186,7 +186,7 @@ pub struct Join {
     keyed: Arc<Keyed>,
     other: Arc<Inner>,
     position: usize,
-    /// For texts: the group of each text of the other's dictionary.
+    /// For texts: the group of each text in the other table's dictionary.
     groups: Arc<[u32]>,
 }
 
@@ -212,8 +212,8 @@ impl Join {
         Self { keyed, other, position, groups }
     }
 
-    /// The rows that have the value of the other table's `row`; none if that
-    /// one is not there.
+    /// Returns the rows with the value of the other table's `row`; empty if that row does not
+    /// exist.
     #[must_use]
     #[inline]
     pub fn rows(&self, row: u32) -> Rows<'_> {
@@ -234,12 +234,12 @@ impl Join {
 pub(crate) struct Keyed {
     columns: Arc<Inner>,
     position: usize,
-    /// Finds a text's number, which is the number of its group; other values
-    /// are found by halves, their groups being sorted.
+    /// Finds a text's number, which is the number of its group. Groups of other values are sorted
+    /// and found by binary search.
     numbers: Option<Numbers>,
-    /// Where the rows of each group begin in `rows`, and where the last ends.
+    /// The start of each group in `rows`, and the end of the last one.
     starts: Box<[u32]>,
-    /// Row numbers, group by group; not there if they are 0, 1, 2, ….
+    /// Row numbers, group by group. `None` if they are 0, 1, 2, ….
     rows: Option<Box<[u32]>>,
 }
 
@@ -314,7 +314,7 @@ impl Keyed {
     }
 }
 
-/// Groups by a number from 0 to `groups`: counted, then put in place.
+/// Groups rows by a number from 0 to `groups`, with a counting sort.
 fn by_number(
     count: usize,
     groups: usize,
@@ -344,7 +344,7 @@ fn by_number(
     (starts.into(), Some(rows.into()))
 }
 
-/// Groups by the order of values.
+/// Groups rows by sorting their values.
 fn by_order(columns: &Inner, position: usize) -> (Box<[u32]>, Option<Box<[u32]>>) {
     let value = |row: u32| columns.value(row, position);
     let mut rows: Vec<u32> = (0..columns.rows).collect();

@@ -1,5 +1,5 @@
-//! [`JsonFields`]: rows to JSON bytes, of chosen fields in a chosen order,
-//! straight from their columns: the texts are JSON already.
+//! [`JsonFields`]: writes chosen fields of rows as JSON, in a chosen order, directly from the
+//! columns: their texts are already JSON.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use crate::columns::{Columns, Inner};
 use crate::dictionary::{Dictionary, put};
 
 impl<M> Columns<M> {
-    /// Writes rows as JSON with the fields of these names, in this order.
+    /// Returns a writer of rows as JSON, with the fields of these names, in this order.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](marmota_model::ErrorKind::Invalid) naming the fields there are.
+    /// [`ErrorKind::Invalid`](marmota_model::ErrorKind::Invalid) naming the existing fields.
     pub fn json(&self, names: &[&str]) -> Result<JsonFields> {
         JsonFields::new(&self.inner, names)
     }
 }
 
-/// Dictionaries that are kept a second time, with the member's name.
+/// Limits for dictionaries of which a second copy with the member's name is kept.
 const NAMED_TEXTS_MAX: usize = 1 << 16;
 const NAMED_BYTES_MAX: usize = 4 << 20;
-/// A text with its name and its length.
+/// The size of a short text with its name and its length.
 const BLOCK_BYTES: usize = 32;
-/// Bytes that may be read behind a name.
+/// Readable bytes after a name.
 const SPARE: [u8; 32] = [b' '; 32];
 
 /// Writes rows of [`Columns`](crate::Columns) as JSON objects.
@@ -55,23 +55,23 @@ pub struct JsonFields {
 
 struct Member {
     position: usize,
-    /// `,"name":` with what opens the object before it, and some blanks behind.
+    /// `,"name":`, or `,{"name":` for the first member, followed by spare blanks.
     name: Vec<u8>,
     name_bytes: usize,
-    /// For a dictionary of not too many texts: each with its name.
+    /// For a dictionary of not too many texts: each text with its name.
     named: Option<Named>,
 }
 
-/// The texts of a dictionary, each with the member's name before it: one copy
-/// a member instead of two, a third of the time of an answer.
+/// The texts of a dictionary, each preceded by the member's name: one copy per member instead of
+/// two. It takes a third off the time of an answer.
 enum Named {
-    /// All are short: each at a place that follows from its number, with its length as the
-    /// last byte. A fifth of the time less than from one behind the other.
+    /// All are short: each at a place computed from its number, with its length as the last byte.
+    /// Takes a fifth less time than concatenated texts.
     Short(Vec<[u8; BLOCK_BYTES]>),
-    /// Behind one another.
+    /// Concatenated texts.
     Long {
         json: Vec<u8>,
-        /// Where each begins, and where the last one ends.
+        /// The start of each, and the end of the last one.
         starts: Vec<u32>,
     },
 }
@@ -108,7 +108,7 @@ impl Named {
     }
 }
 
-/// What stands before a row's first member.
+/// What precedes a row's first member.
 #[derive(Clone, Copy)]
 enum Before {
     Row = 0,
@@ -116,7 +116,7 @@ enum Before {
     Nothing = 2,
 }
 
-/// What every first member has before it; less is taken where less is wanted.
+/// Precedes every first member; a suffix of it is used where less is needed.
 const OPENING: &[u8] = b",{";
 
 impl fmt::Debug for JsonFields {
@@ -145,10 +145,10 @@ impl JsonFields {
         Ok(Self { columns: Arc::clone(columns), fields })
     }
 
-    /// Appends the members of a row, without the object's braces.
+    /// Appends the members of a row, without the braces of the object.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If the row does not exist.
     pub fn members(&self, out: &mut Vec<u8>, row: u32) {
         self.write(out, row, Before::Nothing);
     }
@@ -156,7 +156,7 @@ impl JsonFields {
     /// Appends a row as an object.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If the row does not exist.
     pub fn object(&self, out: &mut Vec<u8>, row: u32) {
         if self.fields.is_empty() {
             out.push(b'{');
@@ -168,7 +168,7 @@ impl JsonFields {
     /// Appends rows as an array of objects.
     ///
     /// # Panics
-    /// If one of the rows is not there.
+    /// If one of the rows does not exist.
     pub fn array(&self, out: &mut Vec<u8>, rows: impl IntoIterator<Item = u32>) {
         out.push(b'[');
         let mut before = Before::Brace;

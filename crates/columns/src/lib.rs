@@ -1,10 +1,8 @@
-//! Tables that are loaded once and read often: the rows of any model, field by
-//! field and interned ([`Columns`]), loaded from CSV ([`csv`]), found by the
-//! values of a field ([`Index`]), joined ([`Join`]) and written as JSON
-//! ([`JsonFields`]) without a struct, a copy or a lock in between.
+//! Tables that are loaded once and read often: the rows of any model, field by field and interned
+//! ([`Columns`]), loaded from CSV ([`csv`]), found by the values of a field ([`Index`]), joined
+//! ([`Join`]) and written as JSON ([`JsonFields`]) without intermediate structs, copies or locks.
 //!
-//! What they are not: rows that change, or outlive the process, are in a
-//! `Store`.
+//! For rows that change or outlive the process, use a `Store`.
 #![forbid(unsafe_code)]
 
 mod cells;

@@ -1,20 +1,20 @@
-//! Columns of integers that take as few bytes each as the widest of them
-//! needs: [`Ids`] of a dictionary, [`Ints`] of any sign.
+//! Columns of integers with the width of the widest one: [`Ids`] of a dictionary, and signed
+//! [`Ints`].
 //!
-//! They start at one byte and are copied to a wider form when a number asks for
-//! it: at most three times, whatever the length.
+//! They start at one byte and are copied to a wider form when a number needs it: at most three
+//! times, for any length.
 
-/// Bytes that are lent at once: a hash likes them by the thousand.
+/// Bytes that are passed at once: a hash is faster with thousands of bytes per call.
 const HASHED_BYTES: usize = 4096;
 
-/// One column form of several widths.
+/// Defines a column with several widths.
 macro_rules! narrow {
     ($(#[$doc:meta])* $name:ident of $number:ty, $bits:expr; $($variant:ident: $type:ty),+) => {
         $(#[$doc])*
         #[derive(Clone, Debug)]
         pub(crate) enum $name {
             $(
-                /// Of this width.
+                /// Numbers of this width.
                 $variant(Vec<$type>),
             )+
         }
@@ -34,7 +34,7 @@ macro_rules! narrow {
                 }
             }
 
-            /// Bytes that it takes.
+            /// Returns the memory in use, in bytes.
             pub(crate) fn bytes(&self) -> usize {
                 match self {
                     $(Self::$variant(numbers) => numbers.capacity() * size_of::<$type>(),)+
@@ -53,14 +53,14 @@ macro_rules! narrow {
                 }
             }
 
-            /// Appends numbers, made wider if need be.
+            /// Appends numbers. Widens the column if necessary.
             pub(crate) fn extend(&mut self, more: &[$number]) {
-                // What bits any of them needs: one pass of vectors, which
-                // neither of least and most would be.
+                // All bits that any number needs: one vectorized pass, unlike a minimum and a
+                // maximum.
                 let bits: fn($number) -> $number = $bits;
                 self.widen_for(more.iter().fold(0, |all, &number| all | bits(number)));
                 match self {
-                    // All fit: nothing is cut off.
+                    // All fit, so nothing is truncated.
                     $(Self::$variant(numbers) => {
                         numbers.extend(more.iter().map(|&number| number as $type));
                     })+
@@ -73,7 +73,7 @@ macro_rules! narrow {
                 }
             }
 
-            /// Lends all numbers as bytes, the lowest first, some thousand at a time.
+            /// Passes all numbers as little-endian bytes, some thousand bytes at a time.
             pub(crate) fn each_bytes(&self, mut with: impl FnMut(&[u8])) {
                 let mut bytes = [0; HASHED_BYTES];
                 match self {
@@ -114,7 +114,7 @@ fn gather<A: Copy + Into<u32>, B>(
     into: &mut Vec<B>,
     narrow: impl Fn(u32) -> B,
 ) {
-    // There is seldom a third part: no room for more than these.
+    // There are seldom more than two parts, so reserve exactly.
     into.reserve_exact(ids.len());
     into.extend(ids.iter().map(|&id| narrow(numbers[id.into() as usize])));
 }
@@ -130,10 +130,10 @@ impl Ids {
         Self::One(Vec::new())
     }
 
-    /// Appends what `numbers` has at each of `more`'s.
+    /// Appends `numbers[id]` for each id of `more`.
     pub(crate) fn extend_renumbered(&mut self, more: &Self, numbers: &[u32]) {
         self.widen_for(numbers.iter().fold(0, |all, &number| all | number));
-        // All fit: nothing is cut off.
+        // All fit, so nothing is truncated.
         match self {
             Self::One(ids) => more.gather(numbers, ids, |id| id as u8),
             Self::Two(ids) => more.gather(numbers, ids, |id| id as u16),

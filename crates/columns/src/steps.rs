@@ -1,21 +1,21 @@
-//! [`TextIds`]: the numbers of a column's texts, as [`Ids`] or, where rows of one
-//! text lie together, as [`Steps`].
+//! [`TextIds`]: the numbers of a column's texts, as [`Ids`] or, if rows with the same text are
+//! adjacent, as [`Steps`].
 
 use crate::narrow::Ids;
 
 /// The number of each row's text.
 #[derive(Debug)]
 pub(crate) enum TextIds {
-    /// A number a row.
+    /// One number per row.
     Each(Ids),
-    /// A bit a row.
+    /// About one and a half bits per row.
     Steps(Steps),
 }
 
 impl TextIds {
-    /// The narrower form of numbers that are those of `texts` texts.
+    /// Returns the narrower form for the ids of `texts` texts.
     pub(crate) fn new(mut ids: Ids, texts: usize) -> Self {
-        // A byte is read faster than bits are counted, and few columns of so few texts are long.
+        // Reading a byte is faster than counting bits, and columns of so few texts are seldom long.
         if !matches!(ids, Ids::One(_))
             && let Some(steps) = Steps::of(&ids, texts)
         {
@@ -33,7 +33,7 @@ impl TextIds {
         }
     }
 
-    /// Where the rows of each text begin, if they lie together.
+    /// Returns the first row of each text, if rows with the same text are adjacent.
     pub(crate) fn starts(&self) -> Option<impl Iterator<Item = u32>> {
         match self {
             Self::Each(_) => None,
@@ -41,7 +41,7 @@ impl TextIds {
         }
     }
 
-    /// Bytes that it takes.
+    /// Returns the memory in use, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Each(ids) => ids.bytes(),
@@ -49,7 +49,7 @@ impl TextIds {
         }
     }
 
-    /// Lends what says all numbers as bytes, some thousand at a time.
+    /// Passes bytes that determine all numbers, some thousand at a time.
     pub(crate) fn each_bytes(&self, with: impl FnMut(&[u8])) {
         match self {
             Self::Each(ids) => ids.each_bytes(with),
@@ -58,19 +58,19 @@ impl TextIds {
     }
 }
 
-/// Numbers of which each is the last one's or the next: a bit a row that says
-/// where the number grows, and for each 64 rows how far it had grown before.
-/// One and a half bits a row instead of up to 32: a key, or what a file is
-/// sorted by.
+/// Numbers of which each equals the previous one or is one more. Stored as a bit per row, set where
+/// the number grows, and the sum before each 64 rows: one and a half bits per row instead of up to
+/// 32. Fits keys, and the column by which a file is sorted.
 #[derive(Debug)]
 pub(crate) struct Steps {
     bits: Box<[u64]>,
-    /// How many bits are set before each word.
+    /// The number of set bits before each word.
     before: Box<[u32]>,
 }
 
 impl Steps {
-    /// Nothing if the numbers are not 0 to `texts`, each once or several times in a row.
+    /// Returns `None` unless the numbers are 0 to `texts` - 1 in order, each once or several times
+    /// in a row.
     fn of(ids: &Ids, texts: usize) -> Option<Self> {
         let rows = ids.len();
         if rows == 0 || ids.at(rows - 1) as usize + 1 != texts {

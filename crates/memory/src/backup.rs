@@ -1,8 +1,7 @@
-//! A backup of a memory engine, and its files from a backup.
+//! Backups of a memory engine, and the restore of its files from a backup.
 //!
-//! The rows are written to the copy under their tables' locks, between two
-//! transactions: they are of one moment, and writers wait as long as it takes
-//! to write them. Reads go on.
+//! The rows are written to the copy under the locks of their tables, between two transactions: they
+//! are a snapshot of one moment, and writers wait while they are written. Reads continue.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,14 +20,14 @@ use super::snapshot::Snapshot;
 use super::vault::Vault;
 
 impl Shared {
-    /// Writes everything that is committed to a new file and reads that back.
+    /// Writes all committed data to a new file and reads it back.
     pub(super) fn copy_to(
         &self,
         path: &Path,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Copied> {
         self.check_open()?;
-        // Rows that were read from JSON and asked for by no model are written
+        // Rows that were read from JSON, and whose table no model has registered yet, are written
         // as they were read.
         let format = match &self.file {
             Some((_, format)) => *format,
@@ -54,27 +53,25 @@ impl Shared {
     }
 }
 
-/// How many rows each table of a file has.
+/// Returns the number of rows of each table of a file.
 fn counted(loaded: &Loaded) -> Result<BTreeMap<String, u64>> {
     let sections = loaded.tables.iter();
     sections.map(|(name, section)| Ok((name.clone(), section.shape()?.rows))).collect()
 }
 
 impl Memory {
-    /// Puts a backup in the place of the file that a URL names; what is there
-    /// is replaced only if `replaces` says so. Whenever this is interrupted,
-    /// the file is the old one or the new one, whole.
+    /// Replaces the file that a URL names by a backup; an existing file is only replaced if
+    /// `replaces` is true. If this is interrupted at any point, the file is either the old one or
+    /// the new one, complete.
     ///
-    /// The backup was compared with its manifest before: see
-    /// [`marmota_store::backup::Manifest::verify`]. `tables` has the rows of each.
+    /// The backup has to be compared to its manifest before: see
+    /// [`marmota_store::backup::Manifest::verify`]. `tables` has the number of rows of each.
     ///
     /// # Errors
-    /// - [`ErrorKind::Conflict`] if there is a file and it is not to be
-    ///   replaced.
-    /// - [`ErrorKind::Busy`] if another process has it open (a file without a
-    ///   log is held by nobody).
-    /// - [`ErrorKind::Invalid`] for a URL that names no file, or a backup that
-    ///   is none of this engine.
+    /// - [`ErrorKind::Conflict`] if the file exists and `replaces` is false.
+    /// - [`ErrorKind::Busy`] if another process has it open (a file without a log is not locked).
+    /// - [`ErrorKind::Invalid`] for a URL without a file, or a file that is not a backup of this
+    ///   engine.
     /// - [`ErrorKind::Denied`] if it is encrypted with another key.
     /// - [`ErrorKind::Io`] if the disk fails or is full.
     pub fn restore(
@@ -108,13 +105,13 @@ impl Memory {
         }
         file::check_without_log(path)?;
         let bytes = std::fs::read(from).map_err(|error| file::failed("read", from, error))?;
-        // If there is a key, they are encrypted with it.
+        // If there is a key, the bytes are encrypted with it already.
         file::replace(path, &Vault::none(), |out| Ok(out.write_all(&bytes)))
     }
 }
 
-/// Makes what was loaded the snapshot of a log that is still to begin: all
-/// logs that are there are older then.
+/// Makes the loaded data the snapshot before a log that is still to begin: all existing logs are
+/// older than it.
 pub(super) fn replace_alone(
     alone: &journal::Alone<'_>,
     path: &Path,

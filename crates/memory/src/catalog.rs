@@ -1,5 +1,5 @@
-//! The tables of an engine and what refers to what: an immutable snapshot,
-//! swapped whole by `prepare`.
+//! The catalog: the tables of an engine and the references between them. It is immutable; `prepare`
+//! replaces it as a whole.
 
 use std::sync::Arc;
 
@@ -17,31 +17,31 @@ use super::table_rows::{TableRows, Values};
 #[derive(Default)]
 pub(super) struct Catalog {
     pub(super) slots: Vec<Slot>,
-    /// The number of a table by where it lies: it lies there as long as its
-    /// slot keeps it.
+    /// The number of a table by its address, which stays the same as long as the slot holds the
+    /// table.
     by_address: HashMap<usize, u32>,
     by_name: HashMap<String, u32>,
 }
 
-/// A table, its rows and who reads them for long.
+/// A table, its rows and the long reads of them.
 pub(super) type CatalogEntry = (Arc<Table>, Arc<RwLock<TableRows>>, Arc<LongReads>);
 
-/// One table and its neighbours.
+/// One table and the tables that are connected to it by references.
 pub(super) struct Slot {
     pub(super) table: Arc<Table>,
     pub(super) rows: Arc<RwLock<TableRows>>,
     pub(super) long_reads: Arc<LongReads>,
-    /// The fields that refer, each to the table with this number.
+    /// The fields with references, each with the number of the table that it refers to.
     pub(super) refers: SmallVec<[(usize, u32); 4]>,
-    /// The fields that refer to this table, each of the table with this number.
+    /// The fields that refer to this table, each with the number of its table.
     pub(super) referred: SmallVec<[(usize, u32); 4]>,
 }
 
 impl Catalog {
-    /// The catalog of these tables.
+    /// Creates the catalog of these tables.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a reference that is not of its target's key kind.
+    /// [`ErrorKind::Invalid`] for a reference whose kind is not that of the target's key.
     pub(super) fn new(tables: Vec<CatalogEntry>) -> Result<Self> {
         let mut catalog = Self::default();
         for (number, (table, rows, long_reads)) in tables.into_iter().enumerate() {
@@ -64,7 +64,7 @@ impl Catalog {
         let mut references = Vec::new();
         for (position, field) in table.fields().iter().enumerate() {
             let Kind::Reference { table: name, key } = &field.kind else { continue };
-            // A table that this engine has not cannot be looked into.
+            // References to tables of another engine cannot be checked.
             let Some(&target) = self.by_name.get(&**name) else { continue };
             let target_kind = self.slots[target as usize].table.key_kind();
             if target_kind != *key {
@@ -83,10 +83,10 @@ impl Catalog {
         Ok(references)
     }
 
-    /// The number of a table.
+    /// Returns the number of a table.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if it was not prepared, or with other fields.
+    /// [`ErrorKind::Invalid`] if it was not prepared, or was prepared with other fields.
     #[inline]
     pub(super) fn find(&self, table: &Table) -> Result<u32> {
         match self.by_address.get(&(std::ptr::from_ref(table) as usize)) {
@@ -110,7 +110,7 @@ impl Catalog {
         }
     }
 
-    /// The number of the table with this name.
+    /// Returns the number of the table with this name.
     pub(super) fn number(&self, name: &str) -> Option<u32> {
         self.by_name.get(name).copied()
     }
@@ -124,7 +124,7 @@ const fn key_name(kind: KeyKind) -> &'static str {
     }
 }
 
-/// Whether rows of one table can lie as rows of the other as they are.
+/// Returns true if rows of one table can be used unchanged as rows of the other.
 pub(super) fn same_shape(a: &Table, b: &Table) -> bool {
     let same_field = |(a, b): (&marmota_model::Field, &marmota_model::Field)| {
         a.name == b.name
@@ -139,11 +139,11 @@ pub(super) fn same_shape(a: &Table, b: &Table) -> bool {
         && a.indexes() == b.indexes()
 }
 
-/// The rows of a table under its changed schema.
+/// Converts the rows of a table to its changed schema.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for what would lose data that is not allowed to go,
-/// or has no value to give, with the way out.
+/// [`ErrorKind::Invalid`] for a change that would lose data without permission, or that has no
+/// value for a field, with an alternative.
 pub(super) fn rebuild(
     old: &TableRows,
     table: &Arc<Table>,

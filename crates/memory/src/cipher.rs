@@ -1,6 +1,6 @@
-//! How bytes of the memory engine's files are encrypted: ChaCha20-Poly1305
-//! with a key for each file, and the numbers of its messages as nonces. Which
-//! files, and whose key, is in `vault.rs`.
+//! The encryption of the memory engine's files: ChaCha20-Poly1305 with a separate key for each
+//! file, and the numbers of its messages as nonces. `vault.rs` determines the encrypted files and
+//! their keys.
 
 use argon2::Argon2;
 use chacha20poly1305::aead::AeadInOut;
@@ -15,7 +15,7 @@ use super::seal::{SEAL_BYTES, TAG_BYTES, Use};
 pub(super) const SALT_BYTES: usize = 16;
 const SEGMENT_BYTES: usize = SEAL_BYTES - SALT_BYTES - TAG_BYTES;
 
-/// What the messages of one file are sealed with.
+/// The cipher for the messages of one file.
 pub(super) struct Cipher {
     aead: ChaCha20Poly1305,
     salt: [u8; SALT_BYTES],
@@ -35,12 +35,12 @@ impl Cipher {
         };
         let mut key = KeyBytes::default();
         let expanded = Hkdf::<Sha256>::new(Some(&segment), &master[..]).expand(info, &mut key[..]);
-        // It takes up to 8,160 bytes.
+        // It can derive up to 8,160 bytes.
         debug_assert!(expanded.is_ok());
         Self { aead: ChaCha20Poly1305::new((&*key).into()), salt, segment }
     }
 
-    /// The seal behind the head of a file, which is message 0.
+    /// Returns the seal after the head of a file, which is message 0.
     pub(super) fn seal_head(&self, head: &[u8]) -> [u8; SEAL_BYTES] {
         let mut seal = [0; SEAL_BYTES];
         seal[..SALT_BYTES].copy_from_slice(&self.salt);
@@ -50,17 +50,16 @@ impl Cipher {
         seal
     }
 
-    /// Encrypts a message in its place. No two may have the same number.
+    /// Encrypts a message in place. No two messages of a file may have the same number.
     pub(super) fn seal(&self, number: u64, bound: &[u8], message: &mut [u8]) -> [u8; TAG_BYTES] {
         let sealed = self.aead.encrypt_inout_detached(&nonce(number), bound, message.into());
-        // It fails for a message of 256 GiB, and nothing here makes one above 1 GiB.
+        // It fails for a message of 256 GiB, and all messages here are at most 1 GiB.
         debug_assert!(sealed.is_ok());
         sealed.unwrap_or_default().into()
     }
 
-    /// Decrypts a message in its place, whose tag lies behind it; gives its
-    /// length, or none if a bit of it, its number or what it is bound to is
-    /// another.
+    /// Decrypts a message in place; its tag follows the message. Returns its length, or `None` if
+    /// the message, its number or the bytes that it is bound to were changed.
     pub(super) fn unseal(&self, number: u64, bound: &[u8], sealed: &mut [u8]) -> Option<usize> {
         let (message, tag) = sealed.split_last_chunk_mut::<TAG_BYTES>()?;
         let tag = Tag::from(*tag);
@@ -76,10 +75,10 @@ fn nonce(number: u64) -> Nonce {
     nonce
 }
 
-/// Bytes that nobody can guess.
+/// Returns cryptographically secure random bytes.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] if the system has none.
+/// [`ErrorKind::Io`] if the system cannot provide them.
 pub(super) fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes).map_err(|error| {
@@ -88,7 +87,7 @@ pub(super) fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
     Ok(bytes)
 }
 
-/// A passphrase's key: Argon2id, with some 20 ms and 19 MiB.
+/// Derives a key from a passphrase with Argon2id, which takes some 20 ms and 19 MiB.
 pub(super) fn derive(passphrase: &str, salt: &[u8; SALT_BYTES]) -> Result<KeyBytes> {
     let mut key = KeyBytes::default();
     let derived = Argon2::default().hash_password_into(passphrase.as_bytes(), salt, &mut key[..]);

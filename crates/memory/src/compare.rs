@@ -1,12 +1,12 @@
-//! Numbers that stand for values where they are sorted and hashed under a
-//! field's collation, as [`Collation::order`] compares them.
+//! Numbers that represent values in sorting and hashing under a field's collation, consistent with
+//! [`Collation::order`].
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
 use marmota_model::{Collation, ValueRef};
 
-/// A number that is never in a different order than the values are: where two
-/// of them are the same, the values have to be looked at.
+/// Returns a number that is never in the opposite order of the values. If two of these numbers are
+/// equal, the values have to be compared.
 pub(super) fn prefix(collation: Collation, value: ValueRef<'_>) -> u64 {
     const SIGN: u64 = 1 << 63;
     let ordered = |value: i64| value as u64 ^ SIGN;
@@ -15,7 +15,7 @@ pub(super) fn prefix(collation: Collation, value: ValueRef<'_>) -> u64 {
         ValueRef::Bool(value) => u64::from(value),
         ValueRef::Int(value) => ordered(value),
         ValueRef::Float(value) => {
-            // Adding zero makes one of the two zeros.
+            // Adding zero converts -0.0 to 0.0.
             let bits = (value + 0.0).to_bits();
             if bits & SIGN == 0 { bits | SIGN } else { !bits }
         }
@@ -44,8 +44,7 @@ fn first_bytes(bytes: &[u8]) -> [u8; 8] {
     first
 }
 
-/// Hashes values so that those which are the same under their collation hash
-/// the same.
+/// Hashes values so that values which are equal under their collation have the same hash.
 pub(super) fn hash<'v>(
     hasher: &impl BuildHasher,
     values: impl Iterator<Item = (Collation, ValueRef<'v>)>,

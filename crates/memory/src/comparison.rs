@@ -1,23 +1,23 @@
-//! What has to change in a table's rows for them to fit its model.
+//! Compares a table's rows to its model, and determines the changes that the rows need.
 //!
-//! Indexes are no part of it: they are made of the rows at each start.
+//! Indexes are not compared: they are built from the rows at each start.
 
 use marmota_model::{Error, ErrorKind, Form, Result, Table};
 use marmota_store::plan::{Change, Destructive, Effect, Plan, Step};
 
 use super::table_rows::TableRows;
 
-/// What rows are like.
+/// The form of a table's rows.
 #[derive(Default)]
 pub(super) struct Shape {
-    /// The fields that they have, with the forms where those are known.
+    /// The fields that they have, with their forms if known.
     pub(super) fields: Vec<(String, Option<Form>)>,
-    /// How many there are.
+    /// The number of rows.
     pub(super) rows: u64,
 }
 
 impl Shape {
-    /// The shape of rows in memory.
+    /// Returns the shape of rows in memory.
     pub(super) fn of(rows: &TableRows) -> Self {
         let mut shape = Self { rows: rows.keys.len() as u64, ..Self::default() };
         for field in rows.table.fields() {
@@ -26,7 +26,7 @@ impl Shape {
         shape
     }
 
-    /// Adds a field, if it is not there.
+    /// Adds a field, unless it exists.
     pub(super) fn note(&mut self, name: &str, form: Option<Form>) {
         if self.find(name).is_none() {
             self.fields.push((name.to_owned(), form));
@@ -38,11 +38,10 @@ impl Shape {
     }
 }
 
-/// The field that a value called `name` in older rows is of; none if it may
-/// be lost.
+/// Returns the field for a value called `name` in older rows; `None` if the value may be dropped.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] if it may not, with the way out.
+/// [`ErrorKind::Invalid`] if it may not be dropped, with an alternative.
 pub(super) fn place_of(
     table: &Table,
     name: &str,
@@ -62,7 +61,7 @@ pub(super) fn place_of(
     }
 }
 
-/// The steps from rows of a shape to those of a table.
+/// Returns the steps that convert rows of a shape to those of a table.
 pub(super) fn plan(shape: &Shape, table: &Table) -> Plan {
     let mut plan = Plan::default();
     let mut add = |change, effect| plan.steps.push(step(table, change, effect));
@@ -110,7 +109,7 @@ pub(super) fn plan(shape: &Shape, table: &Table) -> Plan {
     plan
 }
 
-/// The step that makes a table, or gives one its name.
+/// Makes a step of this table.
 pub(super) fn step(table: &Table, change: Change, effect: Effect) -> Step {
     Step { table: table.name().to_owned(), change, effect, statements: Vec::new() }
 }

@@ -1,5 +1,4 @@
-//! Inserts that know what to do where a row is there already; see
-//! [`OnConflict`].
+//! Inserts with a conflict action; see [`OnConflict`].
 
 use marmota_model::{Result, RowSource, Value, ValueRef};
 use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult};
@@ -50,7 +49,7 @@ pub(super) fn insert_many<'a>(
     Ok(Outcome { keys: Keys::Upserted(placed), ..Outcome::rows(count) })
 }
 
-/// Inserts a row, or does what is to be done: gives the row that is there then.
+/// Inserts a row, or executes the conflict action; returns the row that exists afterwards.
 fn put(
     locked: &mut Locked<'_>,
     log: &mut Log,
@@ -79,7 +78,7 @@ fn put(
     }
 }
 
-/// Puts a row in the place of others, all or nothing.
+/// Replaces other rows by this row, all or nothing.
 fn replace(
     locked: &mut Locked<'_>,
     log: &mut Log,
@@ -92,7 +91,7 @@ fn replace(
     let rows = statement.locked.rows(table)?;
     let key = rows.table.key();
     if row[key].is_absent() {
-        // While those that go are there: none of them had it.
+        // This is done while the replaced rows still exist, so that none of them had this key.
         row[key] = ValueRef::Int(rows.next_key()?);
     }
     let gone: Vec<Value> =

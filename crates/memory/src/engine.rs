@@ -1,4 +1,4 @@
-//! The engine: how it is opened, and what a store asks of it.
+//! The memory engine: its constructors, and its implementation of [`Engine`].
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// An empty engine.
+    /// Creates an empty engine.
     #[must_use]
     pub fn new() -> Self {
         Self::with(None, (None, false), None, Vault::none())
@@ -54,26 +54,25 @@ impl Memory {
         Self { shared: Arc::new(shared), capability }
     }
 
-    /// The engine that a URL names: `memory:`, or `memory:data/app.mem` with a
-    /// file that is loaded when the first model is registered and saved when
-    /// the engine is closed. `?format=json` or `?format=binary` says how; else
-    /// the name does (JSON if it ends in `.json`).
+    /// Creates the engine of a URL: `memory:`, or `memory:data/app.mem` with a file, which is
+    /// loaded when the first model is registered and saved when the engine is closed.
+    /// `?format=json` or `?format=binary` sets the format; by default it depends on the name (JSON
+    /// if it ends in `.json`).
     ///
-    /// With `?durability=full`, `relaxed` or `none` the (binary) file has a log
-    /// beside it: what was answered is kept without a close, to the extent that
-    /// [`Durability`] says, and one process at a time has the file. The file
-    /// itself is written anew when the log has become longer than 64 MiB and
-    /// twice the file, and at the close.
+    /// With `?durability=full`, `relaxed` or `none`, the (binary) file has a log in the same
+    /// folder: acknowledged writes survive without a close, as far as the [`Durability`] promises,
+    /// and only one process at a time can open the file. The file itself is written again when the
+    /// log is longer than 64 MiB and than twice the file, and at the close.
     ///
-    /// The file's folder must exist; `?create_folders=true` makes it. What is made
-    /// is its owner's alone (modes 0600 and 0700).
+    /// The file's folder must exist; `?create_folders=true` creates it. New files and folders are
+    /// accessible to their owner only (modes 0600 and 0700).
     ///
-    /// `?read_deadline_ms=5000` ends a list, a count or a delete by a filter that
-    /// takes longer with `Timeout`; 0 ends none. Default: 30,000.
+    /// `?read_deadline_ms=5000` ends a list, a count or a delete by filter that takes longer, with
+    /// `Timeout`; 0 disables the deadline. Default: 30,000.
     ///
-    /// With the feature `encryption` the (binary) file and its log are encrypted
-    /// if the environment has `MARMOTA_KEY`, or the variable that
-    /// `?key_env=NAME` names; see [`Key`](marmota_store::key::Key).
+    /// With the feature `encryption`, the (binary) file and its log are encrypted if the
+    /// environment has `MARMOTA_KEY`, or the variable that `?key_env=NAME` names; see
+    /// [`Key`](marmota_store::key::Key).
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for any other URL, [`ErrorKind::Unsupported`] for
@@ -135,12 +134,11 @@ impl Memory {
             .read_deadline_ms(read_deadline_ms)
     }
 
-    /// How long a list, a count or a delete by a filter may take, in
-    /// milliseconds, before it ends with [`ErrorKind::Timeout`]; 0 for any time.
-    /// Default: 30,000.
+    /// Sets the time that a list, a count or a delete by filter may take, in milliseconds, before
+    /// it ends with [`ErrorKind::Timeout`]; 0 disables the deadline. Default: 30,000.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if the engine was used already.
+    /// [`ErrorKind::Invalid`] if the engine was already used.
     ///
     /// ```
     /// use marmota_memory::Memory;
@@ -159,13 +157,12 @@ impl Memory {
         Ok(self)
     }
 
-    /// Encrypts the engine's files with the key that `ask` gives: at each file
-    /// if it is a raw one, once if it is a passphrase. A file that is not
-    /// encrypted is refused; [`Memory::rekey`] makes an encrypted one of it.
-    /// JSON is refused as well.
+    /// Encrypts the engine's files with the key that `ask` returns. It is called for each file if
+    /// the key is raw, and once if it is a passphrase. A file that is not encrypted is refused;
+    /// [`Memory::rekey`] encrypts it. JSON is refused as well.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if the engine was used already.
+    /// [`ErrorKind::Invalid`] if the engine was already used.
     ///
     /// ```
     /// use marmota_store::key::Key;
@@ -187,25 +184,25 @@ impl Memory {
         Ok(self)
     }
 
-    /// An engine with what [`Memory::save`] has put into a file of either
-    /// format that is not encrypted (one that is opens by [`Memory::from_url`]
-    /// with its key). Rows take their place when their models are registered.
+    /// Creates an engine with the data that [`Memory::save`] has written to a file, in either
+    /// format, without encryption ([`Memory::from_url`] opens encrypted files with their key). Rows
+    /// are converted when their models are registered.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Invalid`] if
-    /// it is damaged or none of ours.
+    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Invalid`] if it is damaged or not
+    /// a file of this engine.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let vault = Vault::none();
         let loaded = file::load(path.as_ref(), &vault)?;
         Ok(Self::with(None, (None, false), Some(loaded), vault))
     }
 
-    /// Saves everything that is committed, encrypted if the engine has a key. A
-    /// crash leaves the old file or the new one, whole.
+    /// Saves all committed data, encrypted if the engine has a key. After a crash the file is
+    /// either the old one or the new one, complete.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if it cannot be written; [`ErrorKind::Busy`] if a
-    /// transaction stays open for too long.
+    /// [`ErrorKind::Io`] if the file cannot be written; [`ErrorKind::Busy`] if a transaction stays
+    /// open for too long.
     pub fn save(&self, path: impl AsRef<Path>, format: Format) -> Result<()> {
         let path = path.as_ref();
         if let (Some((own, _)), Some(_)) = (&self.shared.file, self.shared.durability)
@@ -223,14 +220,14 @@ impl Memory {
         self.shared.between_transactions(|| self.shared.save(path, format).map(drop))
     }
 
-    /// Writes the file of an engine that has a log anew, and begins another
-    /// log, so that the next start is quick. Others go on meanwhile. It happens
-    /// by itself when the log has become long, and at the close.
+    /// Writes the file of an engine with a log again, and begins another log, so that the next
+    /// start is fast. Other sessions continue meanwhile. The engine does this automatically when
+    /// the log has become long, and at the close.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if it cannot be written, or if a transaction that has
-    /// changed rows stays open for too long: the log goes on as it was.
-    /// [`ErrorKind::Unsupported`] without a log.
+    /// [`ErrorKind::Io`] if the file cannot be written, or if a transaction that has changed rows
+    /// stays open for too long: the log continues unchanged. [`ErrorKind::Unsupported`] without a
+    /// log.
     pub fn snapshot(&self) -> Result<()> {
         self.shared.snapshot()
     }

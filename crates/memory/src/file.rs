@@ -1,6 +1,6 @@
-//! Files of a memory engine: which format, how one is written so that a crash
-//! leaves the old or the new one whole, and what was read of tables that no
-//! model has asked for yet.
+//! Files of a memory engine: their formats, atomic writes (after a crash the file is either the old
+//! one or the new one, complete), and the loaded rows of tables whose models are not registered
+//! yet.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,20 +18,20 @@ use super::table_rows::TableRows;
 use super::vault::Vault;
 use super::{file_binary, file_json, file_sealed, journal};
 
-/// How a file is written. Reading tells by itself.
+/// The format in which a file is written. Reading detects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
-    /// One JSON document, a row a line: to be read and edited by people.
+    /// One JSON document with one row per line, which people can read and edit.
     Json,
     /// Compressed and with a checksum: smaller and faster.
     Binary,
 }
 
-/// What a file had.
+/// The content of a file.
 #[derive(Default)]
 pub(super) struct Loaded {
-    /// Which it was.
+    /// The path of the file.
     pub(super) path: PathBuf,
     /// The schema version of the program that wrote it.
     pub(super) schema: u32,
@@ -40,8 +40,8 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// The rows for a table, and what they are called: by its name, or by the
-    /// one it had before if that is no other table's.
+    /// Returns the rows for a table and their name in the file: the table's name, or its previous
+    /// one if no other table has that.
     pub(super) fn section(&self, table: &Table, all: &[Arc<Table>]) -> Option<(&str, &Section)> {
         let find = |name: &str| {
             let (name, section) = self.tables.get_key_value(name)?;
@@ -54,22 +54,22 @@ impl Loaded {
     }
 }
 
-/// What a file says.
+/// The content of a file, as it was read.
 pub(super) struct Read {
     pub(super) schema: u32,
     pub(super) tables: BTreeMap<String, Section>,
-    /// Of a snapshot that has a log.
+    /// The link to the log, in a snapshot that has one.
     pub(super) link: Option<Link>,
 }
 
-/// One table of a file, as it stood there.
+/// One table of a file, as it was read.
 pub(super) enum Section {
     Json(Box<serde_json::value::RawValue>),
     Binary(file_binary::Section),
 }
 
 impl Section {
-    /// Puts the rows into an empty table.
+    /// Copies the rows to an empty table.
     pub(super) fn fill(&self, rows: &mut TableRows, destructive: &Destructive) -> Result<()> {
         match self {
             Self::Json(text) => file_json::fill(text, rows, destructive),
@@ -77,10 +77,10 @@ impl Section {
         }
     }
 
-    /// What it is like, for a plan.
+    /// Returns the shape of the rows, for a plan.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a list that is none of rows.
+    /// [`ErrorKind::Invalid`] if the list does not consist of rows.
     pub(super) fn shape(&self) -> Result<Shape> {
         match self {
             Self::Json(text) => file_json::shape(text),
@@ -88,8 +88,7 @@ impl Section {
         }
     }
 
-    /// True if its rows have just the fields of this table, as far as that
-    /// can be told.
+    /// Returns true if its rows are known to have exactly the fields of this table.
     pub(super) fn is_shaped_as(&self, rows: &TableRows) -> bool {
         match self {
             Self::Json(_) => false,
@@ -98,27 +97,27 @@ impl Section {
     }
 }
 
-/// What a file is to have: tables with their rows, and sections that nobody
-/// has asked for since they were loaded.
+/// The content to write to a file: tables with their rows, and loaded sections whose models are not
+/// registered.
 pub(super) struct Contents<'c> {
     pub(super) schema: u32,
     pub(super) tables: Vec<&'c TableRows>,
     pub(super) sections: &'c BTreeMap<String, Section>,
 }
 
-/// Reads a file that has no log.
+/// Reads a file without a log.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] if it cannot be read, [`ErrorKind::Invalid`] if it is
-/// damaged or none of ours, or if a log has what is not in it,
-/// [`ErrorKind::Denied`] without its key; all name it.
+/// [`ErrorKind::Io`] if it cannot be read, [`ErrorKind::Invalid`] if it is damaged or not a file of
+/// this engine, or if a log has later data, [`ErrorKind::Denied`] without its key; all messages
+/// have its path.
 pub(super) fn load(path: &Path, vault: &Vault) -> Result<Loaded> {
     check_without_log(path)?;
     let read = read(path, vault)?;
     Ok(Loaded { path: path.to_owned(), schema: read.schema, tables: read.tables })
 }
 
-/// Refuses a file that a log goes on from.
+/// Refuses a file that has a log.
 pub(super) fn check_without_log(path: &Path) -> Result<()> {
     if let Some(log) = journal::first_log(path)? {
         let message = format!(
@@ -135,7 +134,7 @@ pub(super) fn check_without_log(path: &Path) -> Result<()> {
 /// Reads a file.
 ///
 /// # Errors
-/// As [`load`], without a look at logs.
+/// Those of [`load`], without the check for logs.
 pub(super) fn read(path: &Path, vault: &Vault) -> Result<Read> {
     let mut bytes = std::fs::read(path).map_err(|error| failed("read", path, error))?;
     let read = if bytes.trim_ascii_start().first() == Some(&b'{') {
@@ -152,11 +151,11 @@ pub(super) fn read(path: &Path, vault: &Vault) -> Result<Read> {
     read.map_err(|why| Error::new(ErrorKind::Invalid, format!("{} {why}", path.display())))
 }
 
-/// Writes a file: first beside it, then in its place.
+/// Writes a file: first as a temporary file in the same folder, which is then renamed.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] naming it, with the old one untouched;
-/// [`ErrorKind::Invalid`] for JSON with a key.
+/// [`ErrorKind::Io`] with its path, while the old file is unchanged; [`ErrorKind::Invalid`] for
+/// JSON with a key.
 pub(super) fn save(
     path: &Path,
     vault: &Vault,
@@ -172,11 +171,10 @@ pub(super) fn save(
     })
 }
 
-/// Has a file written beside another one, encrypted if there is a key, and
-/// puts it in its place.
+/// Writes a temporary file with `write`, encrypted if there is a key, and renames it to `path`.
 ///
 /// # Errors
-/// As [`save`], or what `write` fails with.
+/// Those of [`save`] and of `write`.
 pub(super) fn replace(
     path: &Path,
     vault: &Vault,
@@ -200,12 +198,12 @@ pub(super) fn replace(
         .and_then(|()| out.flush())
         .and_then(|()| out.get_ref().sync_all())
         .and_then(|()| std::fs::rename(&beside.0, path))
-        // The new name is only there for good once its folder is written.
+        // The new name is only durable once its folder is synced.
         .and_then(|()| sync_folder(folder))
         .map_err(|error| failed("write", path, error))
 }
 
-/// How the names of files begin that are written beside another one.
+/// Returns the prefix of the names of temporary files for a path.
 fn beside(path: &Path) -> Result<String> {
     match path.file_name() {
         Some(name) => Ok(format!(".{}.", name.display())),
@@ -216,8 +214,8 @@ fn beside(path: &Path) -> Result<String> {
     }
 }
 
-/// Removes what a program that was killed has left of [`replace`]. Only for
-/// who has the file alone.
+/// Removes temporary files of [`replace`] that a killed process has left. The caller needs
+/// exclusive access to the file.
 pub(super) fn remove_leftovers(path: &Path) -> Result<()> {
     let begin = beside(path)?;
     let Ok(entries) = std::fs::read_dir(folder_of(path)) else { return Ok(()) };
@@ -226,14 +224,14 @@ pub(super) fn remove_leftovers(path: &Path) -> Result<()> {
         let process =
             name.to_str().and_then(|name| name.strip_prefix(&*begin)?.strip_suffix(".tmp"));
         if process.is_some_and(|process| process.bytes().all(|byte| byte.is_ascii_digit())) {
-            // What stays is in nobody's way.
+            // A file that cannot be removed has no effect.
             let _ = std::fs::remove_file(entry.path());
         }
     }
     Ok(())
 }
 
-/// The folder that a file is in.
+/// Returns the folder that contains a file.
 pub(super) fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -246,7 +244,7 @@ pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// The file that is written, removed unless it came to its place.
+/// A temporary file, removed unless it was renamed to its final name.
 struct Beside(PathBuf);
 
 impl Drop for Beside {
@@ -261,7 +259,7 @@ pub(super) fn failed(what: &str, path: &Path, error: std::io::Error) -> Error {
     Error::new(ErrorKind::Io, message).with_source(error)
 }
 
-/// The refusal to write a table in another format than it was loaded from.
+/// The error for a table that would be written in another format than it was loaded from.
 #[cold]
 pub(super) fn other_format(table: &str, format: &str) -> Error {
     let message = format!(

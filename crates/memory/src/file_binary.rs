@@ -9,13 +9,13 @@
 //! row      a bit a field for NULL, then the values that are not
 //! name     bytes u8, UTF-8
 //! ```
-//! All integers are little-endian; rows are as in [`super::row_codec`]. The
-//! fields have their names and forms, so that a file is read by position of
-//! name, and what does not fit the model is refused. No length is trusted:
-//! memory is taken for what is there, not for what is announced.
+//! All integers are little-endian; rows are encoded as in [`super::row_codec`]. The fields have
+//! their names and forms, so that a file is read by field name, and fields that do not fit the
+//! model are refused. No length is trusted: memory is allocated for bytes that exist, not for
+//! announced ones.
 //!
-//! Version 2 is the snapshot that a log goes on from (see [`super::journal`]);
-//! its position is written at the end of the content, once it is known.
+//! Version 2 is a snapshot with a log (see [`super::journal`]); its position is written at the end
+//! of the content, once it is known.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -41,8 +41,8 @@ const TAIL_BYTES: usize = 12;
 pub(super) const BLOCK_BYTES: usize = 1 << 16;
 const LEVEL: i32 = 3;
 
-/// One table of a file, not yet read: what the file has, and what its log has
-/// in place of that.
+/// One table of a file that is not decoded yet: the rows of the file, and those of its log that
+/// replace them.
 pub(super) struct Section {
     pub(super) parts: Vec<Part>,
 }
@@ -51,22 +51,22 @@ pub(super) struct Section {
 pub(super) struct Part {
     pub(super) content: Arc<Vec<u8>>,
     pub(super) fields: Vec<(String, Form)>,
-    /// Where the rows of each block are, and how many.
+    /// The position of each block's rows, and their number.
     pub(super) blocks: Vec<(Range<usize>, u32)>,
 }
 
-/// Which log a snapshot goes with.
+/// The link from a snapshot to its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Link {
-    /// What all snapshots and logs of a database have in common.
+    /// The identity that all snapshots and logs of a database share.
     pub(super) lineage: Uuid,
-    /// The first log that is to be read after the snapshot.
+    /// The first log to read after the snapshot.
     pub(super) generation: u64,
-    /// How far that log has to be there.
+    /// The minimum length of that log.
     pub(super) position: u64,
 }
 
-/// Passes bytes on, and counts and sums them.
+/// A writer that passes bytes on, counts them and computes their checksum.
 struct Summed<W> {
     out: W,
     sum: crc32fast::Hasher,
@@ -87,8 +87,8 @@ impl<W: Write> Write for Summed<W> {
 /// Writes the file.
 ///
 /// # Errors
-/// The outer one for what cannot be written so, the inner one for what the
-/// file would not take.
+/// The outer error for content that cannot be written in this format, the inner one if the file
+/// cannot be written.
 pub(super) fn write(out: &mut impl Write, contents: &Contents<'_>) -> Result<io::Result<()>> {
     check_sections(contents.sections)?;
     Ok(write_file(out, VERSION, |content| {
@@ -102,10 +102,10 @@ pub(super) fn write(out: &mut impl Write, contents: &Contents<'_>) -> Result<io:
     }))
 }
 
-/// Writes a snapshot, whose rows may change meanwhile.
+/// Writes a snapshot while its rows may change.
 ///
 /// # Errors
-/// As [`write`].
+/// Those of [`write`].
 pub(super) fn write_snapshot(
     out: &mut impl Write,
     snapshot: &Snapshot<'_>,
@@ -134,7 +134,7 @@ pub(super) fn write_snapshot(
     }
 }
 
-/// Refuses sections that cannot be written as they are.
+/// Returns an error for sections that cannot be written unchanged.
 fn check_sections(sections: &BTreeMap<String, AnySection>) -> Result<()> {
     for (name, section) in sections {
         let AnySection::Binary(section) = section else {
@@ -180,7 +180,7 @@ fn write_file<W: Write>(
     out.write_all(&sum.to_le_bytes())
 }
 
-/// The content, which is compressed, and how long it is.
+/// The content, which is compressed, and its length.
 struct Content<'w, W: Write> {
     out: zstd::Encoder<'w, W>,
     bytes: u64,
@@ -204,7 +204,7 @@ pub(super) fn write_block(out: &mut impl Write, block: &[u8], rows: u32) -> io::
     out.write_all(block)
 }
 
-/// The head of a table's rows.
+/// Writes the head of a table's rows.
 pub(super) fn write_table_head(out: &mut impl Write, rows: &TableRows) -> io::Result<()> {
     let columns = rows.pages.layout.columns.iter();
     let fields = rows.table.fields().iter().zip(columns);
@@ -230,7 +230,7 @@ fn write_table(out: &mut impl Write, rows: &TableRows) -> io::Result<()> {
     out.write_all(&0_u32.to_le_bytes())
 }
 
-/// Reads the file; the error is what is wrong with it.
+/// Reads the file; the error describes its defect.
 pub(super) fn load(bytes: &[u8]) -> Result<file::Read, String> {
     if bytes.get(..MAGIC.len()) != Some(MAGIC) {
         return Err("is no file of the memory engine".to_owned());
@@ -300,7 +300,7 @@ fn load_content(content: &Arc<Vec<u8>>, is_linked: bool) -> Option<file::Read> {
 }
 
 impl Section {
-    /// Writes it as it was read.
+    /// Writes the section as it was read.
     fn write(&self, out: &mut impl Write, name: &str) -> io::Result<()> {
         let fields = self.parts.first().map_or(&[][..], |part| &part.fields);
         write_head(out, name, fields.iter().map(|(name, form)| (&**name, *form)))?;
@@ -312,7 +312,7 @@ impl Section {
         out.write_all(&0_u32.to_le_bytes())
     }
 
-    /// True if its rows have the fields of this table.
+    /// Returns true if its rows have the fields of this table.
     pub(super) fn is_shaped_as(&self, rows: &TableRows) -> bool {
         let columns = rows.pages.layout.columns.iter();
         let fields = rows.table.fields().iter().zip(columns);
@@ -323,12 +323,12 @@ impl Section {
         self.parts.iter().all(same)
     }
 
-    /// Puts the rows into an empty table.
+    /// Copies the rows to an empty table.
     pub(super) fn fill(&self, rows: &mut TableRows, destructive: &Destructive) -> Result<()> {
         self.parts.iter().try_for_each(|part| part.fill(rows, destructive))
     }
 
-    /// What it is like, for a plan.
+    /// Returns the shape of the rows, for a plan.
     pub(super) fn shape(&self) -> Shape {
         let mut shape = Shape::default();
         for part in &self.parts {
@@ -340,8 +340,8 @@ impl Section {
         shape
     }
 
-    /// Keeps the rows whose keys, as they lie there, are not refused; none if
-    /// the rows make no sense.
+    /// Keeps the rows for whose keys, as encoded, `keep` returns true; `None` if the rows cannot be
+    /// decoded.
     pub(super) fn retain(
         &mut self,
         key: &str,

@@ -1,4 +1,4 @@
-//! The JSON file of a memory engine: one document, one row a line.
+//! The JSON file of a memory engine: one document with one row per line.
 //!
 //! ```text
 //! {"format":"marmota-memory","version":1,"schema":1,"tables":{
@@ -8,9 +8,8 @@
 //! ]
 //! }}
 //! ```
-//! Rows are as everywhere in JSON; members that are missing get their
-//! defaults. Checked when a model asks for the table, not before: what the
-//! members are is in the model only.
+//! Rows have the usual JSON form; missing members get their defaults. Rows are checked when a model
+//! registers the table, not before, since only the model defines the members.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,14 +28,14 @@ use super::table_rows::{TableRows, Values};
 
 const FORMAT: &str = "marmota-memory";
 const VERSION: u32 = 1;
-/// Text is handed on in pieces of about this many bytes.
+/// The approximate size of the pieces in which text is passed on, in bytes.
 const PIECE_BYTES: usize = 1 << 16;
 
 /// Writes the document.
 ///
 /// # Errors
-/// The outer one for what cannot be written as JSON, the inner one for what
-/// the file would not take.
+/// The outer error for content that cannot be written as JSON, the inner one if the file cannot be
+/// written.
 pub(super) fn write(out: &mut impl Write, contents: &Contents<'_>) -> Result<io::Result<()>> {
     for (name, section) in contents.sections {
         if !matches!(section, Section::Json(_)) {
@@ -93,7 +92,7 @@ fn write_rows(out: &mut impl Write, buffer: &mut Vec<u8>, rows: &TableRows) -> i
     Ok(())
 }
 
-/// Reads the document; the error is what is wrong with it.
+/// Reads the document; the error describes its defect.
 pub(super) fn load(bytes: &[u8]) -> Result<Read, String> {
     let document: Document =
         serde_json::from_slice(bytes).map_err(|error| format!("is damaged: {error}"))?;
@@ -148,7 +147,7 @@ impl<'de> Deserialize<'de> for Tables {
     }
 }
 
-/// Puts the rows of a list into an empty table.
+/// Copies the rows of a list to an empty table.
 pub(super) fn fill(list: &RawValue, rows: &mut TableRows, destructive: &Destructive) -> Result<()> {
     let mut failed = None;
     let mut deserializer = serde_json::Deserializer::from_str(list.get());
@@ -163,8 +162,8 @@ pub(super) fn fill(list: &RawValue, rows: &mut TableRows, destructive: &Destruct
     }
 }
 
-/// A row whose members have the names of the table's fields, without those
-/// that may be lost; none for what is no object.
+/// Returns a row whose members have the names of the table's fields, without members that may be
+/// dropped; `None` if the row is not an object.
 fn renamed(table: &Table, json: &RawValue, destructive: &Destructive) -> Result<Option<String>> {
     let Ok(members) = serde_json::from_str::<BTreeMap<String, &RawValue>>(json.get()) else {
         return Ok(None);
@@ -183,7 +182,7 @@ fn renamed(table: &Table, json: &RawValue, destructive: &Destructive) -> Result<
     Ok(String::from_utf8(object).ok())
 }
 
-/// What a list of rows is like, for a plan.
+/// Returns the shape of a list of rows, for a plan.
 pub(super) fn shape(list: &RawValue) -> Result<Shape> {
     let rows: Vec<BTreeMap<String, &RawValue>> =
         serde_json::from_str(list.get()).map_err(|error| {
@@ -199,7 +198,7 @@ pub(super) fn shape(list: &RawValue) -> Result<Shape> {
 struct Rows<'r> {
     rows: &'r mut TableRows,
     destructive: &'r Destructive,
-    /// What stopped it, if it was not the JSON.
+    /// The error that stopped it, if it was not one of the JSON.
     failed: &'r mut Option<Error>,
 }
 

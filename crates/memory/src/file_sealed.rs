@@ -1,11 +1,11 @@
-//! The sealed file of a memory engine: another file, encrypted.
+//! The sealed file of a memory engine: an encrypted binary file.
 //!
 //! ```text
 //! file    magic (8 bytes), version u32, seal (see `vault.rs`), { chunk }
 //! chunk   65,536 bytes (the last one: fewer, or as many) sealed, tag (16 bytes)
 //! ```
-//! Chunks are numbered from 1, and each says whether it is the last: none can
-//! be moved, left out, repeated or cut off.
+//! Chunks are numbered from 1, and each is marked if it is the last. So a chunk that is moved, left
+//! out, repeated or cut off is detected.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -15,19 +15,19 @@ use marmota_model::{Error, ErrorKind, Result};
 use super::seal::{SEAL_BYTES, TAG_BYTES, Use};
 use super::vault::{Cipher, Vault};
 
-/// Differs from others by so much that no damage makes one of the other.
+/// It differs from the others in so many bits that damage cannot convert one to the other.
 const MAGIC: &[u8; 8] = b"\x9ESEALEDM";
 const VERSION: u32 = 1;
 const START_BYTES: usize = 12;
 const HEAD_BYTES: usize = START_BYTES + SEAL_BYTES;
 const CHUNK_BYTES: usize = 1 << 16;
 
-/// Encrypts what is written.
+/// A writer that encrypts its input.
 pub(super) struct Writer<W> {
     out: W,
     cipher: Cipher,
     chunk: Vec<u8>,
-    /// How many chunks were written.
+    /// The number of chunks written.
     count: u64,
 }
 
@@ -56,7 +56,7 @@ impl<W: Write> Writer<W> {
 
 impl<W: Write> Write for Writer<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Only now is it known that the chunk is not the last one.
+        // Only now it is known that the chunk is not the last one.
         if self.chunk.len() == CHUNK_BYTES && !bytes.is_empty() {
             self.write_chunk(false)?;
         }
@@ -77,7 +77,7 @@ fn start() -> [u8; START_BYTES] {
     start
 }
 
-/// True for a file that [`Writer`] has written.
+/// Returns true for a file that [`Writer`] has written.
 pub(super) fn is_sealed(file: &[u8]) -> bool {
     file.starts_with(MAGIC)
 }
@@ -85,8 +85,8 @@ pub(super) fn is_sealed(file: &[u8]) -> bool {
 /// Decrypts a file.
 ///
 /// # Errors
-/// [`ErrorKind::Denied`] without its key, [`ErrorKind::Invalid`] if it is
-/// damaged; both name it.
+/// [`ErrorKind::Denied`] without its key, [`ErrorKind::Invalid`] if it is damaged; both messages
+/// have its path.
 pub(super) fn open(mut file: Vec<u8>, path: &Path, vault: &Vault) -> Result<Vec<u8>> {
     let refuse = |what: &str| {
         Error::new(ErrorKind::Invalid, format!("{} {what}: restore a copy", path.display()))

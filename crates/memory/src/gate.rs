@@ -1,10 +1,10 @@
-//! Who may have a transaction open, and who waits for its end.
+//! The transaction lock of an engine, and the queue of those who wait for the end of a transaction.
 //!
-//! One transaction at a time is open in an engine. The tables that it has used
-//! are its own until it ends ([`super::table_rows::TableRows::owner`]):
-//! everybody else's writes to them wait, so that what it has read stays true;
-//! where it has changed them reads wait too, so that nobody sees what may yet
-//! be undone. Whoever waits holds nothing, so there is no deadlock.
+//! One transaction at a time is open in an engine. It owns the tables that it has used until it
+//! ends ([`super::table_rows::TableRows::owner`]). Writes of other sessions to them wait, so that
+//! the data it has read stays unchanged. Reads of tables that it has changed wait as well, so that
+//! no session sees changes that may still be undone. A waiting operation holds no locks, so there
+//! is no deadlock.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
@@ -15,10 +15,10 @@ use marmota_model::Error;
 use marmota_store::refusal::table_kept;
 use marmota_store::wait::{QueuePlace, WaitQueue};
 
-/// How long anybody waits for the end of a transaction.
+/// The maximum wait for the end of a transaction.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Who takes the gate for the engine itself.
+/// The holder's number when the engine itself takes the gate.
 pub(super) const ENGINE: u64 = u64::MAX;
 
 /// The engine's transaction lock.
@@ -26,14 +26,14 @@ pub(super) const ENGINE: u64 = u64::MAX;
 pub(super) struct Gate {
     /// The session whose transaction is open, or 0.
     holder: AtomicU64,
-    /// How many wait to have it next, before any session.
+    /// The number of callers that take the gate next, before any session.
     pressing: AtomicUsize,
-    /// Those that wait for it to open.
+    /// The callers that wait until the gate opens.
     waiters: WaitQueue,
 }
 
 impl Gate {
-    /// Takes the gate for a session, unless another has it.
+    /// Takes the gate for a session, unless another holds it.
     pub(super) fn try_take(&self, session: u64) -> bool {
         if session != ENGINE && self.pressing.load(Ordering::Relaxed) > 0 {
             return false;
@@ -41,33 +41,33 @@ impl Gate {
         self.holder.compare_exchange(0, session, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Opens the gate and wakes all who wait: they may wait for different tables.
+    /// Opens the gate and wakes all waiters, since they may wait for different tables.
     pub(super) fn open(&self) {
         self.holder.store(0, Ordering::Release);
         self.wake();
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiters.
     pub(super) fn wake(&self) {
         self.waiters.wake_all();
     }
 
-    /// Has a waiter woken when the gate opens next. Whatever it waits for
-    /// has to be tried again after this, lest it came to be just before.
+    /// Registers a waiter, which is woken when the gate opens next. The caller has to try again
+    /// afterwards, since the gate may have opened just before.
     pub(super) fn register(&self, place: &mut QueuePlace, waker: &Waker) {
         self.waiters.wait(place, waker);
     }
 
-    /// Forgets a waiter.
+    /// Removes a waiter.
     pub(super) fn forget(&self, place: &mut QueuePlace) {
         self.waiters.leave(place);
     }
 
-    /// [`Gate::wait`], while no other transaction begins: `attempt` comes to
-    /// its turn however busy the sessions are.
+    /// [`Gate::wait`], during which no other transaction begins: `attempt` gets its turn even if
+    /// the sessions are busy.
     ///
     /// # Errors
-    /// As [`Gate::wait`].
+    /// Those of [`Gate::wait`].
     pub(super) fn press<T>(
         &self,
         mut attempt: impl FnMut() -> Result<Option<T>, Error>,
@@ -84,7 +84,7 @@ impl Gate {
         self.wait(&mut attempt)
     }
 
-    /// Tries until it succeeds, each time that the gate opens.
+    /// Calls `attempt` each time that the gate opens, until it succeeds.
     ///
     /// # Errors
     /// [`marmota_model::ErrorKind::Busy`] after five seconds.

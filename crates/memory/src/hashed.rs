@@ -1,8 +1,8 @@
-//! Row numbers by the hash of some of their fields, none of which is NULL:
-//! what keys and unique indexes are found by in O(1).
+//! A hash index: row numbers by the hash of some of their fields, none of which is NULL. Keys and
+//! unique indexes use it for lookups in O(1).
 //!
-//! The hash lies beside the number, so that growing reads no rows and a look
-//! at a row is nearly always the right one.
+//! The hash is stored with the row number. So growing the index reads no rows, and a row that is
+//! read is nearly always the right one.
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use marmota_model::ValueRef;
@@ -10,15 +10,15 @@ use marmota_model::ValueRef;
 use super::compare;
 use super::page::Pages;
 
-/// Rows by the hash of some fields.
+/// A hash index of rows by some of their fields.
 pub(super) struct Hashed {
     fields: Box<[usize]>,
     rows: HashTable<(u32, u32)>,
     hasher: DefaultHashBuilder,
 }
 
-/// The table takes its buckets from the low bits and its tags from the high
-/// ones: spread 32 bits over both.
+/// Spreads a hash of 32 bits over 64: the table takes its buckets from the low bits and its tags
+/// from the high ones.
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
@@ -32,12 +32,12 @@ impl Hashed {
         }
     }
 
-    /// The fields, in order.
+    /// Returns the fields, in order.
     pub(super) fn fields(&self) -> &[usize] {
         &self.fields
     }
 
-    /// The hash of a row's values; none if one of them is NULL.
+    /// Returns the hash of a row's values; `None` if one of them is NULL.
     fn hash<'v>(&self, pages: &Pages, value: impl Fn(usize) -> ValueRef<'v>) -> Option<u32> {
         if self.fields.iter().any(|&field| value(field).is_null()) {
             return None;
@@ -47,7 +47,7 @@ impl Hashed {
         Some(compare::hash(&self.hasher, values))
     }
 
-    /// The row that has these values.
+    /// Returns the row that has these values.
     pub(super) fn find<'v>(
         &self,
         pages: &Pages,
@@ -65,14 +65,14 @@ impl Hashed {
             .map(|&(_, row)| row)
     }
 
-    /// Adds a row, whose values are in no other.
+    /// Adds a row whose values no other row has.
     pub(super) fn insert(&mut self, pages: &Pages, row: u32) {
         if let Some(hash) = self.hash(pages, |field| pages.value(row, field)) {
             self.rows.insert_unique(spread(hash), (hash, row), |&(hash, _)| spread(hash));
         }
     }
 
-    /// Removes a row, whose values are still there.
+    /// Removes a row whose values still exist.
     pub(super) fn remove(&mut self, pages: &Pages, row: u32) {
         if let Some(hash) = self.hash(pages, |field| pages.value(row, field))
             && let Ok(entry) = self.rows.find_entry(spread(hash), |&(_, other)| other == row)

@@ -1,6 +1,5 @@
-//! Makes an engine's tables those that its models ask for: new ones are
-//! filled from the file, changed ones get their rows written anew, and all
-//! or nothing takes effect.
+//! Adds and changes an engine's tables for its models: new tables are filled from the file, rows of
+//! changed tables are converted, and all changes take effect at once or not at all.
 
 use std::sync::Arc;
 
@@ -16,15 +15,15 @@ use super::row_write::placed;
 use super::shared::Shared;
 use super::table_rows::TableRows;
 
-/// A table that is to be, and its rows if they are not those it has.
+/// A new or changed table, and its rows if they differ from the existing ones.
 struct Coming {
     table: Arc<Table>,
     fresh: Option<TableRows>,
 }
 
 impl Shared {
-    /// Says what [`Self::install`] would change. `tries` asks to look at each
-    /// row of a file, as that does by itself.
+    /// Returns the changes that [`Self::install`] would make. With `tries`, each row of a file is
+    /// checked, as `install` does anyway.
     pub(super) fn compare(
         &self,
         tables: &[Arc<Table>],
@@ -48,7 +47,7 @@ impl Shared {
                 plan.steps.push(comparison::step(table, change, Effect::Safe));
             }
             if !tries && matches!(section, Section::Json(_)) {
-                // Only its rows say what it is like.
+                // The shape is only known from the rows.
                 continue;
             }
             let shape = section.shape().map_err(|error| in_file(loaded, &error))?;
@@ -56,7 +55,7 @@ impl Shared {
             let can_be =
                 tries && steps.iter().all(|step| !matches!(step.effect, Effect::Refused(_)));
             plan.steps.append(&mut steps);
-            // What is wrong with single rows shows when they are tried.
+            // Errors in single rows are only found by converting them.
             let all = Destructive { needed: true, ..Destructive::default() };
             let mut rows = TableRows::new(Arc::clone(table));
             if let (true, Err(error)) = (can_be, section.fill(&mut rows, &all)) {
@@ -67,9 +66,9 @@ impl Shared {
         Ok(plan)
     }
 
-    /// Adds tables, or changes those there are; says whether rows got another
-    /// shape. No transaction is open. What `settle` fails with keeps all as it
-    /// was; nobody writes to the tables while it runs.
+    /// Adds tables, or changes existing ones; returns true if rows got another shape. No
+    /// transaction is open. If `settle` fails, nothing is changed; no session writes to the tables
+    /// while it runs.
     pub(super) fn install(
         &self,
         tables: &[Arc<Table>],
@@ -144,7 +143,7 @@ impl Shared {
             guard.retired = !Arc::ptr_eq(&old.slots[number].rows, &new.slots[number].rows);
             guard.table = Arc::clone(&new.slots[number].table);
         }
-        // Whoever waits for a retired table's lock finds the new one after.
+        // A session that waits for the lock of a retired table finds the new table afterwards.
         self.catalog.store(Arc::new(new));
         Ok(reshaped)
     }
@@ -155,7 +154,7 @@ fn in_file(loaded: &Loaded, error: &Error) -> Error {
     placed(&format!("{}: ", loaded.path.display()), error)
 }
 
-/// Makes sure that rows from a file refer to rows that are there.
+/// Checks that rows from a file refer to existing rows.
 fn check_references<'r>(
     coming: &[Coming],
     number: usize,

@@ -1,23 +1,21 @@
-//! The log of a memory engine: what is committed, in the order in which it
-//! was, beside the file.
+//! The log of a memory engine: all commits since the snapshot, in their order, in a separate file.
 //!
 //! ```text
 //! app.mem         the snapshot: all rows, and which log goes on from it
 //! app.mem.log.7   the log: a record a commit (journal/record, journal/changes)
 //! app.mem.lock    held by the process that has the database open
 //! ```
-//! A commit is one write to the log file, made while its tables are still
-//! locked. So records lie in an order in which each comes behind what it rests
-//! on, what the disk does not take is undone before anybody has seen it, and
-//! what is answered survives the process at once. The wait for the disk comes
-//! after the locks: one thread ([`Journal::run`]) waits for all that has been
-//! written so far, and meanwhile the next commits gather. Others may see a row
-//! before it is on the disk; what they write on top of it lies behind it, and
+//! A commit is one write to the log file, made while its tables are still locked. So each record
+//! follows those that it depends on, a write that fails is undone before other sessions have seen
+//! it, and acknowledged commits survive the end of the process at once. The wait for the disk comes
+//! after the locks are released: one thread ([`Journal::run`]) waits for everything that has been
+//! written so far, and the next commits are collected meanwhile (group commit). Other sessions may
+//! see a row before it is on the disk; their writes that depend on it follow it in the log, and
 //! cannot be kept without it.
 //!
-//! When a wait for the disk fails it is unknown what is there: commits that
-//! waited are [`ErrorKind::Lost`], and the engine answers nothing any more,
-//! because rows that may not be there must not be seen.
+//! If a sync of the disk fails, the content of the disk is unknown: commits that waited fail with
+//! [`ErrorKind::Lost`], and the engine refuses all operations, because rows that may not be on the
+//! disk must not be seen.
 
 mod changes;
 mod log_file;
@@ -45,27 +43,27 @@ pub(super) use recovery::{Alone, first_log, open};
 
 use super::vault::Vault;
 
-/// How long what is relaxed waits for the disk at most.
+/// The maximum delay before a relaxed write is synced.
 const RELAXED_MAX: Duration = Duration::from_millis(800);
-/// A log below this is never too long.
+/// The minimum length from which on a log can count as too long, in bytes.
 const LOG_BYTES_MIN: u64 = 64 << 20;
-/// Above this a buffer is given back.
+/// A larger buffer is freed.
 const RECORD_BYTES_KEPT: usize = 1 << 20;
 
-/// A session's waiter: its number, and its ticket.
+/// A session's waiter: the session's number and the ticket.
 type Name = (u64, u64);
 
 /// The log.
 pub(super) struct Journal {
-    /// The snapshot.
+    /// The path of the snapshot.
     path: PathBuf,
     durability: Durability,
     lineage: Uuid,
     vault: Arc<Vault>,
     tail: Mutex<Tail>,
-    /// Held while the disk is waited for: an error is told to one who waits only.
+    /// Held during a sync, so that only one caller gets its error.
     syncing: Mutex<()>,
-    /// The position up to which all is on the disk.
+    /// The position up to which everything is on the disk.
     synced: AtomicU64,
     waiting: Mutex<Waiting>,
     work: Condvar,
@@ -73,15 +71,15 @@ pub(super) struct Journal {
     /// Held while a snapshot is made, or tables change.
     pub(super) snapshots: Mutex<()>,
     snapshot_wanted: AtomicBool,
-    /// Set for the whole engine when the log is lost.
+    /// Set for the whole engine when the log has failed.
     closed: Arc<AtomicBool>,
     failure: Mutex<Option<String>>,
-    /// Keeps other processes out.
+    /// The lock against other processes.
     lock: Mutex<Option<Lock>>,
     counts: Counts,
 }
 
-/// What was done since the log was opened.
+/// The counters since the log was opened.
 #[derive(Default)]
 struct Counts {
     commits: AtomicU64,
@@ -89,49 +87,49 @@ struct Counts {
     snapshots: AtomicU64,
 }
 
-/// Where the log is written to. Positions count all that was ever written.
+/// The end of the log. Positions count all bytes that were ever written.
 struct Tail {
     log: LogFile,
     position: u64,
     /// The last list of tables, with which each log begins.
     tables: Vec<u8>,
-    /// How much was written since the last snapshot, and how much may be.
+    /// The bytes written since the last snapshot, and their maximum.
     since_snapshot: u64,
     bytes_max: u64,
-    /// The schema version of a snapshot that needs no log behind it.
+    /// The schema version of a snapshot that needs no log after it.
     whole: Option<u32>,
 }
 
 #[derive(Default)]
 struct Waiting {
-    /// Up to where somebody waits.
+    /// The highest position that a session waits for.
     wanted: u64,
-    /// When what is relaxed is due.
+    /// The time at which relaxed writes have to be synced.
     due: Option<Instant>,
     wakers: Vec<(u64, Name, Waker)>,
     stopped: bool,
-    /// Commits that asked to be waited for and are in no wait yet, and what
-    /// there was of those.
+    /// The commits that requested a sync and are not part of one yet, and the counters of the
+    /// groups so far.
     asked: u64,
     groups: u64,
     grouped: u64,
     group_max: u64,
 }
 
-/// What keeps other processes out.
+/// The lock against other processes.
 struct Lock(File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // So that nobody is told of a process that is gone.
+        // The process id is removed, so that no error message names an ended process.
         let _ = self.0.set_len(0);
-        // A child that was just forked has the file as well: closing ours
-        // would leave the lock to it.
+        // A child that was just forked has the same file: if only ours was closed, the child would
+        // keep the lock.
         let _ = self.0.unlock();
     }
 }
 
-/// A record in the making.
+/// A record that is being written.
 pub(super) struct Record(Vec<u8>);
 
 impl Default for Record {
@@ -141,7 +139,7 @@ impl Default for Record {
 }
 
 impl Record {
-    /// Begins with an empty payload.
+    /// Begins a record with an empty payload.
     pub(super) fn payload(&mut self) -> &mut Vec<u8> {
         self.0.truncate(RECORD_BYTES);
         self.0.shrink_to(RECORD_BYTES_KEPT);
@@ -150,12 +148,11 @@ impl Record {
 }
 
 impl Journal {
-    /// Writes a record, and gives the position behind it.
+    /// Writes a record, and returns the position after it.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the disk does not take it, [`ErrorKind::Invalid`]
-    /// if it is too long: nothing is written then. [`ErrorKind::Lost`] if half
-    /// of it is left.
+    /// [`ErrorKind::Io`] if the disk fails, [`ErrorKind::Invalid`] if the record is too long: then
+    /// nothing is written. [`ErrorKind::Lost`] if a part of it cannot be removed.
     pub(super) fn append(&self, record: &mut Record) -> Result<u64> {
         let payload = &record.0[RECORD_BYTES..];
         if payload.len() > record::PAYLOAD_BYTES_MAX {
@@ -182,14 +179,14 @@ impl Journal {
         let unsynced = tail.position - self.synced.load(Ordering::Acquire);
         let log = &mut tail.log;
         let settled = match self.durability {
-            // Nobody will ever wait, and a loss of power may take what it likes.
+            // No caller ever waits, and a power loss may lose any commit.
             Durability::None => log.bytes,
             _ => log.bytes.saturating_sub(unsynced),
         };
         let bytes = match log.write(record, payload, settled) {
             Ok(bytes) => bytes,
             Err(error) => {
-                // Half a record must not stay, or what comes next is lost behind it.
+                // A partial record has to be removed, or the records after it would be lost.
                 if let Err(error) = log.file.set_len(log.bytes) {
                     return Err(unknown(self.fail(&error)));
                 }
@@ -201,10 +198,10 @@ impl Journal {
         Ok(tail.position)
     }
 
-    /// Writes the list of tables that the records behind it are about.
+    /// Writes the list of tables that the following records refer to.
     ///
     /// # Errors
-    /// As [`Journal::append`].
+    /// Those of [`Journal::append`].
     pub(super) fn append_tables(&self, record: &mut Record) -> Result<()> {
         self.append(record)?;
         let mut tail = self.tail.lock();
@@ -213,8 +210,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Says what a commit that ends at `position` asks for; true if it has to
-    /// be waited for, by [`Journal::poll`].
+    /// Requests the durability of a commit that ends at `position`; returns true if the caller has
+    /// to wait with [`Journal::poll`].
     pub(super) fn ask(&self, position: u64, asked: Option<Durability>) -> bool {
         self.counts.commits.fetch_add(1, Ordering::Relaxed);
         let durability = match self.durability {
@@ -238,8 +235,8 @@ impl Journal {
         false
     }
 
-    /// Ready once everything up to a position is on the disk, or with
-    /// [`ErrorKind::Lost`] if that cannot be known.
+    /// Ready once everything up to a position is on the disk, or with [`ErrorKind::Lost`] if this
+    /// is unknown.
     pub(super) fn poll(
         &self,
         position: u64,
@@ -263,19 +260,19 @@ impl Journal {
         Poll::Pending
     }
 
-    /// Forgets a waiter's waker.
+    /// Removes a waiter's waker.
     pub(super) fn forget(&self, name: Name) {
         self.waiting.lock().wakers.retain(|(_, other, _)| *other != name);
     }
 
-    /// Waits for the disk until all that is written by now is there.
+    /// Syncs everything that is written by now.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`], and for all that comes after it as well.
+    /// [`ErrorKind::Io`], also for all later operations.
     pub(super) fn sync(&self) -> Result<()> {
         let _one = self.syncing.lock();
         self.check()?;
-        // Before the position is looked at: it lies behind all of them.
+        // They are counted before the position is read, which is then after all of them.
         let members = std::mem::take(&mut self.waiting.lock().asked);
         let (file, position) = {
             let tail = self.tail.lock();
@@ -294,8 +291,8 @@ impl Journal {
         file.sync_data().map_err(|error| self.fail(&error))
     }
 
-    /// Notes that everything up to a position is on the disk, and tells who
-    /// waits for that.
+    /// Records that everything up to a position is on the disk, and wakes the callers that wait for
+    /// it.
     fn reached(&self, position: u64) {
         self.synced.fetch_max(position, Ordering::AcqRel);
         let mut woken = Vec::new();
@@ -309,7 +306,7 @@ impl Journal {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Gives up the log for good.
+    /// Closes the log permanently after a failure.
     #[cold]
     fn fail(&self, error: &io::Error) -> Error {
         let message = format!(
@@ -325,7 +322,7 @@ impl Journal {
         self.failure().unwrap_or_else(|| Error::new(ErrorKind::Io, "the disk failed"))
     }
 
-    /// Why the log was given up, if it was.
+    /// Returns the error because of which the log was closed, if it was.
     pub(super) fn failure(&self) -> Option<Error> {
         let failure = self.failure.lock();
         failure.as_ref().map(|message| Error::new(ErrorKind::Io, message.clone()))
@@ -340,7 +337,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Begins to wait for the disk on behalf of all commits.
+    /// Starts the thread that syncs the log for all commits.
     fn start(self: &Arc<Self>) -> Result<()> {
         let journal = Arc::clone(self);
         let thread = std::thread::Builder::new().name("marmota-log".to_owned());
@@ -372,18 +369,18 @@ impl Journal {
         }
     }
 
-    /// Ends the thread that waits for the disk, and lets other processes in.
+    /// Ends the thread that syncs the log, and releases the lock against other processes.
     pub(super) fn stop(&self) {
         self.waiting.lock().stopped = true;
         self.work.notify_one();
         if let Some(thread) = self.thread.lock().take() {
-            // It has nothing to panic about.
+            // The thread has no code that panics.
             let _ = thread.join();
         }
         self.lock.lock().take();
     }
 
-    /// What it has done so far.
+    /// Returns the counters.
     pub(super) fn statistics(&self) -> EngineStatistics {
         let waiting = self.waiting.lock();
         let (groups, grouped, group_max) = (waiting.groups, waiting.grouped, waiting.group_max);
@@ -400,23 +397,23 @@ impl Journal {
         statistics
     }
 
-    /// Where the log ends: its generation, and how long its file is.
+    /// Returns the end of the log: its generation and the length of its file.
     pub(super) fn end(&self) -> (u64, u64) {
         let tail = self.tail.lock();
         (tail.log.identity.generation, tail.log.bytes)
     }
 
-    /// What all logs of this database have in common.
+    /// Returns the identity that all logs of this database share.
     pub(super) const fn lineage(&self) -> Uuid {
         self.lineage
     }
 
-    /// Begins another log; the one before it is on the disk then, whole.
+    /// Begins another log; then the previous one is complete on the disk.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`]; the log goes on as it was, unless it is lost.
+    /// [`ErrorKind::Io`]; the log continues unchanged, unless it has failed.
     pub(super) fn rotate(&self) -> Result<u64> {
-        // Most of the wait, while others go on writing.
+        // This is most of the wait, while other sessions continue to write.
         self.sync()?;
         let (identity, tables) = {
             let tail = self.tail.lock();
@@ -454,8 +451,8 @@ impl Journal {
         Ok(log)
     }
 
-    /// Notes that there is a snapshot of so many bytes, to which the logs from
-    /// a generation on belong: those before it go.
+    /// Records that a snapshot of this size exists, to which the logs from `generation` on belong;
+    /// earlier logs are removed.
     pub(super) fn began(&self, generation: u64, snapshot_bytes: u64) {
         let mut tail = self.tail.lock();
         tail.since_snapshot = tail.log.bytes;
@@ -466,14 +463,14 @@ impl Journal {
         recovery::remove_logs(&self.path, |other| other < generation);
     }
 
-    /// Notes that no snapshot could be made: not before as much again.
+    /// Records that no snapshot could be made: the next attempt is made after as many bytes again.
     pub(super) fn put_off(&self) {
         let mut tail = self.tail.lock();
         tail.bytes_max = tail.since_snapshot + LOG_BYTES_MIN;
     }
 
-    /// True for the one who is to make a snapshot now, because the log has
-    /// become too long; [`Journal::snapshot_made`] lets the next.
+    /// Returns true for the caller that has to make a snapshot now, because the log has become too
+    /// long; [`Journal::snapshot_made`] allows the next one.
     pub(super) fn wants_snapshot(&self) -> bool {
         let is_long = {
             let tail = self.tail.lock();
@@ -486,14 +483,14 @@ impl Journal {
         self.snapshot_wanted.store(false, Ordering::Release);
     }
 
-    /// True if all is in the snapshot that was there at the start.
+    /// Returns true if the snapshot from the start has all data.
     pub(super) fn says_nothing(&self, schema: u32) -> bool {
         let tail = self.tail.lock();
         let tables = tail.log.bytes_with(tail.tables.len());
         tail.whole == Some(schema) && tail.since_snapshot <= tables
     }
 
-    /// Ends the log: a snapshot of this generation has all that is in it.
+    /// Ends the log: a snapshot of this generation has all its data.
     pub(super) fn close(&self, generation: u64) {
         let position = self.tail.lock().position;
         self.reached(position);
@@ -502,7 +499,7 @@ impl Journal {
 }
 
 impl Waiting {
-    /// Counts those that waited for the disk together.
+    /// Counts the commits that waited for the disk together.
     fn count_group(&mut self, members: u64) {
         self.groups += u64::from(members > 0);
         self.grouped += members;
@@ -515,7 +512,7 @@ const fn bytes_max(snapshot_bytes: u64) -> u64 {
     if double > LOG_BYTES_MIN { double } else { LOG_BYTES_MIN }
 }
 
-/// The error for a commit that is in the log, perhaps not on the disk.
+/// The error for a commit that is in the log, but possibly not on the disk.
 #[cold]
 fn unknown(failure: Error) -> Error {
     let message = format!(
@@ -525,7 +522,7 @@ fn unknown(failure: Error) -> Error {
     Error::new(ErrorKind::Lost, message).with_source(failure)
 }
 
-/// The error for what a disk would not take; nothing was written.
+/// The error for a failed write to the disk; nothing was written.
 #[cold]
 fn fault(error: io::Error) -> Error {
     use io::ErrorKind::{
@@ -545,7 +542,7 @@ fn fault(error: io::Error) -> Error {
     Error::new(ErrorKind::Io, message).with_source(error)
 }
 
-/// The name of a file with something behind it.
+/// Returns the name of a file with a suffix.
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);

@@ -1,8 +1,8 @@
-//! Rows by their key, and in its order.
+//! The index of a table's key: rows by key, and in the order of keys.
 //!
-//! Automatic keys follow each other, so a vector from key to row number is
-//! both the fastest index and the order itself. Keys that are spread too thin
-//! for that, UUIDs and texts have a hash index and an ordered one.
+//! Automatic keys are consecutive, so a vector from key to row number is both the fastest index and
+//! the order itself. Integer keys with too many gaps, UUIDs and texts have a hash index and an
+//! ordered one.
 
 use std::ops::ControlFlow;
 
@@ -13,14 +13,14 @@ use super::hashed::Hashed;
 use super::ordered::{Ordered, Position};
 use super::page::Pages;
 
-/// No row has this key.
+/// The entry for a key without a row.
 const NONE: u32 = u32::MAX;
-/// Below this many places a vector is never too thin.
+/// A vector with fewer entries than this may have any number of gaps.
 const PLACES_MIN: usize = 4096;
-/// A vector has at most this many places for each row.
+/// The maximum number of entries of a vector for each row.
 const PLACES_PER_ROW_MAX: usize = 4;
 
-/// Rows by key.
+/// The key index of a table.
 pub(super) struct KeyIndex {
     field: usize,
     kind: KeyKind,
@@ -40,18 +40,18 @@ enum Rows {
     },
 }
 
-/// Part of the order of keys.
+/// A range in the order of keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum KeyRange {
     Places(usize, usize),
     Positions(Position, Position),
 }
 
-/// One end of a range, and whether its value is in it.
+/// One end of a range, and true if its value is in the range.
 pub(super) type End<'v> = Option<(ValueRef<'v>, bool)>;
 
 impl KeyRange {
-    /// Its two ends as numbers, for [`KeyIndex::between`].
+    /// Returns its two ends as numbers, for [`KeyIndex::between`].
     pub(super) fn ends(self) -> ([usize; 2], [usize; 2]) {
         match self {
             Self::Places(from, to) => ([from, 0], [to, 0]),
@@ -69,12 +69,12 @@ impl KeyIndex {
         Self { field, kind, len: 0, rows }
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub(super) const fn len(&self) -> usize {
         self.len
     }
 
-    /// The row with this key.
+    /// Returns the row with this key.
     #[inline]
     pub(super) fn find(&self, pages: &Pages, key: ValueRef<'_>) -> Option<u32> {
         match (&self.rows, key) {
@@ -87,10 +87,10 @@ impl KeyIndex {
         }
     }
 
-    /// The highest key, if it is an integer.
+    /// Returns the highest key, if it is an integer.
     pub(super) fn last_int(&self, pages: &Pages) -> Option<i64> {
         match &self.rows {
-            // The last place has a row: see `remove`.
+            // The last entry has a row: see `remove`.
             Rows::Dense { base, places } => {
                 places.len().checked_sub(1).map(|last| base + last as i64)
             }
@@ -98,12 +98,12 @@ impl KeyIndex {
         }
     }
 
-    /// Adds a row whose key is in no other.
+    /// Adds a row whose key no other row has.
     pub(super) fn insert(&mut self, pages: &Pages, row: u32) {
         if let Rows::Dense { base, places } = &mut self.rows {
             let key = pages.int(row, self.field);
             if places.is_empty() {
-                // Keys most often begin with 1, whichever comes first.
+                // Keys usually begin with 1, even if another comes first.
                 *base = if (1..PLACES_MIN as i64).contains(&key) { 1 } else { key };
             }
             let place = key.checked_sub(*base).and_then(|place| usize::try_from(place).ok());
@@ -146,7 +146,7 @@ impl KeyIndex {
         self.rows = Rows::Sparse { hashed, ordered };
     }
 
-    /// Removes a row, whose key is still there.
+    /// Removes a row whose key still exists.
     pub(super) fn remove(&mut self, pages: &Pages, row: u32) {
         self.len -= 1;
         let field = self.field;
@@ -181,7 +181,7 @@ impl KeyIndex {
         }
     }
 
-    /// The rows whose keys lie between two ends.
+    /// Returns the range of rows whose keys lie between two ends.
     pub(super) fn range(&self, pages: &Pages, low: End<'_>, high: End<'_>) -> KeyRange {
         match &self.rows {
             Rows::Dense { base, places } => {
@@ -211,7 +211,7 @@ impl KeyIndex {
         }
     }
 
-    /// The range with these ends, which are of the index as it is.
+    /// Returns the range with these ends, which have to be of the current index.
     pub(super) fn between(&self, from: [usize; 2], to: [usize; 2]) -> KeyRange {
         match &self.rows {
             Rows::Dense { .. } => KeyRange::Places(from[0], to[0]),
@@ -219,7 +219,7 @@ impl KeyIndex {
         }
     }
 
-    /// About how many rows a range has.
+    /// Returns the approximate number of rows in a range.
     pub(super) fn count(&self, range: KeyRange) -> usize {
         match (&self.rows, range) {
             (_, KeyRange::Places(from, to)) => to.saturating_sub(from).min(self.len),
@@ -230,7 +230,7 @@ impl KeyIndex {
         }
     }
 
-    /// Takes up to `most` rows from the front of a range, or from its back.
+    /// Moves up to `most` rows from the front of a range to `into`, or from its back.
     pub(super) fn draw(
         &self,
         range: &mut KeyRange,
@@ -254,12 +254,12 @@ impl KeyIndex {
             (Rows::Sparse { ordered, .. }, KeyRange::Positions(from, to)) => {
                 ordered.draw(from, to, reverse, most, into);
             }
-            // A range is of the index as it is: both are read under one lock.
+            // A range always fits the index: both are read under one lock.
             _ => {}
         }
     }
 
-    /// Lends the rows of a range in the order of keys, or against it.
+    /// Lends the rows of a range in the order of keys or reversed.
     #[inline]
     pub(super) fn walk(
         &self,
@@ -282,17 +282,17 @@ impl KeyIndex {
             (Rows::Sparse { ordered, .. }, KeyRange::Positions(from, to)) => {
                 ordered.walk(from, to, reverse, lend)
             }
-            // A range is of the index as it is: both are read under one lock.
+            // A range always fits the index: both are read under one lock.
             _ => ControlFlow::Continue(()),
         }
     }
 
-    /// The rows that [`KeyIndex::walk`] lends after the first `skip`, copied by the slice.
+    /// Returns the rows that [`KeyIndex::walk`] lends after the first `skip`, copied by the slice.
     pub(super) fn rows_behind(&self, range: KeyRange, reverse: bool, skip: usize) -> Vec<u32> {
         match (&self.rows, range) {
             (Rows::Dense { places, .. }, KeyRange::Places(from, to)) => {
                 let within = places.get(from..to).unwrap_or(&[]);
-                // Without gaps a place is a row.
+                // Without gaps, an entry is a row.
                 if self.len == places.len() {
                     let left = within.len().saturating_sub(skip);
                     return match reverse {
@@ -311,7 +311,7 @@ impl KeyIndex {
             (Rows::Sparse { ordered, .. }, KeyRange::Positions(from, to)) => {
                 ordered.rows_behind(from, to, reverse, skip)
             }
-            // A range is of the index as it is: both are read under one lock.
+            // A range always fits the index: both are read under one lock.
             _ => Vec::new(),
         }
     }

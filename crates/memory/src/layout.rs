@@ -1,27 +1,27 @@
-//! Where each field of a row lies: which word of its fixed part, and which
-//! bit says that it is NULL. Computed once from the schema.
+//! The layout of rows: the word of each field in the fixed part of a row, and the bit that marks it
+//! as NULL. It is computed once from the schema.
 //!
-//! A row's fixed part is bits (NULLs and booleans), then one 64-bit word a
-//! field (two for a UUID, none for a boolean). What has no fixed size lies in
-//! its page; the word says where.
+//! A row's fixed part is a sequence of bits (NULLs and booleans), followed by one 64-bit word for
+//! each field (two for a UUID, none for a boolean). Values of variable size are stored in the row's
+//! page; the word has their position.
 
 use marmota_model::rule::violation;
 use marmota_model::{Collation, Error, Field, Form, Result, Table, ValueRef};
 use marmota_store::predicate::FieldColumn;
 
-/// The bit of a field that is never NULL.
+/// The NULL bit of a field that is never NULL.
 pub(super) const NEVER_NULL: u16 = u16::MAX;
 
-/// One field's place.
+/// The place of one field.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) form: Form,
     pub(super) collation: Collation,
     /// The word; for a boolean, the bit.
     pub(super) place: u16,
-    /// The bit that is set when it is NULL, or [`NEVER_NULL`].
+    /// The bit that is set if the field is NULL, or [`NEVER_NULL`].
     pub(super) null: u16,
-    /// Its number among the fields.
+    /// The index of the field in its table.
     pub(super) field: u16,
 }
 
@@ -29,9 +29,9 @@ pub(super) struct Column {
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub(super) columns: Box<[Column]>,
-    /// Words in the fixed part of one row.
+    /// The number of words in the fixed part of one row.
     pub(super) row_words: usize,
-    /// The fields whose values lie outside the fixed part.
+    /// The fields whose values are stored outside the fixed part.
     pub(super) loose: Box<[usize]>,
 }
 
@@ -72,7 +72,7 @@ impl Layout {
 }
 
 impl Column {
-    /// True if its values lie outside the fixed part.
+    /// Returns true if its values are stored outside the fixed part.
     pub(super) const fn is_loose(&self) -> bool {
         matches!(self.form, Form::Text | Form::Json | Form::Blob)
     }
@@ -95,7 +95,7 @@ impl FieldColumn for Column {
     }
 }
 
-/// The error for a value that cannot lie in a field.
+/// The error for a value that a field cannot store.
 #[cold]
 pub(super) fn misfit(field: &Field, value: ValueRef<'_>) -> Error {
     let (rule, message) = if value.is_null() || value.is_absent() {
@@ -106,7 +106,7 @@ pub(super) fn misfit(field: &Field, value: ValueRef<'_>) -> Error {
     Error::invalid(vec![violation(field, value, rule, message)])
 }
 
-/// True if a value that is not NULL is of the column's form.
+/// Returns true if a value that is not NULL has the column's form.
 #[inline]
 pub(super) const fn fits(column: &Column, value: ValueRef<'_>) -> bool {
     match (column.form, value) {
@@ -126,7 +126,7 @@ pub(super) const fn fits(column: &Column, value: ValueRef<'_>) -> bool {
     }
 }
 
-/// Checks that a value can lie in a field; the store has checked the rest.
+/// Checks that a field can store a value; the store has checked the rules.
 #[inline]
 pub(super) fn check(column: &Column, field: &Field, value: ValueRef<'_>) -> Result<()> {
     if fits(column, value) || value.is_null() && column.null != NEVER_NULL {

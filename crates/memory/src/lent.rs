@@ -1,9 +1,8 @@
 //! The tables that this engine lends to the SQL of another one.
 //!
-//! All tables of a statement are locked before its first step and given back
-//! after its last, in the order of their numbers as every operation does it.
-//! Writers wait for its end: in place while it is short, without their thread
-//! once it is long ([`LentTable::keep`]).
+//! All tables of a statement are locked before its first step and released after its last, in the
+//! order of their numbers, like in every operation. Writers wait for its end: they block while it
+//! is short, and wait without their thread once it is long ([`LentTable::keep`]).
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,14 +15,14 @@ use super::ordered::Position;
 use super::plan::Search;
 use super::table_rows::TableRows;
 
-/// How many row numbers are looked up at once.
+/// The number of row numbers that are looked up at once.
 const BLOCK_ROWS: usize = 256;
-/// How many rows are sorted between two looks at whether to stop.
+/// The number of rows that are sorted between two checks for a stop.
 const SORT_ROWS: usize = 2_048;
 
 /// A table that is locked for a statement.
 pub(super) struct LockedTable {
-    // Given back before the long read ends, so that who waits for that finds it free.
+    // Released before the long read ends, so that a writer that waits for that end finds it free.
     rows: ArcRwLockReadGuard<RawRwLock, TableRows>,
     long: OnceLock<LongRead>,
 }
@@ -108,8 +107,8 @@ impl LentTable for LockedTable {
             });
             by_field.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
         };
-        // Stable, so that the key decides where the fields do not. Two sorted
-        // halves are merged by it.
+        // The sort is stable, so that the key decides if the fields are equal. It also merges two
+        // sorted halves.
         let mut width = SORT_ROWS;
         loop {
             for part in block.chunks_mut(width) {

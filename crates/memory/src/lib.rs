@@ -10,18 +10,17 @@
 //!        vault    ─ cipher    (encrypted, if there is a key)
 //! lent                        (what the SQL of another engine reads)
 //! ```
-//! It is the oracle of the conformance suite: what it answers is what an
-//! operation means.
+//! It is the reference engine of the conformance suite: its results define the meaning of
+//! operations.
 //!
 //! # What a session sees
-//! Reads are of what is committed. One transaction is open at a time, and it
-//! is serializable: other sessions' writes to the tables that it has used wait
-//! for its end, and so do their reads of tables that it has written to (there
-//! are no old versions of rows). Operations outside a transaction take place at once
-//! and whole. A waiting operation holds nothing and answers
-//! [`Submitted::Waiting`](marmota_store::engine::Submitted::Waiting); what
-//! [`Session::submit`](marmota_store::engine::Session::submit) does block on is only another thread's running
-//! operation.
+//! Reads return committed data. One transaction is open at a time, and it is serializable: writes
+//! of other sessions to tables that it has used wait for its end, and so do their reads of tables
+//! that it has written to (old versions of rows are not kept). Operations outside a transaction are
+//! atomic. A waiting operation holds no locks and returns
+//! [`Submitted::Waiting`](marmota_store::engine::Submitted::Waiting).
+//! [`Session::submit`](marmota_store::engine::Session::submit) blocks only while an operation of
+//! another thread runs.
 #![forbid(unsafe_code)]
 
 mod backup;

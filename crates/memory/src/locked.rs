@@ -1,9 +1,9 @@
-//! The tables that one operation needs, all locked before it begins, in the
-//! order of their numbers: no two operations can wait for each other.
+//! The locked tables of an operation. All are locked before it begins, in the order of their
+//! numbers, so no two operations can wait for each other.
 //!
-//! These locks are held for one operation only, so waiting for one is short
-//! and done in place, unless it is a long read ([`super::long_reads`]); a transaction holds none between operations but owns
-//! tables instead (see [`super::gate`]).
+//! These locks are held for one operation only, so an operation blocks for a short time to get one,
+//! unless there is a long read ([`super::long_reads`]). A transaction holds no locks between
+//! operations, but owns tables instead (see [`super::gate`]).
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::catalog::{Catalog, Slot};
 use super::table_rows::TableRows;
 
-/// The tables that an operation needs, and whether it changes them.
+/// The tables that an operation needs, and whether it changes each.
 #[derive(Default)]
 pub(super) struct Needs {
     tables: SmallVec<[(u32, bool); 4]>,
@@ -23,11 +23,11 @@ pub(super) struct Needs {
     pub(super) table: u32,
 }
 
-/// Why an operation cannot be carried out right now.
+/// The reason why an operation cannot be executed right now.
 pub(super) enum NotNow {
-    /// A table has got other rows: look it up in the new catalog.
+    /// A table was replaced: it has to be found in the new catalog.
     Retired,
-    /// A table belongs to another session's transaction, or is read for long.
+    /// A table belongs to another session's transaction, or a long read uses it.
     Owned,
 }
 
@@ -36,14 +36,14 @@ enum Guard<'c> {
     Write(RwLockWriteGuard<'c, TableRows>),
 }
 
-/// The tables, locked.
+/// The locked tables.
 pub(super) struct Locked<'c> {
     pub(super) catalog: &'c Catalog,
     guards: SmallVec<[(u32, Guard<'c>); 2]>,
 }
 
 impl Needs {
-    /// What an operation needs. Operations on no table need none.
+    /// Returns the tables that an operation needs; empty for an operation without a table.
     pub(super) fn new(catalog: &Catalog, operation: &Operation<'_>) -> Result<Self> {
         let mut needs = Self::default();
         match operation {
@@ -88,7 +88,7 @@ impl Needs {
         Ok(needs)
     }
 
-    /// What one write of a batch needs.
+    /// Adds the tables that one write of a batch needs.
     fn write(&mut self, catalog: &Catalog, write: &Write) -> Result<()> {
         let number = catalog.find(write.table())?;
         match write {
@@ -117,7 +117,7 @@ impl Needs {
         self.tables.extend(slot.refers.iter().map(|&(_, target)| (target, false)));
     }
 
-    /// An insert, which removes rows where it is told to.
+    /// Adds the tables of an insert, which may replace rows.
     fn put(&mut self, catalog: &Catalog, number: u32, on_conflict: OnConflict) {
         self.insert(catalog, number);
         if on_conflict == OnConflict::Replace {
@@ -138,7 +138,7 @@ impl Needs {
         self.tables.extend(slot.referred.iter().map(|&(_, source)| (source, false)));
     }
 
-    /// Each table once, in order, to be changed if one part changes it.
+    /// Sorts the tables and removes duplicates; a table is changed if one part changes it.
     fn settle(&mut self) {
         if self.tables.len() > 1 {
             self.tables.sort_unstable_by_key(|&(number, write)| (number, !write));
@@ -146,14 +146,14 @@ impl Needs {
         }
     }
 
-    /// The tables, and whether each is changed.
+    /// Returns the tables, and whether each is changed.
     pub(super) fn tables(&self) -> &[(u32, bool)] {
         &self.tables
     }
 }
 
 impl<'c> Locked<'c> {
-    /// Locks what is needed, for a session.
+    /// Locks the needed tables for a session.
     pub(super) fn new(catalog: &'c Catalog, needs: &Needs, session: u64) -> Result<Self, NotNow> {
         let mut locked = Self { catalog, guards: SmallVec::new() };
         for &(number, write) in &needs.tables {
@@ -175,8 +175,8 @@ impl<'c> Locked<'c> {
         Ok(locked)
     }
 
-    /// Locks the tables of a session's transaction: to change them those that
-    /// it has changed, which no other session reads.
+    /// Locks the tables of a session's transaction: for writing if it has changed them, since no
+    /// other session reads those.
     pub(super) fn of_transaction(catalog: &'c Catalog, numbers: impl Iterator<Item = u32>) -> Self {
         let mut numbers: SmallVec<[u32; 8]> = numbers.collect();
         numbers.sort_unstable();
@@ -193,7 +193,7 @@ impl<'c> Locked<'c> {
         Self { catalog, guards: numbers.into_iter().map(lock).collect() }
     }
 
-    /// Gives up a table of a transaction.
+    /// Releases the ownership of a transaction's table.
     pub(super) fn disown(&mut self, number: u32) {
         match self.guards.iter_mut().find(|(other, _)| *other == number) {
             Some((_, Guard::Write(rows))) => {
@@ -205,19 +205,19 @@ impl<'c> Locked<'c> {
         }
     }
 
-    /// A table and its neighbours.
+    /// Returns a table with its references.
     pub(super) fn slot(&self, number: u32) -> &'c Slot {
         &self.catalog.slots[number as usize]
     }
 
-    /// The rows of a table that was asked for.
+    /// Returns the rows of a locked table.
     #[inline]
     pub(super) fn rows(&self, number: u32) -> Result<&TableRows> {
         let guard = self.guards.iter().find(|(other, _)| *other == number);
         guard.map(|(_, guard)| guard.rows()).ok_or_else(unlocked)
     }
 
-    /// The rows of a table that was asked for to be changed.
+    /// Returns the rows of a table that is locked for writing.
     #[inline]
     pub(super) fn rows_mut(&mut self, number: u32) -> Result<&mut TableRows> {
         match self.guards.iter_mut().find(|(other, _)| *other == number) {
@@ -226,7 +226,7 @@ impl<'c> Locked<'c> {
         }
     }
 
-    /// The row with this key, by the table's own rules.
+    /// Returns the row with this key.
     pub(super) fn find(&self, number: u32, key: ValueRef<'_>) -> Result<Option<u32>> {
         let rows = self.rows(number)?;
         Ok(rows.keys.find(&rows.pages, key))
@@ -248,7 +248,7 @@ fn unlocked() -> Error {
     Error::new(ErrorKind::Bug, "the memory engine did not lock a table that it uses")
 }
 
-/// The error for an operation that a newer store knows and this engine does not.
+/// The error for an operation of a newer store that this engine does not support.
 #[cold]
 fn unknown_operation() -> Error {
     Error::new(ErrorKind::Bug, "the memory engine was given an operation that it does not know")

@@ -1,11 +1,11 @@
-//! How to undo what a statement, batch or transaction has done so far.
+//! The undo log of a statement, batch or transaction.
 
 use marmota_model::{Error, ErrorKind, FieldSet, Result, Value, ValueRef};
 
 use super::locked::Locked;
 use super::table_rows::Values;
 
-/// One step back.
+/// One undo step.
 pub(super) enum Undo {
     Insert { table: u32, row: u32 },
     Update { table: u32, row: u32, old: Box<[Value]> },
@@ -13,7 +13,7 @@ pub(super) enum Undo {
 }
 
 impl Undo {
-    /// The table and the row.
+    /// Returns the table and the row.
     pub(super) const fn place(&self) -> (u32, u32) {
         match *self {
             Self::Insert { table, row }
@@ -23,18 +23,18 @@ impl Undo {
     }
 }
 
-/// The steps back, the last one first.
+/// The undo steps; the last one is executed first.
 #[derive(Default)]
 pub(super) struct Log {
     steps: Vec<Undo>,
-    /// False while nothing will ever be undone: a single write that changes
-    /// nothing before all its checks are made.
+    /// False if nothing will ever be undone: for a single write that makes all its checks before
+    /// its first change.
     pub(super) keeping: bool,
     savepoints: Vec<(u32, usize)>,
 }
 
 impl Log {
-    /// The log of a transaction.
+    /// Creates the log of a transaction.
     pub(super) fn of_transaction() -> Self {
         Self { keeping: true, ..Self::default() }
     }
@@ -45,7 +45,7 @@ impl Log {
         }
     }
 
-    /// To be called before the fields `changed` of a row are written.
+    /// Adds a step; called before the fields `changed` of a row are written.
     pub(super) fn updating(
         &mut self,
         locked: &Locked<'_>,
@@ -60,7 +60,7 @@ impl Log {
         Ok(())
     }
 
-    /// To be called before a row is removed.
+    /// Adds a step; called before a row is removed.
     pub(super) fn removing(&mut self, locked: &Locked<'_>, table: u32, row: u32) -> Result<()> {
         if self.keeping {
             let rows = locked.rows(table)?;
@@ -70,17 +70,17 @@ impl Log {
         Ok(())
     }
 
-    /// What was done, in order.
+    /// Returns the steps, in order.
     pub(super) fn steps(&self) -> &[Undo] {
         &self.steps
     }
 
-    /// How many steps there are: a place to come back to.
+    /// Returns the number of steps, as a mark for [`Self::undo_to`].
     pub(super) fn mark(&self) -> usize {
         self.steps.len()
     }
 
-    /// Undoes the steps behind a mark.
+    /// Undoes the steps after a mark.
     pub(super) fn undo_to(&mut self, mark: usize, locked: &mut Locked<'_>) -> Result<()> {
         while self.steps.len() > mark {
             let Some(step) = self.steps.pop() else { break };
@@ -108,14 +108,14 @@ impl Log {
             .ok_or_else(|| Error::new(ErrorKind::Invalid, format!("there is no savepoint {name}")))
     }
 
-    /// Forgets a savepoint and those set after it.
+    /// Removes a savepoint and those set after it.
     pub(super) fn release(&mut self, name: u32) -> Result<()> {
         let at = self.savepoint(name)?;
         self.savepoints.truncate(at);
         Ok(())
     }
 
-    /// Undoes what was done since a savepoint, which stays.
+    /// Undoes the steps since a savepoint, which stays.
     pub(super) fn undo_to_savepoint(&mut self, name: u32, locked: &mut Locked<'_>) -> Result<()> {
         let at = self.savepoint(name)?;
         self.savepoints.truncate(at + 1);
@@ -123,8 +123,8 @@ impl Log {
     }
 }
 
-/// A statement of several steps: undone when it is dropped before
-/// [`Statement::keep`], by an error as by a panic of whoever gives its rows.
+/// A statement of several steps. It is undone if it is dropped before [`Statement::keep`], because
+/// of an error or because the source of its rows panics.
 pub(super) struct Statement<'s, 'c> {
     pub(super) locked: &'s mut Locked<'c>,
     pub(super) log: &'s mut Log,
@@ -141,7 +141,7 @@ impl<'s, 'c> Statement<'s, 'c> {
         Self { locked, log, mark, savepoints, was_keeping, kept: false }
     }
 
-    /// Lets what was done stand.
+    /// Keeps the changes.
     pub(super) fn keep(mut self) {
         self.kept = true;
     }
@@ -150,7 +150,7 @@ impl<'s, 'c> Statement<'s, 'c> {
 impl Drop for Statement<'_, '_> {
     fn drop(&mut self) {
         if !self.kept {
-            // The tables of the steps are those that the statement locked.
+            // The tables of the steps are those that the statement has locked.
             let undone = self.log.undo_to(self.mark, self.locked);
             debug_assert!(undone.is_ok());
         }
@@ -162,7 +162,7 @@ impl Drop for Statement<'_, '_> {
     }
 }
 
-/// The row's values with those that are not to be written left out.
+/// Returns the row's values without those of `fields`.
 pub(super) fn without<'a>(row: &[ValueRef<'a>], fields: &[usize]) -> Values<'a> {
     let mut values: Values<'a> = row.iter().copied().collect();
     for &field in fields {

@@ -1,4 +1,4 @@
-//! A delete by a filter that takes more than its first turn.
+//! A delete by filter that takes more than its first turn.
 
 use marmota_model::{FilterExpr, Result};
 use marmota_store::predicate::Predicate;
@@ -10,32 +10,32 @@ use super::long_scan::Budget;
 use super::references::check_referrers;
 use super::row_set::RowSet;
 
-/// A delete by a filter that takes more than its first turn: it finds the rows,
-/// then removes them, each in turns of two milliseconds.
+/// A delete by filter that takes more than its first turn: it finds the rows, then removes them,
+/// each in turns of two milliseconds.
 ///
-/// Outside of a transaction it is one: it has the gate, and owns the tables that
-/// it needs. So the rows it has found stay as they are; others read the table
-/// until the first row is removed, and wait from then on, so that they see all
-/// rows or none of them gone. In a session's transaction it writes to its log,
-/// and the session's other operations wait.
+/// Outside of a transaction it acts as one: it holds the gate, and owns the tables that it needs.
+/// So the rows it has found stay unchanged. Other sessions can read the table until the first row
+/// is removed, and wait from then on, so that they see the rows either before or after the whole
+/// delete. In a session's transaction it writes to the transaction's log, and the session's other
+/// operations wait.
 pub(super) struct LongDelete {
-    /// Who owns the tables: the session of the transaction, or a number of its own.
+    /// The owner of the tables: the session of the transaction, or a separate number.
     owner: u64,
     needs: Needs,
     filter: Option<FilterExpr>,
-    /// The rows that it has not looked at, from `at` on.
+    /// The rows that it still has to check, from `at` on.
     rows: Vec<u32>,
     at: usize,
     found: RowSet,
-    /// Those found with lower numbers are referred to by no row that stays.
+    /// Found rows with lower numbers have no references from rows that stay.
     checked_below: u32,
-    /// Those found with lower numbers are removed.
+    /// Found rows with lower numbers are removed.
     removed_below: u32,
-    /// The log of one that is a transaction itself.
+    /// The log of a delete that is a transaction itself.
     own: Option<Log>,
 }
 
-/// How a turn ended.
+/// The state after a turn.
 pub(super) enum DeleteTurn {
     Done,
     Over,
@@ -55,27 +55,27 @@ impl LongDelete {
         Box::new(Self { owner, needs, filter, rows, at, found, checked_below, removed_below, own })
     }
 
-    /// True if it is a part of the session's transaction.
+    /// Returns true if it is a part of the session's transaction.
     pub(super) const fn is_in_transaction(&self) -> bool {
         self.own.is_none()
     }
 
-    /// True once a row is removed: from then on it takes place.
+    /// Returns true once a row is removed: from then on the delete is executed to its end.
     pub(super) const fn has_begun(&self) -> bool {
         self.removed_below > 0
     }
 
-    /// How many rows it removes.
+    /// Returns the number of rows that it removes.
     pub(super) fn count(&self) -> u64 {
         self.found.len() as u64
     }
 
-    /// The tables that it owns.
+    /// Returns the tables that it owns.
     pub(super) fn tables(&self) -> impl Iterator<Item = u32> {
         self.needs.tables().iter().map(|&(number, _)| number)
     }
 
-    /// The log of one that is a transaction itself.
+    /// Returns the log of a delete that is a transaction itself.
     pub(super) const fn own_log(&mut self) -> Option<&mut Log> {
         self.own.as_mut()
     }
@@ -99,12 +99,12 @@ impl LongDelete {
                     self.found.insert(number);
                 }
             }
-            // Memory for what is not read any more.
+            // This frees memory that is no longer needed.
             (self.rows, self.at) = (Vec::new(), 0);
         }
         let mut locked = match Locked::new(catalog, &self.needs, self.owner) {
             Ok(locked) => locked,
-            // Nobody changes the tables of an engine while the gate is taken.
+            // No session changes the tables of an engine while the gate is taken.
             Err(NotNow::Owned | NotNow::Retired) => return Ok(DeleteTurn::Kept),
         };
         if !locked.slot(table).referred.is_empty() {

@@ -1,14 +1,13 @@
-//! A list or count that takes more than its first budget: it continues in turns,
-//! each of which locks the table for two milliseconds at most.
+//! A list or count that takes more than its first budget. It continues in turns, each of which
+//! locks the table for two milliseconds at most.
 //!
-//! What it sees is the moment at which its first turn ended. It keeps the numbers
-//! of the rows that are left, in the order of the walk; and each row that is
-//! changed or removed meanwhile is copied beside the scan before, once
-//! ([`super::scans::Scans::keep`]). So a scan costs writers nothing while it is not open, and
-//! rows that stay as they are are read where they lie.
+//! It sees the table at the moment at which its first turn ended. It keeps the numbers of the
+//! remaining rows, in the order of the walk. Each row that is changed or removed meanwhile is
+//! copied before, once ([`super::scans::Scans::keep`]). So writers only have this cost while a scan
+//! is open, and unchanged rows are read in place.
 //!
-//! A sort collects the rows first, then sorts short runs of them, then lends from
-//! the runs in turn: each part can stop at any row.
+//! A sort collects the rows first, then sorts short runs of them, then merges the runs: each part
+//! can stop at any row.
 
 use std::cmp::Ordering;
 use std::ops::{ControlFlow, Range};
@@ -29,41 +28,41 @@ use super::page::Pages;
 use super::scans::{COPIES_BYTES_MAX, Copies};
 use super::table_rows::{TableRows, Values};
 
-/// How long one turn of a read may take.
+/// The maximum time of one turn of a read.
 const TURN: Duration = Duration::from_millis(2);
-/// How many rows lie between two looks at the clock.
+/// The number of rows between two reads of the clock.
 const LOOK_ROWS: u32 = 256;
-/// So many rows are sorted without a look at the clock.
+/// The number of rows that are sorted without a read of the clock.
 pub(super) const RUN_ROWS: usize = 2_048;
-/// A sort that keeps no more rows than this forgets the others as it goes.
+/// A sort whose limit is at most this number of rows drops the others as it goes.
 const KEEP_FEW: usize = 4_096;
 
-/// The time that a turn has. The clock is not looked at before there were many
-/// rows, so that a short read does not pay for it.
+/// The time of a turn. The clock is not read before many rows, so that it costs a short read
+/// nothing.
 pub(super) struct Budget {
     rows: u32,
     until: Option<Instant>,
 }
 
 impl Budget {
-    /// A first turn, which begins when it has had some rows.
+    /// The budget of a first turn, which begins after some rows.
     pub(super) const fn first() -> Self {
         Self { rows: 0, until: None }
     }
 
-    /// A turn that begins now.
+    /// The budget of a turn that begins now.
     pub(super) fn next() -> Self {
         Self { rows: 0, until: Some(Instant::now() + TURN) }
     }
 
-    /// Called for each row: true if the turn is over.
+    /// Called for each row; returns true if the turn is over.
     #[inline]
     pub(super) fn is_over(&mut self) -> bool {
         self.rows += 1;
         self.rows.is_multiple_of(LOOK_ROWS) && self.look()
     }
 
-    /// Looks at the clock: true if the turn is over.
+    /// Reads the clock; returns true if the turn is over.
     #[cold]
     pub(super) fn look(&mut self) -> bool {
         let now = Instant::now();
@@ -71,58 +70,59 @@ impl Budget {
     }
 }
 
-/// What a read has left to do when its first turn is over.
+/// The remaining work of a read after its first turn.
 pub(super) struct Rest {
-    /// The rows it has not looked at, in the order of the walk.
+    /// The rows that it still has to check, in the order of the walk.
     pub(super) rows: Vec<u32>,
-    /// Those it has found and not lent, each with the prefix of its first value;
-    /// none of a read that needs no sort.
+    /// The rows that it has found but not lent, each with the prefix of its first value; `None` for
+    /// a read without a sort.
     pub(super) found: Option<Vec<(u64, u32)>>,
-    /// How many more it may lend.
+    /// The number of rows that it may still lend.
     pub(super) left: u64,
-    /// How many it has lent, or counted.
+    /// The number of rows that it has lent or counted.
     pub(super) lent: u64,
 }
 
-/// What a read asks for.
+/// The request of a read.
 pub(super) struct Asked {
     pub(super) filter: Option<FilterExpr>,
     pub(super) order: Vec<SortKey>,
     pub(super) fields: FieldSet,
-    /// It lends no rows.
+    /// True if it counts rows and lends none.
     pub(super) counts: bool,
 }
 
-/// A read that has turns left.
+/// A read that needs more turns.
 pub(super) struct LongScan {
     asked: Asked,
     copies: Arc<Mutex<Copies>>,
     rest: Rest,
-    /// How many of the rest's rows were looked at.
+    /// The number of the remaining rows that were checked.
     at: usize,
     runs: Vec<Range<usize>>,
-    /// How many of the rows found are in sorted runs.
+    /// The number of found rows that are in sorted runs.
     sorted: usize,
-    /// The runs that have rows left, the one whose first row is the next on top.
+    /// The runs with remaining rows; the run with the next row is on top.
     heap: Option<Vec<usize>>,
 }
 
-/// How a turn ended.
+/// The state after a turn.
 pub(super) enum Turn {
-    /// So many rows were lent or counted in all.
+    /// It is done, with the total number of rows lent or counted.
     Done(u64),
     Over,
 }
 
 impl LongScan {
-    /// A scan of the table as it is at this moment.
+    /// Opens a scan of the current rows of a table.
     pub(super) fn open(rows: &TableRows, asked: Asked, mut rest: Rest) -> Box<Self> {
         let copies = rows.scans.open();
         let (runs, heap) = (Vec::new(), None);
         if let Some(found) = &mut rest.found
             && rest.left > KEEP_FEW as u64
         {
-            // Growing would copy all of it within one turn; memory is taken as it is filled.
+            // Growing would copy all rows within one turn; the reserved memory is only used as it
+            // is filled.
             found.reserve(rest.rows.len());
         }
         Box::new(Self { asked, copies, rest, at: 0, runs, sorted: 0, heap })
@@ -137,7 +137,7 @@ impl LongScan {
         self.turn_on(&table.read(), sink)
     }
 
-    /// Reads to the end, inside of a batch that has the table locked.
+    /// Reads to the end, inside of a batch that has locked the table.
     pub(super) fn finish(mut self, table: &TableRows, sink: &mut dyn RowSink) -> Result<u64> {
         loop {
             if let Turn::Done(rows) = self.turn_on(table, sink)? {
@@ -192,7 +192,7 @@ impl LongScan {
             }
         }
         let Some(mut found) = found else { return Ok(Turn::Done(self.rest.lent)) };
-        // Memory for what is not read any more.
+        // This frees memory that is no longer needed.
         self.rest.rows = Vec::new();
         self.at = 0;
         let turn = self.lend_sorted(&view, &mut found, &mut budget, &mut lender, sink);
@@ -200,7 +200,7 @@ impl LongScan {
         Ok(turn)
     }
 
-    /// Forgets rows found that are not among the first.
+    /// Drops found rows that are not among the first.
     fn cut(&self, view: &View<'_>, found: &mut Vec<(u64, u32)>) {
         let keep = usize::try_from(self.rest.left).unwrap_or(usize::MAX);
         if keep <= KEEP_FEW && found.len() / 2 >= keep.max(64) {
@@ -260,7 +260,7 @@ impl LongScan {
     }
 }
 
-/// Moves an entry of a heap down to where it belongs.
+/// Moves an entry of a heap down to its place.
 fn sift_down(heap: &mut [usize], mut at: usize, is_before: impl Fn(usize, usize) -> bool) {
     loop {
         let mut first = at;
@@ -332,7 +332,7 @@ impl<'t> View<'t> {
     }
 }
 
-/// Lends rows with the fields that were asked for.
+/// Lends rows with the requested fields.
 struct Lender<'t> {
     columns: SmallVec<[Column; 16]>,
     row: Values<'t>,

@@ -1,22 +1,22 @@
-//! Row numbers in an order that the caller defines: sorted chunks, each short
-//! enough that an insert moves little, with the first eight bytes of each
-//! row's value beside its number so that a search seldom looks at rows.
+//! An ordered index: row numbers in an order that the caller defines. They are in sorted chunks,
+//! each short enough that an insert moves little, with the first eight bytes of each row's value
+//! next to its number, so that a search rarely reads rows.
 //!
-//! It keeps no values: comparisons are made by a closure that reads them from
-//! the rows. Chosen over `BTreeMap` of encoded keys because the rows are not
-//! kept twice, and because `BTreeMap` cannot compare by what lies elsewhere.
+//! It stores no values: a closure reads them from the rows for comparisons. It was chosen over a
+//! `BTreeMap` of encoded keys because that would store values twice, and because a `BTreeMap`
+//! cannot compare by data that is stored elsewhere.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
-/// The most rows in a chunk. Measured: 128 to 512 are alike, below and above
-/// it is slower.
+/// The maximum number of rows in a chunk. Measured: 128 to 512 are equally fast, below and above it
+/// is slower.
 const CHUNK_ROWS_MAX: usize = 256;
 
 /// A row number and the prefix of its first value.
 pub(super) type Entry = (u64, u32);
 
-/// Where an entry lies: chunk, then place in it.
+/// The position of an entry: the chunk, then the index in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position(usize, usize);
 
@@ -35,20 +35,20 @@ impl From<Position> for [usize; 2] {
 /// Row numbers in order.
 #[derive(Default)]
 pub(super) struct Ordered {
-    /// None is empty.
+    /// The chunks; none of them is empty.
     chunks: Vec<Vec<Entry>>,
     len: usize,
 }
 
 impl Ordered {
-    /// Adds an entry; `compare` says where an entry stands beside the new one.
+    /// Adds an entry; `compare` returns the order of an existing entry relative to the new one.
     pub(super) fn insert(&mut self, new: Entry, mut compare: impl FnMut(Entry) -> Ordering) {
         self.len += 1;
         let Some(last) = self.chunks.last_mut() else {
             self.chunks.push(vec![new]);
             return;
         };
-        // Ascending keys and stamps come at the end, and leave full chunks.
+        // Ascending keys and timestamps are added at the end, and fill chunks completely.
         if last.last().is_some_and(|&entry| compare(entry).is_lt()) {
             if last.len() < CHUNK_ROWS_MAX {
                 last.push(new);
@@ -66,7 +66,7 @@ impl Ordered {
         }
     }
 
-    /// Removes the entry that `compare` calls equal.
+    /// Removes the entry for which `compare` returns `Equal`.
     pub(super) fn remove(&mut self, mut compare: impl FnMut(Entry) -> Ordering) {
         let Position(at, place) = self.partition(|entry| compare(entry).is_lt());
         let Some(chunk) = self.chunks.get_mut(at) else { return };
@@ -78,7 +78,7 @@ impl Ordered {
         if chunk.is_empty() {
             self.chunks.remove(at);
         } else if chunk.len() < CHUNK_ROWS_MAX / 8 && at + 1 < self.chunks.len() {
-            // Deletes must not leave many short chunks behind.
+            // Deletes must not result in many short chunks.
             if self.chunks[at].len() + self.chunks[at + 1].len() <= CHUNK_ROWS_MAX / 2 {
                 let mut next = self.chunks.remove(at + 1);
                 self.chunks[at].append(&mut next);
@@ -86,7 +86,7 @@ impl Ordered {
         }
     }
 
-    /// The first position whose entry is not before what is sought.
+    /// Returns the first position whose entry is not `before` the searched one.
     pub(super) fn partition(&self, mut before: impl FnMut(Entry) -> bool) -> Position {
         let at =
             self.chunks.partition_point(|chunk| chunk.last().is_some_and(|&entry| before(entry)));
@@ -96,22 +96,22 @@ impl Ordered {
         }
     }
 
-    /// Before the first entry.
+    /// Returns the position of the first entry.
     pub(super) const fn start(&self) -> Position {
         Position(0, 0)
     }
 
-    /// Behind the last entry.
+    /// Returns the position after the last entry.
     pub(super) fn end(&self) -> Position {
         Position(self.chunks.len(), 0)
     }
 
-    /// The last row.
+    /// Returns the last row.
     pub(super) fn last(&self) -> Option<u32> {
         Some(self.chunks.last()?.last()?.1)
     }
 
-    /// How many entries there are between two positions.
+    /// Returns the number of entries between two positions.
     #[cfg(test)]
     fn count(&self, from: Position, to: Position) -> usize {
         if from >= to {
@@ -121,7 +121,7 @@ impl Ordered {
         whole + to.1 - from.1
     }
 
-    /// About how many entries there are between two positions, in O(1).
+    /// Returns the approximate number of entries between two positions, in O(1).
     pub(super) fn estimate(&self, from: Position, to: Position) -> usize {
         match to.0.checked_sub(from.0) {
             None => 0,
@@ -133,8 +133,8 @@ impl Ordered {
         }
     }
 
-    /// Takes up to `most` rows from the front of what lies between two
-    /// positions, or from its back, and moves the position there.
+    /// Reads up to `most` rows from the front of a range, or from its back, and moves that end of
+    /// the range.
     pub(super) fn draw(
         &self,
         from: &mut Position,
@@ -161,7 +161,7 @@ impl Ordered {
         }
     }
 
-    /// Lends the rows between two positions, in order or against it.
+    /// Lends the rows between two positions, in order or reversed.
     #[inline]
     pub(super) fn walk(
         &self,
@@ -179,8 +179,8 @@ impl Ordered {
         })
     }
 
-    /// The rows that [`Ordered::walk`] lends after the first `skip`: copied by the chunk, which
-    /// is faster than a call for each row.
+    /// Returns the rows that [`Ordered::walk`] lends after the first `skip`, copied by the chunk,
+    /// which is faster than a call for each row.
     pub(super) fn rows_behind(
         &self,
         from: Position,
@@ -203,7 +203,7 @@ impl Ordered {
         rows
     }
 
-    /// Lends the part of each chunk that lies between two positions.
+    /// Lends the part of each chunk between two positions.
     #[inline]
     fn walk_chunks(
         &self,

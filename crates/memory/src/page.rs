@@ -1,25 +1,23 @@
-//! The rows of one table in pages: the fixed parts in one vector of words,
-//! the texts in one string, the bytes in one vector. No row owns memory of
-//! its own, so that an insert allocates nothing most of the time and a list
-//! walks through memory in order.
+//! The rows of one table in pages: the fixed parts in one vector of words, the texts in one string,
+//! the bytes in one vector. No row has an allocation of its own. So an insert usually allocates
+//! nothing, and a list reads memory in order.
 //!
-//! A text that was replaced or whose row is gone stays in its page as
-//! garbage until there is more of it than of what lives; then the page is
-//! written anew. Long values lie outside, so that this never copies much.
-//! This knows no keys and no indexes.
+//! A text that was replaced, or whose row was removed, stays in its page as garbage until the
+//! garbage is larger than the live data; then the page is compacted. Long values are stored
+//! outside, so that this never copies much. Pages have neither keys nor indexes.
 
 use marmota_model::{Currency, Date, Field, Form, Result, Time, Timestamp, Uuid, ValueRef};
 use marmota_store::predicate::FilteredRow;
 
 use super::layout::{self, Column, Layout, NEVER_NULL};
 
-/// Rows in a page.
+/// The number of rows in a page.
 const PAGE_ROWS: u32 = 128;
-/// The longest value that lies in a page, in bytes.
+/// The maximum size of a value that is stored in a page, in bytes.
 const SMALL_BYTES_MAX: usize = 2048;
-/// Garbage below this is left alone, in bytes.
+/// The size below which garbage is not removed, in bytes.
 const GARBAGE_BYTES_MIN: usize = 4096;
-/// Marks the word of a value that lies outside the pages.
+/// The mark of a word whose value is stored outside the pages.
 const LARGE: u64 = 1 << 63;
 
 struct Page {
@@ -42,13 +40,13 @@ pub(super) struct Pages {
     pages: Vec<Page>,
     large: Vec<Large>,
     large_free: Vec<u32>,
-    /// Numbers whose rows are gone, to be given again.
+    /// The numbers of removed rows, to be reused.
     free: Vec<u32>,
-    /// The first number never given.
+    /// The lowest number that was never used.
     next: u32,
 }
 
-/// A row, borrowed.
+/// A borrowed row.
 #[derive(Clone, Copy)]
 pub(super) struct Stored<'a> {
     words: &'a [u64],
@@ -68,12 +66,12 @@ impl Pages {
         }
     }
 
-    /// The first number that no row has had.
+    /// Returns the lowest number that no row has had.
     pub(super) const fn end(&self) -> u32 {
         self.next
     }
 
-    /// The row with this number, which is one that was given.
+    /// Returns the row with this number, which has to exist.
     #[inline]
     pub(super) fn row(&self, number: u32) -> Stored<'_> {
         let page = &self.pages[(number / PAGE_ROWS) as usize];
@@ -85,20 +83,20 @@ impl Pages {
         }
     }
 
-    /// The value of one field of one row.
+    /// Returns the value of one field of one row.
     #[inline]
     pub(super) fn value(&self, number: u32, field: usize) -> ValueRef<'_> {
         self.row(number).value(&self.layout.columns[field])
     }
 
-    /// The word of a field that is never NULL and is kept as an integer.
+    /// Returns the word of a field that is never NULL and is stored as an integer.
     #[inline]
     pub(super) fn int(&self, number: u32, field: usize) -> i64 {
         self.row(number).words[self.layout.columns[field].place as usize] as i64
     }
 
-    /// A number for a new row, all of whose fields are zero until
-    /// [`Pages::write`]; none if there are 2³² rows.
+    /// Returns a number for a new row, all of whose fields are zero until [`Pages::write`]; `None`
+    /// if there are 2³² rows.
     pub(super) fn take(&mut self) -> Option<u32> {
         if let Some(number) = self.free.pop() {
             return Some(number);
@@ -112,15 +110,14 @@ impl Pages {
         Some(number)
     }
 
-    /// The number of a row that was removed, once more; it is most often the
-    /// last one removed.
+    /// Takes the number of a removed row again; usually it was the last one removed.
     pub(super) fn take_again(&mut self, number: u32) -> bool {
         let place = self.free.iter().rposition(|&free| free == number);
         place.map(|place| self.free.remove(place)).is_some()
     }
 
     fn new_page(&self) -> Page {
-        // Texts of the last page tell how much this one will want.
+        // The size of the last page's texts is an estimate for the new page.
         let text = match self.pages.last() {
             Some(last) => last.text.len() + last.text.len() / 8,
             None => 0,
@@ -152,11 +149,10 @@ impl Pages {
         &mut words[start..start + self.layout.row_words]
     }
 
-    /// Writes all fields of a row that [`Pages::take`] has given, which are
-    /// still zero.
+    /// Writes all fields of a row from [`Pages::take`], which are still zero.
     ///
     /// # Errors
-    /// A value does not fit its field; the row is to be removed then.
+    /// If a value does not fit its field; then the row has to be removed.
     #[inline]
     pub(super) fn fill<'v>(
         &mut self,
@@ -237,7 +233,7 @@ impl Pages {
         set_null(words, column, value.is_null());
     }
 
-    /// Gives up what the word of a loose field stands for.
+    /// Releases the value that the word of a loose field refers to.
     fn forget(&mut self, number: u32, column: Column, word: u64) {
         if word & LARGE != 0 {
             let index = word & !LARGE;
@@ -262,7 +258,7 @@ impl Pages {
         }
     }
 
-    /// Removes a row; its number may be given again.
+    /// Removes a row; its number may be reused.
     pub(super) fn remove(&mut self, number: u32) {
         for index in 0..self.layout.loose.len() {
             let column = self.layout.columns[self.layout.loose[index]];
@@ -275,7 +271,7 @@ impl Pages {
         self.free.push(number);
     }
 
-    /// Bytes that the rows take, with what is kept in reserve.
+    /// Returns the size of the rows in bytes, including reserved memory.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.pages
@@ -286,7 +282,7 @@ impl Pages {
 }
 
 impl Page {
-    /// Writes texts and bytes anew, without the garbage.
+    /// Rewrites texts and bytes without the garbage.
     fn compact(&mut self, layout: &Layout) {
         let mut text = String::with_capacity(self.text.len() - self.text_garbage);
         let mut bytes = Vec::with_capacity(self.bytes.len() - self.bytes_garbage);
@@ -311,8 +307,8 @@ impl Page {
     }
 }
 
-/// The word of a value in its page. A page has at most 128 rows × 128 fields
-/// × 2 KiB, twice with garbage: both parts fit their halves.
+/// Returns the word of a value in its page. A page has at most 128 rows × 128 fields × 2 KiB, twice
+/// with garbage: both parts fit their halves.
 const fn small(start: usize, length: usize) -> u64 {
     (length as u64) << 32 | start as u64
 }
@@ -321,7 +317,7 @@ const fn small_range(word: u64) -> (usize, usize) {
     ((word & 0xFFFF_FFFF) as usize, (word >> 32) as usize)
 }
 
-/// Writes what lies in the fixed part.
+/// Writes a value to the fixed part.
 fn write_fixed(words: &mut [u64], column: Column, value: ValueRef<'_>) {
     set_null(words, column, value.is_null());
     let place = column.place as usize;
@@ -342,7 +338,7 @@ fn write_fixed(words: &mut [u64], column: Column, value: ValueRef<'_>) {
     }
 }
 
-/// Keeps a value outside the pages; gives its word.
+/// Stores a value outside the pages; returns its word.
 fn keep(all: &mut Vec<Large>, free: &mut Vec<u32>, large: Large) -> u64 {
     let index = match free.pop() {
         Some(index) => {
@@ -376,19 +372,19 @@ impl<'a> Stored<'a> {
         self.words[bit as usize / 64] >> (bit % 64) & 1 == 1
     }
 
-    /// True if the field is NULL.
+    /// Returns true if the field is NULL.
     #[inline]
     pub(super) const fn is_null(&self, column: &Column) -> bool {
         column.null != NEVER_NULL && self.bit(column.null)
     }
 
-    /// The word of an ordinal field that is not NULL.
+    /// Returns the word of an ordinal field that is not NULL.
     #[inline]
     pub(super) const fn ordinal(&self, column: &Column) -> i64 {
         self.words[column.place as usize] as i64
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     #[inline]
     pub(super) fn value(&self, column: &Column) -> ValueRef<'a> {
         let mut value = ValueRef::Absent;
@@ -396,22 +392,21 @@ impl<'a> Stored<'a> {
         value
     }
 
-    /// Reads a field to where its value is wanted: a value that is returned is
-    /// copied there, and that copy waits for the bytes just written (half of
-    /// the time of a read by key).
+    /// Reads a field directly into its destination: a returned value would be copied there, and
+    /// this copy waits for the bytes just written (half of the time of a read by key).
     #[inline(never)]
     pub(super) fn read(&self, column: &Column, value: &mut ValueRef<'a>) {
         *value = self.value_in_place(column);
     }
 
-    /// The same, for the one loop over many rows: a list is a tenth faster
-    /// with it, a get a fifth slower.
+    /// Returns the value, for the one loop over many rows: it makes a list a tenth faster, but
+    /// would make a get a fifth slower.
     #[inline(always)]
     pub(super) fn value_in_place(&self, column: &Column) -> ValueRef<'a> {
         if self.is_null(column) {
             return ValueRef::Null;
         }
-        // A boolean's place is a bit; whatever word it hits is not looked at.
+        // A boolean's place is a bit; the word at that index is not used.
         let word = self.words.get(column.place as usize).copied().unwrap_or_default();
         let int = word as i64;
         match column.form {
@@ -422,7 +417,7 @@ impl<'a> Stored<'a> {
             Form::Text => ValueRef::Text(self.text(word)),
             Form::Json => ValueRef::Json(self.text(word)),
             Form::Blob => ValueRef::Blob(self.bytes(word)),
-            // What is kept was a date or time when it came.
+            // The stored number was a valid date or time when it was written.
             Form::Date => ValueRef::Date(Date::from_days(int as i32).unwrap_or_default()),
             Form::Time => ValueRef::Time(Time::from_micros(int).unwrap_or_default()),
             Form::Timestamp => ValueRef::Timestamp(Timestamp::from_micros(int).unwrap_or_default()),

@@ -1,8 +1,8 @@
-//! Which rows a read looks at, and in what order: the key, an index, or all.
+//! Read plans: the rows that a read visits, and their order, by the key, by an index, or all.
 //!
-//! A plan only narrows: the whole filter is asked of every row that it lends,
-//! so a bound may be too wide but never too narrow. Costs are rough counts of
-//! rows touched; an index's row lies anywhere, a key's neighbour is near.
+//! A plan only narrows: the whole filter is evaluated on every row that it lends, so a bound may be
+//! too wide but never too narrow. Costs are rough numbers of visited rows; the rows of an index are
+//! scattered, neighbouring keys are close.
 
 use std::cmp::Ordering;
 
@@ -15,36 +15,36 @@ use super::ordered::{Entry, Position};
 use super::row_index::RowIndex;
 use super::table_rows::{TableRows, Values};
 
-/// Where rows are taken from.
+/// The source of the rows.
 pub(super) enum Access {
-    /// These, in no order.
+    /// These rows, in no order.
     Rows(Vec<u32>),
-    /// By the key.
+    /// A range of the key.
     Keys(KeyRange),
-    /// By the index with this number.
+    /// A range of the index with this number.
     Index(usize, Position, Position),
 }
 
-/// How a read finds its rows.
+/// The method by which a read finds its rows.
 pub(super) struct Plan {
     pub(super) access: Access,
-    /// Against the order of the key or index.
+    /// True if the order of the key or index is reversed.
     pub(super) reverse: bool,
-    /// True if the rows come in the order asked for.
+    /// True if the rows come in the requested order.
     pub(super) sorted: bool,
 }
 
-/// What is asked for.
+/// The request of a read.
 pub(super) struct Wanted<'q> {
     pub(super) filter: Option<&'q FilterExpr>,
-    /// With the key as its last member; empty for any order.
+    /// The order, with the key as its last member; empty for any order.
     pub(super) order: &'q [SortKey],
     pub(super) limit: Option<u64>,
-    /// The values behind which to begin, one a member of the order.
+    /// The values after which to begin, one for each member of the order.
     pub(super) after: Option<&'q [Value]>,
 }
 
-/// What a filter demands of one field in any case.
+/// The conditions of a filter on one field that every selected row meets.
 struct Condition<'f> {
     field: usize,
     equal: Option<ValueRef<'f>>,
@@ -83,7 +83,7 @@ impl Plan {
     }
 }
 
-/// The filter's demands that hold whatever the rest of it says.
+/// Collects the conditions of a filter that hold independent of its other parts.
 fn gather<'f>(rows: &TableRows, filter: &'f FilterExpr, conditions: &mut Conditions<'f>) {
     match filter {
         FilterExpr::And(all) => all.iter().for_each(|one| gather(rows, one, conditions)),
@@ -109,7 +109,7 @@ fn gather<'f>(rows: &TableRows, filter: &'f FilterExpr, conditions: &mut Conditi
                 of_field(conditions, *field).any = Some(values);
             }
         }
-        // The order must disregard the case as `starts_with` does.
+        // The order has to ignore the case like `starts_with` does.
         FilterExpr::Match { field, place: Place::Start, text }
             if rows
                 .pages
@@ -138,7 +138,7 @@ fn equal<'f>(conditions: &[Condition<'f>], field: usize) -> Option<ValueRef<'f>>
     conditions.iter().find(|condition| condition.field == field)?.equal
 }
 
-/// The only row that there can be, if a key or unique index tells.
+/// Returns the only possible row, if the conditions fix a key or unique index.
 fn one_row(rows: &TableRows, conditions: &Conditions<'_>) -> Option<Option<u32>> {
     if let Some(key) = equal(conditions, rows.table.key()) {
         return Some(rows.keys.find(&rows.pages, key));
@@ -164,7 +164,7 @@ struct Planner<'p> {
     rows: &'p TableRows,
     wanted: &'p Wanted<'p>,
     conditions: Conditions<'p>,
-    /// The order without the fields that have one value only.
+    /// The order without the fields that have only one value.
     order: SmallVec<[SortKey; 4]>,
 }
 
@@ -179,8 +179,8 @@ impl<'p> Planner<'p> {
         self.conditions.iter().find(|condition| condition.field == field)
     }
 
-    /// Whether rows by `fields` and then the key are in the order wanted, and
-    /// if so whether backwards.
+    /// Returns `Some` if rows ordered by `fields` and then the key have the requested order; the
+    /// value is true if the order is reversed.
     fn serves(&self, fields: &[usize]) -> Option<bool> {
         let Some(first) = self.order.first() else { return Some(false) };
         let wanted = self.order.iter().map(|by| by.field);
@@ -191,7 +191,7 @@ impl<'p> Planner<'p> {
 
     fn cost(&self, count: usize, row: usize, sorted: bool) -> usize {
         let touched = match self.wanted.limit {
-            // How many rows pass the filter is not known; some do.
+            // The number of rows that match the filter is unknown, but not 0.
             Some(limit) if sorted => {
                 count.min(usize::try_from(limit).unwrap_or(usize::MAX).saturating_mul(16))
             }
@@ -249,9 +249,8 @@ impl<'p> Planner<'p> {
         })
     }
 
-    /// Whether the row behind which to begin has the values that the filter
-    /// demands. One that has not lies before all rows found or behind them,
-    /// whatever its key.
+    /// Returns true if the row after which to begin has the values that the filter demands.
+    /// Otherwise the row is before or after all found rows, independent of its key.
     fn is_within(&self, after: &[Value]) -> bool {
         self.wanted.order.iter().zip(after).all(|(by, value)| {
             let column = &self.rows.pages.layout.columns[by.field];
@@ -265,8 +264,8 @@ impl<'p> Planner<'p> {
         after.get(place).map(Value::as_ref)
     }
 
-    /// The rows that have one of a list of keys, or of values of an index's
-    /// first field, where that is cheaper.
+    /// Returns the rows that have one of a list of keys, or of values of an index's first field, if
+    /// that is cheaper.
     fn by_list(&self, cost: usize) -> Option<Vec<u32>> {
         let cheap = |values: &[Value]| values.len().saturating_mul(16) < cost;
         let mut found = Vec::new();
@@ -296,22 +295,22 @@ impl<'p> Planner<'p> {
                 });
             }
         }
-        // The list may name a value twice.
+        // The list may contain a value twice.
         found.sort_unstable();
         found.dedup();
         Some(found)
     }
 }
 
-/// Finds places in an index by values.
+/// Finds positions in an index by values.
 pub(super) struct Search<'r> {
     pub(super) rows: &'r TableRows,
     pub(super) index: &'r RowIndex,
 }
 
 impl Search<'_> {
-    /// Where an entry stands beside values of the index's first fields, the
-    /// key being the one behind the last.
+    /// Returns the order of an entry relative to values of the index's first fields; a value after
+    /// those is compared to the key.
     fn compare(&self, entry: Entry, prefix: Option<u64>, values: &[ValueRef<'_>]) -> Ordering {
         if let Some(prefix) = prefix
             && entry.0 != prefix
@@ -332,7 +331,7 @@ impl Search<'_> {
             .unwrap_or(Ordering::Equal)
     }
 
-    /// The first position that is not `before` these values.
+    /// Returns the first position that is not `before` these values.
     pub(super) fn first(
         &self,
         values: &[ValueRef<'_>],
@@ -342,8 +341,8 @@ impl Search<'_> {
         self.index.ordered.partition(|entry| before(self.compare(entry, prefix, values)))
     }
 
-    /// The rows that have the values `fixed` in the first fields, and one
-    /// between two ends in the next if there is one.
+    /// Returns the rows that have the values `fixed` in the first fields, and a value between two
+    /// ends in the next one, if there is one.
     pub(super) fn between(
         &self,
         fixed: &[ValueRef<'_>],
@@ -357,8 +356,8 @@ impl Search<'_> {
         self.range(fixed, next.as_ref())
     }
 
-    /// The rows that have the values `fixed` in the first fields and suit the
-    /// condition on the next.
+    /// Returns the rows that have the values `fixed` in the first fields and meet the condition on
+    /// the next one.
     fn range(&self, fixed: &[ValueRef<'_>], next: Option<&Condition<'_>>) -> (Position, Position) {
         let with = |value| -> Values<'_> { fixed.iter().copied().chain([value]).collect() };
         let low = next.and_then(|next| next.low);
@@ -381,7 +380,7 @@ impl Search<'_> {
         (from, to)
     }
 
-    /// Behind the last text that begins with `start`.
+    /// Returns the position after the last text that begins with `start`.
     fn end_of_start(&self, fixed: &[ValueRef<'_>], start: &str) -> Position {
         let pages = &self.rows.pages;
         let field = self.index.fields[fixed.len()];
@@ -401,7 +400,7 @@ impl Search<'_> {
         })
     }
 
-    /// The rows that have this value in the first field.
+    /// Returns the rows that have this value in the first field.
     pub(super) fn rows_with(&self, value: ValueRef<'_>) -> (Position, Position) {
         self.range(&[value], None)
     }

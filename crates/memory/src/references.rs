@@ -1,5 +1,5 @@
-//! References between rows: what a row refers to has to be there, and what is
-//! referred to has to stay.
+//! References between rows: a row may only refer to existing rows, and a row that is referred to
+//! may not be removed.
 
 use std::ops::ControlFlow::{Break, Continue};
 
@@ -10,12 +10,12 @@ use super::locked::Locked;
 use super::plan::Search;
 use super::table_rows::TableRows;
 
-/// True if rows of the table refer to others of it.
+/// Returns true if rows of the table can refer to other rows of it.
 pub(super) fn refers_to_itself(locked: &Locked<'_>, table: u32) -> bool {
     locked.slot(table).refers.iter().any(|&(_, target)| target == table)
 }
 
-/// Checks the references of a row that is there.
+/// Checks the references of an existing row.
 pub(super) fn check_references_of(
     locked: &Locked<'_>,
     table: u32,
@@ -26,9 +26,9 @@ pub(super) fn check_references_of(
     check_references(locked, table, with_own, |field| pages.value(number, field))
 }
 
-/// Checks that the rows that these values refer to are there. Rows that are
-/// inserted together may refer to each other: until all are there, a
-/// reference to their own table is named, but does not decide (`with_own`).
+/// Checks that the rows to which these values refer exist. Rows that are inserted together may
+/// refer to each other: until all are inserted, a missing row of their own table is not an error on
+/// its own (`with_own`).
 pub(super) fn check_references<'v>(
     locked: &Locked<'_>,
     table: u32,
@@ -49,8 +49,8 @@ pub(super) fn check_references<'v>(
     if is_broken { Err(Error::invalid(violations)) } else { Ok(()) }
 }
 
-/// Refuses to let a row go that a row refers to for which `goes` is false: those
-/// of the same table that go, too.
+/// Checks that no row refers to a row that is to be removed, except rows of the same table for
+/// which `goes` is true.
 pub(super) fn check_referrers(
     locked: &Locked<'_>,
     table: u32,
@@ -94,7 +94,7 @@ fn is_referred(
     stays: impl Fn(u32) -> bool,
 ) -> bool {
     let index = rows.indexes.iter().find(|index| index.fields[0] == field);
-    // References are ordered byte by byte; a key without case is not.
+    // References are ordered byte by byte; a key that ignores case is not.
     if let Some(index) = index.filter(|_| collation == Collation::Binary) {
         let (from, to) = Search { rows, index }.rows_with(key);
         let lend = |referrer: u32| if stays(referrer) { Break(()) } else { Continue(()) };

@@ -1,10 +1,8 @@
-//! Another key for a memory engine's file and its log, a first one, or none
-//! any more.
+//! Changes, adds or removes the key of a memory engine's file and its log.
 //!
-//! All that the file and its logs say is written to a snapshot under the other
-//! key, which takes the file's place in one step and goes on in a log that is
-//! still to begin. The logs are older than that from then on: one that a kill
-//! leaves there is never read.
+//! All data of the file and its logs is written to a snapshot with the new key, which replaces the
+//! file in one step and continues in a log that is still to begin. All existing logs are older from
+//! then on: one that remains after a crash is never read.
 
 use std::path::Path;
 
@@ -18,22 +16,19 @@ use super::journal::{Alone, first_log};
 use super::vault::Vault;
 
 impl Memory {
-    /// Writes a file, and what its log has, anew under another key: `None` as
-    /// the old one if it is not encrypted yet, `None` as the new one if it
-    /// shall no longer be. Nobody may have it open meanwhile, and the disk
-    /// needs room for a second copy. Whenever this is interrupted, the file is
-    /// the old one or the new one, whole.
+    /// Rewrites a file, including the data of its log, with another key. `old` is `None` if the
+    /// file is not encrypted yet, `new` is `None` to remove the encryption. No process may have the
+    /// file open, and the disk needs room for a second copy. If this is interrupted at any point,
+    /// the file is either the old one or the new one, complete.
     ///
-    /// What the files held before may still stand in blocks of the disk that
-    /// are free now: to be sure that a plain text is gone, encrypt from the
-    /// start, or wipe the disk.
+    /// The previous data may remain in free blocks of the disk: to be sure that plain text is gone,
+    /// encrypt from the start, or wipe the disk.
     ///
     /// # Errors
-    /// - [`ErrorKind::NotFound`] if there is no such file.
-    /// - [`ErrorKind::Busy`] if another process has it open (a file without a
-    ///   log is held by nobody).
-    /// - [`ErrorKind::Denied`] if the old key is not its key, and
-    ///   [`ErrorKind::Invalid`] if it has none, is JSON or is damaged.
+    /// - [`ErrorKind::NotFound`] if the file does not exist.
+    /// - [`ErrorKind::Busy`] if another process has it open (a file without a log is not locked).
+    /// - [`ErrorKind::Denied`] if the old key is wrong, and [`ErrorKind::Invalid`] if the file has
+    ///   no key, is JSON or is damaged.
     /// - [`ErrorKind::Io`] if the disk fails or is full.
     ///
     /// ```

@@ -1,8 +1,8 @@
-//! How rows and what describes them lie in the binary file and in the log.
+//! The encoding of rows and table descriptions in the binary file and in the log.
 //!
-//! In rows, integers are of variable length with the sign in the lowest bit,
-//! texts and bytes have theirs in front, and a bit a field says which are
-//! NULL. Nothing here trusts a length: bytes that end too soon are none.
+//! In rows, integers have variable length with the sign in the lowest bit, texts and bytes follow
+//! their length, and one bit for each field marks NULL. No length is trusted: truncated input is
+//! refused.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -62,7 +62,7 @@ pub(super) fn write_row(out: &mut Vec<u8>, row: &[ValueRef<'_>]) {
     }
 }
 
-/// A value without what says whether it is NULL, which nothing is written for.
+/// Writes a value without its NULL bit; for NULL nothing is written.
 pub(super) fn write_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
     match value {
         ValueRef::Absent | ValueRef::Null => {}
@@ -96,7 +96,7 @@ pub(super) fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Bytes that are read from the front; none where they end too soon.
+/// Bytes that are read from the front; a read returns `None` if they end too soon.
 pub(super) struct Bytes<'b> {
     pub(super) rest: &'b [u8],
 }
@@ -159,7 +159,7 @@ impl<'b> Bytes<'b> {
         std::str::from_utf8(self.bytes()?).ok()
     }
 
-    /// What [`write_head`] has written.
+    /// Reads a head written by [`write_head`].
     pub(super) fn head(&mut self) -> Option<(String, Vec<(String, Form)>)> {
         let name = self.name()?;
         let mut fields = Vec::new();
@@ -170,7 +170,7 @@ impl<'b> Bytes<'b> {
         Some((name, fields))
     }
 
-    /// Passes over a row, and says where in it one of its values lies.
+    /// Skips a row, and returns the position of one of its values.
     pub(super) fn key_of_row(
         &mut self,
         fields: &[(String, Form)],

@@ -1,5 +1,5 @@
-//! One index of a table: an order of rows by its fields and then their key,
-//! and a hash of them where they are unique.
+//! One index of a table: the rows ordered by its fields and then the key, and a hash index if it is
+//! unique.
 
 use std::cmp::Ordering;
 
@@ -14,7 +14,7 @@ use super::page::Pages;
 pub(super) struct RowIndex {
     /// Its fields, in order.
     pub(super) fields: Box<[usize]>,
-    /// The rows by hash, if no two may agree.
+    /// The hash index, if the index is unique.
     pub(super) unique: Option<Hashed>,
     /// The rows in order.
     pub(super) ordered: Ordered,
@@ -31,7 +31,7 @@ impl RowIndex {
         }
     }
 
-    /// The prefix of a value of the first field.
+    /// Returns the prefix of a value of the first field.
     pub(super) fn prefix(&self, pages: &Pages, value: ValueRef<'_>) -> u64 {
         compare::prefix(pages.layout.columns[self.fields[0]].collation, value)
     }
@@ -40,7 +40,7 @@ impl RowIndex {
         (self.prefix(pages, pages.value(row, self.fields[0])), row)
     }
 
-    /// Where `entry` stands beside `target`.
+    /// Compares `entry` to `target`.
     fn compare(&self, pages: &Pages, entry: Entry, target: Entry) -> Ordering {
         entry.0.cmp(&target.0).then_with(|| {
             let (a, b) = (pages.row(entry.1), pages.row(target.1));
@@ -55,7 +55,7 @@ impl RowIndex {
         })
     }
 
-    /// Adds a row, of which it is known that it collides with none.
+    /// Adds a row that does not conflict with another one.
     pub(super) fn insert(&mut self, pages: &Pages, row: u32) {
         if let Some(unique) = &mut self.unique {
             unique.insert(pages, row);
@@ -66,7 +66,7 @@ impl RowIndex {
         self.ordered = ordered;
     }
 
-    /// Removes a row, whose values are still there.
+    /// Removes a row whose values still exist.
     pub(super) fn remove(&mut self, pages: &Pages, row: u32) {
         if let Some(unique) = &mut self.unique {
             unique.remove(pages, row);

@@ -1,5 +1,5 @@
-//! A set of row numbers with a bit for each row of the table: to add one, and to
-//! find one, takes as long however many there are.
+//! A set of row numbers with one bit for each row of the table. The time to add or find a number
+//! does not depend on the size of the set.
 
 /// A set of row numbers.
 pub(super) struct RowSet {
@@ -8,12 +8,12 @@ pub(super) struct RowSet {
 }
 
 impl RowSet {
-    /// An empty set of rows whose numbers are lower than `end`.
+    /// Creates an empty set for row numbers lower than `end`.
     pub(super) fn below(end: u32) -> Self {
         Self { words: vec![0; (end as usize).div_ceil(64)].into(), len: 0 }
     }
 
-    /// How many there are.
+    /// Returns the number of rows in the set.
     pub(super) const fn len(&self) -> usize {
         self.len
     }
@@ -32,7 +32,7 @@ impl RowSet {
         self.words.get(row as usize / 64).is_some_and(|word| word >> (row % 64) & 1 == 1)
     }
 
-    /// The lowest number that is `from` or higher.
+    /// Returns the lowest number that is `from` or higher.
     pub(super) fn next(&self, from: u32) -> Option<u32> {
         let first = from as usize / 64;
         let mut mask = u64::MAX << (from % 64);

@@ -1,5 +1,4 @@
-//! Inserts and updates one row in a table that is locked, and notes in the log
-//! how that is undone.
+//! Inserts and updates one row in a locked table, and adds the undo steps to the log.
 
 use marmota_model::rule::violation;
 use marmota_model::{Error, FieldSet, Result, ValueRef};
@@ -9,8 +8,7 @@ use super::log::{Log, without};
 use super::references::{check_references, check_references_of};
 use super::table_rows::TableRows;
 
-/// Inserts a row; what it refers to in its own table is looked at only
-/// `with_own`.
+/// Inserts a row; references to its own table are only checked `with_own`.
 pub(super) fn insert_row(
     locked: &mut Locked<'_>,
     log: &mut Log,
@@ -27,7 +25,7 @@ pub(super) fn insert_row(
     Ok(number)
 }
 
-/// Writes the fields that are there but the key, and counts the version.
+/// Writes the present fields except the key, and adds one to the version.
 pub(super) fn update_row(
     locked: &mut Locked<'_>,
     log: &mut Log,
@@ -53,7 +51,7 @@ pub(super) fn update_row(
     Ok(())
 }
 
-/// The error once more, saying where it happened in front.
+/// Returns the same error with its place in front of the message.
 #[cold]
 pub(super) fn placed(place: &str, error: &Error) -> Error {
     let message = format!("{place}{}", error.message());
@@ -61,7 +59,7 @@ pub(super) fn placed(place: &str, error: &Error) -> Error {
     violations.fold(Error::new(error.kind(), message), Error::with_violation)
 }
 
-/// The same for a row of many, counted from 0.
+/// Returns the same error for a row of several, counted from 0.
 #[cold]
 pub(super) fn at_row(index: u64, error: &Error) -> Error {
     placed(&format!("row {index}: "), error)

@@ -1,5 +1,5 @@
-//! Carries out a plan: lends the numbers of the rows that a filter selects,
-//! in the order asked for.
+//! Executes a read plan: lends the numbers of the rows that a filter selects, in the requested
+//! order.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -15,29 +15,29 @@ use super::plan::{Access, Plan, Wanted};
 use super::row_set::RowSet;
 use super::table_rows::{TableRows, Values};
 
-/// How a list or count ended.
+/// The state of a list or count after its first turn.
 pub(super) enum Read {
-    /// So many rows were lent or counted.
+    /// It is done, with the number of rows lent or counted.
     Done(u64),
-    /// It has turns left.
+    /// It needs more turns.
     Over(Box<LongScan>),
 }
 
 /// Rows that are to be removed.
 pub(super) enum RowsFound {
-    /// Few enough to be removed in one turn.
+    /// Few enough rows to be removed in one turn.
     All(Vec<u32>),
-    /// More, and the rows that were not looked at yet.
+    /// More rows, and those that were not checked yet.
     Some { found: RowSet, left: Vec<u32> },
 }
 
-/// The most rows that room is made for at once.
+/// The maximum number of rows for which memory is reserved at once.
 const ROOM_ROWS_MAX: usize = 4096;
-/// Rows of at most this many fields need no allocation to be lent.
+/// Rows with at most this many fields are lent without an allocation.
 const ROW_FIELDS_FEW: usize = 16;
 
 impl TableRows {
-    /// Lends the row with a key; gives how many there are.
+    /// Lends the row with a key; returns the number of rows.
     #[inline]
     pub(super) fn get(&self, key: ValueRef<'_>, fields: FieldSet, sink: &mut dyn RowSink) -> u64 {
         let Some(number) = self.keys.find(&self.pages, key) else { return 0 };
@@ -100,7 +100,7 @@ impl TableRows {
         Ok(Read::Over(LongScan::open(self, asked, Rest { lent, ..rest })))
     }
 
-    /// How many rows a filter selects, as far as one turn goes.
+    /// Counts the rows that a filter selects, for one turn.
     pub(super) fn count(&self, filter: Option<&FilterExpr>) -> Result<Read> {
         if filter.is_none() {
             return Ok(Read::Done(self.keys.len() as u64));
@@ -118,8 +118,8 @@ impl TableRows {
         Ok(Read::Over(LongScan::open(self, asked, Rest { lent, ..rest })))
     }
 
-    /// The rows that a filter selects, as far as one turn goes, and if they are
-    /// few enough to be removed in another.
+    /// Finds the rows that a filter selects, for one turn, as long as they are few enough to be
+    /// removed in another.
     pub(super) fn find(&self, filter: Option<&FilterExpr>) -> Result<RowsFound> {
         let (mut found, mut budget) = (Vec::new(), Budget::first());
         let wanted = Wanted { filter, order: &[], limit: None, after: None };
@@ -137,7 +137,7 @@ impl TableRows {
         })
     }
 
-    /// The rows that a filter selects.
+    /// Returns the rows that a filter selects.
     pub(super) fn numbers(&self, filter: Option<&FilterExpr>) -> Result<Vec<u32>> {
         let mut numbers = Vec::new();
         let wanted = Wanted { filter, order: &[], limit: None, after: None };
@@ -148,7 +148,7 @@ impl TableRows {
         Ok(numbers)
     }
 
-    /// Lends the numbers of rows; gives what is left when the budget is used up.
+    /// Lends the numbers of rows; returns the remaining work when the budget is used up.
     fn select(
         &self,
         wanted: &Wanted<'_>,
@@ -189,7 +189,7 @@ impl TableRows {
         Ok(None)
     }
 
-    /// The rows of a walk behind so many of them.
+    /// Returns the rows of a walk after the first `looked_at`.
     #[cold]
     fn rest(&self, plan: &Plan, looked_at: usize) -> Vec<u32> {
         match &plan.access {
@@ -201,8 +201,7 @@ impl TableRows {
         }
     }
 
-    /// Lends the rows of a plan; gives how many were looked at when the budget
-    /// was used up.
+    /// Lends the rows of a plan; returns the number of visited rows if the budget was used up.
     #[inline]
     fn walk(
         &self,
@@ -238,7 +237,7 @@ impl TableRows {
     }
 }
 
-/// Sorts rows, and keeps no more of them than are asked for.
+/// Sorts rows, and keeps only as many as the query needs.
 struct Sorter<'s> {
     rows: &'s TableRows,
     order: &'s [SortKey],
@@ -259,8 +258,8 @@ impl<'s> Sorter<'s> {
         let collation = self.rows.pages.layout.columns[by.field].collation;
         let prefix = compare::prefix(collation, self.rows.pages.value(number, by.field));
         self.found.push((if by.descending { !prefix } else { prefix }, number));
-        // Twice as many as are kept, then down to those: each row is moved
-        // a bounded number of times, as in a heap, but without its jumps.
+        // Twice as many rows as needed are collected, then reduced to those: each row is moved a
+        // bounded number of times, as in a heap, but without random access.
         if self.found.len() / 2 >= self.keep.max(64) {
             self.cut();
         }

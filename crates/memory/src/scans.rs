@@ -1,5 +1,4 @@
-//! The scans that are open on a table, each with copies of the rows that changed
-//! since it began.
+//! The open scans of a table, each with copies of the rows that have changed since it began.
 
 use std::sync::{Arc, Weak};
 
@@ -7,17 +6,17 @@ use hashbrown::HashMap;
 use marmota_model::Value;
 use parking_lot::Mutex;
 
-/// How much memory copies of changed rows may take for one scan, in bytes.
+/// The maximum size of the copies for one scan, in bytes.
 pub(super) const COPIES_BYTES_MAX: usize = 64 << 20;
 
-/// Copies of the rows that changed since a scan began.
+/// Copies of the rows that have changed since a scan began.
 #[derive(Default)]
 pub(super) struct Copies {
     pub(super) rows: HashMap<u32, Box<[Value]>>,
     pub(super) bytes: usize,
 }
 
-/// The scans that are open on a table.
+/// The open scans of a table.
 #[derive(Default)]
 pub(super) struct Scans(Mutex<Vec<Weak<Mutex<Copies>>>>);
 
@@ -28,14 +27,14 @@ impl Scans {
         self.0.get_mut().is_empty()
     }
 
-    /// Opens one of the rows as they are.
+    /// Opens a scan of the current rows.
     pub(super) fn open(&self) -> Arc<Mutex<Copies>> {
         let copies = Arc::default();
         self.0.lock().push(Arc::downgrade(&copies));
         copies
     }
 
-    /// Copies a row for the scans that are open: it is about to change.
+    /// Copies a row, which is about to change, for the open scans.
     #[cold]
     pub(super) fn keep(&mut self, number: u32, copy: impl Fn() -> Box<[Value]>) {
         self.0.get_mut().retain(|open| {

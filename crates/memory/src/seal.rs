@@ -1,11 +1,11 @@
-//! The sizes of what encryption adds to a file, and what a key is derived for.
+//! The sizes that encryption adds to a file, and the purposes of derived keys.
 
-/// How long a seal is.
+/// The length of a seal in bytes.
 pub(super) const SEAL_BYTES: usize = 64;
-/// What a sealed message is longer by.
+/// The difference in length between a sealed message and a plain one, in bytes.
 pub(super) const TAG_BYTES: usize = 16;
 
-/// What a file is, which its key depends on.
+/// The purpose of a file, on which its key depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     Snapshot,

@@ -1,6 +1,5 @@
-//! A session on the memory engine: locks what an operation needs, carries it
-//! out, and keeps the open transaction. What takes more than one turn is in
-//! `session/long.rs`.
+//! A session of the memory engine: it locks the tables that an operation needs, executes it, and
+//! keeps the open transaction. Operations that take more than one turn are in `session/long.rs`.
 
 mod long;
 
@@ -39,72 +38,72 @@ pub(super) struct MemorySession {
     id: u64,
     catalog: Cache<Arc<ArcSwap<Catalog>>, Arc<Catalog>>,
     transaction: Option<Transaction>,
-    /// How many tickets were given; their numbers.
+    /// The number of tickets so far, which is the last ticket.
     tickets: u64,
-    /// Those whose operations wait: a session may have several.
+    /// The waiting operations: a session may have several.
     waiting: SmallVec<[Waiting; 4]>,
-    /// Where commits are written together before they go to the log.
+    /// The buffer in which commits are composed before they go to the log.
     record: Record,
-    /// True if nobody waited for the answer to a commit: the transaction has
-    /// ended, though its holder may not know.
+    /// True if no caller waited for the answer to a commit: the transaction has ended, though its
+    /// holder may not know.
     is_over: bool,
-    /// The place of the statement that tables are lent to, while it waits.
+    /// The queue place of the statement that borrows tables, while it waits.
     lend_place: QueuePlace,
 }
 
 /// An operation that waits.
 struct Waiting {
     ticket: u64,
-    /// Until when it waits for the end of a transaction, or may take.
+    /// The deadline of its wait for the end of a transaction, or of its execution.
     until: Option<Instant>,
     durability: Option<Durability>,
-    /// It was carried out, and waits for the disk.
+    /// Set if it was executed, and waits for the disk.
     written: Option<Box<Written>>,
-    /// It has turns left.
+    /// Set if it needs more turns.
     long: Option<Long>,
-    /// Its place among those that wait for the gate to open.
+    /// Its place in the queue of those that wait until the gate opens.
     gate_place: QueuePlace,
 }
 
-/// An operation that has turns left.
+/// An operation that needs more turns.
 enum Long {
     Scan(Scan),
     Delete(Box<LongDelete>),
 }
 
-/// A read that has turns left, of the rows of a table.
+/// A read that needs more turns, with the rows of its table.
 struct Scan {
     long: Box<LongScan>,
     rows: Arc<RwLock<TableRows>>,
 }
 
-/// What was carried out and is not yet answered.
+/// An operation that was executed but is not answered yet.
 struct Written {
     position: u64,
     outcome: Outcome,
     commits: bool,
 }
 
-/// How far an operation came.
+/// The result of an attempt to execute an operation.
 enum Attempt {
     Done,
     /// It has to wait for the end of another session's transaction.
     Kept,
-    /// It has to wait for the disk to have the log up to a position.
+    /// It has to wait until the log is on the disk up to a position.
     Written(u64),
-    /// It has turns left.
+    /// It needs more turns.
     Long(Long),
 }
 
-/// An open transaction; its session has the gate.
+/// An open transaction; its session holds the gate.
 struct Transaction {
     log: Log,
-    /// The tables that are owned.
+    /// The tables that it owns.
     owned: SmallVec<[u32; 8]>,
 }
 
 impl Transaction {
-    /// Has the transaction own the tables that an operation needs.
+    /// Makes the transaction the owner of the tables that an operation needs.
     fn own(&mut self, session: u64, needs: &Needs, locked: &mut Locked<'_>) -> Result<()> {
         for &(number, write) in needs.tables() {
             let rows = locked.rows(number)?;
@@ -137,7 +136,7 @@ impl MemorySession {
         }
     }
 
-    /// Carries out an operation, if it can be.
+    /// Executes an operation, if it need not wait.
     fn attempt(
         &mut self,
         durability: Option<Durability>,
@@ -173,7 +172,7 @@ impl MemorySession {
         Ok(Attempt::Done)
     }
 
-    /// What is left to do for a commit that is in the log up to a position.
+    /// Returns the remaining work for a commit that is in the log up to a position.
     fn written(&self, position: Option<u64>, durability: Option<Durability>) -> Attempt {
         let (Some(position), Some(journal)) = (position, self.shared.journal.get()) else {
             return Attempt::Done;
@@ -185,9 +184,9 @@ impl MemorySession {
         }
     }
 
-    /// [`Operation::Get`] without the detours of larger operations, which took
-    /// two thirds of its instructions; none if it has to take them, as in a
-    /// transaction, which owns what it reads.
+    /// [`Operation::Get`] on a short path: the general path took two thirds of its instructions.
+    /// Returns `None` if it has to take the general one, as in a transaction, which owns the tables
+    /// that it reads.
     #[inline]
     fn get(
         &mut self,
@@ -221,7 +220,8 @@ impl MemorySession {
                 Err(NotNow::Retired) => continue,
                 Err(NotNow::Owned) => return Ok(Attempt::Kept),
             };
-            // Once the tables are locked: `close` sets it before it locks them.
+            // This is checked after the tables are locked: `close` sets the flag before it locks
+            // them.
             self.shared.check_open()?;
             let mut found = None;
             if let Operation::DeleteWhere { filter, .. } = operation {
@@ -303,8 +303,8 @@ impl MemorySession {
         Ok(true)
     }
 
-    /// Ends the transaction: gives up its tables, with or without what was
-    /// done to them. Gives where that is in the log.
+    /// Ends the transaction and releases its tables, with or without its changes. Returns its
+    /// position in the log.
     fn end(&mut self, undo: bool) -> Result<Option<u64>> {
         self.transaction()?;
         let Some(mut transaction) = self.transaction.take() else { return Ok(None) };
@@ -333,8 +333,8 @@ impl MemorySession {
     }
 }
 
-/// Writes what was done to the log while its tables are locked, or undoes it;
-/// gives the position behind it, unless nothing was done.
+/// Writes the changes to the log while the tables are locked, or undoes them; returns the position
+/// after them, unless there are no changes.
 fn keep(
     journal: &Journal,
     record: &mut Record,
@@ -356,7 +356,7 @@ fn keep(
 }
 
 impl MemorySession {
-    /// Ready once the disk has what was written.
+    /// Ready once the log is on the disk up to the position of the operation.
     fn poll_written(
         &mut self,
         place: usize,
@@ -378,7 +378,7 @@ impl MemorySession {
 }
 
 impl Written {
-    /// The outcome is kept: whoever polls may bring another one.
+    /// The outcome is stored, because a later poll may pass another one.
     fn new(position: u64, operation: &Operation<'_>, outcome: &mut Outcome) -> Box<Self> {
         let commits = matches!(operation, Operation::Commit);
         Box::new(Self { position, outcome: std::mem::take(outcome), commits })
@@ -496,7 +496,7 @@ impl Session for MemorySession {
             }
             let mut lent: SmallVec<[_; 8]> =
                 locked.into_iter().map(|rows| Some(LockedTable::lend(rows))).collect();
-            // In the order asked for; nobody asks for a table twice.
+            // The tables are returned in the order of the request, which has no duplicates.
             let in_order = numbers.iter().filter_map(|number| {
                 let place = sorted.binary_search(number).ok()?;
                 lent[place].take()

@@ -1,5 +1,4 @@
-//! What the sessions of an engine share: its tables, its file and log, and how
-//! far it is open.
+//! The state that the sessions of an engine share: its tables, its file and log, and its options.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,42 +20,43 @@ use crate::journal::{self, Journal, Record};
 use crate::table_rows::TableRows;
 use crate::vault::Vault;
 
-/// How long a read may take unless an option changes it.
+/// The default deadline of a read, in milliseconds.
 pub(crate) const READ_DEADLINE_MS: u32 = 30_000;
 
-/// What the engine's sessions share.
+/// The state that the engine's sessions share.
 pub(crate) struct Shared {
     pub(crate) catalog: Arc<ArcSwap<Catalog>>,
     pub(crate) gate: Arc<Gate>,
-    /// Set by the log as well, once it is lost.
+    /// Also set by the log, once it has failed.
     pub(crate) closed: Arc<AtomicBool>,
-    /// How many sessions there were; their numbers.
+    /// The number of sessions so far, which is the last session's number.
     pub(crate) sessions: AtomicU64,
-    /// Where to load from and save to, and how.
+    /// The file to load from and save to, and its format.
     pub(crate) file: Option<(PathBuf, Format)>,
-    /// Of a file that has a log.
+    /// The durability, of a file that has a log.
     pub(crate) durability: Option<Durability>,
-    /// True if the file's folder is made where it is missing.
+    /// True if a missing folder of the file is created.
     pub(crate) creates_folders: bool,
-    /// What its files are encrypted with.
+    /// The encryption of its files.
     pub(crate) vault: Arc<Vault>,
     /// The log, once the file was read.
     pub(crate) journal: OnceLock<Arc<Journal>>,
-    /// What a file had, once one was read; tables leave it as models ask for them.
+    /// The content of the file, once it was read; tables are removed from it when models register
+    /// them.
     pub(crate) loaded: Mutex<Option<Loaded>>,
-    /// How long a list, a count or the search of a delete may take, in
-    /// milliseconds; 0 for any time.
+    /// The time that a list, a count or the search of a delete may take, in milliseconds; 0 for no
+    /// limit.
     pub(crate) read_deadline_ms: u32,
-    /// How often a long read has left its thread to others.
+    /// The number of times that a long read has yielded its thread.
     pub(crate) read_yields: AtomicU64,
-    /// Long reads that were ended by their deadline.
+    /// The number of long reads that were ended by their deadline.
     pub(crate) read_timeouts: AtomicU64,
-    /// Long reads that were given up.
+    /// The number of long reads that were cancelled.
     pub(crate) reads_cancelled: AtomicU64,
 }
 
 impl Shared {
-    /// What an engine begins with.
+    /// Creates the state of a new engine.
     pub(crate) fn new(
         file: Option<(PathBuf, Format)>,
         (durability, creates_folders): (Option<Durability>, bool),
@@ -81,12 +81,12 @@ impl Shared {
         }
     }
 
-    /// The number of another session.
+    /// Returns the number for a new session.
     pub(crate) fn new_session(&self) -> u64 {
         self.sessions.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Until when a read that begins now may take.
+    /// Returns the deadline of a read that begins now.
     pub(crate) fn read_until(&self) -> Option<Instant> {
         let limit = Duration::from_millis(self.read_deadline_ms.into());
         (self.read_deadline_ms > 0).then(|| Instant::now() + limit)
@@ -99,7 +99,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Holds the gate, so that no transaction is open while `run` runs.
+    /// Holds the gate while `run` runs, so that no transaction is open.
     pub(crate) fn between_transactions<T>(&self, run: impl FnOnce() -> Result<T>) -> Result<T> {
         struct Opened<'g>(&'g Gate);
         impl Drop for Opened<'_> {
@@ -114,7 +114,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Gives how many rows of each table were saved.
+    /// Saves all tables; returns the number of rows of each.
     pub(crate) fn save(&self, path: &Path, format: Format) -> Result<BTreeMap<String, u64>> {
         let loaded = self.loaded.lock();
         let catalog = self.catalog.load();
@@ -135,7 +135,7 @@ impl Shared {
         Ok(rows)
     }
 
-    /// Reads the file, the first time that something is asked of it.
+    /// Reads the file when the engine is used for the first time.
     pub(crate) fn load(&self) -> Result<()> {
         let mut loaded = self.loaded.lock();
         if loaded.is_some() {
@@ -145,13 +145,13 @@ impl Shared {
             self.vault.check_json(path)?;
         }
         if let Some((path, _)) = &self.file {
-            // Now, not when it is saved: that may be at the close.
+            // The folder is checked now, not when the file is saved, which may be at the close.
             have_folder(path, self.creates_folders)?;
         }
         *loaded = Some(match (&self.file, self.durability) {
             (Some((path, _)), Some(durability)) => {
                 let opened = journal::open(path, &self.vault, durability, &self.closed)?;
-                // Nobody else can have set it: this happens once.
+                // It cannot be set yet: this happens once.
                 let _ = self.journal.set(opened.journal);
                 opened.loaded
             }
@@ -207,7 +207,7 @@ impl Shared {
             }
         })?;
         loaded.schema = version;
-        // What older rows got for new fields is in no log.
+        // The values that older rows got for new fields are not in the log.
         match (journal, &self.file) {
             (Some(journal), Some((path, _))) if reshaped => {
                 self.snapshot_of(journal, path, loaded)?;
@@ -241,7 +241,7 @@ impl Shared {
             journal.stop();
             return Err(error);
         }
-        // A file that was never read must not be written over.
+        // A file that was never read must not be overwritten.
         let read = self.loaded.lock().is_some();
         let saved = match (&self.file, journal) {
             (Some((path, _)), Some(journal)) => self.close_log(journal, path),

@@ -1,23 +1,22 @@
-//! The snapshot that a log goes on from, written while rows change.
+//! Snapshots, which are written while rows change.
 //!
-//! First a new log begins. Then tables are read a few rows at a time, each
-//! time under the table's lock, which nobody holds in between. So the rows in
-//! a snapshot are of different moments, all of them after the new log began:
+//! First a new log begins. Then tables are read a few rows at a time, each time under the table's
+//! lock, which is released in between. So the rows in a snapshot are of different moments, all of
+//! them after the new log began:
 //!
-//! - A row that changed since then is in the new log, whole, as it was last:
-//!   whatever the snapshot has under its key does not count.
-//! - A row that did not is in the snapshot as it is.
+//! - A row that has changed since then is in the new log, complete, in its last state: the row that
+//!   the snapshot has under its key does not count.
+//! - A row that has not changed is in the snapshot as it is.
 //!
-//! Snapshot and log together thus make the state at the log's end, whichever
-//! end that is, as long as it lies behind the last moment of the snapshot: for
-//! that the log is brought to the disk up to there before the snapshot takes
-//! its place, and the snapshot says how far the log has to reach
-//! ([`super::file_binary::Link::position`]). Rows of a transaction that is
-//! open, or of a commit that is not in the log, are never read: the one has
-//! marked its tables, the other holds their locks.
+//! So snapshot and log together are the state at the log's end, for any end after the last moment
+//! of the snapshot. To ensure this, the log is synced up to that moment before the snapshot is
+//! renamed, and the snapshot has the minimum length of the log
+//! ([`super::file_binary::Link::position`]). Rows of an open transaction, or of a commit that is
+//! not in the log, are never read: the transaction has marked its tables, the commit holds their
+//! locks.
 //!
-//! At a close nothing is written any more. The snapshot is all there is then,
-//! and the logs are removed.
+//! At a close nothing is written any more. Then the snapshot has all data, and the logs are
+//! removed.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -37,17 +36,17 @@ use super::row_codec::write_row;
 use super::shared::Shared;
 use super::table_rows::{TableRows, Values};
 
-/// What a snapshot is made of.
+/// The content of a snapshot.
 pub(super) struct Snapshot<'s> {
     pub(super) schema: u32,
     pub(super) lineage: Uuid,
     pub(super) generation: u64,
     pub(super) catalog: &'s Catalog,
-    /// Tables that no model has asked for.
+    /// Tables whose models are not registered.
     pub(super) sections: &'s BTreeMap<String, Section>,
-    /// Where to wait for the end of a transaction.
+    /// The gate at which to wait for the end of a transaction.
     pub(super) gate: &'s Gate,
-    /// None if no log goes on from it yet.
+    /// `None` if it has no log yet.
     pub(super) log: Option<&'s Journal>,
 }
 
@@ -55,8 +54,8 @@ impl Snapshot<'_> {
     /// Writes the rows of a table, a block at a time.
     pub(super) fn write_table(&self, out: &mut impl Write, slot: &Slot) -> io::Result<()> {
         file_binary::write_table_head(out, &slot.rows.read())?;
-        // Rows behind the last one there is now will be in the log: writers
-        // that add rows at the end cannot keep this from an end of its own.
+        // Rows after the current last one will be in the log: otherwise writers that add rows at
+        // the end could prevent this loop from ending.
         let mut left = Left { after: None, until: last_key(&slot.rows.read()) };
         let mut block = Vec::new();
         loop {
@@ -74,8 +73,8 @@ impl Snapshot<'_> {
         }
     }
 
-    /// Reads some of the rows that are left; waits while a transaction that has changed
-    /// the table is open.
+    /// Reads some of the remaining rows; waits while a transaction that has changed the table is
+    /// open.
     fn read_block(&self, slot: &Slot, block: &mut Vec<u8>, left: &mut Left) -> Result<u32> {
         let mut read = || {
             let rows = slot.rows.read();
@@ -87,8 +86,8 @@ impl Snapshot<'_> {
         }
     }
 
-    /// Brings what the snapshot may rest on to the disk; gives how far its log
-    /// has to reach.
+    /// Syncs the part of the log on which the snapshot depends; returns the minimum length of the
+    /// log.
     pub(super) fn settle(&self) -> Result<u64> {
         let Some(log) = self.log else { return Ok(0) };
         let (generation, position) = log.end();
@@ -98,7 +97,7 @@ impl Snapshot<'_> {
     }
 }
 
-/// The keys that are still to be read.
+/// The range of keys that is still to be read.
 struct Left {
     after: Option<Value>,
     until: Option<Value>,
@@ -145,7 +144,7 @@ impl Shared {
     /// Makes a snapshot and begins another log.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`]: the old snapshot and the logs behind it stay.
+    /// [`ErrorKind::Io`]: the old snapshot and its logs stay.
     pub(super) fn snapshot(&self) -> Result<()> {
         let Some((journal, path)) = self.journal.get().zip(self.path()) else {
             let message = "this memory engine has no log; open it with ?durability=full or relaxed";
@@ -160,7 +159,7 @@ impl Shared {
         }
     }
 
-    /// The same for who holds the lock on snapshots.
+    /// Makes a snapshot for a caller that holds the lock on snapshots.
     pub(super) fn snapshot_of(
         &self,
         journal: &Journal,
@@ -200,9 +199,8 @@ impl Shared {
         file::replace(path, &self.vault, |mut out| file_binary::write_snapshot(&mut out, &snapshot))
     }
 
-    /// Makes the last snapshot; all that is written is in it, and nothing is
-    /// written any more. A disk that does not take it leaves the logs, which
-    /// have the same.
+    /// Makes the last snapshot, which has all data, since nothing is written any more. If it cannot
+    /// be written, the logs stay, which have the same data.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if neither is on the disk.
@@ -233,7 +231,7 @@ impl Shared {
         }
     }
 
-    /// Has a snapshot made by a thread of its own if the log has become long.
+    /// Starts a thread that makes a snapshot if the log has become long.
     pub(super) fn shorten_log(self: &Arc<Self>, journal: &Journal) {
         if !journal.wants_snapshot() {
             return;
@@ -263,7 +261,7 @@ impl Shared {
         self.file.as_ref().map(|(path, _)| &**path)
     }
 
-    /// The error for an engine that answers nothing any more.
+    /// The error for an engine that is closed or whose log has failed.
     #[cold]
     pub(super) fn refusal(&self) -> Error {
         let failure = self.journal.get().and_then(|journal| journal.failure());

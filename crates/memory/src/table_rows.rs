@@ -1,6 +1,5 @@
-//! One table in memory: its rows, its key and its indexes, changed together
-//! so that they always agree. What needs other tables (references) or other
-//! sessions (locks, transactions) is not here.
+//! One table in memory: its rows, its key and its indexes, changed together so that they are always
+//! consistent. References to other tables, and locks and transactions of sessions, are elsewhere.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use super::page::Pages;
 use super::row_index::RowIndex;
 use super::scans::Scans;
 
-/// A row's values on the stack, for tables of usual width.
+/// A row's values, on the stack for tables of usual width.
 pub(super) type Values<'a> = SmallVec<[ValueRef<'a>; 16]>;
 
 /// The rows of one table.
@@ -28,14 +27,14 @@ pub(super) struct TableRows {
     pub(super) indexes: Vec<RowIndex>,
     /// The reads that continue later, and see rows as they were.
     pub(super) scans: Scans,
-    /// The statements of other engines that read it for long.
+    /// The long reads by statements of other engines.
     pub(super) long_reads: Arc<LongReads>,
-    /// The session whose open transaction has used it, or 0. Others may not
-    /// change it. Set under either lock, by the session that has the gate.
+    /// The session whose open transaction has used the table, or 0. Other sessions may not change
+    /// it. It is set under either lock, by the session that holds the gate.
     pub(super) owner: AtomicU64,
-    /// True if that transaction has changed it: others may not read it either.
+    /// True if that transaction has changed the table: other sessions may not read it either.
     pub(super) changed: bool,
-    /// True once [`super::catalog`] has put other rows in its place.
+    /// True once [`super::catalog`] has replaced it by other rows.
     pub(super) retired: bool,
 }
 
@@ -56,7 +55,7 @@ impl TableRows {
         }
     }
 
-    /// True if a session may not use it, because of another's transaction.
+    /// Returns true if a session may not use it, because of another's transaction.
     #[inline]
     pub(super) fn is_kept_from(&self, session: u64, write: bool) -> bool {
         let owner = self.owner.load(Ordering::Relaxed);
@@ -77,7 +76,7 @@ impl TableRows {
         }
     }
 
-    /// Inserts a row and gives its number.
+    /// Inserts a row and returns its number.
     pub(super) fn insert(&mut self, row: &[ValueRef<'_>]) -> Result<u32> {
         let field = self.table.key();
         let key = match row[field] {
@@ -114,8 +113,8 @@ impl TableRows {
         Ok(number)
     }
 
-    /// The rows that a new one collides with: the one with its key first, then
-    /// as unique indexes come.
+    /// Returns the rows that a new one conflicts with: first the one with its key, then those of
+    /// the unique indexes in their order.
     pub(super) fn in_the_way(&self, row: &[ValueRef<'_>]) -> SmallVec<[u32; 4]> {
         let mut found = SmallVec::new();
         let key = row[self.table.key()];
@@ -123,7 +122,7 @@ impl TableRows {
             found.extend(self.keys.find(&self.pages, key));
         }
         for unique in self.indexes.iter().filter_map(|index| index.unique.as_ref()) {
-            // An absent key is one that no row has.
+            // An absent key gets a value that no row has.
             if unique.fields().iter().any(|&field| row[field].is_absent()) {
                 continue;
             }
@@ -133,7 +132,7 @@ impl TableRows {
         found
     }
 
-    /// Puts a row that was written into the key and all indexes.
+    /// Adds a row that was written to the key index and all indexes.
     fn enter(&mut self, number: u32) {
         self.keys.insert(&self.pages, number);
         for index in &mut self.indexes {
@@ -141,8 +140,8 @@ impl TableRows {
         }
     }
 
-    /// Refuses values that collide with a row other than `own` in a unique
-    /// index that has one of the fields `changed`.
+    /// Returns an error for values that conflict with a row other than `own` in a unique index with
+    /// one of the fields `changed`.
     fn check_unique<'v>(
         &self,
         changed: FieldSet,
@@ -162,7 +161,7 @@ impl TableRows {
         Ok(())
     }
 
-    /// Refuses changes (absent fields stay) that the row cannot take.
+    /// Returns an error for changes that are invalid for the row (absent fields do not change).
     pub(super) fn check_update(&self, number: u32, changes: &[ValueRef<'_>]) -> Result<()> {
         let columns = &self.pages.layout.columns;
         let changed = FieldSet::present(changes);
@@ -177,7 +176,7 @@ impl TableRows {
         })
     }
 
-    /// Writes changes that [`TableRows::check_update`] has let through.
+    /// Writes changes that [`TableRows::check_update`] has accepted.
     pub(super) fn update(&mut self, number: u32, changes: &[ValueRef<'_>]) {
         self.keep_for_scans(number);
         let changed = FieldSet::present(changes);
@@ -193,7 +192,7 @@ impl TableRows {
         }
     }
 
-    /// Called before a row changes or goes.
+    /// Copies a row for open scans; called before it changes or is removed.
     #[inline]
     fn keep_for_scans(&mut self, number: u32) {
         if !self.scans.are_none() {
@@ -213,7 +212,7 @@ impl TableRows {
         self.pages.remove(number);
     }
 
-    /// Puts a row back under the number it had.
+    /// Restores a row under its previous number.
     pub(super) fn restore(&mut self, number: u32, values: &[Value]) {
         if self.pages.take_again(number) {
             for (field, value) in values.iter().enumerate() {
@@ -223,8 +222,8 @@ impl TableRows {
         }
     }
 
-    /// [`TableRows::insert`] for a row of a file, which may be of an older
-    /// schema: says what to do about fields that it has no value for.
+    /// [`TableRows::insert`] for a row of a file, which may have an older schema: the error
+    /// explains what to do about fields without a value.
     pub(super) fn insert_loaded(&mut self, row: &[ValueRef<'_>]) -> Result<()> {
         for (position, field) in self.table.fields().iter().enumerate() {
             let is_given = position == self.table.key()
@@ -243,7 +242,7 @@ impl TableRows {
         self.insert(row).map(drop)
     }
 
-    /// Lends every row whole, in the order of keys, until one fails.
+    /// Lends every row with all fields, in the order of keys, until `lend` fails.
     pub(super) fn try_each<E>(
         &self,
         mut lend: impl FnMut(&[ValueRef<'_>]) -> Result<(), E>,
@@ -263,7 +262,7 @@ impl TableRows {
         result
     }
 
-    /// A copy of the fields of a row that `fields` has; the others are absent.
+    /// Returns a copy of a row with the fields `fields`; the others are absent.
     pub(super) fn copy(&self, number: u32, fields: FieldSet) -> Box<[Value]> {
         let row = self.pages.row(number);
         let columns = self.pages.layout.columns.iter().enumerate();

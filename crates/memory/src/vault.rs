@@ -1,16 +1,16 @@
-//! Which of the memory engine's files are encrypted, with what key, and what
-//! is wrong when a file and a key do not fit each other. How bytes are
-//! encrypted is in `cipher.rs`.
+//! The keys of the memory engine's files, and the errors when a file and a key do not match. The
+//! encryption itself is in `cipher.rs`.
 //!
-//! A sealed file begins with its head in the clear: what makes its key and,
-//! sealed with that, nothing, so that a wrong key is told from damage.
+//! A sealed file begins with its head in plain text: the salt and the segment from which its key is
+//! derived, and the tag of an empty message sealed with that key, which distinguishes a wrong key
+//! from damage.
 //!
 //! ```text
 //! seal    salt (16 bytes), segment (32 bytes), tag (16 bytes)
 //! ```
-//! The salt goes with a passphrase and is the same in all files of a database.
-//! The segment is random and never the same: each file has a key of its own,
-//! derived from both, so that numbers may be counted from 0 in each.
+//! The salt belongs to a passphrase and is the same in all files of a database. The segment is
+//! random and unique: each file has a separate key, derived from both, so that numbers can be
+//! counted from 0 in each.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ pub(super) use keyed::Vault;
 pub(super) use plain::{Cipher, Vault};
 
 impl Vault {
-    /// Refuses a file that is not encrypted where a key was given.
+    /// Refuses a file that is not encrypted if there is a key.
     pub(super) fn check_plain(&self, path: &Path) -> Result<()> {
         if !self.has_key() {
             return Ok(());
@@ -38,7 +38,7 @@ impl Vault {
         Err(Error::new(ErrorKind::Invalid, message))
     }
 
-    /// Refuses JSON where a key was given.
+    /// Refuses JSON if there is a key.
     pub(super) fn check_json(&self, path: &Path) -> Result<()> {
         if !self.has_key() {
             return Ok(());
@@ -57,10 +57,10 @@ mod plain {
     use super::*;
     use crate::seal::{SEAL_BYTES, TAG_BYTES, Use};
 
-    /// Without the feature `encryption` there are no keys.
+    /// The vault of a build without the feature `encryption`, which has no keys.
     pub(in super::super) struct Vault;
 
-    /// There is none.
+    /// The cipher of such a build, which cannot exist.
     pub(in super::super) enum Cipher {}
 
     #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "with keys it is used")]
@@ -70,7 +70,7 @@ mod plain {
             Self
         }
 
-        /// Refuses a key, which passed over in silence left a file open to all.
+        /// Refuses a key: if it was ignored, the file would be readable to all.
         pub(in super::super) fn from(source: Option<KeySource>) -> Result<Self> {
             match source {
                 None => Ok(Self),
@@ -128,23 +128,22 @@ mod keyed {
 
     type Salt = [u8; SALT_BYTES];
 
-    /// What opens the files of one engine. A raw key is asked for at each file
-    /// and forgotten; a passphrase once, because to derive a key from it takes
-    /// long on purpose.
+    /// The source of the key for the files of one engine. A raw key is requested for each file and
+    /// not kept; a passphrase is requested once, because deriving a key from it is slow on purpose.
     pub(in super::super) struct Vault {
         source: Option<KeySource>,
-        /// The key derived from a passphrase, and the salt it was derived with.
+        /// The key derived from a passphrase, and its salt.
         derived: Mutex<Option<(Salt, Box<KeyBytes>)>>,
     }
 
     impl Vault {
-        /// For files that are not encrypted.
+        /// Creates the vault for files that are not encrypted.
         pub(in super::super) const fn none() -> Self {
             Self { source: None, derived: Mutex::new(None) }
         }
 
         /// # Errors
-        /// None; a build without keys refuses one.
+        /// None; a build without encryption refuses a key.
         pub(in super::super) fn from(source: Option<KeySource>) -> Result<Self> {
             Ok(Self { source, ..Self::none() })
         }
@@ -153,7 +152,7 @@ mod keyed {
             self.source.is_some()
         }
 
-        /// What a new file is encrypted with, if there is a key.
+        /// Returns the cipher for a new file, if there is a key.
         pub(in super::super) fn begin(&self, for_use: Use) -> Result<Option<Cipher>> {
             let Some(source) = &self.source else { return Ok(None) };
             let known = self.derived.lock().as_ref().map(|(salt, _)| *salt);
@@ -162,7 +161,7 @@ mod keyed {
             Ok(Some(Cipher::new(&master, for_use, salt, random()?)))
         }
 
-        /// What a file is read with, whose head ends in a seal.
+        /// Returns the cipher to read a file whose head ends in a seal.
         ///
         /// # Errors
         /// [`ErrorKind::Denied`] without its key.

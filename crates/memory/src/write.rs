@@ -1,4 +1,4 @@
-//! Carries out operations on tables that are locked: each is all or nothing.
+//! Executes operations on locked tables: each is all or nothing.
 
 use marmota_model::rule::violation;
 use marmota_model::{Currency, Error, ErrorKind, KeyKind, Result, RowSink, RowSource, ValueRef};
@@ -14,8 +14,8 @@ use super::row_write::{at_row, insert_row, update_row, version_of};
 use super::scan::Read;
 use super::table_rows::{TableRows, Values};
 
-/// Carries out an operation that is about rows, of the table with this number
-/// unless it is a batch; gives a read that has turns left.
+/// Executes an operation on rows, of the table with this number unless it is a batch; returns a
+/// read that needs more turns.
 pub(super) fn execute(
     operation: &mut Operation<'_>,
     table: u32,
@@ -216,7 +216,7 @@ fn delete(
     delete_rows(locked, log, table, vec![number])
 }
 
-/// Removes rows, none of which is referred to by a row that stays.
+/// Removes rows to which no remaining row refers.
 pub(super) fn delete_rows(
     locked: &mut Locked<'_>,
     log: &mut Log,

@@ -1,5 +1,5 @@
-//! Aggregation pipelines: read from JSON in the order of its members, held to
-//! stages that read, and what comes out of them lent as JSON.
+//! Aggregation pipelines: parsed from JSON with the order of members preserved, restricted to
+//! stages that read, and their results returned as JSON.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -15,10 +15,10 @@ use crate::database::{BATCH_DOCUMENTS, each_document, raw};
 use crate::json;
 use crate::reading::TURN;
 
-/// Stages that write, past the rules of models and what is cached of them.
+/// Stages that write; they would bypass the models' rules and the cache.
 const WRITING: [&str; 2] = ["$out", "$merge"];
 
-/// The command of a pipeline over a collection.
+/// Builds the command for a pipeline over a collection.
 pub(crate) fn command(
     collection: &str,
     pipeline: &str,
@@ -53,7 +53,7 @@ pub(crate) fn command(
     })
 }
 
-/// A pipeline that is under way.
+/// A running pipeline.
 pub(crate) struct Aggregating {
     batches: Receiver<Result<RawBatch>>,
     json: Vec<u8>,
@@ -66,7 +66,7 @@ impl Aggregating {
         Self { batches, json: Vec::new(), rows: 0, engine: Arc::clone(counts) }
     }
 
-    /// Lends what has come; ready with the number of documents at the end.
+    /// Passes the received documents to `sink`. Ready with the number of documents at the end.
     pub(crate) fn poll(
         &mut self,
         sink: &mut dyn RowSink,

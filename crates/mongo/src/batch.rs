@@ -1,5 +1,5 @@
-//! Batches: in a transaction where the server has them and the batch needs one,
-//! else each write for itself.
+//! Batches: in a transaction if the server supports transactions and the batch needs one, else
+//! write by write.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::transaction::Transaction;
 use crate::work::{Tries, Work};
 use crate::write::Writer;
 
-/// The savepoint around a batch in a transaction; no other is called so.
+/// The savepoint around a batch in a transaction; no other savepoint has this number.
 const SAVEPOINT: u32 = u32::MAX - 1;
 
-/// What of a batch needs a transaction, if anything does.
+/// Returns the reason why a batch needs a transaction, if it does.
 pub(crate) fn needs_transaction(writes: &[Write], mode: BatchMode) -> Option<&'static str> {
     if mode == BatchMode::AllOrNothing && writes.len() > 1 {
         return Some("a batch of which all or nothing takes place");
@@ -29,14 +29,13 @@ pub(crate) fn needs_transaction(writes: &[Write], mode: BatchMode) -> Option<&'s
     writes.iter().any(is_audited).then_some("a write that is entered in the history")
 }
 
-/// True for a write that may look at rows before it decides.
+/// Returns true for a write that may read rows before it decides.
 pub(crate) const fn reads_first(write: &Write) -> bool {
     matches!(write, Write::Guarded { .. } | Write::Compared { .. })
 }
 
-/// Carries out the steps of a batch in the transaction that is open on
-/// `session`, undoing them if they fail; or in one of their own, as often as
-/// others are in its way.
+/// Executes the steps of a batch in the transaction that is open on `session` and undoes them if
+/// they fail; or else in a separate transaction, which is repeated if it conflicts with others.
 pub(crate) fn inside(
     mut session: MongoSession,
     shared: &Arc<Shared>,
@@ -68,7 +67,7 @@ pub(crate) fn inside(
             Ok(()) => return Ok(()),
             Err(error) => {
                 if session.is_in_transaction() {
-                    // What failed says more than that it was undone.
+                    // The first error explains more than an error of the rollback.
                     let _ = control(&mut session, Operation::Rollback);
                 }
                 match tries.pause_after(&error) {
@@ -84,7 +83,7 @@ fn control(session: &mut MongoSession, mut step: Operation<'_>) -> Result<()> {
     engine::run(session, &mut step, &mut NoRows).map(drop)
 }
 
-/// The writes of a batch, one after the other, on a session in a transaction.
+/// Executes the writes of a batch one after the other, on a session in a transaction.
 pub(crate) fn steps(
     session: &mut MongoSession,
     writes: &[Write],
@@ -96,8 +95,8 @@ pub(crate) fn steps(
     BatchMachine::run(parts, |step, sink| engine::run(session, step, sink))
 }
 
-/// [`steps`] of which all or nothing takes place, none linked to another:
-/// inserts of one table that follow each other share commands.
+/// Like [`steps`], for an all-or-nothing batch without links: consecutive inserts into one table
+/// share commands.
 pub(crate) fn steps_together(
     session: &mut MongoSession,
     writes: &[Write],
@@ -119,12 +118,12 @@ pub(crate) fn steps_together(
     Ok(())
 }
 
-/// True for the insert of a row with a key.
+/// Returns true for an insert of a row with a key.
 fn has_key(write: &Write) -> bool {
     matches!(write, Write::Insert { table, row, .. } if row[table.key()] != Value::Absent)
 }
 
-/// Carries out a batch whose writes need no transaction together.
+/// Executes a batch whose writes need no common transaction.
 pub(crate) fn each(
     writer: &Writer,
     durability: Option<Durability>,
@@ -134,7 +133,7 @@ pub(crate) fn each(
     results: &mut Vec<Result<Outcome>>,
 ) -> Result<()> {
     let handle = &writer.shared.handle;
-    // Links count writes from the first: such a batch is not cut.
+    // Links refer to writes by number, so a batch with links is not split.
     let together = |a: &Write, b: &Write| !links.is_empty() || are_inserts(a, b);
     for part in writes.chunk_by(together) {
         match part {
@@ -147,8 +146,8 @@ pub(crate) fn each(
     Ok(())
 }
 
-/// True for inserts of one table that need nothing looked up: one command can
-/// have them.
+/// Returns true if both are inserts into the same table that need no look-ups, so that one command
+/// can execute them.
 fn are_inserts(a: &Write, b: &Write) -> bool {
     let plain = |write: &Write| match write {
         Write::Insert { table, on_conflict: OnConflict::Refuse, .. } => {
@@ -159,7 +158,7 @@ fn are_inserts(a: &Write, b: &Write) -> bool {
     plain(a) && plain(b) && a.table().name() == b.table().name()
 }
 
-/// Carries out the writes of a batch, and adds what became of them.
+/// Executes the writes of a batch and appends their results.
 fn one_by_one(
     writer: &Writer,
     durability: Option<Durability>,
@@ -172,7 +171,7 @@ fn one_by_one(
     let parts = BatchParts { writes, links, once: None, mode, results: &mut done };
     let ended = BatchMachine::run(parts, |step, _| {
         let write = match step {
-            // A write that failed has left nothing.
+            // A failed write has changed nothing.
             Operation::Savepoint(_) | Operation::Release(_) | Operation::RollbackTo(_) => {
                 return Ok(Outcome::default());
             }

@@ -1,4 +1,4 @@
-//! What the engine has done, and what its pool is doing.
+//! Statistics of the engine and its connection pool.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,11 +8,11 @@ use mongodb::event::cmap::CmapEvent;
 use mongodb::options::ServerAddress;
 use parking_lot::Mutex;
 
-/// Numbers that many threads add to.
+/// Counters that many threads update.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     commits: AtomicU64,
-    /// What is asked of servers at this moment.
+    /// The number of requests to servers in progress.
     asked: AtomicU64,
     pub(crate) writes_waiting: AtomicU64,
     refused: AtomicU64,
@@ -20,17 +20,16 @@ pub(crate) struct Counts {
     pools: Mutex<HashMap<ServerAddress, Pool>>,
 }
 
-/// The connections of one server, by the driver's numbers for them. Who asked
-/// for a connection and gave up may be given it all the same: then the driver
-/// tells of its return, but not that it went out. A number added and taken
-/// from would drift; a set does not.
+/// The connections of one server, by the driver's numbers. If a caller gives up while waiting for a
+/// connection, the driver may check it out all the same: then it reports the check-in, but not the
+/// check-out. A counter would drift; a set does not.
 #[derive(Debug, Default)]
 struct Pool {
     open: HashSet<u32>,
     in_use: HashSet<u32>,
 }
 
-/// Something asked of a server, counted.
+/// A counted request to a server.
 #[derive(Debug)]
 pub(crate) struct Asked<'a>(&'a Counts);
 
@@ -41,13 +40,13 @@ impl Drop for Asked<'_> {
 }
 
 impl Counts {
-    /// Something is asked of a server, until what this returns is dropped.
+    /// Counts a request to a server as in progress until the returned guard is dropped.
     pub(crate) fn ask(&self) -> Asked<'_> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         Asked(self)
     }
 
-    /// Takes note of what the driver's pool does.
+    /// Records an event of the driver's pool.
     pub(crate) fn note(&self, event: &CmapEvent) {
         match event {
             CmapEvent::ConnectionCreated(event) => {
@@ -75,17 +74,17 @@ impl Counts {
         };
     }
 
-    /// A read has left its thread to others.
+    /// Counts a read that yielded its thread.
     pub(crate) fn read_yield(&self) {
         self.read_yields.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A write took place.
+    /// Counts a write that took effect.
     pub(crate) fn committed(&self) {
         self.commits.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An operation was refused because too many were under way.
+    /// Counts an operation that was refused because too many were in progress.
     pub(crate) fn refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }

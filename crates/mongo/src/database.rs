@@ -1,4 +1,4 @@
-//! The database's commands, as far as the engine needs them.
+//! The commands of the database that the engine needs.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -18,15 +18,15 @@ use crate::shape::{HELD, Shape};
 use crate::transaction::Transaction;
 use crate::undo::UndoStep;
 
-/// The most documents in a list of keys or rows that one command has.
+/// The most documents in one command's list of keys or rows.
 pub(crate) const LIST_MAX: usize = 1_000;
-/// The same for inserts of FerretDB, which takes them by so many and does not
-/// end at the first that fails.
+/// The most rows per insert to FerretDB, which inserts this many at once and does not stop at the
+/// first that fails.
 const FERRET_LIST_MAX: usize = 100;
-/// The most updates of one command to FerretDB: each keeps a connection to its
-/// SQLite file until all have ended, and it waits for ever when those run out.
+/// The most updates in one command to FerretDB: each keeps a connection to its SQLite file until
+/// all have ended, and FerretDB waits forever when those run out.
 const FERRET_UPDATES_MAX: usize = 16;
-/// The most bytes of rows that one command has.
+/// The most bytes of rows in one command.
 const BYTES_MAX: usize = 8 << 20;
 
 /// A database of a server.
@@ -34,27 +34,26 @@ const BYTES_MAX: usize = 8 << 20;
 pub(crate) struct Database {
     pub(crate) client: Client,
     pub(crate) driver: Driver,
-    /// What the URL says of when a write counts.
+    /// The URL's write concern.
     concern: Option<Document>,
-    /// How long the server may work on a read, in milliseconds: it ends there
-    /// also if the client has gone.
+    /// The time limit of a read on the server, in milliseconds. The server applies it even if the
+    /// client has disconnected.
     pub(crate) time_max_ms: i32,
-    /// True for FerretDB, which gives back whole documents, and does not even
-    /// write one document in one step.
+    /// True for FerretDB, which returns whole documents and does not write even one document
+    /// atomically.
     pub(crate) is_ferret: bool,
-    /// True for a replica set or a sharded cluster: it has transactions and
-    /// change streams.
+    /// True for a replica set or a sharded cluster: it has transactions and change streams.
     pub(crate) is_replicated: bool,
-    /// Counts the servers that have become the primary.
+    /// The number of times that a server became the primary.
     pub(crate) primaries: Receiver<u64>,
     /// The transaction that commands belong to.
     transaction: Option<Arc<Transaction>>,
 }
 
-/// The most documents in a message of a read.
+/// The most documents per message of a read.
 pub(crate) const BATCH_DOCUMENTS: i32 = 2_000;
 
-/// What is sought in a collection.
+/// The parameters of a `find`.
 #[derive(Debug, Default)]
 pub(crate) struct Find {
     pub(crate) collection: String,
@@ -64,7 +63,7 @@ pub(crate) struct Find {
     pub(crate) limit: Option<i64>,
 }
 
-/// The documents that were found, a message at a time.
+/// The documents found, one message at a time.
 pub(crate) enum Batches {
     Plain(Box<RawBatchCursor>),
     Inside(Box<SessionRawBatchCursor>, Arc<Transaction>),
@@ -123,30 +122,30 @@ impl Database {
         }
     }
 
-    /// The same for commands of a transaction.
+    /// Returns a copy whose commands belong to a transaction.
     pub(crate) fn inside(&self, transaction: &Arc<Transaction>) -> Self {
         Self { transaction: Some(Arc::clone(transaction)), ..self.clone() }
     }
 
-    /// The transaction that its commands belong to.
+    /// Returns the transaction that its commands belong to.
     pub(crate) const fn transaction(&self) -> Option<&Arc<Transaction>> {
         self.transaction.as_ref()
     }
 
-    /// The transaction, if what undoes commands is to be noted.
+    /// Returns the transaction if undo steps must be recorded.
     fn noting(&self) -> Option<&Arc<Transaction>> {
         self.transaction.as_ref().filter(|transaction| transaction.notes())
     }
 
-    /// The same for writes that ask for another durability than the URL does.
+    /// Returns a copy whose writes have this durability instead of the URL's.
     pub(crate) fn asking_for(&self, durability: Durability) -> Self {
         let mut concern = self.concern.clone().unwrap_or_default();
-        // Acknowledged always, or nobody would learn what was refused.
+        // Always acknowledged; otherwise refusals would not be reported.
         concern.insert("j", durability == Durability::Full);
         Self { concern: Some(concern), ..self.clone() }
     }
 
-    /// Seeks documents; a connection that was broken is replaced once.
+    /// Finds documents. A broken connection is replaced once.
     pub(crate) async fn find(&self, find: &Find) -> Result<Batches> {
         let mut command = doc! {
             "find": &find.collection,
@@ -161,15 +160,15 @@ impl Database {
         set("sort", find.sort.clone().map(Bson::from));
         set("projection", find.projection.clone().map(Bson::from));
         set("limit", find.limit.map(Bson::from));
-        // Without it a message has up to 16 MB of documents, which one turn of a
-        // server's thread would lend.
+        // Without it, a message has up to 16 MB of documents, all of which one turn of a server's
+        // thread would return.
         set("batchSize", (find.limit != Some(1)).then_some(Bson::from(BATCH_DOCUMENTS)));
         set("singleBatch", (find.limit == Some(1)).then_some(Bson::Boolean(true)));
         let command = raw(&command)?;
         self.find_raw(command).await
     }
 
-    /// [`Self::find`] with a command that is ready.
+    /// Like [`Self::find`] with an encoded command.
     pub(crate) async fn find_raw(&self, command: RawDocumentBuf) -> Result<Batches> {
         if let Some(transaction) = &self.transaction {
             let found = transaction.find(&self.driver, command).await?;
@@ -190,7 +189,7 @@ impl Database {
         }
     }
 
-    /// Every document that is found, copied.
+    /// Returns copies of all documents found.
     pub(crate) async fn fetch(&self, find: &Find) -> Result<Vec<RawDocumentBuf>> {
         let mut batches = self.find(find).await?;
         let mut found = Vec::new();
@@ -203,7 +202,7 @@ impl Database {
         Ok(found)
     }
 
-    /// How many documents there are.
+    /// Returns the number of documents.
     pub(crate) async fn count(&self, collection: &str, filter: Document) -> Result<u64> {
         if self.transaction.is_some() {
             return self.count_inside(collection, filter).await;
@@ -213,7 +212,7 @@ impl Database {
         Ok(number(&answer, "n"))
     }
 
-    /// [`Self::count`] in a transaction, where servers take no `count`.
+    /// Like [`Self::count`] in a transaction, where servers do not accept `count`.
     async fn count_inside(&self, collection: &str, filter: Document) -> Result<u64> {
         let stages = vec![doc! { "$match": filter }, doc! { "$count": "n" }];
         let command = doc! { "aggregate": collection, "pipeline": stages, "cursor": {} };
@@ -228,7 +227,7 @@ impl Database {
         Ok(count)
     }
 
-    /// Whether a document is there.
+    /// Returns true if a document matches.
     pub(crate) async fn has(&self, collection: &str, filter: Document) -> Result<bool> {
         let find = Find {
             collection: collection.to_owned(),
@@ -240,17 +239,17 @@ impl Database {
         Ok(!self.fetch(&find).await?.is_empty())
     }
 
-    /// Runs a command and gives the answer.
+    /// Runs a command and returns the answer.
     pub(crate) async fn command(&self, command: &Document, changes: bool) -> Result<Document> {
         let answer = self.driver.run_raw_command(raw(command)?).await;
         answer.map_err(|fault| fault::of(&fault, changes))
     }
 
-    /// Runs a command that writes: what went wrong is left to the caller.
+    /// Runs a command that writes. The caller handles refused statements.
     async fn written(&self, mut command: RawDocumentBuf) -> Result<Written> {
         if let Some(transaction) = &self.transaction {
             let written = Written::of(transaction.run(&self.driver, command).await?)?;
-            // Whatever was refused, the server has ended the transaction.
+            // The server has ended the transaction, for any refusal.
             return match (written.taken, written.failed) {
                 (Some(_), _) => Err(transaction.fail(fault::lost_race())),
                 (None, Some((_, error))) => Err(transaction.fail(error)),
@@ -269,7 +268,7 @@ impl Database {
         }
     }
 
-    /// Inserts documents, in order, until one is refused.
+    /// Inserts documents in order until one is refused.
     pub(crate) async fn insert(
         &self,
         collection: &str,
@@ -291,7 +290,7 @@ impl Database {
         Ok(written)
     }
 
-    /// Notes the documents that a command is about to change.
+    /// Records the documents that a command is about to change.
     async fn note_changes(&self, collection: &str, filter: &Document, one: bool) -> Result<()> {
         let Some(transaction) = self.noting() else { return Ok(()) };
         let find = Find {
@@ -305,7 +304,7 @@ impl Database {
         Ok(())
     }
 
-    /// Puts a document back as it was.
+    /// Restores a document.
     pub(crate) async fn put_back(&self, collection: &str, document: &RawDocument) -> Result<()> {
         let id = document.get("_id").ok().flatten().map(Bson::try_from);
         let (Some(Ok(id)), Ok(document)) = (id, Document::try_from(document)) else {
@@ -316,15 +315,15 @@ impl Database {
         self.written(raw(&command)?).await?.checked().map(drop)
     }
 
-    /// Has a document stay until the end of the transaction: writes to it, so
-    /// that whoever deletes it meanwhile collides. False if there is none.
+    /// Keeps a document until the end of the transaction by writing to it, so that a concurrent
+    /// delete conflicts. Returns false if the document is missing.
     pub(crate) async fn hold(&self, collection: &str, filter: Document) -> Result<bool> {
         let update = doc! { "$inc": { HELD: 1_i64 } };
         let held = self.modify(collection, filter, update, doc! { "_id": 1 }).await?;
         Ok(matches!(held, Modified::Done(_)))
     }
 
-    /// [`Self::hold`] for all documents with these keys.
+    /// Like [`Self::hold`] for all documents with these keys.
     pub(crate) async fn hold_keys(&self, collection: &str, keys: &[Bson]) -> Result<()> {
         let filter = doc! { "_id": { "$in": keys } };
         self.note_changes(collection, &filter, false).await?;
@@ -333,8 +332,7 @@ impl Database {
         self.written(raw(&command)?).await?.checked().map(drop)
     }
 
-    /// Carries out updates, in order, until one is refused: each of what is
-    /// sought and what is changed.
+    /// Executes updates (each a query and a change) in order until one is refused.
     pub(crate) async fn update(&self, shape: &Shape, updates: Vec<Document>) -> Result<Written> {
         for update in &updates {
             if let Ok(filter) = update.get_document("q") {
@@ -345,8 +343,7 @@ impl Database {
         self.written(raw(&command)?).await
     }
 
-    /// Changes one document and gives these members of what it is then; none
-    /// if there is none.
+    /// Changes one document and returns these members of the new version, or [`Modified::Missing`].
     pub(crate) async fn modify(
         &self,
         collection: &str,
@@ -372,7 +369,7 @@ impl Database {
         })
     }
 
-    /// Deletes the documents of a filter, or only one.
+    /// Deletes the documents that match a filter, or only one.
     pub(crate) async fn delete(
         &self,
         collection: &str,
@@ -397,15 +394,15 @@ impl Database {
     }
 }
 
-/// What a command that writes has done.
+/// The result of a command that writes.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     pub(crate) count: u64,
-    /// A value was taken, for the statement with this number if it is known;
-    /// those before it took place.
+    /// A unique value was taken, by the statement with this number if it is known. The statements
+    /// before it took effect.
     pub(crate) taken: Option<Option<usize>>,
-    /// The statement with this number failed for another reason; those before
-    /// it took place.
+    /// The statement with this number failed for another reason. The statements before it took
+    /// effect.
     pub(crate) failed: Option<(usize, Error)>,
     answer: Document,
 }
@@ -434,7 +431,7 @@ impl Written {
         Ok(written)
     }
 
-    /// The error of a statement that failed, where it was the only one.
+    /// Returns the error of the failed statement, if any. For commands with one statement.
     pub(crate) fn checked(self) -> Result<Self> {
         match self.failed {
             Some((_, error)) => Err(error),
@@ -443,7 +440,7 @@ impl Written {
     }
 }
 
-/// What [`Database::modify`] found.
+/// The result of [`Database::modify`].
 #[derive(Debug)]
 pub(crate) enum Modified {
     Done(Document),
@@ -451,7 +448,7 @@ pub(crate) enum Modified {
     Taken,
 }
 
-/// A whole number of an answer, of whatever type; 0 if there is none.
+/// Returns a number of an answer as an integer, for any numeric type; 0 if it is missing.
 pub(crate) fn number(answer: &Document, name: &str) -> u64 {
     match answer.get(name) {
         Some(Bson::Int32(value)) => u64::try_from(*value).unwrap_or(0),
@@ -462,12 +459,12 @@ pub(crate) fn number(answer: &Document, name: &str) -> u64 {
 }
 
 impl Database {
-    /// The most updates that one command can have.
+    /// Returns the most updates per command.
     pub(crate) const fn updates_max(&self) -> usize {
         if self.is_ferret { FERRET_UPDATES_MAX } else { LIST_MAX }
     }
 
-    /// Documents in parts that an insert can have.
+    /// Splits documents into parts that fit into one insert.
     pub(crate) fn parts<'d>(
         &self,
         documents: &'d [RawDocumentBuf],
@@ -480,7 +477,7 @@ impl Database {
                 bytes += document.as_bytes().len();
                 bytes <= BYTES_MAX
             });
-            // A document that is too large alone is refused by the server.
+            // A document that is too large by itself is refused by the server.
             let count = fits.count().max(1).min(rest.len());
             let (part, left) = rest.split_at(count);
             rest = left;

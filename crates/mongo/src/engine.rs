@@ -1,5 +1,5 @@
-//! The engine: the driver on a thread of its own, what the server has, the
-//! models' shapes, closing.
+//! The engine: the driver on its own thread, the server's capabilities, the models' shapes, and
+//! closing.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -34,22 +34,22 @@ use crate::session::MongoSession;
 use crate::shape::Shape;
 use crate::turn::Turns;
 
-/// The database of a URL that names none.
+/// The database for a URL without one.
 const DATABASE: &str = "marmota";
-/// How long an operation looks for a server, unless the URL says otherwise.
+/// The default server selection timeout, unless the URL sets one.
 const REACH_MS: u64 = 3_000;
-/// How long a close waits for transactions that are open.
+/// The longest time that a close waits for open transactions.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
-/// The version of the protocol by which sharded clusters have transactions, too.
+/// The protocol version since which sharded clusters have transactions, too.
 const WIRE_MIN: u64 = 8;
-/// How long a connection stays that nobody needs, unless the URL says otherwise.
+/// The default idle timeout of connections, unless the URL sets one.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// Models in a MongoDB database.
 #[derive(Debug)]
 pub struct Mongo(Arc<Shared>);
 
-/// What an engine shares with its sessions.
+/// The state that an engine shares with its sessions.
 #[derive(Debug)]
 pub(crate) struct Shared {
     runtime: Mutex<Option<Runtime>>,
@@ -60,19 +60,19 @@ pub(crate) struct Shared {
     pub(crate) turns: Turns,
     pub(crate) gets: Gets,
     shapes: RwLock<HashMap<String, Arc<Shape>>>,
-    /// The operations under way.
+    /// The number of operations in progress.
     under_way: AtomicU64,
-    /// The transactions of callers that have not ended.
+    /// The number of callers' transactions that have not ended.
     pub(crate) transactions_open: AtomicU64,
     closed: AtomicBool,
-    /// For each table with automatic keys, one that was given or taken.
+    /// For each table with automatic keys, a key that is known to be in use.
     keys: Mutex<HashMap<String, i64>>,
     pub(crate) capability: Capability,
-    /// What hears of others' writes for a store's cache.
+    /// The task that receives the writes of others for a store's cache.
     listener: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// An operation that is under way, counted.
+/// Counts an operation as in progress until it is dropped.
 #[derive(Debug)]
 pub(crate) struct UnderWay(Arc<Shared>);
 
@@ -83,16 +83,15 @@ impl Drop for UnderWay {
 }
 
 impl Mongo {
-    /// Opens the database that a URL names: `mongodb://host:27017/name?…`, with
-    /// the options of MongoDB's drivers (logins, TLS, `replicaSet`,
-    /// `compressors=zstd,snappy,zlib`, `maxPoolSize`, …) and two of the
-    /// engine's own: `operation_timeout_ms` (30,000) and `operations_max`
-    /// (10,000; more at once are refused). The server must answer.
+    /// Opens the database of a URL: `mongodb://host:27017/name?…`, with the options of MongoDB's
+    /// drivers (logins, TLS, `replicaSet`, `compressors=zstd,snappy,zlib`, `maxPoolSize`, …) and
+    /// two options of the engine: `operation_timeout_ms` (default: 30,000) and `operations_max`
+    /// (default: 10,000; more concurrent operations are refused). Fails if the server does not
+    /// answer.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a URL that the driver cannot read,
-    /// [`ErrorKind::Io`] if no server can be reached, [`ErrorKind::Denied`] if
-    /// it refuses the login.
+    /// [`ErrorKind::Invalid`] for a URL that the driver cannot parse, [`ErrorKind::Io`] if no
+    /// server can be reached, [`ErrorKind::Denied`] if it refuses the login.
     pub fn from_url(url: &str) -> Result<Self> {
         let (url, options) = parse(url)?;
         let failed = |why: &dyn std::fmt::Display| {
@@ -139,7 +138,7 @@ impl Mongo {
     }
 }
 
-/// Connects, and asks the server what it is.
+/// Connects and determines the kind of server.
 async fn connect(url: String, counts: Arc<Counts>) -> Result<Database> {
     let refused = |fault: mongodb::error::Error| fault::of(&fault, false);
     let mut options = ClientOptions::parse(url).await.map_err(refused)?;
@@ -157,7 +156,7 @@ async fn connect(url: String, counts: Arc<Counts>) -> Result<Database> {
     let server = database.command(&doc! { "buildInfo": 1 }, false).await?;
     database.is_ferret = server.contains_key("ferretdb") || server.contains_key("ferretdbVersion");
     let hello = match database.command(&doc! { "hello": 1 }, false).await {
-        // What it was called before MongoDB 4.2.10.
+        // The name of the command before MongoDB 4.2.10.
         Err(error) if error.kind() == ErrorKind::Engine => {
             database.command(&doc! { "isMaster": 1 }, false).await?
         }
@@ -167,8 +166,7 @@ async fn connect(url: String, counts: Arc<Counts>) -> Result<Database> {
     Ok(database)
 }
 
-/// Counts the servers that become the primary of a replica set, as the driver
-/// hears of them.
+/// Counts the servers that become the primary of a replica set, as reported by the driver.
 fn count_primaries(counted: watch::Sender<u64>) -> Arc<dyn Fn(SdamEvent) + Send + Sync> {
     let last = Mutex::new(None);
     Arc::new(move |event| {
@@ -183,31 +181,30 @@ fn count_primaries(counted: watch::Sender<u64>) -> Arc<dyn Fn(SdamEvent) + Send 
     })
 }
 
-/// Whether what a server says of itself is said by a member of a replica set or
-/// by a router of a sharded cluster, of MongoDB 4.2 or later, which have
-/// transactions and change streams.
+/// Returns true if the answer to `hello` is from a member of a replica set or a router of a sharded
+/// cluster, of MongoDB 4.2 or later. Those have transactions and change streams.
 fn is_replicated(hello: &Document) -> bool {
     (hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|it| it == "isdbgrid"))
         && hello.contains_key("logicalSessionTimeoutMinutes")
         && number(hello, "maxWireVersion") >= WIRE_MIN
 }
 
-/// Runs something on the engine's thread and waits for it, on a thread that
-/// may itself belong to a runtime.
+/// Runs a future on the engine's thread and waits for it, on a thread that may itself belong to a
+/// runtime.
 pub(crate) fn wait_on<T: Send + 'static>(
     handle: &Handle,
     future: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
     let (sender, receiver) = mpsc::channel();
     handle.spawn(async move {
-        // Whoever asked may have gone.
+        // The caller may have given up.
         let _ = sender.send(future.await);
     });
     receiver.recv().unwrap_or_else(|_| Err(fault::closed()))
 }
 
 impl Shared {
-    /// A table's shape.
+    /// Returns a table's shape.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a table that was not prepared.
@@ -222,7 +219,7 @@ impl Shared {
         self.shapes.read().get(name).cloned()
     }
 
-    /// The fields that refer to a table.
+    /// Returns the fields that refer to a table.
     pub(crate) fn referrers(&self, table: &str) -> Vec<(Arc<Shape>, usize)> {
         let mut referrers = Vec::new();
         for shape in self.shapes.read().values() {
@@ -237,12 +234,12 @@ impl Shared {
         referrers
     }
 
-    /// An automatic key of a table that is known to be taken.
+    /// Returns an automatic key of a table that is known to be in use.
     pub(crate) fn key_known(&self, table: &str) -> i64 {
         self.keys.lock().get(table).copied().unwrap_or(0)
     }
 
-    /// A key was given or taken.
+    /// Records that a key is in use.
     pub(crate) fn know_key(&self, table: &str, key: i64) {
         let mut keys = self.keys.lock();
         match keys.get_mut(table) {
@@ -251,10 +248,10 @@ impl Shared {
         }
     }
 
-    /// Counts an operation in.
+    /// Counts a new operation.
     ///
     /// # Errors
-    /// [`ErrorKind::Closed`], or [`ErrorKind::Busy`] if too many are under way.
+    /// [`ErrorKind::Closed`], or [`ErrorKind::Busy`] if too many are in progress.
     pub(crate) fn enter(self: &Arc<Self>) -> Result<UnderWay> {
         if self.closed.load(Ordering::Relaxed) {
             return Err(fault::closed());
@@ -272,19 +269,19 @@ impl Shared {
         Ok(entered)
     }
 
-    /// Counts in what belongs to something that was counted before, or to a
-    /// transaction that is open, which goes on to its end.
+    /// Counts an operation that is part of a counted one or of an open transaction. It is never
+    /// refused.
     pub(crate) fn enter_further(self: &Arc<Self>) -> UnderWay {
         self.under_way.fetch_add(1, Ordering::Relaxed);
         UnderWay(Arc::clone(self))
     }
 
-    /// Runs something with the engine's time limit.
+    /// Runs a future with the engine's time limit.
     pub(crate) async fn within<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         self.until(Instant::now() + self.options.timeout, work).await
     }
 
-    /// Runs something whose time ends then.
+    /// Runs a future until `end` at most.
     pub(crate) async fn until<T>(
         &self,
         end: Instant,
@@ -308,8 +305,8 @@ impl Shared {
         if self.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
-        // Transactions that are open go on to their end; if that takes too
-        // long, the engine stays open and can be closed later.
+        // Open transactions may finish. If that takes too long, the engine stays open and can be
+        // closed later.
         let until = std::time::Instant::now() + CLOSE_WAIT.min(self.options.timeout);
         while self.transactions_open.load(Ordering::SeqCst) > 0 {
             if std::time::Instant::now() >= until {
@@ -323,7 +320,7 @@ impl Shared {
         if let Some(listener) = self.listener.lock().take() {
             listener.abort();
         }
-        // Writes that are under way end first, within their time.
+        // Writes in progress finish first, within their time limit.
         let until = std::time::Instant::now() + self.options.timeout;
         while self.under_way.load(Ordering::SeqCst) > 0 && std::time::Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
@@ -336,7 +333,7 @@ impl Shared {
                 Ok(())
             });
             drop(done);
-            // Never waits, so that it may be called from a runtime's thread.
+            // Does not wait, so it may be called on a runtime's thread.
             runtime.shutdown_background();
         }
         Ok(())
@@ -417,7 +414,7 @@ impl Engine for Mongo {
 
 impl Drop for Mongo {
     fn drop(&mut self) {
-        // Nobody is left to hear of an error; a caller who wants to calls `close`.
+        // Errors cannot be reported here; call `close` to receive them.
         let _ = self.0.close();
     }
 }

@@ -1,23 +1,22 @@
-//! What the driver and the server report, as Marmota's errors: one table.
+//! Maps the errors of the driver and the server to Marmota's errors.
 
 use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind};
 use mongodb::error::{ErrorKind as Fault, TRANSIENT_TRANSACTION_ERROR, WriteFailure};
 
-/// The code for a value that another document has in a unique index.
+/// The code for a value that exists in a unique index.
 pub(crate) const TAKEN: i32 = 11_000;
-/// A write collides with another transaction's.
+/// A write conflicts with another transaction.
 const WRITE_CONFLICT: i32 = 112;
-/// The transaction is not known: it was ended.
+/// The transaction is unknown: it has ended.
 const NO_SUCH_TRANSACTION: i32 = 251;
-/// The transaction lasted longer than the server lets one.
+/// The transaction exceeded the server's time limit.
 const LASTED_TOO_LONG: i32 = 290;
-/// How long a server lets a transaction last, unless it is told otherwise.
+/// The server's default time limit for transactions.
 const LIFETIME: Duration = Duration::from_secs(60);
 
-/// The error of a call that failed. `changes` says that it may have changed
-/// something.
+/// Returns the error of a failed call. `changes` is true if the call may have changed something.
 #[cold]
 pub(crate) fn of(fault: &mongodb::error::Error, changes: bool) -> Error {
     let (kind, message) = match &*fault.kind {
@@ -53,9 +52,8 @@ pub(crate) fn of(fault: &mongodb::error::Error, changes: bool) -> Error {
     Error::new(kind, message).with_source(fault.clone())
 }
 
-/// The error of a command in a transaction, which was `open` for so long;
-/// whatever it is, the transaction has come to nothing. Repeatable where
-/// another run may come to more.
+/// Returns the error of a command in a transaction that was `open` for this time. After any such
+/// error the transaction is aborted. The error is retryable if another run may succeed.
 #[cold]
 pub(crate) fn inside(fault: &mongodb::error::Error, open: Duration) -> Error {
     let code = match &*fault.kind {
@@ -72,8 +70,7 @@ pub(crate) fn inside(fault: &mongodb::error::Error, open: Duration) -> Error {
         return lost_race().with_source(fault.clone());
     }
     let error = of(fault, false);
-    // Where no server was found there is none for another run, either: whoever
-    // waits is told at once.
+    // If no server was found, another run would fail as well, so the caller gets the error at once.
     let is_unreached = matches!(&*fault.kind, Fault::ServerSelection { .. });
     match fault.contains_label(TRANSIENT_TRANSACTION_ERROR) && !is_unreached {
         true => error.retryable(),
@@ -81,7 +78,7 @@ pub(crate) fn inside(fault: &mongodb::error::Error, open: Duration) -> Error {
     }
 }
 
-/// Another transaction was in the way.
+/// Returns the error for a conflict with another transaction.
 #[cold]
 pub(crate) fn lost_race() -> Error {
     Error::new(
@@ -92,15 +89,15 @@ pub(crate) fn lost_race() -> Error {
     .retryable()
 }
 
-/// What a code of the server's says.
+/// Returns the kind and the message for an error code of the server.
 pub(crate) fn of_code(code: i32, words: &str) -> (ErrorKind, String) {
     let kind = match code {
         TAKEN => ErrorKind::Conflict,
         WRITE_CONFLICT => ErrorKind::Conflict,
         13 | 18 => ErrorKind::Denied,
-        // The time that it was given, or the server gave itself.
+        // The time limit of the command or of the server.
         50 | 262 => ErrorKind::Timeout,
-        // No primary, or one that goes.
+        // No primary, or one that steps down.
         91 | 189 | 10107 | 11600 | 11602 | 13435 | 13436 => ErrorKind::Io,
         // The disk.
         14031 => ErrorKind::Io,
@@ -114,25 +111,24 @@ pub(crate) fn of_code(code: i32, words: &str) -> (ErrorKind, String) {
     (kind, format!("{words} (MongoDB code {code})"))
 }
 
-/// True if a value was taken. FerretDB has no code of its own for that where
-/// it updates.
+/// Returns true if a unique value was taken. FerretDB does not use that code for updates.
 pub(crate) fn is_taken(fault: &mongodb::error::Error) -> bool {
     matches!(&*fault.kind, Fault::Command(command)
         if command.code == TAKEN || command.message.contains("UNIQUE constraint failed"))
 }
 
-/// True if a read may be tried once more.
+/// Returns true if a read may be tried once more.
 pub(crate) fn is_passing(fault: &mongodb::error::Error) -> bool {
     matches!(&*fault.kind, Fault::Io(_) | Fault::ConnectionPoolCleared { .. })
 }
 
-/// The store was closed.
+/// Returns the error for a closed store.
 #[cold]
 pub(crate) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the store is closed")
 }
 
-/// A document has a key that no row of its table can have.
+/// Returns the error for a document with a key that is invalid for its table.
 #[cold]
 pub(crate) fn strange_key(collection: &str) -> Error {
     let message = format!(

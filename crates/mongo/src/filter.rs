@@ -1,10 +1,10 @@
-//! Filters and orders in MongoDB's terms, by their structure.
+//! Filters and orders as MongoDB queries, derived from their structure.
 //!
-//! MongoDB's logic has two values, and a member that is missing is unequal to
-//! all: so each part is translated for where it is to be true or to be false,
-//! and asks for the member to be there. What a server cannot decide as every
-//! engine does (a path in JSON, words, the order of bytes) selects too much:
-//! [`Match::exact`] is false then, and rows are asked again here.
+//! MongoDB's logic has two values, and a missing member is unequal to everything. So each part is
+//! translated separately for true and for false, and requires that the member exists. Conditions
+//! that a server cannot evaluate like every engine does (a path in JSON, a search for words, the
+//! order of bytes) select too much: then [`Match::exact`] is false, and the rows are filtered again
+//! here.
 
 use marmota_model::{Comparison, FilterExpr, Form, Place, Query, SortKey, Table, Value};
 use mongodb::bson::{Bson, Document, doc};
@@ -18,7 +18,7 @@ pub(crate) struct Match {
     pub(crate) exact: bool,
 }
 
-/// The documents for which a filter is true.
+/// Returns the query for the documents for which a filter is true.
 pub(crate) fn matching(shape: &Shape, filter: Option<&FilterExpr>) -> Match {
     let mut exact = true;
     let document = match filter {
@@ -28,12 +28,12 @@ pub(crate) fn matching(shape: &Shape, filter: Option<&FilterExpr>) -> Match {
     Match { document, exact }
 }
 
-/// True for every document.
+/// Matches every document.
 fn all() -> Document {
     Document::new()
 }
 
-/// True for none.
+/// Matches no document.
 fn none() -> Document {
     doc! { "_id": { "$in": [] } }
 }
@@ -47,15 +47,15 @@ fn joined(operator: &str, mut parts: Vec<Document>) -> Document {
     }
 }
 
-/// The documents for which a filter is `wanted`: neither of both for those of
-/// which it is unknown.
+/// Returns the query for the documents for which a filter is `wanted`. Documents for which it is
+/// unknown match neither `true` nor `false`.
 fn translate(shape: &Shape, filter: &FilterExpr, wanted: bool, exact: &mut bool) -> Document {
     match filter {
         FilterExpr::Compare { field, comparison, value } => {
             let comparison = if wanted { *comparison } else { opposite(*comparison) };
             compare(shape, *field, comparison, value, exact)
         }
-        // False, not unknown, where there is nothing to be in.
+        // An empty list is false, not unknown.
         FilterExpr::In { values, .. } if values.is_empty() => {
             if wanted {
                 none()
@@ -92,7 +92,7 @@ fn translate(shape: &Shape, filter: &FilterExpr, wanted: bool, exact: &mut bool)
             let mut parts = Vec::with_capacity(filters.len());
             for filter in filters {
                 let part = translate(shape, filter, wanted, exact);
-                // What is asked of all documents says nothing.
+                // A part that every document matches adds no condition.
                 if !part.is_empty() {
                     parts.push(part);
                 } else if !is_and {
@@ -101,7 +101,7 @@ fn translate(shape: &Shape, filter: &FilterExpr, wanted: bool, exact: &mut bool)
             }
             joined(if is_and { "$and" } else { "$or" }, parts)
         }
-        // A search, a path in JSON, and what is not known here.
+        // A search, a path in JSON, and unknown kinds of filters.
         _ => {
             *exact = false;
             all()
@@ -120,7 +120,7 @@ const fn opposite(comparison: Comparison) -> Comparison {
     }
 }
 
-/// The documents that have a value.
+/// Returns the query for documents that have a value.
 fn there(shape: &Shape, field: usize) -> Document {
     doc! { shape.columns[field].name.as_str(): { "$ne": Bson::Null } }
 }
@@ -178,8 +178,8 @@ fn plain(name: &str, comparison: Comparison, value: Bson) -> Document {
     }
 }
 
-/// A timestamp is before another one if its milliseconds are, or if those are
-/// the same and its rest is. A rest of 0 is missing, which is before all.
+/// A timestamp is before another one if its milliseconds are, or if those are equal and its
+/// remainder is smaller. A remainder of 0 is not stored; a missing member sorts first.
 fn timestamp(
     name: &str,
     path: &str,
@@ -243,8 +243,8 @@ fn member_of(
     }
 }
 
-/// The regular expression for a text in a place. Only A to Z have two cases,
-/// which the option for that would give to all letters.
+/// Returns the regular expression for a text in a place. Only A to Z are case-insensitive; the
+/// option of regular expressions would apply to all letters.
 fn pattern(place: Place, text: &str) -> String {
     let mut pattern = String::with_capacity(text.len() * 2 + 1);
     if place == Place::Start {
@@ -266,13 +266,13 @@ fn pattern(place: Place, text: &str) -> String {
     pattern
 }
 
-/// The regular expression for a whole text in any case.
+/// Returns the regular expression for a whole text in any case.
 pub(crate) fn whole(text: &str) -> String {
     pattern(Place::Start, text) + "\\z"
 }
 
-/// How documents are sorted; none if the server cannot, because a field sorts
-/// by what documents have not.
+/// Returns the sort of a query, or `None` if the server cannot sort because documents do not
+/// contain what a field sorts by.
 pub(crate) fn sort(shape: &Shape, query: &Query) -> Option<Document> {
     let mut members = Document::new();
     for SortKey { field, descending } in query.order_with_key(&shape.table) {
@@ -287,7 +287,7 @@ pub(crate) fn sort(shape: &Shape, query: &Query) -> Option<Document> {
     Some(members)
 }
 
-/// How two rows sort.
+/// Compares two rows by an order.
 pub(crate) fn order_rows(
     table: &Table,
     order: &[SortKey],

@@ -1,10 +1,9 @@
-//! Gets that are under way at the same time, asked for together.
+//! Combines concurrent gets into one query.
 //!
-//! A command costs the driver, and its threads' wake-ups, many times what a row
-//! costs. So gets wait in a line, and what waits there for the same fields of
-//! the same table is one `find` of their keys. Nothing waits for company: a get
-//! goes at once unless as many finds as may be are under way, and it is never
-//! answered by a find that was sent before it came.
+//! A command costs the driver, and its threads' wake-ups, many times as much as a row. So gets are
+//! queued, and queued gets for the same fields of the same table share one `find` of their keys. No
+//! get waits for others: it is sent at once unless the maximal number of finds is in progress. It
+//! is never answered by a find that was sent before the get was queued.
 
 #![allow(clippy::vec_box, reason = "what goes from a line moves the others")]
 
@@ -23,17 +22,17 @@ use crate::engine::{Shared, UnderWay};
 use crate::fault;
 use crate::shape::{Lender, Shape};
 
-/// The most finds of gets under way at once.
+/// The most concurrent finds of gets.
 const CARRIERS_MAX: usize = 4;
 /// The most gets that one find answers.
 const GETS_MAX: usize = 100;
 /// The most bytes of keys in one find, unless one key has more.
 const KEY_BYTES_MAX: usize = 1 << 20;
 
-/// A document, none if there is none of that key.
+/// A document, or `None` if the key does not exist.
 type Found = Result<Option<RawDocumentBuf>>;
 
-/// The line of gets of an engine.
+/// The queue of gets of an engine.
 #[derive(Debug, Default)]
 pub(crate) struct Gets(Mutex<Line>);
 
@@ -43,7 +42,7 @@ struct Line {
     carriers: usize,
 }
 
-/// A get in the line.
+/// A queued get.
 #[derive(Debug)]
 struct Get {
     shape: Arc<Shape>,
@@ -55,8 +54,8 @@ struct Get {
 }
 
 impl Get {
-    /// True if one find can answer both. FerretDB finds one text alone; for any
-    /// other filter it reads all that it has.
+    /// Returns true if one find can answer both. FerretDB can look up only a single text key; for
+    /// any other filter it reads everything.
     fn suits(&self, first: &Self, is_ferret: bool) -> bool {
         let one_key = is_ferret && matches!(self.key, Bson::String(_));
         Arc::ptr_eq(&self.shape, &first.shape)
@@ -72,7 +71,7 @@ impl Get {
     }
 }
 
-/// A get's answer, on the caller's side.
+/// The caller's side of a get.
 pub(crate) struct Getting {
     answer: oneshot::Receiver<Found>,
     shape: Arc<Shape>,
@@ -80,7 +79,7 @@ pub(crate) struct Getting {
 }
 
 impl Getting {
-    /// Lends the row when it has come; ready with the number of rows.
+    /// Passes the row to `sink` when it arrives. Ready with the number of rows.
     pub(crate) fn poll(
         &mut self,
         sink: &mut dyn RowSink,
@@ -98,7 +97,7 @@ impl Getting {
     }
 }
 
-/// Sends finds as long as gets wait.
+/// Sends finds as long as gets are queued.
 struct Carrier {
     shared: Arc<Shared>,
     rests: bool,
@@ -144,7 +143,7 @@ impl Carrier {
         }
     }
 
-    /// Takes gets that one find can answer; with none left, it rests.
+    /// Takes gets that one find can answer. Stops if the queue is empty.
     fn take(&mut self) -> Option<Vec<Box<Get>>> {
         let mut line = self.shared.gets.0.lock();
         let (mut gets, mut bytes): (Vec<Box<Get>>, usize) = (Vec::new(), 0);
@@ -173,7 +172,7 @@ impl Carrier {
         Some(gets)
     }
 
-    /// Answers gets; gives up when nobody waits for any.
+    /// Answers gets. Stops early if all callers have given up.
     async fn answer(&self, mut gets: Vec<Box<Get>>) {
         let Some(first) = gets.first() else { return };
         let (shape, fields, keys) = (Arc::clone(&first.shape), first.fields, keys_of(&gets));
@@ -185,7 +184,7 @@ impl Carrier {
                 if let Poll::Ready(found) = found.as_mut().poll(context) {
                     return Poll::Ready(Some(found));
                 }
-                // Each is asked, so that each wakes this when it is given up.
+                // Polls each of them, so that each wakes this task when it is abandoned.
                 let left =
                     gets.iter_mut().filter_map(|get| match get.answer.poll_closed(context) {
                         Poll::Pending => Some(()),
@@ -205,8 +204,8 @@ impl Carrier {
         }
     }
 
-    /// The documents with these keys, each with its key where that is one of
-    /// the model: a number of another type may be equal to a key, and be none.
+    /// Returns the documents with these keys, each with its key if the model can have that key: a
+    /// number of another type may equal a key without being one.
     async fn find(
         &self,
         shape: &Shape,
@@ -245,8 +244,8 @@ impl Carrier {
 
 impl Drop for Carrier {
     fn drop(&mut self) {
-        // It was cut off, by the end of the engine or a panic: whoever waits
-        // is told, by the end of their channels.
+        // It was stopped by the end of the engine or by a panic. Dropping the channels notifies the
+        // callers.
         if !self.rests {
             let mut line = self.shared.gets.0.lock();
             line.carriers -= 1;
@@ -257,7 +256,7 @@ impl Drop for Carrier {
     }
 }
 
-/// The keys of gets, each once.
+/// Returns the distinct keys of gets.
 fn keys_of(gets: &[Box<Get>]) -> Vec<Bson> {
     let mut keys: Vec<Bson> = Vec::new();
     for get in gets {
@@ -268,7 +267,7 @@ fn keys_of(gets: &[Box<Get>]) -> Vec<Bson> {
     keys
 }
 
-/// Gives each get its document. Whoever asked may have gone.
+/// Sends each get its document. The caller may have given up.
 fn tell(gets: Vec<Box<Get>>, found: &[(Option<Bson>, RawDocumentBuf)]) {
     let has_strange = found.iter().any(|(key, _)| key.is_none());
     for get in gets {

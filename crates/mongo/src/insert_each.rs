@@ -1,4 +1,4 @@
-//! Inserts of a batch, many a command.
+//! The inserts of a batch, many per command.
 
 use marmota_model::{Error, ErrorKind, KeyKind, Result, Value, ValueRef};
 use marmota_store::operation::{Keys, OnConflict, Outcome, Write};
@@ -9,12 +9,12 @@ use crate::shape::Shape;
 use crate::write::{Writer, borrowed};
 
 impl Writer {
-    /// Inserts rows of one table that refer to nothing, each by itself, and
-    /// adds what became of each; one command takes many, and goes on behind
-    /// one that fails.
+    /// Inserts rows of one table without references, each independently, and appends the result of
+    /// each. One command has many rows; after a row that fails, the rest continues with a new
+    /// command.
     ///
     /// # Errors
-    /// What kept it from beginning.
+    /// The error that prevented the start.
     pub(crate) async fn insert_each(
         &self,
         writes: &[Write],
@@ -30,7 +30,7 @@ impl Writer {
         let at = shape.table.key();
         let mut done = 0;
         while done < rows.len() {
-            // Behind one that failed a new command begins.
+            // After a failed row, a new command starts.
             let Some(part) = self.database().parts(&documents[done..]).next() else { break };
             let (count, failed) = match self.database().insert(shape.name(), part).await {
                 Ok(written) => match (written.taken, written.failed) {
@@ -43,7 +43,7 @@ impl Writer {
                     done += part.len();
                     continue;
                 }
-                // Nothing was written, because of one of them.
+                // One of the rows made the whole command fail; nothing was written.
                 Err(_) => (0, Some(None)),
             };
             for (row, original) in keyed[done..done + count].iter().zip(&rows[done..]) {
@@ -68,11 +68,11 @@ impl Writer {
         Ok(())
     }
 
-    /// Inserts rows that all have keys, or all have none: all or none, and gives
-    /// what became of each.
+    /// Inserts rows that either all have keys or all have none, all or nothing, and returns the
+    /// result of each.
     ///
     /// # Errors
-    /// Why one is refused, or what went wrong.
+    /// The reason why a row was refused, or another error.
     pub(crate) async fn insert_together(
         &self,
         shape: &Shape,
@@ -98,7 +98,7 @@ impl Writer {
             .collect())
     }
 
-    /// The rows, with automatic keys where they have none.
+    /// Returns the rows, with automatic keys where keys are missing.
     async fn with_keys_given(
         &self,
         shape: &Shape,
@@ -132,12 +132,12 @@ fn rows(writes: &[Write]) -> impl Iterator<Item = &Vec<Value>> {
     })
 }
 
-/// The rows of inserts, owned.
+/// Returns the rows of inserts, owned.
 pub(crate) fn rows_of(writes: &[Write]) -> Vec<Vec<Value>> {
     rows(writes).cloned().collect()
 }
 
-/// True for what befell the command, whatever rows it had.
+/// Returns true for errors of the whole command, independent of its rows.
 fn is_all(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -149,7 +149,7 @@ fn is_all(error: &Error) -> bool {
     )
 }
 
-/// What an insert of a row came to.
+/// Returns the result of inserting a row.
 fn inserted(shape: &Shape, row: &[Value], given: bool) -> Outcome {
     let keys = if given { Keys::One(row[shape.table.key()].clone()) } else { Keys::Known };
     let version = shape.table.version().and_then(|version| row[version].as_ref().as_int());

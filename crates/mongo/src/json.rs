@@ -1,11 +1,9 @@
 //! JSON as nested documents.
 //!
-//! An object or array becomes a document or array of BSON, so that other
-//! programs and the server itself see into it, wherever its text can be made
-//! again from that to the last byte. Where it cannot (spaces, a number that
-//! BSON has not, an array in an array, a name that begins with `$`), and for
-//! what is neither object nor array, the text itself is kept, as bytes of
-//! [`SUBTYPE`].
+//! An object or array is stored as a BSON document or array, so that the server and other programs
+//! can query it, if its text can be reproduced exactly, byte by byte. If not (spaces, a number that
+//! BSON lacks, an array in an array, a name that begins with `$`), and for values that are neither
+//! objects nor arrays, the text itself is stored as bytes of [`SUBTYPE`].
 
 use std::fmt;
 
@@ -15,15 +13,14 @@ use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Bson, RawDocumentBuf};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// The subtype of bytes that are the text of a JSON value.
+/// The binary subtype for the text of a JSON value.
 pub(crate) const SUBTYPE: BinarySubtype = BinarySubtype::UserDefined(0x80);
 
-/// Deeper values are kept as their text: servers refuse documents that nest
-/// more than 100 times.
+/// Deeper values are stored as text: servers refuse documents nested more than 100 levels.
 const DEPTH_MAX: usize = 60;
 
-/// The document or array that a JSON text says; none if the text cannot be
-/// made again from it.
+/// Returns the document or array of a JSON text, or `None` if the text cannot be reproduced from
+/// it.
 pub(crate) fn nested(text: &str) -> Option<RawBson> {
     if !text.starts_with(['{', '[']) {
         return None;
@@ -36,13 +33,12 @@ pub(crate) fn nested(text: &str) -> Option<RawBson> {
     (again == text.as_bytes()).then_some(value)
 }
 
-/// True for the text of a JSON value, kept as bytes.
+/// Returns true for the text of a JSON value, stored as bytes.
 pub(crate) fn is_text(value: RawBsonRef<'_>) -> bool {
     matches!(value, RawBsonRef::Binary(binary) if binary.subtype == SUBTYPE)
 }
 
-/// Writes a value of BSON as JSON. What only BSON has is written as MongoDB's
-/// extended JSON has it.
+/// Writes a BSON value as JSON. Types that JSON lacks are written as MongoDB's extended JSON.
 pub(crate) fn write(out: &mut Vec<u8>, value: RawBsonRef<'_>) {
     match value {
         RawBsonRef::Document(document) => write_object(out, document),
@@ -56,7 +52,7 @@ pub(crate) fn write(out: &mut Vec<u8>, value: RawBsonRef<'_>) {
         other => match Bson::try_from(other) {
             Ok(value) => {
                 let extended = value.into_relaxed_extjson();
-                // Values in memory are always written.
+                // Writing to memory cannot fail.
                 let _ = serde_json::to_writer(out, &extended);
             }
             Err(_) => out.extend_from_slice(b"null"),
@@ -93,9 +89,9 @@ fn write_array(out: &mut Vec<u8>, array: &RawArray) {
     out.push(b']');
 }
 
-/// Reads one value.
+/// Deserializes one value.
 struct Node {
-    /// How much deeper it may go.
+    /// The number of levels that may follow.
     depth: usize,
     in_array: bool,
 }

@@ -8,19 +8,17 @@
 //! # Ok::<(), marmota_model::Error>(())
 //! ```
 //!
-//! The driver runs on a thread of its own; a session hands it owned work and
-//! is woken when it is done (`session.rs`). `shape.rs` says how rows lie in
-//! documents, `filter.rs` how filters are asked, `write*.rs` how writes keep
-//! their promises on a server that knows no references.
+//! The driver runs on its own thread. A session passes owned work to it and is woken when the work
+//! is done (`session.rs`). `shape.rs` maps rows to documents, `filter.rs` translates filters, and
+//! `write*.rs` enforce the rules of writes on a server without references.
 //!
-//! A replica set or sharded cluster has transactions (`transaction.rs`,
-//! `work.rs`, `batch.rs`), which the capability says then, and change streams,
-//! by which a store's cache hears what others write (`listener.rs`). A server
-//! that stands alone has neither: what takes several steps is undone by hand
-//! there (`turn.rs`, `undo.rs`).
+//! A replica set or sharded cluster has transactions (`transaction.rs`, `work.rs`, `batch.rs`),
+//! which the capability then reports, and change streams, through which a store's cache is notified
+//! of the writes of others (`listener.rs`). A standalone server has neither: there, failed
+//! operations of several steps are undone explicitly (`turn.rs`, `undo.rs`).
 //!
-//! It knows no SQL, and it parses no URL beyond its own options: hosts, logins,
-//! TLS, compression and pools are the driver's.
+//! The engine has no SQL, and it parses only its own options of the URL: hosts, logins, TLS,
+//! compression and pools are the driver's.
 #![forbid(unsafe_code)]
 
 mod aggregate;
@@ -55,7 +53,7 @@ pub use engine::Mongo;
 #[cfg(feature = "temporary-server")]
 pub use temporary::TemporaryServer;
 
-// The guide's page is tried here, where there is a server.
+// Tests the guide's page here, where a server is available.
 #[cfg(all(doctest, feature = "temporary-server"))]
 #[doc = include_str!("../../../docs/guide/23-mongodb.md")]
 mod guide {}

@@ -1,12 +1,11 @@
-//! Hears what others write, and tells a store's cache: one change stream over
-//! the database, on servers that have them.
+//! Receives the writes of others and notifies a store's cache: one change stream over the database,
+//! on servers that have them.
 //!
-//! It begins where the last one ended, by its token. While there is none, and
-//! when the server has been silent for too long, the store is told that nothing
-//! is heard, and keeps no rows. The driver makes a stream that breaks anew by
-//! itself; where another server has become the primary, what the last one had
-//! not passed on to a majority may be gone, of which no stream tells: then
-//! nothing that was kept is known any more.
+//! A new stream resumes after the previous one, by its token. While no stream is open, and after
+//! too long a silence of the server, the feed is paused and the store caches no rows. The driver
+//! reopens a broken stream itself. When another server has become the primary, writes that the last
+//! one had not replicated to a majority may be lost, which no stream reports: then the whole cache
+//! is invalidated.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,28 +22,26 @@ use mongodb::options::{ReadPreference, SelectionCriteria};
 use crate::database::Database;
 use crate::fault;
 
-/// How long the server waits for something to tell before it says that there is nothing.
+/// The longest time that the server waits for events before it sends an empty answer.
 const PULSE: Duration = Duration::from_secs(1);
-/// A server that does not answer for so long is not heard.
+/// After this time without an answer, the stream counts as lost.
 const PULSE_MAX: Duration = Duration::from_secs(5);
-/// The first pause between two attempts to listen again; each is twice as long
-/// as the last.
+/// The first pause between two attempts to reopen the stream; each is twice as long as the last.
 const PAUSE: Duration = Duration::from_millis(25);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 type Stream = ChangeStream<ChangeStreamEvent<Document>>;
 
-/// What is needed to listen.
+/// The state of the listener.
 struct Listener {
     database: Database,
     tables: Vec<Arc<Table>>,
     feed: Arc<InvalidationFeed>,
-    /// Where the stream is to go on.
+    /// The position at which the stream resumes.
     token: Option<ResumeToken>,
 }
 
-/// Refuses a database whose rows would be read from servers that may be behind
-/// the stream.
+/// Refuses a database that reads from servers which may lag the stream.
 pub(crate) fn check(database: &Database) -> Result<()> {
     match database.driver.selection_criteria() {
         None | Some(SelectionCriteria::ReadPreference(ReadPreference::Primary)) => Ok(()),
@@ -56,11 +53,11 @@ pub(crate) fn check(database: &Database) -> Result<()> {
     }
 }
 
-/// Begins to listen; what this gives goes on with that for ever. When it
-/// returns, everything written from then on is heard.
+/// Starts to listen. The returned future continues forever. All writes after this function returns
+/// are received.
 ///
 /// # Errors
-/// What keeps it from it.
+/// The error that prevented it.
 pub(crate) async fn start(
     database: Database,
     tables: Vec<Arc<Table>>,
@@ -82,7 +79,7 @@ pub(crate) async fn start(
 }
 
 impl Listener {
-    /// Opens the stream, behind its last event if there was one.
+    /// Opens the stream, after its last event if it had one.
     async fn watch(&mut self) -> mongodb::error::Result<Stream> {
         self.database.primaries.mark_unchanged();
         let names: Vec<&str> = self.tables.iter().map(|table| table.name()).collect();
@@ -110,7 +107,7 @@ impl Listener {
         }
     }
 
-    /// Listens until the stream is lost, or silent for too long.
+    /// Receives events until the stream is lost or silent for too long.
     async fn listen(&mut self, stream: &mut Stream) {
         while stream.is_alive() {
             match tokio::time::timeout(PULSE_MAX, stream.next_if_any()).await {
@@ -146,19 +143,19 @@ impl Listener {
         }
     }
 
-    /// Nothing that the store has kept is known any more.
+    /// Invalidates everything that the store has cached.
     fn forget(&self) {
         drop(self.feed.pause(&self.tables));
     }
 
-    /// Tries until it listens again.
+    /// Retries until the stream is open.
     async fn watch_again(&mut self) -> Stream {
         let mut backoff = Backoff::new(PAUSE, PAUSE_MAX);
         loop {
             match tokio::time::timeout(PULSE_MAX, self.watch()).await {
                 Ok(Ok(stream)) => return stream,
-                // What was there is not known any more: whatever it was, the
-                // store is told that it knows nothing.
+                // The token is no longer valid. The pause of the feed has already invalidated the
+                // cache.
                 Ok(Err(error)) if is_refused(&error) && self.token.is_some() => self.token = None,
                 Ok(Err(error)) if is_refused(&error) => {
                     log::warn!("rows are not cached: {error}");
@@ -171,7 +168,7 @@ impl Listener {
     }
 }
 
-/// True if the server has said no.
+/// Returns true if the server refused the command.
 fn is_refused(error: &mongodb::error::Error) -> bool {
     matches!(&*error.kind, Fault::Command(_))
 }

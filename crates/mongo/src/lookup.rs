@@ -1,5 +1,5 @@
-//! What is looked up before and after a write: rows in its way, rows that it
-//! refers to, rows that refer to one that goes.
+//! Look-ups before and after writes: rows with the same unique values, referenced rows, and rows
+//! that refer to a deleted one.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use crate::refusal::taken;
 use crate::shape::{Beside, Shape};
 use crate::write::{Writer, borrowed};
 
-/// The most rows that one command looks for others like.
+/// The most rows that one command looks for duplicates of.
 const CONDITIONS_MAX: usize = 100;
 
-/// True if a write of these values refers to other rows.
+/// Returns true if a write of these values refers to other rows.
 pub(crate) fn refers(shape: &Shape, row: &[ValueRef<'_>]) -> bool {
     references(shape, row).next().is_some()
 }
 
-/// True if a unique index has one of the fields that a row writes.
+/// Returns true if a unique index contains one of the fields that a row writes.
 pub(crate) fn is_unique_of(shape: &Shape, row: &[ValueRef<'_>]) -> bool {
     let indexes = shape.table.indexes();
     let mut fields = indexes.iter().filter(|index| index.unique).flat_map(|index| &*index.fields);
     fields.any(|&field| !row[field].is_absent())
 }
 
-/// The fields of a row that refer to a row, with the table referred to.
+/// Returns the fields of a row that refer to a row, with the referenced table.
 pub(crate) fn references<'s>(
     shape: &'s Shape,
     row: &'s [ValueRef<'s>],
@@ -45,7 +45,7 @@ pub(crate) fn references<'s>(
     })
 }
 
-/// Refuses a row for references without a target.
+/// Returns the error for references to missing rows.
 #[cold]
 pub(crate) fn no_targets(shape: &Shape, row: &[ValueRef<'_>], missing: &[usize]) -> Error {
     let violations = missing.iter().filter_map(|&at| {
@@ -58,8 +58,8 @@ pub(crate) fn no_targets(shape: &Shape, row: &[ValueRef<'_>], missing: &[usize])
 }
 
 impl Writer {
-    /// The rows that one collides with, but for that with `own` key: by the
-    /// key first, then as unique indexes come.
+    /// Returns the rows that a row conflicts with, except the one with the key `own`: first by the
+    /// key, then in the order of the unique indexes.
     pub(crate) async fn in_the_way(
         &self,
         shape: &Shape,
@@ -82,8 +82,7 @@ impl Writer {
         Ok(found)
     }
 
-    /// Refuses values that another row than that with `own` key has in a
-    /// unique index.
+    /// Refuses values that exist in a unique index, in a row other than the one with the key `own`.
     pub(crate) async fn check_free(
         &self,
         shape: &Shape,
@@ -93,7 +92,7 @@ impl Writer {
         let merged;
         let row = match own {
             None => row,
-            // An index may be over a field that is left alone.
+            // An index may contain a field that is not written.
             Some(key) => {
                 let Some(there) = self.row(shape, key).await? else { return Ok(()) };
                 let over = |(new, old): (&ValueRef<'_>, &Value)| match new {
@@ -116,7 +115,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The error for a row of which the server said that a value is taken.
+    /// Returns the error for a row after the server reported a duplicate value.
     pub(crate) async fn collision(
         &self,
         shape: &Shape,
@@ -135,7 +134,7 @@ impl Writer {
         })
     }
 
-    /// [`Self::check_free`], with what is refused apart from what goes wrong.
+    /// Like [`Self::check_free`], but separates the refusal from other errors.
     pub(crate) async fn refusal(
         &self,
         shape: &Shape,
@@ -151,8 +150,8 @@ impl Writer {
         }
     }
 
-    /// The first of these new rows that another one has a unique value of, one
-    /// before it among them.
+    /// Returns the first of these new rows with a unique value that exists, in the table or in a
+    /// row before it.
     pub(crate) async fn first_taken(
         &self,
         shape: &Shape,
@@ -188,7 +187,7 @@ impl Writer {
         Ok(None)
     }
 
-    /// The fields of a row that refer to no row, or to one that goes.
+    /// Returns the fields of a row that refer to a missing row or to one that is being deleted.
     pub(crate) async fn missing_targets(
         &self,
         shape: &Shape,
@@ -204,7 +203,7 @@ impl Writer {
             let goes = is_own_kind && going.iter().any(|key| key.as_ref() == value);
             let target = self.shared.named(to).map(|to| to.by_key(value));
             let is_there = match target {
-                // Nobody else may delete it before the transaction's end.
+                // Other clients must not delete it before the transaction ends.
                 Some(filter) if !goes && self.looks_first() => {
                     self.database().hold(to, filter).await?
                 }
@@ -218,8 +217,8 @@ impl Writer {
         Ok(missing)
     }
 
-    /// Refuses if a row, but for those of the same table with a `spared` key,
-    /// refers to one with one of these keys.
+    /// Refuses if a row refers to one with one of these keys, except rows of the same table with a
+    /// `spared` key.
     pub(crate) async fn check_referrers(
         &self,
         shape: &Shape,
@@ -230,7 +229,7 @@ impl Writer {
         for (by, at) in self.shared.referrers(shape.name()) {
             let name = by.columns[at].name.to_string();
             let mut filter = match shape.columns[shape.table.key()].beside {
-                // A reference to a key without case is in any case.
+                // A case-insensitive key may be referred to in any case.
                 Some(_) => {
                     let texts = keys.iter().filter_map(Bson::as_str);
                     let same = texts.map(|key| doc! { &name: { "$regex": whole(key) } });
@@ -249,15 +248,15 @@ impl Writer {
     }
 }
 
-/// The key, and the fields of each unique index.
+/// Returns the key, and the fields of each unique index.
 pub(crate) fn unique_sets(shape: &Shape) -> Vec<Vec<usize>> {
     let indexes = shape.table.indexes();
     let unique = indexes.iter().filter(|index| index.unique).map(|index| index.fields.to_vec());
     std::iter::once(vec![shape.table.key()]).chain(unique).collect()
 }
 
-/// The documents that have a row's values in these fields; none if one of them
-/// is not there.
+/// Returns the query for documents with a row's values in these fields, or `None` if a value is
+/// missing.
 fn same(shape: &Shape, fields: &[usize], row: &[ValueRef<'_>]) -> Option<Document> {
     let mut parts = Vec::new();
     for &field in fields {

@@ -1,6 +1,5 @@
-//! A batch that takes place once: driven from poll to poll on a session of its
-//! own, because the caller makes the answer in the middle, which no other thread
-//! may.
+//! A batch with an idempotency key, driven by polls on its own session: the caller makes the answer
+//! in between, and no other thread may do that.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -15,14 +14,14 @@ use crate::engine::{Shared, UnderWay};
 use crate::session::{MongoSession, joined, unexpected};
 use crate::work::Tries;
 
-/// The right to write steps.
+/// The right to execute writes of several steps.
 type Turn = Option<TurnGuard>;
 
-/// Such a batch under way.
+/// Such a batch in progress.
 pub(crate) struct OnceBatch {
     session: MongoSession,
     driver: BatchDriver,
-    /// The wait for the turn, where it has a transaction of its own.
+    /// The wait for the turn, if the batch has its own transaction.
     waits: Option<JoinHandle<Result<Turn>>>,
     turn: Turn,
     tries: Tries,
@@ -30,7 +29,7 @@ pub(crate) struct OnceBatch {
 }
 
 impl OnceBatch {
-    /// Begins it on a session that is in the caller's transaction, if there is one.
+    /// Starts it on a session, which is in the caller's transaction if there is one.
     pub(crate) fn begin(
         shared: &Arc<Shared>,
         session: MongoSession,
@@ -42,7 +41,7 @@ impl OnceBatch {
         let turn = async move {
             waiting.within(async { Ok(waiting.turns.wait(number, true).await) }).await
         };
-        // Writes that take several steps come one after the other; a transaction's do anyway.
+        // Writes of several steps are serialized; those in a transaction already are.
         let waits = (!is_nested).then(|| shared.handle.spawn(turn));
         Self {
             session,
@@ -54,7 +53,7 @@ impl OnceBatch {
         }
     }
 
-    /// Continues as far as that is possible.
+    /// Continues as far as possible.
     pub(crate) fn poll(
         &mut self,
         operation: &mut Operation<'_>,
@@ -80,8 +79,8 @@ impl Drop for OnceBatch {
         if let Some(waits) = self.waits.take() {
             waits.abort();
         }
-        // What its session waits with and the transaction that it has begun are
-        // abandoned with it: later writes wait until that is undone.
+        // The operation that its session waits for and its transaction are abandoned with it: later
+        // writes wait until they are undone.
         self.driver.cancel(&mut self.session);
     }
 }

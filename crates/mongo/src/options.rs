@@ -1,15 +1,15 @@
-//! What an engine is opened with: the driver's URL, and options of our own in it.
+//! The options of an engine: the driver's URL, and the engine's own options in it.
 
 use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Result};
 
-/// The options that are the engine's own; all others are the driver's.
+/// The engine's own options; all others are the driver's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// How long an operation may take, the wait for a connection included.
+    /// The time limit of an operation, including the wait for a connection.
     pub(crate) timeout: Duration,
-    /// The most operations under way at once; more are refused.
+    /// The most concurrent operations; more are refused.
     pub(crate) operations_max: u64,
 }
 
@@ -19,7 +19,7 @@ impl Default for Options {
     }
 }
 
-/// Takes our own options out of a URL: `operation_timeout_ms` and `operations_max`.
+/// Extracts the engine's own options from a URL: `operation_timeout_ms` and `operations_max`.
 pub(crate) fn parse(url: &str) -> Result<(String, Options)> {
     let mut options = Options::default();
     let Some((base, query)) = url.split_once('?') else { return Ok((url.to_owned(), options)) };

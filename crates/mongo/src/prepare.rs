@@ -1,8 +1,7 @@
-//! Making a database fit the models: what collections have is kept in a
-//! collection of the engine's own, compared with the models, and the steps
-//! between the two are carried out one by one. MongoDB cannot do them together:
-//! a start that was cut off goes on with the next one, since each step is
-//! found out anew.
+//! Migrates a database to the models. The structure of the collections is stored in a collection of
+//! the engine and compared with the models; the steps between the two are executed one by one.
+//! MongoDB cannot execute them atomically: after an interrupted start the next one continues, since
+//! each step is determined again.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,16 +17,16 @@ use crate::database::{Database, Find, number};
 use crate::fault;
 use crate::shape::{Beside, Lender, Shape, bson_of};
 
-/// The collection of what collections have.
+/// The collection with the structure of the collections.
 const SCHEMAS: &str = "marmota_schema";
-/// The collection of the automatic keys given last.
+/// The collection with the last automatic keys.
 pub(crate) const KEYS: &str = "marmota_key";
-/// The document with the version of the models, beside those of tables.
+/// The id of the document with the version of the models, among those of the tables.
 const VERSION: &str = "";
 
-/// What one collection has.
+/// The structure of one collection.
 struct There {
-    /// What it is called.
+    /// The name of the collection.
     name: String,
     fields: Vec<FieldThere>,
     key: String,
@@ -41,32 +40,32 @@ struct FieldThere {
     nullable: bool,
 }
 
-/// A step, and what of the table it is about.
+/// A step of the plan, and the action for it.
 struct Planned {
     step: Step,
     act: Act,
 }
 
-/// What is done for a step.
+/// The action for a step.
 enum Act {
     Nothing,
     MakeCollection,
     RenameCollection(String),
-    /// Documents get another member name.
+    /// Renames a member of the documents.
     Rename(String, String),
-    /// Documents without this field get a value.
+    /// Sets a value in documents without this field.
     Fill(usize, Value),
     Drop(String),
     AddIndex(Index),
     DropIndex(String),
 }
 
-/// Whether there is a table of this name.
+/// Returns true if a table with this name exists.
 pub(crate) async fn has(database: &Database, name: &str) -> Result<bool> {
     database.has(SCHEMAS, doc! { "_id": name }).await
 }
 
-/// The names of the collections with documents of others, without the engine's own.
+/// Returns the names of the user's collections, without the engine's own.
 pub(crate) async fn existing(database: &Database) -> Result<Vec<String>> {
     let named = database.driver.list_collection_names().filter(doc! { "type": { "$ne": "view" } });
     let mut names = named.await.map_err(|fault| fault::of(&fault, false))?;
@@ -75,7 +74,7 @@ pub(crate) async fn existing(database: &Database) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// What has to change.
+/// Returns the necessary changes.
 pub(crate) async fn plan(database: &Database, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
     check_version(database, version).await?;
     let mut steps = Vec::new();
@@ -87,7 +86,7 @@ pub(crate) async fn plan(database: &Database, tables: &[Arc<Table>], version: u3
     Ok(Plan { steps })
 }
 
-/// Carries the plan out.
+/// Executes the plan.
 pub(crate) async fn migrate(
     database: &Database,
     tables: &[Arc<Table>],
@@ -176,8 +175,8 @@ impl There {
         }))
     }
 
-    /// A collection that another program made: nothing is known of its
-    /// members, which are taken to be the model's.
+    /// Returns a collection that another program made. Its members are unknown and assumed to match
+    /// the model.
     async fn of_others(database: &Database, name: &str) -> Result<Option<Self>> {
         let rows = database.count(name, doc! {}).await?;
         if rows == 0 {
@@ -198,12 +197,12 @@ impl There {
     }
 }
 
-/// The names of a collection's indexes.
+/// Returns the names of a collection's indexes.
 async fn indexes(database: &Database, name: &str) -> Result<Vec<String>> {
     let command = doc! { "listIndexes": name };
     let answer = match database.command(&command, false).await {
         Ok(answer) => answer,
-        // It has not been made yet: code 26.
+        // The collection does not exist yet: code 26.
         Err(error) if error.message().contains("code 26") => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
@@ -221,7 +220,7 @@ fn form_name(field: &Field, shape: &Shape, at: usize) -> String {
     }
 }
 
-/// The members and the direction of an index, and its name.
+/// Returns the members of an index with their direction, and its name.
 fn index_keys(shape: &Shape, index: &Index) -> (Document, String) {
     let mut keys = Document::new();
     let mut name = "marmota".to_owned();
@@ -292,7 +291,7 @@ async fn compare(
     Ok(planned.steps)
 }
 
-/// The steps of one table, as they are found.
+/// The steps of one table, collected.
 struct Planning<'t> {
     table: &'t Table,
     steps: Vec<Planned>,
@@ -362,7 +361,7 @@ impl Planning<'_> {
         let default = self.table.default(at).filter(|default| !default.is_null());
         let value = match (field.role, default) {
             (_, Some(default)) => Some(default.to_value()),
-            // What the rows had if the field had been there.
+            // The values that the rows would have if the field had always existed.
             (Role::Version, None) => Some(Value::Int(1)),
             (Role::CreatedAt | Role::UpdatedAt, None) => Some(Value::Timestamp(Timestamp::now())),
             _ => None,
@@ -380,8 +379,8 @@ impl Planning<'_> {
         self.add(Change::AddColumn(field.name.to_string()), effect, act);
     }
 
-    /// A field that the model has not: its values are left alone unless they
-    /// may go.
+    /// Adds the steps for a field that is not in the model: its values are kept unless they may be
+    /// deleted.
     fn drop_field(&mut self, there: &There, field: &FieldThere) {
         let is_kept =
             |other: &Field| other.name == *field.name || other.was.as_deref() == Some(&*field.name);
@@ -441,15 +440,14 @@ impl Planning<'_> {
     }
 }
 
-/// A value that several rows have in fields that are to be unique.
+/// Returns a value that several rows have in fields that should be unique.
 async fn double(
     database: &Database,
     shape: &Arc<Shape>,
     there: &There,
     index: &Index,
 ) -> Result<Option<String>> {
-    // Fields that are yet to come, or to be renamed, are not looked at: the
-    // making of the index finds out.
+    // Fields that are to be added or renamed are not checked; creating the index does that.
     let is_there = |field: &usize| there.field(&shape.table.fields()[*field].name).is_some();
     if !there.fields.is_empty() && !index.fields.iter().all(is_there) {
         return Ok(None);
@@ -502,7 +500,7 @@ async fn carry_out(database: &Database, shape: &Shape, act: &Act) -> Result<()> 
         Act::Nothing => return Ok(()),
         Act::MakeCollection => {
             return match database.command(&doc! { "create": name }, true).await {
-                // It is there, and empty: code 48.
+                // It exists and is empty: code 48.
                 Err(error) if !error.message().contains("code 48") => Err(error),
                 _ => Ok(()),
             };
@@ -530,9 +528,8 @@ async fn carry_out(database: &Database, shape: &Shape, act: &Act) -> Result<()> 
     database.command(&command, true).await.map(drop)
 }
 
-/// Rows without a value in one of the fields are not of a unique index: on a
-/// server that has partial indexes that has to be said, others (FerretDB) take
-/// what is missing as equal to nothing.
+/// Creates an index. A unique index excludes rows without a value in one of its fields: on a server
+/// with partial indexes this is declared; others (FerretDB) treat missing values as distinct.
 async fn make_index(database: &Database, shape: &Shape, index: &Index) -> Result<()> {
     let (keys, name) = index_keys(shape, index);
     let plain = doc! { "key": keys.clone(), "name": name };
@@ -577,8 +574,7 @@ async fn rename_collection(database: &Database, from: &str, to: &str) -> Result<
     database.delete(SCHEMAS, doc! { "_id": from }, true).await.map(drop)
 }
 
-/// Writes down what a collection has now: the model's fields, and those that
-/// are still there.
+/// Stores the new structure of a collection: the model's fields, and those that were kept.
 async fn write_down(database: &Database, shape: &Shape, kept: &[String]) -> Result<()> {
     let before = There::of(database, shape.name()).await?;
     let mut fields: Vec<Document> = Vec::new();
@@ -598,7 +594,7 @@ async fn write_down(database: &Database, shape: &Shape, kept: &[String]) -> Resu
     upsert(database, SCHEMAS, shape.name(), update).await
 }
 
-/// Makes sure that automatic keys go on behind the highest there is.
+/// Makes automatic keys continue after the highest existing one.
 async fn count_keys(database: &Database, shape: &Shape) -> Result<()> {
     if shape.table.key_kind() != KeyKind::Auto {
         return Ok(());

@@ -1,5 +1,5 @@
-//! A read that is under way: documents come from the engine's thread, a
-//! message at a time, and are lent on the caller's.
+//! A read in progress: documents arrive from the engine's thread, one message at a time, and are
+//! passed to the sink on the caller's thread.
 
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -19,59 +19,59 @@ use crate::database::each_document;
 use crate::filter::order_rows;
 use crate::shape::{Lender, Shape};
 
-/// How long one poll lends rows before others have their turn.
+/// The time after which a poll that passes rows yields to others.
 pub(crate) const TURN: Duration = Duration::from_millis(2);
 const ROWS_BETWEEN_LOOKS: u64 = 64;
-/// The most bytes of rows that are sorted here.
+/// The most bytes of rows that the engine sorts itself.
 const SORT_BYTES_MAX: usize = 64 << 20;
 
-/// What becomes of the documents of a read.
+/// The state of a read, and how its documents are processed.
 pub(crate) struct Reading {
     pub(crate) batches: Receiver<Result<RawBatch>>,
     shape: Arc<Shape>,
     lender: Lender,
-    /// The fields that were asked for; others were read to decide by.
+    /// The requested fields; others were read for the filter and the order.
     wanted: FieldSet,
     read: FieldSet,
-    /// Asked of each row, where the server could not.
+    /// Checked for each row if the server cannot evaluate the filter.
     condition: Option<Condition>,
-    /// How many rows are left to be lent.
+    /// The number of rows left to return.
     left: u64,
     rows: u64,
     sorting: Option<Sorting>,
     sorted: Option<SortedRows>,
     handle: Handle,
-    /// True if rows are counted, not lent.
+    /// True if rows are counted instead of returned.
     counts: bool,
     engine: Arc<Counts>,
 }
 
-/// Rows that are sorted here, because the server cannot.
+/// Rows that the engine sorts because the server cannot.
 struct Sorting {
     order: Vec<SortKey>,
     rows: Vec<Vec<Value>>,
     bytes: usize,
 }
 
-/// Rows that are being sorted by a thread of the engine's, or were.
+/// Rows that a thread of the engine sorts or has sorted.
 enum SortedRows {
     Soon(JoinHandle<Vec<Vec<Value>>>),
     There(std::vec::IntoIter<Vec<Value>>),
 }
 
-/// What is to be read, and how.
+/// The parameters of a read.
 pub(crate) struct Wanted<'q> {
     pub(crate) fields: FieldSet,
-    /// The whole filter, where the server's is not exact.
+    /// The whole filter, if the server's is not exact.
     pub(crate) filter: Option<&'q FilterExpr>,
-    /// The order, where the server cannot sort.
+    /// The order, if the server cannot sort.
     pub(crate) order: Option<Vec<SortKey>>,
     pub(crate) limit: Option<u64>,
     pub(crate) counts: bool,
 }
 
 impl Wanted<'_> {
-    /// The fields that have to be read.
+    /// Returns the fields that must be read.
     pub(crate) fn read(&self, table: &Table) -> FieldSet {
         let asked = self.filter.map_or(FieldSet::EMPTY, |filter| filter.fields(table));
         let order = self.order.iter().flatten().map(|by| by.field);
@@ -105,7 +105,7 @@ impl Reading {
         }
     }
 
-    /// Lends what has come; ready with the number of rows at the end.
+    /// Passes the received rows to `sink`. Ready with the number of rows at the end.
     pub(crate) fn poll(
         &mut self,
         sink: &mut dyn RowSink,
@@ -139,7 +139,7 @@ impl Reading {
         }
     }
 
-    /// Takes the documents of a message.
+    /// Processes the documents of a message.
     fn take(&mut self, batch: &RawBatch, sink: &mut dyn RowSink) -> Result<ControlFlow<()>> {
         let condition = match &self.condition {
             Some(condition) => Some(condition.asked(&self.shape.table)?),
@@ -176,7 +176,7 @@ impl Reading {
         }
     }
 
-    /// Sorts on a thread of the engine's: it may take longer than a turn.
+    /// Sorts on a thread of the engine, since it may take longer than a turn.
     fn sort(&mut self, sorting: Sorting) {
         let Sorting { order, mut rows, .. } = sorting;
         let shape = Arc::clone(&self.shape);
@@ -187,7 +187,7 @@ impl Reading {
         self.sorted = Some(SortedRows::Soon(task));
     }
 
-    /// Lends rows that are sorted, for one turn.
+    /// Passes sorted rows to `sink`, for one turn.
     fn poll_sorted(
         &mut self,
         began: Instant,
@@ -238,7 +238,7 @@ impl Sorting {
     }
 }
 
-/// Lends a row with the fields that were asked for alone.
+/// Passes only the requested fields of a row to `sink`.
 fn lend_wanted(row: &[ValueRef<'_>], wanted: FieldSet, sink: &mut dyn RowSink) -> ControlFlow<()> {
     let mut shown = [ValueRef::Absent; FieldSet::CAPACITY];
     for (at, value) in row.iter().enumerate().filter(|(at, _)| wanted.contains(*at)) {

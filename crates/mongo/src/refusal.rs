@@ -1,10 +1,10 @@
-//! The words in which this engine refuses a write, beside those that all have
-//! in common (`store::refusal`).
+//! The messages with which this engine refuses a write, in addition to those that all engines share
+//! (`store::refusal`).
 
 use marmota_model::rule::violation;
 use marmota_model::{Error, ErrorKind, Table, ValueRef};
 
-/// Another row has the values of these fields.
+/// Returns the error for a row whose values in these fields exist in another row.
 #[cold]
 pub(crate) fn taken(table: &Table, fields: &[usize], row: &[ValueRef<'_>]) -> Error {
     let names: Vec<&str> = fields.iter().map(|&field| &*table.fields()[field].name).collect();
@@ -15,7 +15,7 @@ pub(crate) fn taken(table: &Table, fields: &[usize], row: &[ValueRef<'_>]) -> Er
     })
 }
 
-/// The server has no transactions.
+/// Returns the error for an operation that needs transactions.
 #[cold]
 pub(crate) fn no_transactions(what: &str) -> Error {
     let message = format!(

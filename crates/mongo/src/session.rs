@@ -1,5 +1,5 @@
-//! A session: makes owned work of an operation, hands it to the engine's
-//! thread, and takes what comes of it.
+//! A session: converts an operation to owned work, passes it to the engine's thread and returns the
+//! result.
 
 mod reads;
 mod transactions;
@@ -30,19 +30,19 @@ use crate::write::Writer;
 use reads::Fetching;
 use transactions::Savepoint;
 
-/// Where operations wait for the engine's thread.
+/// The session in which operations wait for the engine's thread.
 pub(crate) struct MongoSession {
     shared: Arc<Shared>,
     running: Vec<(u64, Running)>,
     tickets: u64,
     transaction: Option<Arc<Transaction>>,
-    /// It carries out the steps of something that is counted as a whole.
+    /// True if it executes the steps of an operation that is already counted.
     is_inner: bool,
-    /// The transaction is another session's as well, which ends it.
+    /// True if another session owns the transaction and ends it.
     shares: bool,
 }
 
-/// An operation under way.
+/// An operation in progress.
 enum Running {
     Getting(Getting),
     Reading(Box<Reading>, Fetching),
@@ -52,7 +52,7 @@ enum Running {
     Once(Box<OnceBatch>),
 }
 
-/// What a write came to.
+/// The result of a write.
 enum Done {
     One(Outcome),
     Begun(Arc<Transaction>),
@@ -77,7 +77,7 @@ impl MongoSession {
         Ok(Submitted::Waiting(Ticket(self.tickets)))
     }
 
-    /// Begins work of a write.
+    /// Starts a write.
     fn begin(
         &mut self,
         work: impl Future<Output = Result<Done>> + Send + 'static,
@@ -91,7 +91,7 @@ impl MongoSession {
             match (&done, &transaction) {
                 (Ok(_), None) => shared.counts.committed(),
                 (Ok(_), Some(_)) => {}
-                // It was cut off in the middle.
+                // It was interrupted.
                 (Err(error), Some(transaction)) if error.kind() == ErrorKind::Timeout => {
                     transaction.fail(copy_of(error));
                 }
@@ -119,7 +119,7 @@ impl MongoSession {
         self.begin(work, number)
     }
 
-    /// A session for the steps of a batch, in the same transaction if there is one.
+    /// Returns a session for the steps of a batch, in the same transaction if there is one.
     fn inner(&self) -> Self {
         let mut inner = Self::new(Arc::clone(&self.shared));
         inner.transaction.clone_from(&self.transaction);
@@ -128,8 +128,7 @@ impl MongoSession {
         inner
     }
 
-    /// Counts an operation in; what belongs to something that was counted
-    /// always may.
+    /// Counts a new operation. Parts of a counted operation are never refused.
     fn enter(&self) -> Result<UnderWay> {
         match self.is_inner || self.transaction.is_some() {
             true => Ok(self.shared.enter_further()),
@@ -137,7 +136,7 @@ impl MongoSession {
         }
     }
 
-    /// The database, for commands of the transaction if there is one.
+    /// Returns the database, for commands in the transaction if there is one.
     fn database(&self) -> Database {
         match &self.transaction {
             Some(transaction) => self.shared.database.inside(transaction),
@@ -155,7 +154,7 @@ fn values(row: &[ValueRef<'_>]) -> Vec<Value> {
     row.iter().map(ValueRef::to_value).collect()
 }
 
-/// A write of one table as one that owns its values.
+/// Returns a write of one table with owned values.
 pub(crate) fn owned_of(operation: &Operation<'_>, table: Arc<Table>) -> Result<Write> {
     Ok(match operation {
         Operation::Insert { row, on_conflict, .. } => {
@@ -181,7 +180,7 @@ pub(crate) fn owned_of(operation: &Operation<'_>, table: Arc<Table>) -> Result<W
     })
 }
 
-/// The rows of a write of many.
+/// Collects the rows of a write.
 fn rows_of<'a>(source: &mut dyn RowSource<'a>, width: usize) -> Result<Vec<Vec<Value>>> {
     let mut rows = Vec::with_capacity(source.remaining());
     let mut row = vec![ValueRef::Absent; width];
@@ -295,7 +294,7 @@ impl Session for MongoSession {
         if ended.is_ready() {
             let (_, running) = self.running.swap_remove(at);
             if let Running::Reading(_, fetching) | Running::Aggregating(_, fetching) = running {
-                // It may be in the middle, if the sink had enough.
+                // If the sink had enough, the fetch is not complete.
                 fetching.end();
             }
         }
@@ -311,7 +310,7 @@ impl Session for MongoSession {
     }
 }
 
-/// A read ends, and gives its connection free; a write goes on.
+/// Abandons an operation: a read stops and frees its connection; a write continues.
 fn abandon(shared: &Arc<Shared>, running: Running) {
     match running {
         Running::Getting(getting) => drop(getting),
@@ -362,7 +361,7 @@ impl Drop for MongoSession {
                 transaction.abort().await;
                 Ok(())
             };
-            // What takes too long the server ends.
+            // If it takes too long, the server aborts the transaction.
             let _ = shared.within(ends).await;
             drop(transaction);
             shared.turns.end_abandoned(number);

@@ -1,5 +1,4 @@
-//! A table as documents: which member each field is, and what its values are
-//! in BSON.
+//! The document form of a table: the member for each field, and the BSON form of its values.
 //!
 //! | field | in the document |
 //! |---|---|
@@ -14,8 +13,8 @@
 //! | json | a nested document or array (`json.rs`) |
 //! | NULL | nothing |
 //!
-//! `_order` is a document of what a field compares and sorts by where its own
-//! value does not: a text without case in lower case, a timestamp's rest.
+//! `_order` is a document with the values that a field compares and sorts by if its own value does
+//! not suffice: a case-insensitive text in lower case, and the microseconds of a timestamp.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,16 +29,16 @@ use mongodb::bson::{DateTime, Document, RawDocumentBuf, doc};
 
 use crate::json;
 
-/// The member for what fields compare by.
+/// The member with the values that fields compare by.
 const ORDER: &str = "_order";
-/// What counts how often others had the document stay ([`Database::hold`]): no
-/// field can have this name.
+/// Counts how often transactions kept the document ([`Database::hold`]). No field can have this
+/// name.
 ///
 /// [`Database::hold`]: crate::database::Database::hold
 pub(crate) const HELD: &str = "_order.#held";
 const DAY_MS: i64 = 86_400_000;
 
-/// A table in its form for documents.
+/// The document form of a table.
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) table: Arc<Table>,
@@ -47,7 +46,7 @@ pub(crate) struct Shape {
     by_name: HashMap<String, usize>,
 }
 
-/// A field in its form for documents.
+/// The document form of a field.
 #[derive(Debug)]
 pub(crate) struct Column {
     /// The member of the document.
@@ -56,25 +55,24 @@ pub(crate) struct Column {
     pub(crate) beside: Option<Beside>,
 }
 
-/// What of a field is in [`ORDER`].
+/// The part of a field that is in [`ORDER`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beside {
     /// The text with A to Z in lower case.
     Folded,
     /// The microseconds beyond the milliseconds, unless they are 0.
     Micros,
-    /// Of a key without case, the text as it was written: `_id` itself has it
-    /// in lower case.
+    /// For a case-insensitive key, the text as it was written: `_id` itself has it in lower case.
     Written,
 }
 
 impl Column {
-    /// The member that it compares by, with a dot in front of what is inside.
+    /// Returns the path of the field's member in [`ORDER`].
     pub(crate) fn order_path(&self) -> String {
         format!("{ORDER}.{}", self.name)
     }
 
-    /// The members that rows sort by, in order.
+    /// Returns the paths that rows sort by, in order.
     pub(crate) fn sort_paths(&self) -> Vec<String> {
         match self.beside {
             None => vec![self.name.to_string()],
@@ -84,7 +82,7 @@ impl Column {
         }
     }
 
-    /// A value as it is in the field's own member.
+    /// Returns the value of the field's own member.
     pub(crate) fn bson(&self, value: ValueRef<'_>) -> mongodb::bson::Bson {
         match (self.beside, value) {
             (Some(Beside::Written), ValueRef::Text(text)) => text.to_ascii_lowercase().into(),
@@ -92,7 +90,7 @@ impl Column {
         }
     }
 
-    /// What a value has in [`ORDER`].
+    /// Returns the value of the field's member in [`ORDER`].
     pub(crate) fn beside(&self, value: ValueRef<'_>) -> Option<mongodb::bson::Bson> {
         match (self.beside?, value) {
             (Beside::Folded, ValueRef::Text(text)) => Some(text.to_ascii_lowercase().into()),
@@ -108,7 +106,7 @@ impl Column {
 
 impl Shape {
     /// # Errors
-    /// [`ErrorKind::Unsupported`] for a model that documents cannot have.
+    /// [`ErrorKind::Unsupported`] for a model that cannot be stored in documents.
     pub(crate) fn new(table: &Arc<Table>) -> Result<Self> {
         let mut columns = Vec::with_capacity(table.fields().len());
         for (position, field) in table.fields().iter().enumerate() {
@@ -137,12 +135,12 @@ impl Shape {
         Ok(Self { table: Arc::clone(table), columns, by_name })
     }
 
-    /// The collection's name.
+    /// Returns the collection's name.
     pub(crate) fn name(&self) -> &str {
         self.table.name()
     }
 
-    /// The document of a row; what is NULL or absent is left out.
+    /// Returns the document of a row. NULL and absent values are omitted.
     pub(crate) fn document(&self, row: &[ValueRef<'_>]) -> RawDocumentBuf {
         let mut document = RawDocumentBuf::new();
         let key = self.table.key();
@@ -169,7 +167,7 @@ impl Shape {
         document
     }
 
-    /// The update that writes the fields of a row that are there.
+    /// Returns the update that writes the present fields of a row.
     pub(crate) fn update(&self, row: &[ValueRef<'_>]) -> Update {
         let mut update = Update::default();
         for (at, value) in row.iter().enumerate() {
@@ -191,7 +189,7 @@ impl Shape {
         update
     }
 
-    /// Which members a read of these fields needs; none for all.
+    /// Returns the members that a read of these fields needs, or `None` for all.
     pub(crate) fn projection(&self, fields: FieldSet) -> Option<Document> {
         if self.table.all().iter().all(|field| fields.contains(field)) {
             return None;
@@ -209,17 +207,17 @@ impl Shape {
         Some(members)
     }
 
-    /// A key as `_id` has it.
+    /// Returns the `_id` of a key.
     pub(crate) fn key(&self, key: ValueRef<'_>) -> mongodb::bson::Bson {
         self.columns[self.table.key()].bson(key)
     }
 
-    /// The documents with this key.
+    /// Returns the query for the document with this key.
     pub(crate) fn by_key(&self, key: ValueRef<'_>) -> Document {
         doc! { "_id": self.key(key) }
     }
 
-    /// The key of a document, as callers know it.
+    /// Returns the key of a document, as callers see it.
     pub(crate) fn key_of(&self, document: &RawDocument) -> Option<Value> {
         let column = &self.columns[self.table.key()];
         let value = document.get("_id").ok().flatten()?;
@@ -231,8 +229,8 @@ impl Shape {
         key.map(|key| key.to_value())
     }
 
-    /// The column with a member's name: perhaps the next, or one behind it,
-    /// where NULLs were left out.
+    /// Returns the column with a member's name. It is often the next one, or a few further if NULLs
+    /// were omitted.
     fn column_near(&self, next: usize, name: &str) -> Option<usize> {
         const NEAR: usize = 3;
         let near = self.columns.iter().enumerate().skip(next).take(NEAR);
@@ -240,13 +238,13 @@ impl Shape {
         found.map(|(at, _)| at).or_else(|| self.column_of(name))
     }
 
-    /// The column with a member's name.
+    /// Returns the column with a member's name.
     pub(crate) fn column_of(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }
 }
 
-/// An update in the operators of MongoDB.
+/// An update with MongoDB's operators.
 #[derive(Debug, Default)]
 pub(crate) struct Update {
     pub(crate) set: Document,
@@ -273,7 +271,7 @@ fn millis(at: Timestamp) -> i64 {
     at.micros().div_euclid(1_000)
 }
 
-/// A value as BSON. NULL and what is absent are `null`.
+/// Converts a value to BSON. NULL and absent values become `null`.
 pub(crate) fn bson_of(value: ValueRef<'_>) -> mongodb::bson::Bson {
     use mongodb::bson::{Binary, Bson};
     match value {
@@ -300,7 +298,7 @@ pub(crate) fn bson_of(value: ValueRef<'_>) -> mongodb::bson::Bson {
     }
 }
 
-/// Appends a value that is there.
+/// Appends a value unless it is NULL or absent.
 pub(crate) fn append(document: &mut RawDocumentBuf, name: &CStr, value: ValueRef<'_>) {
     let bytes = |subtype, bytes| RawBsonRef::Binary(RawBinaryRef { subtype, bytes });
     match value {
@@ -326,33 +324,33 @@ pub(crate) fn append(document: &mut RawDocumentBuf, name: &CStr, value: ValueRef
     }
 }
 
-/// Lends documents as rows. Keeps memory between them.
+/// Converts documents to borrowed rows. Reuses its memory.
 #[derive(Debug)]
 pub(crate) struct Lender {
     shape: Arc<Shape>,
     fields: FieldSet,
-    /// The JSON of a document, by field.
+    /// The JSON text of nested documents, by field.
     texts: Vec<Vec<u8>>,
 }
 
 impl Lender {
-    /// For these fields; others are absent.
+    /// Returns a converter for these fields; others are absent.
     pub(crate) fn new(shape: &Arc<Shape>, fields: FieldSet) -> Self {
         let texts = vec![Vec::new(); shape.columns.len()];
         Self { shape: Arc::clone(shape), fields, texts }
     }
 
-    /// Lends a document to `take`.
+    /// Passes a document to `take` as a row.
     ///
     /// # Errors
-    /// [`ErrorKind::Engine`] for a value that is none of its field.
+    /// [`ErrorKind::Engine`] for a value of the wrong type for its field.
     pub(crate) fn lend<T>(
         &mut self,
         document: &RawDocument,
         take: impl FnOnce(&[ValueRef<'_>]) -> T,
     ) -> Result<T> {
         let columns = &self.shape.columns;
-        // What is written as text comes first: the row borrows it.
+        // JSON texts are written first, since the row borrows them.
         let (mut order, mut next) = (None, 0);
         for (name, value) in document.iter().map_while(Result::ok) {
             if name.as_str() == ORDER {
@@ -401,7 +399,7 @@ fn timestamp<'d>(
     Timestamp::from_micros(micros).ok().map(ValueRef::Timestamp)
 }
 
-/// The text of a key without case as it was written.
+/// Returns the text of a case-insensitive key as it was written.
 fn written<'d>(value: RawBsonRef<'d>, order: Option<&'d RawDocument>) -> Option<ValueRef<'d>> {
     let text = order.and_then(|order| order.get_str("_id").ok());
     text.or_else(|| value.as_str()).map(ValueRef::Text)
@@ -411,7 +409,7 @@ fn integer(value: RawBsonRef<'_>) -> Option<i64> {
     match value {
         RawBsonRef::Int64(value) => Some(value),
         RawBsonRef::Int32(value) => Some(value.into()),
-        // What a program in JavaScript writes.
+        // Written by programs in JavaScript.
         RawBsonRef::Double(value) if value.fract() == 0.0 && value.abs() < 9e15 => {
             Some(value as i64)
         }
@@ -419,7 +417,7 @@ fn integer(value: RawBsonRef<'_>) -> Option<i64> {
     }
 }
 
-/// Reads a value of a field; `text` is that of a nested document.
+/// Reads a value of a field; `text` is the JSON of a nested document.
 fn read<'d>(form: Form, value: RawBsonRef<'d>, text: &'d [u8]) -> Option<ValueRef<'d>> {
     Some(match form {
         Form::Bool => ValueRef::Bool(value.as_bool()?),

@@ -1,8 +1,8 @@
-//! A server of one's own, for tests and benches: FerretDB over SQLite, in a
-//! temporary folder, on a free port, gone with the process.
+//! A private server for tests and benchmarks: FerretDB over SQLite, in a temporary folder, on a
+//! free port, removed with the process.
 //!
-//! Its program is made by `cargo xtask ferretdb` from `crates/mongo/ferretdb`
-//! and found in `~/.cache/marmota`, or where `MARMOTA_FERRETDB` says.
+//! Its program is built by `cargo xtask ferretdb` from `crates/mongo/ferretdb`. It is searched in
+//! `~/.cache/marmota`, or at the path in `MARMOTA_FERRETDB`.
 
 use std::io::{self, BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 
-/// Where `cargo xtask ferretdb` puts the program, below the user's cache.
+/// The path of the program made by `cargo xtask ferretdb`, relative to the user's cache.
 const PROGRAM: &str = "marmota/ferretdb-1.24.0-logins";
 
-/// A server. Dropped, it ends and takes its folder with it.
+/// A server. On drop, it stops and deletes its folder.
 #[derive(Debug)]
 pub struct TemporaryServer {
     folder: PathBuf,
@@ -28,14 +28,13 @@ impl TemporaryServer {
     /// Starts a server.
     ///
     /// # Errors
-    /// What kept it from starting; that its program is missing.
+    /// The error that prevented the start, e.g. if the program is missing.
     pub fn start() -> io::Result<Self> {
         Self::start_with(&[])
     }
 
-    /// Starts a server with options of its program: `-user NAME -password TEXT`
-    /// for one that asks for a login, `-cert FILE -key FILE` for one that
-    /// speaks TLS alone.
+    /// Starts a server with options of its program: `-user NAME -password TEXT` to require a login,
+    /// `-cert FILE -key FILE` to accept only TLS.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -56,23 +55,23 @@ impl TemporaryServer {
         Ok(server)
     }
 
-    /// Where it listens: `127.0.0.1:PORT`.
+    /// Returns the address where it listens: `127.0.0.1:PORT`.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// The URL of another database, which is empty.
+    /// Returns the URL of a new, empty database.
     #[must_use]
     pub fn url(&self) -> String {
         let number = self.databases.fetch_add(1, Ordering::Relaxed);
         format!("mongodb://{}/d{number}", self.address)
     }
 
-    /// Ends the server's process, as a failure would; its databases stay.
+    /// Kills the server's process, as a failure would. Its databases remain.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the operating system.
     pub fn stop(&self) -> io::Result<()> {
         if let Some(mut process) = self.process.lock().take() {
             process.kill()?;
@@ -81,7 +80,7 @@ impl TemporaryServer {
         Ok(())
     }
 
-    /// Starts it again after [`Self::stop`], at the same address.
+    /// Starts it again after [`Self::stop`], on the same address.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -89,7 +88,7 @@ impl TemporaryServer {
         self.begin().map(drop)
     }
 
-    /// Starts the process, and gives its address when it is served.
+    /// Starts the process and returns its address when it accepts connections.
     fn begin(&self) -> io::Result<String> {
         let program = program();
         let mut process = Command::new(&program)

@@ -1,11 +1,10 @@
-//! A transaction on a server that has them: the driver's session that its
-//! commands go by, and how it ends.
+//! A transaction on a server that supports them: the driver's session for its commands, and its
+//! end.
 //!
-//! A server of MongoDB's ends a transaction at the first command that fails in
-//! it, and knows no savepoints. So writes look for what would be refused before
-//! they write (`lookup.rs`), and while there is a savepoint, what each command
-//! changes is noted, so that it can be changed back: inside the transaction,
-//! where nobody sees it.
+//! MongoDB aborts a transaction at the first command that fails in it, and has no savepoints. So
+//! writes check for everything that would be refused before they write (`lookup.rs`). While a
+//! savepoint is set, the changes of each command are recorded, so that they can be undone inside
+//! the transaction, where other clients do not see them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -35,28 +34,28 @@ use crate::undo::{UndoStep, undo};
 const PAUSE: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
-/// See the module.
+/// A transaction with the driver's session and its savepoints.
 pub(crate) struct Transaction {
     session: Gate<ClientSession>,
-    /// Whose turn it is: its operations take place one after the other.
+    /// Serializes its operations.
     turn: Gate<()>,
     inside: Mutex<Inside>,
     begun: Instant,
-    /// It is counted among those that a close waits for.
+    /// Counts it among the transactions that a close waits for.
     _open: Option<Open>,
 }
 
 #[derive(Default)]
 struct Inside {
-    /// Why it has come to nothing.
+    /// The reason why it was aborted.
     broken: Option<Error>,
     savepoints: Vec<(u32, usize)>,
-    /// What undoes the commands since the first savepoint.
+    /// The steps that undo the commands since the first savepoint.
     journal: Vec<(String, UndoStep)>,
     is_undoing: bool,
 }
 
-/// A transaction of a caller's, counted.
+/// Counts a caller's transaction as open.
 struct Open(Arc<Shared>);
 
 impl Drop for Open {
@@ -72,10 +71,10 @@ impl fmt::Debug for Transaction {
 }
 
 impl Transaction {
-    /// A transaction of one operation.
+    /// Begins the transaction of one operation.
     ///
     /// # Errors
-    /// What keeps the driver from making a session.
+    /// The driver cannot make a session.
     pub(crate) async fn begin(
         database: &Database,
         durability: Option<Durability>,
@@ -83,7 +82,7 @@ impl Transaction {
         Self::new(database, durability, None).await.map(Arc::new)
     }
 
-    /// A transaction of a caller's, which a close waits for.
+    /// Begins a caller's transaction, which a close waits for.
     ///
     /// # Errors
     /// As [`Self::begin`].
@@ -121,13 +120,13 @@ impl Transaction {
         })
     }
 
-    /// Waits for the operations of it that came before.
+    /// Waits for its previous operations.
     pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().await
     }
 
     /// # Errors
-    /// Why it has come to nothing, if it has.
+    /// The reason why it was aborted, if it was.
     pub(crate) fn check(&self) -> Result<()> {
         match &self.inside.lock().broken {
             Some(error) => Err(copy_of(error)),
@@ -135,7 +134,7 @@ impl Transaction {
         }
     }
 
-    /// Nothing more can be done in it: gives the error that says why.
+    /// Marks it as aborted because of `error`, which is returned.
     pub(crate) fn fail(&self, error: Error) -> Error {
         let mut inside = self.inside.lock();
         inside.broken.get_or_insert_with(|| copy_of(&error));
@@ -149,7 +148,7 @@ impl Transaction {
     /// Runs a command in it.
     ///
     /// # Errors
-    /// Why the transaction came to nothing.
+    /// The reason why the transaction was aborted.
     pub(crate) async fn run(&self, driver: &Driver, command: RawDocumentBuf) -> Result<Document> {
         self.check()?;
         let mut session = self.session.lock().await;
@@ -172,7 +171,7 @@ impl Transaction {
         found.map_err(|fault| self.fault(&fault))
     }
 
-    /// The next message of documents that were found.
+    /// Returns the next message of found documents.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -185,11 +184,11 @@ impl Transaction {
         next.await.transpose().map_err(|fault| self.fault(&fault))
     }
 
-    /// Commits it; asks again while it is unknown whether it took place.
+    /// Commits it. Repeats the commit while its result is unknown.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] if that is still unknown at `end`, or it is not as
-    /// durable as asked; otherwise nothing of it was done.
+    /// [`ErrorKind::Lost`] if the result is still unknown at `end`, or if it is less durable than
+    /// requested. After other errors nothing of it was done.
     pub(crate) async fn commit(&self, end: Instant) -> Result<()> {
         self.check()?;
         let mut session = self.session.lock().await;
@@ -211,23 +210,23 @@ impl Transaction {
         }
     }
 
-    /// Undoes it. A server that cannot be told does so by itself.
+    /// Rolls it back. A server that cannot be reached does so by itself.
     pub(crate) async fn abort(&self) {
         let mut session = self.session.lock().await;
-        // The driver keeps to itself what kept the server from being told.
+        // The driver does not report why a server was not reached.
         let _ = session.abort_transaction().await;
     }
 }
 
 /// Savepoints.
 impl Transaction {
-    /// True if what undoes a command has to be noted.
+    /// Returns true if undo steps must be recorded.
     pub(crate) fn notes(&self) -> bool {
         let inside = self.inside.lock();
         !inside.savepoints.is_empty() && !inside.is_undoing
     }
 
-    /// Notes what undoes a command.
+    /// Records the steps that undo a command.
     pub(crate) fn note(&self, collection: &str, steps: impl IntoIterator<Item = UndoStep>) {
         let steps = steps.into_iter().map(|step| (collection.to_owned(), step));
         self.inside.lock().journal.extend(steps);
@@ -236,7 +235,7 @@ impl Transaction {
     /// Sets a savepoint.
     ///
     /// # Errors
-    /// Why the transaction has come to nothing.
+    /// The reason why the transaction was aborted.
     pub(crate) fn savepoint(&self, name: u32) -> Result<()> {
         self.check()?;
         let mut inside = self.inside.lock();
@@ -245,10 +244,10 @@ impl Transaction {
         Ok(())
     }
 
-    /// Forgets a savepoint, and those behind it.
+    /// Releases a savepoint and those after it.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if there is none of this name.
+    /// [`ErrorKind::Invalid`] if no savepoint has this name.
     pub(crate) fn release(&self, name: u32) -> Result<()> {
         self.check()?;
         let mut inside = self.inside.lock();
@@ -260,7 +259,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Undoes what was done since a savepoint, which stays.
+    /// Undoes everything since a savepoint, which remains.
     ///
     /// # Errors
     /// As [`Self::release`], and as [`Self::run`].
@@ -276,7 +275,7 @@ impl Transaction {
         };
         let undone = undo_all(database, steps).await;
         self.inside.lock().is_undoing = false;
-        // Half undone is nothing that anybody could go on with.
+        // A partly undone transaction cannot continue.
         undone.map_err(|error| self.fail(error))
     }
 }
@@ -289,7 +288,7 @@ impl Inside {
     }
 }
 
-/// Undoes steps, the last first.
+/// Undoes steps in reverse order.
 async fn undo_all(database: &Database, mut steps: Vec<(String, UndoStep)>) -> Result<()> {
     while let Some((collection, _)) = steps.last() {
         let collection = collection.clone();

@@ -1,5 +1,4 @@
-//! Undoing what a write of many rows has done before one of them failed, where
-//! no transaction does.
+//! Undoes what a write of many rows did before one of them failed, if no transaction does that.
 
 use marmota_model::Result;
 use mongodb::bson::{Bson, RawDocumentBuf};
@@ -8,7 +7,7 @@ use crate::database::Database;
 use crate::shape::Shape;
 use crate::write::Writer;
 
-/// What a write of many rows has done, to be undone if one fails.
+/// The steps of a write of many rows, which are undone if a row fails.
 #[derive(Debug, Default)]
 pub(crate) struct Undo {
     steps: Vec<UndoStep>,
@@ -31,8 +30,7 @@ impl Undo {
         self.steps.push(UndoStep::Replaced(document));
     }
 
-    /// Undoes all, the last first; nothing where the transaction that it was
-    /// done in is undone as a whole.
+    /// Undoes all steps in reverse order. Does nothing if the whole transaction is rolled back.
     pub(crate) async fn undo(self, writer: &Writer, shape: &Shape) -> Result<()> {
         match writer.is_undone_whole() {
             true => Ok(()),
@@ -41,7 +39,7 @@ impl Undo {
     }
 }
 
-/// Undoes what was done to a collection, the last first.
+/// Undoes changes of a collection in reverse order.
 pub(crate) async fn undo(
     database: &Database,
     collection: &str,

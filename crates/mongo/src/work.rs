@@ -1,5 +1,5 @@
-//! A write as owned work, and where it is carried out: as it is, or, if it takes
-//! several steps and the server has transactions, in one of its own.
+//! A write as owned work. It is executed directly or, if it takes several steps and the server has
+//! transactions, in its own transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::write::{Writer, borrowed};
 const PAUSE: Duration = Duration::from_micros(500);
 const PAUSE_MAX: Duration = Duration::from_millis(32);
 
-/// A write that owns its values.
+/// A write with owned values.
 pub(crate) enum Work {
     One(Write),
     InsertMany(Arc<Shape>, Vec<Vec<Value>>, OnConflict),
@@ -38,7 +38,7 @@ impl Work {
         }
     }
 
-    /// True if it takes more than a command that a server carries out as a whole.
+    /// Returns true if it takes more than one command that the server executes atomically.
     fn takes_steps(&self, shared: &Shared) -> Result<bool> {
         let Self::One(write) = self else { return Ok(true) };
         let shape = shared.shape(write.table())?;
@@ -57,7 +57,7 @@ impl Work {
 }
 
 impl Shared {
-    /// Carries out a write that is in no transaction of its caller's.
+    /// Executes a write outside of a caller's transaction.
     pub(crate) async fn carry_out(
         self: &Arc<Self>,
         number: u64,
@@ -67,7 +67,7 @@ impl Shared {
         if !self.capability.transactions || !work.takes_steps(self)? {
             return work.carry_out(&Writer::new(Arc::clone(self), number, durability)).await;
         }
-        // Those of this engine take turns, so that they do not collide.
+        // Writes of this engine take turns, so that they do not conflict.
         let _turn = self.turns.wait(number, true).await;
         let mut tries = Tries::begin(self);
         loop {
@@ -91,7 +91,7 @@ impl Shared {
     }
 }
 
-/// The tries of a transaction that others are in the way of.
+/// The retries of a transaction that conflicts with others.
 pub(crate) struct Tries {
     backoff: Backoff,
     pub(crate) end: Instant,
@@ -103,7 +103,7 @@ impl Tries {
         Self { backoff, end: Instant::now() + shared.options.timeout }
     }
 
-    /// How long to wait before another try; none if there is to be none.
+    /// Returns the pause before the next try, or `None` if there is no next try.
     pub(crate) fn pause_after(&mut self, error: &Error) -> Option<Duration> {
         if !error.is_retryable() {
             return None;

@@ -1,10 +1,10 @@
 //! Writes of one row, and deletes by a filter.
 //!
-//! MongoDB knows keys and unique indexes, and writes one document as a whole.
-//! What else a write promises is made of look-ups before it, in the order that
-//! every engine keeps to (uniqueness, then references), while it has its turn
-//! (`turn.rs`). In a transaction what the server would refuse is looked up as
-//! well, since it ends the transaction of what it refuses.
+//! MongoDB has keys and unique indexes, and writes one document atomically. All other guarantees of
+//! a write need look-ups before it, in the order that all engines share (uniqueness, then
+//! references), while the writer has its turn (`turn.rs`). In a transaction, everything that the
+//! server would refuse is looked up as well, since the server aborts the transaction when it
+//! refuses a command.
 
 use std::sync::Arc;
 
@@ -27,16 +27,16 @@ use crate::shape::{Lender, Shape, bson_of};
 use crate::transaction::Transaction;
 use crate::undo::Undo;
 
-/// How often another automatic key is taken because one is there already.
+/// The number of retries with another automatic key if a key is taken.
 const KEY_TRIES_MAX: u32 = 3;
 
-/// A write that is carried out.
+/// The state of a write.
 pub(crate) struct Writer {
     pub(crate) shared: Arc<Shared>,
     pub(crate) number: u64,
-    /// The database, where it asks for a durability of its own, or in a transaction.
+    /// The database with the write's own durability or its transaction, if it has one.
     database: Option<Database>,
-    /// True if the transaction is undone with whatever fails in it.
+    /// True if the whole transaction is rolled back after any failure.
     is_undone_whole: bool,
 }
 
@@ -50,7 +50,8 @@ impl Writer {
         Self { shared, number, database, is_undone_whole: false }
     }
 
-    /// One that writes in a transaction; `is_whole` if that is of this write alone.
+    /// Returns a writer in a transaction. `is_whole` is true if the transaction has only this
+    /// write.
     pub(crate) fn inside(
         shared: Arc<Shared>,
         number: u64,
@@ -65,13 +66,14 @@ impl Writer {
         self.is_undone_whole
     }
 
-    /// True in a transaction: what the server would refuse is looked up first.
+    /// Returns true in a transaction: then everything that the server would refuse is looked up
+    /// first.
     pub(crate) fn looks_first(&self) -> bool {
         self.database().transaction().is_some()
     }
 
-    /// Where automatic keys are counted: beside the transaction, if there is
-    /// one, so that inserts of others are not in its way.
+    /// Returns the database in which automatic keys are counted: outside of the transaction, so
+    /// that other inserts do not conflict with it.
     fn key_database(&self) -> &Database {
         if self.looks_first() { &self.shared.database } else { self.database() }
     }
@@ -80,8 +82,8 @@ impl Writer {
         self.database.as_ref().unwrap_or(&self.shared.database)
     }
 
-    /// Waits until it may write: alone, if it takes several steps. In a
-    /// transaction there is nothing to wait for.
+    /// Waits until the write may start; one of several steps runs alone. In a transaction it does
+    /// not wait.
     pub(crate) async fn turn(&self, in_steps: bool) -> Option<TurnGuard> {
         if self.looks_first() {
             return None;
@@ -89,7 +91,7 @@ impl Writer {
         self.shared.turns.wait(self.number, in_steps || self.shared.database.is_ferret).await
     }
 
-    /// Carries out a write of its own.
+    /// Executes a single write.
     pub(crate) async fn write(&self, write: &Write) -> Result<Outcome> {
         let shape = self.shared.shape(write.table())?;
         match write {
@@ -131,8 +133,8 @@ impl Writer {
         Ok(Outcome { keys, version, ..Outcome::rows(1) })
     }
 
-    /// Inserts a row that nothing is to be in the way of: gives its key, and
-    /// whether the engine gave it.
+    /// Inserts a row that may not conflict with others. Returns its key, and true if the engine
+    /// generated it.
     pub(crate) async fn insert_row(
         &self,
         shape: &Shape,
@@ -158,7 +160,7 @@ impl Writer {
             };
             let mut row = row.to_vec();
             row[at] = key.as_ref();
-            // Another program may have inserted keys of its own.
+            // Another program may have inserted its own keys.
             if self.looks_first() {
                 if given && again <= KEY_TRIES_MAX && self.has(shape, row[at]).await? {
                     again += 1;
@@ -181,8 +183,8 @@ impl Writer {
         }
     }
 
-    /// Inserts a row, or does what is to be done where one is there already;
-    /// also gives its version. What is changed is noted in `undo`.
+    /// Inserts a row, or applies the conflict action if it exists. Also returns its version.
+    /// Changes are recorded in `undo`.
     pub(crate) async fn put(
         &self,
         shape: &Shape,
@@ -221,7 +223,7 @@ impl Writer {
         }
     }
 
-    /// Puts a row in the place of others.
+    /// Replaces other rows with a row.
     async fn replace(
         &self,
         shape: &Shape,
@@ -264,7 +266,7 @@ impl Writer {
         Ok(key)
     }
 
-    /// Writes the fields that are there, and counts the version.
+    /// Writes the present fields and increments the version.
     pub(crate) async fn update(
         &self,
         shape: &Shape,
@@ -314,8 +316,8 @@ impl Writer {
         }
     }
 
-    /// Adds to a field whose sum keeps its rules: by comparing and setting, as
-    /// often as another write comes between.
+    /// Adds to a field whose sum must satisfy its rules: compare-and-set, repeated while other
+    /// writes intervene.
     async fn increment(
         &self,
         shape: &Shape,
@@ -379,7 +381,7 @@ impl Writer {
                     return Ok(Outcome { version, value: sum, ..Outcome::rows(1) });
                 }
                 Modified::Taken => return Err(self.collision(shape, &row, Some(key)).await?),
-                // Gone, or changed since it was read.
+                // Deleted, or changed since it was read.
                 Modified::Missing => {}
             }
         }
@@ -427,7 +429,7 @@ impl Writer {
         Ok(Outcome::rows(self.database().delete_keys(shape.name(), &keys).await?))
     }
 
-    /// The keys of the rows that a filter selects.
+    /// Returns the keys of the rows that a filter selects.
     async fn keys_of(
         &self,
         shape: &Arc<Shape>,
@@ -464,12 +466,12 @@ impl Writer {
         Ok(keys)
     }
 
-    /// One value of a row; none if there is no such row.
+    /// Returns one value of a row, or `None` if the row does not exist.
     async fn value(&self, shape: &Shape, key: ValueRef<'_>, at: usize) -> Result<Option<Value>> {
         Ok(self.row(shape, key).await?.map(|mut row| row.swap_remove(at)))
     }
 
-    /// The values of a row.
+    /// Returns the values of a row.
     pub(crate) async fn row(&self, shape: &Shape, key: ValueRef<'_>) -> Result<Option<Vec<Value>>> {
         let find = Find {
             collection: shape.name().to_owned(),
@@ -493,7 +495,7 @@ impl Writer {
         self.database().has(shape.name(), shape.by_key(key)).await
     }
 
-    /// Refuses where there is no such row, or one of another version.
+    /// Refuses if the row does not exist or has another version.
     async fn check_there(
         &self,
         shape: &Shape,
@@ -512,7 +514,7 @@ impl Writer {
         }
     }
 
-    /// Why nothing was written to the row with this key.
+    /// Returns the reason why the row with this key was not written.
     async fn not_written(
         &self,
         shape: &Shape,
@@ -521,12 +523,12 @@ impl Writer {
     ) -> Result<Error> {
         Ok(match self.check_there(shape, key, expected).await {
             Err(error) => error,
-            // It came back meanwhile, as it was expected.
+            // It was inserted again meanwhile, with the expected version.
             Ok(()) => not_found(&shape.table, key),
         })
     }
 
-    /// Takes automatic keys that follow each other, and gives the first.
+    /// Reserves consecutive automatic keys and returns the first.
     pub(crate) async fn take_keys(&self, shape: &Shape, count: i64) -> Result<i64> {
         let name = shape.name();
         let most = i64::MAX - count;
@@ -548,7 +550,7 @@ impl Writer {
         }
     }
 
-    /// Counts on from a key that a caller gave.
+    /// Makes automatic keys continue after a key that a caller chose.
     pub(crate) async fn note_key(&self, shape: &Shape, key: ValueRef<'_>) -> Result<()> {
         let ValueRef::Int(key) = key else { return Ok(()) };
         if key <= self.shared.key_known(shape.name()) {
@@ -561,7 +563,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Counts on from the highest key that any program gave.
+    /// Makes automatic keys continue after the highest key of any program.
     async fn raise_keys(&self, shape: &Shape) -> Result<()> {
         let find = Find {
             collection: shape.name().to_owned(),

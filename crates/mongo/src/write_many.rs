@@ -1,6 +1,6 @@
-//! Writes of many rows: all or none. What was written before a row that fails
-//! is undone, by the transaction that it is in or, where the server has none,
-//! row by row: others may have seen it meanwhile.
+//! Writes of many rows, all or nothing. If a row fails, the rows before it are undone by their
+//! transaction or, if the server has none, row by row: then other clients may have seen them
+//! meanwhile.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use crate::shape::Shape;
 use crate::undo::Undo;
 use crate::write::{Writer, borrowed};
 
-/// A row that was refused, and how.
+/// The number of a refused row, and the error.
 type Refused = (usize, Error);
 
 impl Writer {
@@ -56,7 +56,7 @@ impl Writer {
         Ok(Outcome { keys, ..Outcome::rows(rows.len() as u64) })
     }
 
-    /// Undoes what was written, unless all was.
+    /// Undoes the rows written so far, unless all were written.
     async fn keep(
         &self,
         shape: &Shape,
@@ -115,8 +115,8 @@ impl Writer {
         Ok(Err((row, error)))
     }
 
-    /// The first row with references to nothing, and their fields; rows that
-    /// are inserted together may refer to each other.
+    /// Returns the first row with references to missing rows, and the fields of those references.
+    /// Rows that are inserted together may refer to each other.
     async fn first_without_target(
         &self,
         shape: &Shape,
@@ -142,7 +142,7 @@ impl Writer {
             let found = there.entry(table.clone()).or_default();
             for keys in keys.chunks(LIST_MAX) {
                 let Some(target) = &target else { continue };
-                // Nobody else may delete them before the transaction's end.
+                // Other clients must not delete them before the transaction ends.
                 if self.looks_first() {
                     self.database().hold_keys(target.name(), keys).await?;
                 }
@@ -170,7 +170,7 @@ impl Writer {
         Ok(None)
     }
 
-    /// The documents with these keys, or only their keys.
+    /// Returns the documents with these keys, or only their keys.
     async fn with_keys(
         &self,
         shape: &Shape,
@@ -218,8 +218,8 @@ impl Writer {
         Ok(Outcome { keys: Keys::Upserted(placed), ..Outcome::rows(count) })
     }
 
-    /// [`Self::put_many`] where nothing but a key can be in the way: those that
-    /// are new are inserted together, the others updated together.
+    /// Like [`Self::put_many`], for tables where only the key can conflict: new rows are inserted
+    /// together, the others updated together.
     async fn put_by_key(
         &self,
         shape: &Shape,
@@ -302,7 +302,7 @@ impl Writer {
         let stop = lost.as_ref().map(|(row, _)| *row).into_iter().chain(unknown).min();
         let end = stop.unwrap_or(rows.len());
         let mut done = 0;
-        // In a transaction each is looked at before the next is written.
+        // In a transaction, each row is checked before the next one is written.
         let looks =
             self.looks_first() && rows.iter().any(|row| is_unique_of(shape, &borrowed(row)));
         let most = if looks { 1 } else { self.database().updates_max() };
@@ -319,8 +319,8 @@ impl Writer {
             let count = match taken {
                 None => written.failed.as_ref().map_or(part.len(), |(at, _)| *at),
                 Some(Some(at)) => at,
-                // Which one it was is not known, nor what was done before it:
-                // they are put back, and done one by one.
+                // It is unknown which row it was and what was done before it: restore the rows and
+                // update them one by one.
                 Some(None) => {
                     let mut again = Undo::default();
                     part.iter().filter_map(there).for_each(|old| again.replaced(old.clone()));
@@ -348,7 +348,7 @@ impl Writer {
         Ok(Err((row, no_targets(shape, &values, &missing))))
     }
 
-    /// Updates until one is refused, and gives how many took place.
+    /// Updates rows until one is refused. Returns the number of updated rows.
     async fn update_one_by_one(&self, shape: &Shape, rows: &[Vec<Value>]) -> Result<usize> {
         for (number, row) in rows.iter().enumerate() {
             let update = update_of(shape, &borrowed(row));
@@ -360,7 +360,7 @@ impl Writer {
     }
 }
 
-/// The statement that writes a row's fields and counts its version.
+/// Returns the statement that writes a row's fields and increments its version.
 fn update_of(shape: &Shape, row: &[ValueRef<'_>]) -> mongodb::bson::Document {
     let mut update = shape.update(row);
     if let Some(at) = shape.table.version() {
@@ -369,7 +369,7 @@ fn update_of(shape: &Shape, row: &[ValueRef<'_>]) -> mongodb::bson::Document {
         update.add.insert(version, 1_i64);
     }
     let key = shape.key(row[shape.table.key()]);
-    // An update that changes nothing would be a replacement by nothing.
+    // An update without operators would replace the document by an empty one.
     let update = match update.is_empty() {
         true => doc! { "$unset": { "_nothing": "" } },
         false => update.into_document(),

@@ -1,7 +1,6 @@
-//! What makes a database tell of writes: a trigger on each table, which
-//! announces its name and who wrote, in the transaction that writes, once for
-//! each however many rows and statements there are. So whoever writes, by
-//! whatever program, is heard.
+//! Announcements of writes: a trigger on each table sends the table's name and the writer's name
+//! with NOTIFY, in the writing transaction, once per table and transaction regardless of the
+//! numbers of rows and statements. So the writes of all programs are reported.
 
 use std::sync::Arc;
 
@@ -13,29 +12,29 @@ use crate::options::Options;
 use crate::own::{Own, SETTING};
 use crate::prepare::{LOCK, literal};
 
-/// Where writes are announced.
+/// The channel of the announcements.
 pub(crate) const CHANNEL: &str = "marmota";
-/// Announces a write. Its name ends with its version.
+/// The function that announces a write. Its name ends with its version.
 const FUNCTION: &str = "marmota_wrote_1";
-/// Calls that function. The colon keeps it from being somebody else's.
+/// The trigger that calls the function. The colon prevents conflicts with other triggers.
 const TRIGGER: &str = "marmota:wrote";
 
-/// What a table has.
+/// The state of a table.
 struct Announced {
     name: String,
-    /// Every write to it can be told.
+    /// True if every write to it can be announced.
     is_plain: bool,
     is_told: bool,
-    /// A write may write elsewhere.
+    /// True if a write may cause further writes.
     has_effects: bool,
 }
 
-/// Takes an announcement apart: who wrote, to which table.
+/// Parses an announcement. Returns the writer and the table.
 pub(crate) fn read(payload: &str) -> Option<(&str, &str)> {
     payload.split_once(' ')
 }
 
-/// Sees to it that writes to these tables are announced.
+/// Creates the triggers that announce writes to these tables, where they are missing.
 pub(crate) fn prepare(
     connection: &mut Connection,
     tables: &[Arc<Table>],
@@ -57,13 +56,13 @@ pub(crate) fn prepare(
     }
     let made = make(connection, tables, options);
     if made.is_err() {
-        // What failed says more than that it was undone.
+        // The first error explains more than an error of the rollback.
         let _ = connection.query("ROLLBACK", |_| {});
     }
     made
 }
 
-/// SQL that gives a table whose writes are not announced any more.
+/// Returns SQL that selects a table whose writes are no longer announced.
 pub(crate) fn find_silent(tables: &[Arc<Table>]) -> String {
     let names: Vec<String> = tables.iter().map(|table| literal(table.name())).collect();
     format!(
@@ -76,7 +75,7 @@ pub(crate) fn find_silent(tables: &[Arc<Table>]) -> String {
     )
 }
 
-/// The error of a table whose writes are not announced any more.
+/// Returns the error for a table whose writes are no longer announced.
 pub(crate) fn silent(table: &str) -> Error {
     let message = format!(
         "the trigger `{TRIGGER}` of table `{table}` was dropped or disabled, so that writes of other \
@@ -111,7 +110,7 @@ fn make(connection: &mut Connection, tables: &[Arc<Table>], options: &Options) -
     let (trigger, mut missing) = (quoted(TRIGGER), Vec::new());
     missing.extend(tables.iter().map(|table| quoted(table.name())));
     for table in missing {
-        // Always: also where rows come by replication.
+        // ALWAYS: also for rows that are written by replication.
         run(&format!(
             "CREATE OR REPLACE TRIGGER {trigger} AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE \
              ON {table} FOR EACH STATEMENT EXECUTE FUNCTION {FUNCTION}(); \

@@ -1,8 +1,7 @@
-//! How a field's values lie in PostgreSQL: the column's type, and reading it.
+//! The storage of field values in PostgreSQL: column types, and reading.
 //!
-//! Whole numbers are as wide as their range asks for, amounts `numeric(19,4)`,
-//! texts `text` compared byte by byte (`COLLATE "C"`), JSON `json`, which keeps
-//! the text as it is.
+//! Integers are as wide as their range requires, currencies are `numeric(19,4)`, texts `text`
+//! compared byte by byte (`COLLATE "C"`), JSON is `json`, which preserves its text.
 
 use marmota_model::{
     self as model, Collation, Error, ErrorKind, Field, Kind, Result, Table, ValueRef, Violation,
@@ -12,7 +11,7 @@ pub(crate) use marmota_sql::quoted;
 use crate::wire::backend::Row;
 use crate::wire::value::{self, Form};
 
-/// A column of a result and the field it is read into.
+/// A column of a result, and the field of its values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     pub(crate) position: u8,
@@ -25,7 +24,7 @@ impl Column {
     }
 }
 
-/// The form that a field's values have.
+/// Returns the form of a field's values.
 pub(crate) fn form(kind: &Kind) -> Form {
     match (kind.form(), kind) {
         (model::Form::Int, Kind::Int { min, max }) => {
@@ -52,22 +51,22 @@ pub(crate) fn form(kind: &Kind) -> Form {
     }
 }
 
-/// The form that a field is compared in.
+/// Returns the form in which a field is compared.
 pub(crate) fn compared_form(kind: &Kind) -> Form {
     match form(kind) {
-        // A filter may look for what the column could not hold.
+        // A filter may contain values outside of the column's range.
         Form::Int2 | Form::Int4 => Form::Int8,
         Form::Json => Form::Text,
         form => form,
     }
 }
 
-/// True if the field's texts compare without regard to the case of A to Z.
+/// Returns true if the field's texts compare without regard to the case of A to Z.
 pub(crate) fn is_folded(field: &Field) -> bool {
     field.kind.collation() == Collation::NoCase
 }
 
-/// The type that a column of such a field is declared with.
+/// Returns the declared type of a column for this form.
 pub(crate) const fn sql_type(form: Form) -> &'static str {
     match form {
         Form::Bool => "boolean",
@@ -86,8 +85,8 @@ pub(crate) const fn sql_type(form: Form) -> &'static str {
     }
 }
 
-/// What a field is compared with other values by, in SQL; `is_collated` if the
-/// column sorts texts by the rules of a language.
+/// Returns the SQL expression by which a field is compared; `is_collated` is true if the column
+/// sorts texts by the rules of a language.
 pub(crate) fn compared(field: &Field, is_collated: bool) -> String {
     let name = quoted(&field.name);
     match form(&field.kind) {
@@ -100,8 +99,8 @@ pub(crate) fn compared(field: &Field, is_collated: bool) -> String {
     }
 }
 
-/// What a field is sorted by, in SQL: texts byte by byte. Whether two texts are
-/// equal is the same by either rule, and the column's own has its indexes.
+/// Returns the SQL expression by which a field is sorted: texts byte by byte. Equality of texts is
+/// the same by either rule, and the column's own rule has its indexes.
 pub(crate) fn sorted(field: &Field, is_collated: bool) -> String {
     let compared = compared(field, is_collated);
     match form(&field.kind) {
@@ -110,14 +109,14 @@ pub(crate) fn sorted(field: &Field, is_collated: bool) -> String {
     }
 }
 
-/// A value as a constant in SQL.
+/// Returns a value as an SQL literal.
 pub(crate) fn sql_literal(value: ValueRef<'_>) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
     match value {
         ValueRef::Absent | ValueRef::Null => "NULL".to_owned(),
         ValueRef::Bool(value) => value.to_string(),
         ValueRef::Int(value) => format!("'{value}'"),
-        // The shortest form that reads back the same; never NaN or infinite.
+        // The shortest form that parses to the same value; never NaN or infinite.
         ValueRef::Float(value) => format!("'{value:?}'"),
         ValueRef::Currency(value) => format!("'{value}'"),
         ValueRef::Text(text) | ValueRef::Json(text) => quoted(text),
@@ -132,11 +131,11 @@ pub(crate) fn sql_literal(value: ValueRef<'_>) -> String {
     }
 }
 
-/// Lends a row to `take`. `N` is at least the number of the table's fields.
+/// Passes a row to `take`. `N` must be at least the number of the table's fields.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a stored value that its field does not have,
-/// naming the row, the field and the value.
+/// [`ErrorKind::Invalid`] for a stored value that is invalid for its field, naming the row, the
+/// field and the value.
 #[inline]
 pub(crate) fn lend<const N: usize, T>(
     table: &Table,
@@ -144,7 +143,7 @@ pub(crate) fn lend<const N: usize, T>(
     stored: Row<'_>,
     take: impl FnOnce(&[ValueRef<'_>]) -> T,
 ) -> Result<T> {
-    // Made anew for each row: what it borrows ends with the row.
+    // Created for each row, since its borrows end with the row.
     let mut row = [ValueRef::Absent; N];
     let mut rest = stored;
     for column in columns {
@@ -167,8 +166,8 @@ fn too_few(table: &Table) -> Error {
     Error::new(ErrorKind::Protocol, message)
 }
 
-/// The error of a value that Marmota has no type for: it names the row, the
-/// field and the value, so that one row does not hide behind a list.
+/// Returns the error for a value that Marmota cannot represent. It names the row, the field and the
+/// value, so that the row can be found in a list.
 #[cold]
 fn misfit(table: &Table, columns: &[Column], mut stored: Row<'_>, column: Column) -> Error {
     let field = &table.fields()[usize::from(column.position)];

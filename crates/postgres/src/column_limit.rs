@@ -1,6 +1,6 @@
-//! Columns that hold less than their field: those of tables that another
-//! program made. Reading loses nothing, and the server refuses a value that does
-//! not fit; the error then names the field, the value and what the column takes.
+//! Columns with a smaller range than their field, in tables that another program created. Reading
+//! loses nothing, and the server refuses a value that does not fit; the error then names the field,
+//! the value and the limit of the column.
 
 use std::fmt;
 
@@ -9,20 +9,20 @@ use marmota_model::{Kind, Table, ValueRef, Violation};
 use crate::column::quoted;
 use crate::composer::Facts;
 
-/// What a column takes.
+/// The limit of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
-    /// Integers of so many bytes.
+    /// Integers with this number of bytes.
     Integer(u8),
-    /// Texts of so many characters.
+    /// Texts with this number of characters.
     Chars(u32),
-    /// Amounts with so many digits before the point.
+    /// Numbers with this number of digits before the decimal point.
     Digits(u32),
 }
 
 impl Limit {
-    /// The limit of a column that is declared so; none for types that have no
-    /// other limit than their field.
+    /// Returns the limit of a column with this declared type, or `None` for types without further
+    /// limits than their field's.
     pub(crate) fn of(declared: &str) -> Option<Self> {
         let (name, modifiers) = declared.split_once('(').unwrap_or((declared, ""));
         let mut numbers = modifiers.trim_end_matches(')').split(',').map(str::parse::<u32>);
@@ -40,7 +40,7 @@ impl Limit {
         }
     }
 
-    /// True if some values of this kind do not fit.
+    /// Returns true if some values of this kind do not fit.
     pub(crate) fn is_narrower_than(self, kind: &Kind) -> bool {
         match (self, kind) {
             (Self::Integer(bytes), Kind::Int { min, max }) => {
@@ -52,12 +52,12 @@ impl Limit {
                 *chars_max == 0 || *chars_max > most
             }
             (Self::Chars(_), _) => true,
-            // The greatest amount has 15.
+            // The largest currency value has 15.
             (Self::Digits(most), _) => most < 15,
         }
     }
 
-    /// The least and the greatest integer.
+    /// Returns the smallest and the largest integer.
     const fn integers(bytes: u8) -> (i64, i64) {
         let max = i64::MAX >> (64 - 8 * bytes as u32);
         (-max - 1, max)
@@ -85,7 +85,7 @@ impl Limit {
         }
     }
 
-    /// The type that a column needs to take all that its field does.
+    /// Returns the column type that fits all values of the field.
     const fn wider(self) -> &'static str {
         match self {
             Self::Integer(_) => "bigint",
@@ -108,7 +108,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// The violation of a value by the limit of its column.
+/// Returns the violation for a value beyond the limit of its column.
 fn violation(table: &Table, position: usize, value: ValueRef<'_>, limit: Limit) -> Violation {
     let field = &table.fields()[position];
     let message = format!(
@@ -121,7 +121,7 @@ fn violation(table: &Table, position: usize, value: ValueRef<'_>, limit: Limit) 
 }
 
 impl Facts {
-    /// The values of a row that their columns do not take.
+    /// Returns the violations for the values of a row that do not fit their columns.
     #[cold]
     pub(crate) fn beyond(&self, table: &Table, row: &[ValueRef<'_>]) -> Vec<Violation> {
         let does_not_fit = |&&(position, limit): &&(usize, Limit)| {
@@ -131,7 +131,7 @@ impl Facts {
         beyond.map(|&(at, limit)| violation(table, at, row[at], limit)).collect()
     }
 
-    /// The violation of a sum that its column does not take.
+    /// Returns the violation for a sum that does not fit its column.
     #[cold]
     pub(crate) fn beyond_by(
         &self,

@@ -1,5 +1,5 @@
-//! Operations as calls of statements: which statement, with which parameters.
-//! `read.rs` and `write.rs` have the operations, this file what they share.
+//! Converts operations to calls of statements with parameters. `read.rs` and `write.rs` contain the
+//! operations, this file what they share.
 
 use std::sync::Arc;
 
@@ -14,55 +14,54 @@ use crate::sql::Described;
 use crate::statement::{AllTexts, Text, Texts, Verb};
 use crate::wire::value;
 
-/// What the database has of a table beyond what its model says.
+/// Properties of a table in the database in addition to its model.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// The table's number in the database.
+    /// The table's OID.
     pub(crate) oid: u32,
-    /// The numbers of its columns there, with the positions of their fields.
+    /// The numbers of its columns, with the positions of their fields.
     pub(crate) columns: Vec<(i16, usize)>,
-    /// Where automatic keys come from, as a constant in SQL.
+    /// The sequence of automatic keys, as an SQL literal.
     pub(crate) sequence: Option<String>,
     /// Unique indexes by name, with the positions of their fields.
     pub(crate) uniques: Vec<(String, Vec<usize>)>,
     /// Foreign keys by name, with the position of their field.
     pub(crate) references: Vec<(String, usize)>,
-    /// Fields whose columns hold less than the field.
+    /// Fields whose columns have a smaller range than the field.
     pub(crate) limits: Vec<(usize, Limit)>,
     /// Fields whose columns sort texts by the rules of a language.
     pub(crate) collated: FieldSet,
-    /// True if a column has another type than its field asks for: values are
-    /// converted by the server, which a binary COPY does not do.
+    /// True if a column has another type than its field requires: the server converts values, which
+    /// a binary COPY does not.
     pub(crate) converts: bool,
-    /// True if automatic keys come from nowhere: each row has to bring its own.
+    /// True if the database does not generate automatic keys: each row must contain its key.
     pub(crate) lacks_keys: bool,
 }
 
-/// What is known of the tables: shared by all sessions of an engine.
+/// The known tables and statements, shared by all sessions of an engine.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
     pub(crate) tables: Arc<Tables>,
-    /// By the tables' numbers.
+    /// By table number.
     pub(crate) facts: RwLock<Vec<Arc<Facts>>>,
     pub(crate) texts: Arc<AllTexts>,
-    /// Statements of the caller's own.
+    /// Raw SQL statements.
     pub(crate) described: Described,
 }
 
 impl Catalog {
-    /// The fields of a table whose columns sort texts by the rules of a
-    /// language.
+    /// Returns the fields of a table whose columns sort texts by the rules of a language.
     pub(crate) fn collated(&self, number: u32) -> FieldSet {
         self.facts.read().get(number as usize).map_or(FieldSet::EMPTY, |facts| facts.collated)
     }
 }
 
-/// One session's way from operations to calls.
+/// The state of one session for converting operations to calls.
 pub(crate) struct Composer {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) tables: KnownTables,
     pub(crate) texts: Texts,
-    /// The shape of a filter that is being looked for.
+    /// A buffer for the shape of a filter.
     pub(crate) shape: Vec<u8>,
     facts: Vec<Arc<Facts>>,
 }
@@ -78,7 +77,7 @@ impl Composer {
         }
     }
 
-    /// The facts about a table.
+    /// Returns the properties of a table.
     pub(crate) fn facts(&mut self, number: u32) -> Arc<Facts> {
         let number = number as usize;
         if number >= self.facts.len() {
@@ -87,12 +86,12 @@ impl Composer {
         self.facts.get(number).cloned().unwrap_or_default()
     }
 
-    /// Statements of the caller's own.
+    /// Returns the described raw SQL statements.
     pub(crate) fn described(&self) -> &Described {
         &self.catalog.described
     }
 
-    /// The kind of the field that a column of the database is of.
+    /// Returns the kind of the field of a database column.
     pub(crate) fn kind_at(&mut self, (table, column): (u32, i16)) -> Option<Kind> {
         if table == 0 {
             return None;
@@ -104,7 +103,7 @@ impl Composer {
         Some(self.tables.at(number)?.fields()[field].kind.clone())
     }
 
-    /// The statement that does this, without a filter.
+    /// Returns the statement for these properties, without a filter.
     pub(crate) fn text(
         &mut self,
         verb: Verb,
@@ -122,12 +121,12 @@ impl Composer {
     }
 }
 
-/// A field's name in SQL.
+/// Returns a field's name in SQL.
 pub(crate) fn name(table: &Table, position: usize) -> String {
     quoted(&table.fields()[position].name)
 }
 
-/// The type of a field's parameters.
+/// Returns the type OID of a field's parameters.
 pub(crate) fn oid(table: &Table, position: usize) -> u32 {
     form(&table.fields()[position].kind).oid()
 }
@@ -150,7 +149,7 @@ pub(crate) fn put(
         .map_err(|value::ValueMismatch| misfit(table, position))
 }
 
-/// Appends the values of a row that are there.
+/// Appends the present values of a row.
 pub(crate) fn put_present(out: &mut Vec<u8>, table: &Table, row: &[ValueRef<'_>]) -> Result<u16> {
     let mut count = 0;
     for (position, value) in row.iter().enumerate().filter(|(_, value)| !value.is_absent()) {
@@ -160,7 +159,7 @@ pub(crate) fn put_present(out: &mut Vec<u8>, table: &Table, row: &[ValueRef<'_>]
     Ok(count)
 }
 
-/// The fields that refer to other rows and have a value, with that value.
+/// Returns the reference fields that have a value, with the referenced table and the value.
 pub(crate) fn references<'r>(
     table: &'r Table,
     row: &'r [ValueRef<'r>],

@@ -1,10 +1,8 @@
-//! Inserts that know what to do where a row is there already, as one statement
-//! each: the key of the row in the way is looked up in the order that
-//! [`OnConflict`] promises, which PostgreSQL's own ON CONFLICT does not.
+//! Inserts with a conflict action, as one statement each: the key of the conflicting row is looked
+//! up in the order that [`OnConflict`] promises, which PostgreSQL's ON CONFLICT does not keep.
 //!
-//! A row that came to be in the way after the statement began is seen by its
-//! unique index alone: then the statement finds nothing, fails as a strict
-//! write does, and is run again.
+//! Only the unique index detects a conflicting row that was committed after the statement began.
+//! Then the statement finds no row, fails like a strict write, and is run again.
 
 use marmota_model::{FieldSet, Result, RowSource, Table, Value, ValueRef};
 use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult};
@@ -18,7 +16,7 @@ use crate::statement::{Text, Verb};
 use crate::wire::value;
 
 impl Composer {
-    /// An insert of one row that does not refuse what is there already.
+    /// Adds an insert of one row with a conflict action.
     pub(crate) fn insert_over(
         &mut self,
         script: &mut Script,
@@ -28,7 +26,7 @@ impl Composer {
         on_conflict: OnConflict,
     ) -> Result<()> {
         let (number, fields) = (self.tables.number(table)?, FieldSet::present(row));
-        // What a NULL leaves out is part of the shape, as what is updated is.
+        // The shape includes the keys without NULLs and the updated fields.
         let ways = ways(table, row);
         let (kind, updated) = match on_conflict {
             OnConflict::Refuse => return self.insert(script, role, table, row),
@@ -58,7 +56,7 @@ impl Composer {
         }
     }
 
-    /// Inserts of rows, one by one.
+    /// Adds inserts of rows, one by one.
     pub(crate) fn insert_many_over<'a>(
         &mut self,
         script: &mut Script,
@@ -79,8 +77,8 @@ impl Composer {
     }
 }
 
-/// The fields by which a row may be in the way of this one: its key, then each
-/// unique index, but for those that a NULL keeps apart.
+/// Returns the sets of fields by which another row may conflict with this one: the key, then each
+/// unique index without a NULL.
 fn ways(table: &Table, row: &[ValueRef<'_>]) -> Vec<Vec<usize>> {
     let indexes = table.indexes();
     let unique = indexes.iter().filter(|index| index.unique).map(|index| index.fields.to_vec());
@@ -91,12 +89,12 @@ fn ways(table: &Table, row: &[ValueRef<'_>]) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// The parameter that has a field's value.
+/// Returns the number of the parameter with a field's value.
 fn parameter(fields: FieldSet, field: usize) -> usize {
     1 + fields.iter().take_while(|&other| other < field).count()
 }
 
-/// The key of the row in this way, as SQL.
+/// Returns SQL for the key of the row that conflicts in these fields.
 fn key_in(sql: &Sql, table: &Table, fields: FieldSet, way: &[usize]) -> String {
     let equal: Vec<String> = way
         .iter()
@@ -144,7 +142,7 @@ fn over_sql(
         OnConflict::Replace if !names.is_empty() => {
             let going: Vec<String> = keys.iter().map(|one| format!("{key}={one}")).collect();
             let going = if going.is_empty() { "false".to_owned() } else { going.join(" OR ") };
-            // The insert reads how many have gone, and so comes behind them.
+            // The insert reads the number of deleted rows, so it is executed after the delete.
             sql.push(&format!(
                 "WITH d AS (DELETE FROM {into} WHERE {going} RETURNING 1),\
                  n AS (SELECT count(*) AS n FROM d),\
@@ -183,7 +181,7 @@ fn over_sql(
     sql.push(" SELECT (array_agg(e))[1],(array_agg(k))[1],(array_agg(v))[1],1/count(*) FROM w");
 }
 
-/// What such an insert came to, and the version of the row that is there then.
+/// Returns the result of such an insert, and the version of the row afterwards.
 pub(crate) fn placed(
     table: &Table,
     reply: &Reply,
@@ -202,7 +200,7 @@ pub(crate) fn placed(
     (UpsertResult { key: key.to_value(), effect }, version.filter(|_| effect != Effect::Ignored))
 }
 
-/// The outcome of such an insert of one row.
+/// Returns the outcome of such an insert of one row.
 pub(crate) fn outcome(table: &Table, reply: &Reply, mark: Option<&Mark>) -> Outcome {
     let Some(mark) = mark else { return Outcome::default() };
     let (placed, version) = placed(table, reply, mark);

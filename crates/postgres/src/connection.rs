@@ -1,13 +1,11 @@
-//! One connection: what is submitted goes out together, and answers come back
-//! in the same order.
+//! One connection: submitted operations are sent together, and answers return in the same order.
 //!
-//! An *exchange* is what is sent for one operation, and its answer. Several are
-//! under way at once. Whoever polls reads what has come and finds out whose it
-//! is: everybody whose answer is whole is woken then, so that all of them go on
-//! in one turn. Answers lie in the buffer until they are taken; where its room
-//! is needed they are kept elsewhere, up to a bound, behind which nothing more
-//! is read before they were taken. An exchange that nobody wants any more is
-//! read and dropped.
+//! An *exchange* is the messages sent for one operation, and their answer. Several are in progress
+//! at once. Each poll reads the available messages and assigns them to exchanges. The waker of
+//! every complete answer is woken then, so that all of them continue in one turn. Answers stay in
+//! the input buffer until they are taken. If the buffer needs the room, they are copied elsewhere,
+//! up to a limit; beyond it nothing is read until they are taken. The answer of an abandoned
+//! exchange is read and dropped.
 
 mod routing;
 mod sending;
@@ -32,147 +30,145 @@ use crate::statement::Text;
 use crate::wire::backend::Message;
 use crate::wire::frontend;
 
-/// A connection unused for this long is looked at before it is used.
+/// A connection unused for this long is checked before it is used.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// How long one poll looks at what comes before others have their turn.
+/// The time after which a poll that reads messages yields to others.
 const TURN: Duration = Duration::from_millis(2);
 
-/// The connection is gone, and why.
+/// The connection was lost, with the reason.
 #[derive(Clone, Debug)]
 pub(crate) struct Loss(pub(crate) Arc<str>);
 
-/// Where the server's side of the connection stands.
+/// The transaction state of the server's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// In no transaction.
+    /// Not in a transaction.
     Idle,
-    /// In one.
+    /// In a transaction.
     Transaction,
-    /// In one that has failed.
+    /// In a failed transaction.
     Failed,
 }
 
-/// What is sent for one operation, and its answer.
+/// The messages sent for one operation, and their answer.
 #[derive(Default)]
 struct Exchange {
-    /// Groups whose end has not come.
+    /// The number of groups whose end was not received.
     groups_left: u32,
     groups: u32,
-    /// Statements that are being prepared, and in which group.
+    /// Statements that are being prepared, with their group.
     parsing: VecDeque<(u128, u32)>,
-    /// What has come and was not taken, but for what lies in the input.
+    /// The received part of the answer that was not taken, except for the part in the input.
     kept: Vec<u8>,
-    /// Where in the input what came last lies.
+    /// The range of the latest part in the input.
     held: Range<usize>,
     waker: Option<Waker>,
     is_wanted: bool,
-    /// It says whether rows are found in order.
+    /// True if it changes whether rows are found in order.
     turns: bool,
-    /// It may share its Sync with exchanges after it.
+    /// True if it may share its Sync with later exchanges.
     shares_sync: bool,
-    /// Its statements without an answer, if it shares its Sync.
+    /// The number of its unanswered statements, if it shares its Sync.
     calls_left: u32,
-    /// One before it failed that it shares its Sync with: the server did not execute it.
+    /// True if an earlier exchange with the same Sync failed: the server did not execute this one.
     is_skipped: bool,
-    /// A read that may take long: other reads should not wait for it.
+    /// True for a read that may take long: other reads should not wait for it.
     may_be_long: bool,
-    /// How long the server was at it, once its answer has come, if it may take long.
+    /// The server's time for it, known after its answer, if it may take long.
     took: Duration,
 }
 
-/// How the answer of an exchange ended.
+/// The end of an exchange's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// It was answered.
     Answered,
-    /// The server did not execute it, because of the failure of another: it has to be sent again.
+    /// The server did not execute it because another exchange failed: it must be sent again.
     Skipped,
 }
 
-/// Hears what is announced.
+/// Called for each announcement.
 pub(crate) type Hears = Box<dyn FnMut(&str) + Send>;
 
-/// See the module.
+/// A connection with its buffers and exchanges.
 pub(crate) struct Connection {
-    /// A number that no other has.
+    /// A unique number.
     number: u64,
     socket: Socket,
     out: Vec<u8>,
     sent: usize,
     input: Vec<u8>,
-    /// What of the input has come and was not looked at.
+    /// The received part of the input that was not processed.
     unread: Range<usize>,
-    /// How many bytes of the input exchanges hold.
+    /// The number of input bytes that exchanges hold.
     held: usize,
     exchanges: VecDeque<Exchange>,
     /// The number of the first exchange.
     first: u64,
-    /// How many of them have come whole.
+    /// The number of exchanges with complete answers.
     ended: usize,
-    /// The last exchange shares its Sync, which is not written yet.
+    /// True if the last exchange shares its Sync, which is not written yet.
     lacks_sync: bool,
-    /// Statements by their names, with when they were last used.
+    /// Prepared statements by name, with the time of their last use.
     prepared: HashMap<u128, u64>,
-    /// Statements that gave their place to others, and are to be closed.
+    /// Statements that were evicted and must be closed.
     evicted: Vec<u128>,
-    /// Set at the beginning of each transaction, over a pooler; nothing else is
-    /// kept from one to the next there.
+    /// Set at the start of each transaction, over a pooler; there, nothing else persists between
+    /// transactions.
     settings: Option<Arc<Text>>,
     uses: u64,
     state: State,
     loss: Option<Loss>,
     watch: Arc<Watch>,
     watched: Option<Watched>,
-    /// All that had come was read, and what comes next is told to the watch.
+    /// True if all available input was read, and the watch reports when more arrives.
     is_dry: bool,
-    /// An answer was left so that others have their turn.
+    /// True if an answer was left incomplete so that others have their turn.
     leaves_turn: bool,
-    /// When something came, or was sent while nothing was under way.
+    /// The time of the last received data, or of sending while no exchange was in progress.
     used: Instant,
-    /// How long the server was at the read whose answer was taken last, if that may take long.
+    /// The server's time for the read whose answer was taken last, if that may take long.
     took_last: Option<Duration>,
-    /// Since when the server is at what it is at, as far as `used` tells.
+    /// The start of the server's current exchange, as far as `used` determines it.
     current_since: Instant,
-    /// The engine does not report its writes to the feed.
+    /// While set, this connection's writes are not reported to the feed.
     counted: Option<Counted>,
     hears: Option<Hears>,
-    /// What it takes to end what the server is at.
+    /// The key for cancelling the current statement.
     key: Option<CancelKey>,
-    /// Statements find rows in the order that they name them in; none if it is
-    /// not known.
+    /// True if statements find rows in the order of their parameters; `None` if unknown.
     in_order: Option<bool>,
-    /// Exchanges before this one may have met the end of another.
+    /// Exchanges before this one may have been hit by the cancellation of another.
     cancelled_before: u64,
 }
 
-/// What the server wants to hear from who ends what it is at: the number of
-/// its process, and a secret.
+/// The key of a cancel request: the number of the server process, and a secret.
 #[derive(Clone)]
 pub(crate) struct CancelKey {
     pub(crate) process: i32,
     pub(crate) secret: Box<[u8]>,
 }
 
-/// Where an exchange stands that nobody waits for.
+/// The state of an abandoned exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// It has ended.
     Over,
-    /// The server is at it.
+    /// The server is executing it.
     Current,
-    /// The server is at another before it.
+    /// The server is executing an earlier one.
     Behind,
 }
 
 impl Connection {
-    /// A number for the next.
+    /// Returns the next connection number.
     pub(crate) fn next_number() -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         NEXT.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A connection that has said to the server that it has this number.
+    /// Creates a connection that was announced to the server with this number.
     pub(crate) fn new(number: u64, socket: Socket, own: &Own) -> Self {
         Self {
             number,
@@ -207,18 +203,18 @@ impl Connection {
         }
     }
 
-    /// Server connections change from one transaction to the next: these
-    /// settings begin each.
+    /// Marks the connection as pooled: server connections change between transactions, and these
+    /// settings begin each transaction.
     pub(crate) fn is_pooled(&mut self, settings: Text) {
         self.settings = Some(Arc::new(settings));
     }
 
-    /// What ends a statement on it.
+    /// Sets the key for cancelling its statements.
     pub(crate) fn has_key(&mut self, key: Option<CancelKey>) {
         self.key = key;
     }
 
-    /// Where an exchange stands.
+    /// Returns the state of an exchange.
     pub(crate) fn standing(&mut self, number: u64) -> Standing {
         self.read_on();
         match self.place(number) {
@@ -228,101 +224,102 @@ impl Connection {
         }
     }
 
-    /// What is under way is about to be ended: what it takes.
+    /// Prepares the cancellation of the current statement. Returns the key for it.
     pub(crate) fn cancel(&mut self) -> Option<CancelKey> {
         self.cancelled_before = self.first + self.exchanges.len() as u64;
         self.key.clone()
     }
 
-    /// True if an exchange may have met the end of another.
+    /// Returns true if an exchange may have been hit by the cancellation of another.
     pub(crate) const fn may_be_cancelled(&self, number: u64) -> bool {
         number < self.cancelled_before
     }
 
-    /// Has announcements heard, on the channels that it listens to.
+    /// Sets the function that is called for announcements on its channels.
     pub(crate) fn hear(&mut self, hears: Hears) {
         self.hears = Some(hears);
     }
 
-    /// The store is not told how a write on it ends: the feed has its writes.
+    /// Reports later writes to the feed, because the store does not learn the result of a write.
     pub(crate) fn is_news(&mut self) {
         self.counted = None;
     }
 
-    /// A number that no other connection has.
+    /// Returns its unique number.
     pub(crate) const fn number(&self) -> u64 {
         self.number
     }
 
-    /// The address of the server, if it runs on this machine.
+    /// Returns the address of the server if it runs on this machine.
     pub(crate) fn local_server(&self) -> Option<String> {
         self.socket.local_server()
     }
 
-    /// Why it is gone, if it is.
+    /// Returns the reason if the connection was lost.
     pub(crate) const fn loss(&self) -> Option<&Loss> {
         self.loss.as_ref()
     }
 
-    /// Where it stood at the last answer.
+    /// Returns the transaction state after the last answer.
     pub(crate) const fn state(&self) -> State {
         self.state
     }
 
-    /// How many exchanges are under way, wanted or not.
+    /// Returns the number of exchanges in progress, including abandoned ones.
     pub(crate) fn under_way(&self) -> usize {
         self.exchanges.len() - self.ended
     }
 
-    /// True if something is under way, and nothing has come for so long: the
-    /// server waits, as for the lock of a row.
+    /// Returns true if an exchange is in progress and nothing was received for this time: the
+    /// server waits, for example for the lock of a row.
     pub(crate) fn stalls(&mut self, at_least: Duration) -> bool {
         if self.under_way() == 0 || self.used.elapsed() < at_least {
             return false;
         }
-        // What has come may not have been read yet.
+        // Available messages may not have been read yet.
         self.read_on();
         self.under_way() > 0 && self.used.elapsed() >= at_least
     }
 
-    /// Says that an exchange is a read that may take long.
+    /// Marks an exchange as a read that may take long.
     pub(crate) fn may_be_long(&mut self, number: u64) {
         if let Some(place) = self.place(number) {
             self.exchanges[place].may_be_long = true;
         }
     }
 
-    /// True if the server has been at a read for so long that other reads should not wait for it.
+    /// Returns true if the server has executed a read for so long that other reads should not wait
+    /// for it.
     pub(crate) fn is_held_up(&mut self, at_least: Duration) -> bool {
         if !self.is_at_long(at_least) {
             return false;
         }
-        // What has come may not have been read yet.
+        // Available messages may not have been read yet.
         self.read_on();
         self.is_at_long(at_least)
     }
 
-    /// The same, by what has been read.
+    /// Like [`Self::is_held_up`], without reading available messages.
     pub(crate) fn is_at_long(&self, at_least: Duration) -> bool {
         let current = self.exchanges.get(self.ended);
         current.is_some_and(|current| current.may_be_long)
             && self.current_since.elapsed() >= at_least
     }
 
-    /// True if an exchange follows a read that may take long.
+    /// Returns true if an exchange follows a read that may take long.
     pub(crate) fn waits_behind_long(&self, number: u64) -> bool {
         self.exchanges.get(self.ended).is_some_and(|current| current.may_be_long)
             && self.place(number).is_some_and(|place| place > self.ended)
     }
 
-    /// The wakers of exchanges that follow a read that may take long.
+    /// Returns the wakers of exchanges that follow a read that may take long.
     fn behind_long(&self) -> impl Iterator<Item = &Waker> {
         let mut all = self.exchanges.iter().skip(self.ended);
         let is_long = all.next().is_some_and(|current| current.may_be_long);
         all.filter(move |_| is_long).filter_map(|exchange| exchange.waker.as_ref())
     }
 
-    /// True if an exchange that is waited for follows a read that may take long.
+    /// Returns true if an exchange with a waker follows a read that may take long.
     pub(crate) fn waits_behind_some_long(&self) -> bool {
         self.behind_long().next().is_some()
     }
@@ -332,7 +329,8 @@ impl Connection {
         self.behind_long().for_each(Waker::wake_by_ref);
     }
 
-    /// How long the server was at the read whose answer was taken last, if that may take long; once.
+    /// Returns, once, the server's time for the read whose answer was taken last, if that may take
+    /// long.
     pub(crate) const fn take_took(&mut self) -> Option<Duration> {
         self.took_last.take()
     }
@@ -343,7 +341,8 @@ impl Connection {
         exchange.may_be_long.then_some(exchange.took)
     }
 
-    /// True if nothing is under way; else `waker` is woken when that may have changed.
+    /// Returns true if no exchange is in progress; otherwise `waker` is woken when that may have
+    /// changed.
     pub(crate) fn is_quiet(&mut self, waker: &Waker) -> bool {
         self.read_on();
         self.flush();
@@ -354,19 +353,20 @@ impl Connection {
         false
     }
 
-    /// The exchange that the server is at, or will be.
+    /// Returns the number of the exchange that the server executes now or next.
     pub(crate) const fn current(&self) -> u64 {
         self.first + self.ended as u64
     }
 
-    /// How many exchanges somebody still waits for.
+    /// Returns the number of exchanges that were not abandoned.
     pub(crate) fn wanted(&self) -> usize {
         self.exchanges.iter().filter(|exchange| exchange.is_wanted).count()
     }
 
-    /// Checks that the server is still there: always if a write is to be sent, which would have an
-    /// unknown outcome, otherwise after a pause or when the watch has seen something. Reads until
-    /// nothing is left: a server that ends says so first, and closes the connection after that.
+    /// Checks that the server is still there: always before a write, which would have an unknown
+    /// outcome, otherwise after a pause or when the watch has reported something. Reads until
+    /// nothing is left: a server that shuts down first sends a message, and then closes the
+    /// connection.
     pub(crate) fn look(&mut self, is_for_reads: bool) {
         if !self.exchanges.is_empty() || self.loss.is_some() {
             return;
@@ -389,7 +389,7 @@ impl Connection {
         }
     }
 
-    /// Nobody waits for the answer any more.
+    /// Abandons an exchange: its answer will be dropped.
     pub(crate) fn abandon(&mut self, number: u64) {
         let Some(place) = self.place(number) else { return };
         let exchange = &mut self.exchanges[place];
@@ -401,17 +401,17 @@ impl Connection {
         self.pass_on();
     }
 
-    /// True if something waits to be sent.
+    /// Returns true if data waits to be sent.
     pub(crate) fn has_unsent(&self) -> bool {
         self.sent < self.out.len()
     }
 
-    /// Where its answers come through.
+    /// Returns the stream from which its answers are read.
     pub(crate) fn stream(&self) -> Arc<Stream> {
         Arc::clone(self.socket.stream())
     }
 
-    /// Hands on what has come, for whoever waits for it.
+    /// Reads and assigns all available messages.
     pub(crate) fn read_on(&mut self) {
         loop {
             match self.route(u64::MAX) {
@@ -422,15 +422,15 @@ impl Connection {
         }
     }
 
-    /// Sends what it can without waiting.
+    /// Sends as much as possible without waiting.
     pub(crate) fn flush(&mut self) {
         if let Err(error) = self.send() {
             self.lose(&error.to_string());
         }
     }
 
-    /// True if the last answer was left before all that has come was looked at,
-    /// so that others have their turn; once.
+    /// Returns true, once, if the last answer was left before all available messages were
+    /// processed, so that others have their turn.
     pub(crate) const fn take_leave(&mut self) -> bool {
         std::mem::replace(&mut self.leaves_turn, false)
     }
@@ -440,11 +440,11 @@ impl Connection {
         (place < self.exchanges.len()).then_some(place)
     }
 
-    /// Gives each message of an exchange's answer to `take`, as far as it has
-    /// come; ready at its end. The exchange is over then.
+    /// Passes each available message of an exchange's answer to `take`. Ready at the end of the
+    /// answer; then the exchange is over.
     ///
     /// # Errors
-    /// The connection's loss.
+    /// The loss of the connection.
     pub(crate) fn answer(
         &mut self,
         number: u64,
@@ -474,7 +474,7 @@ impl Connection {
             match self.route(number) {
                 Routed::Some => continue,
                 Routed::None if self.pump() => {
-                    // `used` is when it came: the clock is not read again.
+                    // `used` is the time of receiving, so the clock is not read again.
                     if self.used.duration_since(*began.get_or_insert(self.used)) >= TURN {
                         self.leaves_turn = true;
                         return Poll::Pending;
@@ -496,7 +496,7 @@ impl Connection {
         }
         self.loss = Some(Loss(why.into()));
         self.watched = None;
-        // The server may still be at what it was sent.
+        // The server may still be executing what it was sent.
         self.is_news();
         for exchange in &mut self.exchanges {
             if let Some(waker) = exchange.waker.take() {
@@ -505,7 +505,7 @@ impl Connection {
         }
     }
 
-    /// Says goodbye.
+    /// Closes the connection with a Terminate message.
     pub(crate) fn close(&mut self) {
         if self.loss.is_none() {
             frontend::terminate(&mut self.out);

@@ -1,5 +1,5 @@
-//! Making a connection: reaching the server, TLS, proving who one is. It
-//! blocks, and so has a thread of its own (`lane.rs`).
+//! Establishes connections: reaching the server, TLS, authentication. It blocks, so it runs on its
+//! own thread (`lane.rs`).
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -18,12 +18,12 @@ use crate::statement::Text;
 use crate::wire::backend::{self, Message};
 use crate::wire::frontend;
 
-/// Why there is no connection.
+/// The reason why no connection was established.
 #[derive(Clone, Debug)]
 pub(crate) struct NoConnection {
     kind: ErrorKind,
     message: String,
-    /// True if it makes no sense to try again.
+    /// True if another attempt is useless.
     pub(crate) is_final: bool,
     /// True if a pooler refused the settings of a connection.
     is_of_a_pooler: bool,
@@ -35,10 +35,10 @@ impl NoConnection {
     }
 }
 
-/// A message of the server is no longer than this before it knows us.
+/// The largest message of the server before authentication.
 const MESSAGE_BYTES_MAX: usize = 1 << 16;
 
-/// What authentication asks for, by number.
+/// The types of authentication messages.
 mod ask {
     pub(super) const DONE: i32 = 0;
     pub(super) const PASSWORD: i32 = 3;
@@ -48,10 +48,10 @@ mod ask {
     pub(super) const SASL_ENDS: i32 = 12;
 }
 
-/// What a connection is for, which decides its settings.
+/// The purpose of a connection, which determines its settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// The reads of a thread: the server lets nothing be changed.
+    /// The reads of a thread: the server refuses changes.
     Reads,
     /// The writes of a thread, in order. A write that waits for a lock fails after
     /// [`SHARED_LOCK_TIMEOUT`], since those after it wait as well.
@@ -61,10 +61,10 @@ pub(crate) enum Purpose {
     Exclusive,
 }
 
-/// How long a write waits for a lock on a connection that it shares.
+/// The time that a write waits for a lock on a shared connection.
 pub(crate) const SHARED_LOCK_TIMEOUT: Duration = Duration::from_millis(5);
 
-/// Makes a connection.
+/// Establishes a connection.
 pub(crate) fn connect(options: &Options, purpose: Purpose) -> Result<Connection, NoConnection> {
     let until = Instant::now() + Duration::from_millis(options.connect_timeout_ms.into());
     let unreached = |error: io::Error| NoConnection {
@@ -132,12 +132,12 @@ pub(crate) fn connect(options: &Options, purpose: Purpose) -> Result<Connection,
     }
 }
 
-/// What a connection is set to.
+/// The settings of a connection.
 struct Settings<'a> {
     statement_timeout: String,
     synchronous_commit: &'static str,
     read_only: &'static str,
-    /// Milliseconds; the server's own if it is not set.
+    /// In milliseconds; the server's own if `None`.
     lock_timeout: Option<String>,
     name: &'a str,
 }
@@ -155,7 +155,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// For all transactions of a connection.
+    /// Returns the settings for all transactions of a connection.
     fn of_session(&self) -> impl Iterator<Item = (&str, &str)> {
         let settings = [
             ("statement_timeout", &*self.statement_timeout),
@@ -167,11 +167,11 @@ impl<'a> Settings<'a> {
         settings.into_iter().chain(lock_timeout)
     }
 
-    /// SQL that sets them for the transaction that it is run in.
+    /// Returns SQL that applies them to the current transaction.
     fn of_transaction(&self) -> String {
         let mut sql = String::from("SELECT 1 WHERE ");
         for (setting, value) in self.of_session() {
-            // Made read-only: nothing takes that back before the transaction ends.
+            // Read-only cannot be revoked before the transaction ends.
             let setting = setting.trim_start_matches("default_");
             if (setting, value) != ("transaction_read_only", "off") {
                 sql.push_str(&format!("set_config('{setting}','{value}',true)||"));
@@ -181,8 +181,8 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// Makes the first connection, and finds out whether the server is reached over
-/// a pooler: that refuses settings when a connection is made, or forgets them.
+/// Establishes the first connection, and detects a connection pooler: it refuses settings at
+/// startup, or forgets them.
 pub(crate) fn connect_first(options: &mut Options) -> Result<Connection, NoConnection> {
     match connect(options, Purpose::Exclusive) {
         Ok(mut connection) => {
@@ -207,20 +207,20 @@ pub(crate) fn connect_first(options: &mut Options) -> Result<Connection, NoConne
     connect(options, Purpose::Exclusive)
 }
 
-/// Asks the server, by a connection for nothing else, to end what it is at on
-/// another; when this returns, it was told so.
+/// Sends a cancel request for another connection over a separate connection. It has been received
+/// when this returns.
 pub(crate) fn cancel(options: &Options, key: &CancelKey) -> io::Result<()> {
     let until = Instant::now() + Duration::from_millis(options.connect_timeout_ms.into());
     let mut socket = Socket::connect(options, until)?;
     let mut out = Vec::new();
     frontend::cancel_request(&mut out, key.process, &key.secret);
     socket.write_all(&out)?;
-    // It answers nothing, and hangs up.
+    // The server sends no answer and closes the connection.
     while socket.read(&mut [0; 64])? > 0 {}
     Ok(())
 }
 
-/// The talk before the first query.
+/// The startup phase before the first query.
 struct Greeting<'o> {
     options: &'o Options,
     scram: Option<ScramSha256>,
@@ -228,7 +228,7 @@ struct Greeting<'o> {
 }
 
 impl Greeting<'_> {
-    /// Hears a message and writes an answer to it; true when all is said.
+    /// Processes a message and writes the reply to it. Returns true when the startup is complete.
     fn hear(&mut self, message: Message<'_>, out: &mut Vec<u8>) -> Result<bool, NoConnection> {
         match message {
             Message::Authentication(ask, body) => self.prove(ask, body, out).map(|()| false),
@@ -287,14 +287,14 @@ impl Greeting<'_> {
         })
     }
 
-    /// It makes no sense to try again.
+    /// Returns an error for which another attempt is useless.
     fn refused(&self, why: &str) -> NoConnection {
         let message = format!("no connection to PostgreSQL at {}: {why}", self.options.place());
         NoConnection { kind: ErrorKind::Denied, message, is_final: true, is_of_a_pooler: false }
     }
 
-    /// The server's own words: 28… is who, 3D000 the database, 57P03 that it
-    /// is starting, 53300 that it has too many connections.
+    /// Returns an error with the server's message. 28… means the user, 3D000 the database, 57P03
+    /// that the server is starting, 53300 that it has too many connections.
     fn turned_away(&self, failure: &Failure) -> NoConnection {
         let (user, words) = (&self.options.user, &failure.message);
         let (kind, is_final) = match failure.code() {
@@ -304,7 +304,7 @@ impl Greeting<'_> {
         };
         let place = self.options.place();
         let message = format!("PostgreSQL at {place} does not let {user} in: {words}");
-        // PgBouncer's words: a server names a setting that it does not know otherwise.
+        // PgBouncer's message: a server names an unknown setting differently.
         let is_of_a_pooler = words.contains("unsupported startup parameter");
         NoConnection { kind, message, is_final, is_of_a_pooler }
     }

@@ -1,4 +1,4 @@
-//! The engine: its connections, and closing it.
+//! The engine: its connections, and closing.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,8 +22,7 @@ use crate::own::Own;
 use crate::pool::Pool;
 use crate::session::PostgresSession;
 
-/// How long an operation that was sent may take to end when the engine is
-/// closed.
+/// The time for sent operations to end when the engine is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Models in a PostgreSQL database.
@@ -37,20 +36,20 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// ```
 pub struct Postgres(Arc<Shared>);
 
-/// What an engine shares with its sessions.
+/// The state that an engine shares with its sessions.
 pub(crate) struct Shared {
     pub(crate) options: Arc<Options>,
     capability: Capability,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) pool: Pool,
-    /// What carries reads, and what carries writes.
+    /// The connections for reads, and those for writes.
     readers: Vec<Arc<Lane>>,
     writers: Vec<Arc<Lane>>,
     sessions: AtomicUsize,
-    /// Hears what others write, where somebody wants to know.
+    /// Receives the writes of others for a store's cache.
     listener: Mutex<Option<Listener>>,
     is_closed: AtomicBool,
-    /// How often a read has left its thread to others.
+    /// The number of times that a read yielded its thread.
     read_yields: AtomicU64,
 }
 
@@ -58,12 +57,11 @@ impl Postgres {
     /// Connects to a database.
     ///
     /// # Errors
-    /// - [`ErrorKind::Refused`] for a server that is not there, or takes no more
-    ///   connections.
-    /// - [`ErrorKind::Denied`] for who may not come in, or TLS that is refused.
-    /// - [`ErrorKind::Invalid`] for a database that is not there.
+    /// - [`ErrorKind::Refused`] if the server is not there or accepts no more connections.
+    /// - [`ErrorKind::Denied`] if the user is not authorized or TLS is refused.
+    /// - [`ErrorKind::Invalid`] if the database does not exist.
     pub fn open(mut options: Options) -> Result<Self> {
-        // Others may be opened with the same.
+        // Other engines may be opened with the same options.
         options.own = Own::default();
         let first = connector::connect_first(&mut options).map_err(|refused| refused.error())?;
         if let Some(direct) = &mut options.direct {
@@ -92,26 +90,25 @@ impl Postgres {
         })))
     }
 
-    /// Connects to what a URL says; see [`Options::parse`].
+    /// Connects to the database of a URL; see [`Options::parse`].
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a URL of another form; otherwise as
-    /// [`Postgres::open`].
+    /// [`ErrorKind::Invalid`] for a URL of another form; otherwise like [`Postgres::open`].
     pub fn from_url(url: &str) -> Result<Self> {
         Self::open(Options::parse(url)?)
     }
 
-    /// Runs SQL of one's own, for what models do not say: a view, a trigger, a
-    /// change to rows before a model is prepared. Rows it gives are dropped.
-    /// Several statements are one transaction, unless they say otherwise.
+    /// Runs raw SQL for things that models cannot describe: a view, a trigger, a change of rows
+    /// before a model is prepared. Rows in the result are dropped. Several statements are one
+    /// transaction, unless they contain transaction commands.
     ///
-    /// The text must not come from outside: values in it are not bound.
+    /// The text must not come from users: it has no bound values.
     ///
     /// # Errors
-    /// PostgreSQL's, by the same kinds as operations.
+    /// The error of PostgreSQL, with the same kinds as for operations.
     pub fn execute(&self, sql: &str) -> Result<()> {
         self.0.with_connection(|connection, options| {
-            // A store on this engine knows nothing of it.
+            // A store on this engine does not know about these writes.
             connection.is_news();
             connection.query(sql, |_| {}).map_err(|error| error.into_error(options))
         })
@@ -203,7 +200,7 @@ impl Engine for Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // Nobody is left to hear of an error; a caller who wants to calls `close`.
+        // Errors cannot be reported here; call `close` to receive them.
         let _ = self.0.close();
     }
 }
@@ -213,7 +210,7 @@ impl Shared {
         self.is_closed.load(Ordering::SeqCst)
     }
 
-    /// A read has left its thread to others.
+    /// Counts a read that yielded its thread.
     #[cold]
     pub(crate) fn note_yield(&self) {
         self.read_yields.fetch_add(1, Ordering::Relaxed);
@@ -223,19 +220,19 @@ impl Shared {
         if self.is_closed() { Err(closed()) } else { Ok(()) }
     }
 
-    /// The lanes of the next session: one for reads, one for writes.
+    /// Returns the lanes of the next session: one for reads, one for writes.
     pub(crate) fn lanes(&self) -> (Arc<Lane>, Arc<Lane>) {
         let at = self.sessions.fetch_add(1, Ordering::Relaxed) % self.readers.len();
         (Arc::clone(&self.readers[at]), Arc::clone(&self.writers[at]))
     }
 
-    /// How many connections there may be for transactions.
+    /// Returns the most connections for transactions.
     pub(crate) fn transactions_max(&self) -> usize {
         usize::from(self.options.connections_max) - 2 * self.options.lanes_max()
     }
 
-    /// Calls `run` with an exclusive connection, of the pool if one is free, and blocks until it is
-    /// done.
+    /// Calls `run` with an exclusive connection, from the pool if one is free, and blocks until it
+    /// is done.
     fn with_connection<T>(
         &self,
         run: impl FnOnce(&mut Connection, &Options) -> Result<T>,
@@ -265,7 +262,7 @@ impl Shared {
         run(connection, &self.options)
     }
 
-    /// How the connection is made that listens: not over a pooler.
+    /// Returns the options of the listening connection, which must not be over a pooler.
     fn options_for_listening(&self) -> Result<Arc<Options>> {
         let Some(direct) = &self.options.direct else {
             if self.options.is_pooled {
@@ -280,7 +277,7 @@ impl Shared {
             }
             return Ok(Arc::clone(&self.options));
         };
-        // When the server was started, and which database: as good as its name.
+        // The start time of the server and the database identify the database.
         let which = "SELECT pg_postmaster_start_time()::text||' '||d.oid FROM pg_database d \
                      WHERE d.datname=current_database()";
         let ask = |connection: &mut Connection, options: &Options| {
@@ -309,8 +306,8 @@ impl Shared {
         if self.is_closed() {
             return Ok(());
         }
-        // A transaction that is open goes on to its end; if that takes too
-        // long, the engine stays open and can be closed later.
+        // An open transaction may finish. If that takes too long, the engine stays open and can be
+        // closed later.
         let timeout = Duration::from_millis(self.options.acquire_timeout_ms.into());
         if !self.pool.close(timeout) {
             let message = "a transaction is open, and did not end in time; end it and close again";

@@ -1,5 +1,5 @@
-//! What an operation sends, in the forms that are more than its calls: the
-//! statements that steer transactions around them.
+//! The messages of operations that consist of more than their calls: the transaction statements
+//! around them.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use crate::running::Problem;
 use crate::script::{Call, Role, Script};
 use crate::statement::Text;
 
-/// Statements that steer transactions.
+/// The statements that control transactions.
 pub(crate) struct Controls {
     pub(crate) begin: Text,
     pub(crate) begin_batch: Text,
@@ -24,12 +24,12 @@ pub(crate) struct Controls {
     pub(crate) savepoint_batch: Text,
     pub(crate) release_batch: Text,
     pub(crate) rollback_batch: Text,
-    /// Has statements of many rows find them one by one, in the order that they
-    /// name them in: a join by hashes would lock them in another.
+    /// Makes statements of many rows find them one by one, in the order of their parameters: a hash
+    /// join would lock them in another order.
     pub(crate) in_order: Text,
     /// The same, until the transaction ends.
     pub(crate) in_order_here: Text,
-    /// Leaves the way to the server again.
+    /// Lets the server choose the plan again.
     pub(crate) in_any_order: [Text; 3],
 }
 
@@ -80,18 +80,17 @@ impl Exchange<'_, '_> {
         self.settings();
     }
 
-    /// Begins a transaction on a connection that keeps no settings.
+    /// Applies the settings of a transaction on a connection that keeps none.
     pub(crate) fn settings(&mut self) {
         if let Some(settings) = self.sending.settings() {
             self.control(&settings);
         }
     }
 
-    /// Has what follows find rows in the order that it names them in, or as the
-    /// server likes. It stays so, since most writes of many come behind others;
-    /// where this group fails the server takes it back, see
-    /// [`Sending::turns_to_order`]. On an exclusive connection it ends with the group, since
-    /// transactions keep that connection as it is.
+    /// Makes the next statements find rows in the order of their parameters, or in any order. The
+    /// setting persists, since most writes of many rows follow others; if this group fails, the
+    /// server reverts it, see [`Sending::turns_to_order`]. On an exclusive connection it ends with
+    /// the group, since transactions must not change the connection.
     pub(crate) fn order(&mut self, in_order: bool, is_exclusive: bool) {
         let is_kept = !is_exclusive && self.sending.settings().is_none();
         let turns = if is_kept { self.sending.turns_to_order(in_order) } else { in_order };
@@ -120,8 +119,8 @@ impl Exchange<'_, '_> {
     }
 }
 
-/// A look, in the state that the problem met: what was done before it is done
-/// again, and undone.
+/// Writes a diagnostic query in the state of the problem: the calls before it are executed again,
+/// and rolled back.
 pub(crate) fn look(
     exchange: &mut Exchange<'_, '_>,
     script: &Script,
@@ -156,7 +155,7 @@ pub(crate) fn look(
     }
 }
 
-/// A step of a batch whose writes take keys from one another.
+/// Writes a step of a batch with links.
 pub(crate) fn link(
     exchange: &mut Exchange<'_, '_>,
     script: &Script,
@@ -196,12 +195,13 @@ pub(crate) fn link(
     exchange.sync();
 }
 
-/// Each write between two savepoints of the same name: if it fails, the way
-/// back ends at the one before it, otherwise at the one behind it. So nobody
-/// has to know the outcome of one before the next is sent.
+/// Writes each call between two savepoints of the same name: after a failure, the rollback ends at
+/// the savepoint before it, otherwise at the one after it. So the next one can be sent before the
+/// result of the previous one is known.
 pub(crate) fn each(exchange: &mut Exchange<'_, '_>, script: &Script, guarded: bool) {
     let controls = &*CONTROLS;
-    // What fails skips the rest of its group, and what that would prepare.
+    // A failure skips the rest of its group, including its Parse messages, so everything is
+    // prepared first.
     for text in [&controls.savepoint, &controls.release, &controls.rollback_to] {
         exchange.sending.prepare(text);
     }
@@ -213,7 +213,7 @@ pub(crate) fn each(exchange: &mut Exchange<'_, '_>, script: &Script, guarded: bo
     exchange.sync();
     let mut at = 0;
     while at < script.calls.len() {
-        // A write has one call, and perhaps one that goes with it.
+        // A write consists of one call, and sometimes additional calls for their effect.
         let own = script.calls[at..].iter().skip(1);
         let end = at + 1 + own.take_while(|call| call.role == Role::Beside).count();
         exchange.control(&controls.savepoint);

@@ -1,5 +1,5 @@
-//! PostgreSQL's codes as Marmota's errors: one table, and the words that name
-//! the field, the value and the way out.
+//! Maps PostgreSQL's error codes to Marmota's errors, with messages that name the field, the value
+//! and the solution.
 
 use marmota_model::rule::violation;
 use marmota_model::{Error, ErrorKind, Table, ValueRef, Violation};
@@ -9,7 +9,7 @@ use crate::connection::Loss;
 use crate::options::Options;
 use crate::wire::backend::Notice;
 
-/// What the server said of what failed.
+/// The error message of the server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Failure {
     code: String,
@@ -18,36 +18,36 @@ pub(crate) struct Failure {
     /// The constraint or unique index.
     pub(crate) constraint: Option<String>,
     pub(crate) column: Option<String>,
-    /// The character of the statement that it is about, from 1 on.
+    /// The position of the error in the statement, in characters from 1.
     pub(crate) position: Option<usize>,
 }
 
-/// The codes that are told apart.
+/// The codes that are distinguished.
 pub(crate) mod code {
     pub(crate) const UNIQUE: &str = "23505";
     pub(crate) const REFERENCE: &str = "23503";
     pub(crate) const REQUIRED: &str = "23502";
-    /// A number that its column does not take.
+    /// A number that does not fit its column.
     pub(crate) const TOO_LARGE: &str = "22003";
     /// A text that is longer than its column.
     pub(crate) const TOO_LONG: &str = "22001";
-    /// A right that the user does not have.
+    /// A missing privilege.
     pub(crate) const NO_RIGHT: &str = "42501";
-    /// What a write of several raises if it has found no row.
+    /// Raised by a write among several if it finds no row.
     pub(crate) const NO_ROW: &str = "22012";
     pub(crate) const SERIALIZATION: &str = "40001";
     pub(crate) const DEADLOCK: &str = "40P01";
-    /// A lock was not to be had within `lock_timeout`, or at once where that was asked for.
+    /// A lock was not available within `lock_timeout`, or at once for NOWAIT.
     pub(crate) const LOCKED: &str = "55P03";
     pub(crate) const CANCELLED: &str = "57014";
     pub(crate) const DISK_FULL: &str = "53100";
-    /// A text that was to be a number.
+    /// A text that is not a number.
     pub(crate) const NO_NUMBER: &str = "22P02";
-    /// A prepared statement that is not there any more.
+    /// A prepared statement that no longer exists.
     pub(crate) const NO_STATEMENT: &str = "26000";
-    /// A prepared statement that is there already.
+    /// A prepared statement that already exists.
     pub(crate) const STATEMENT_EXISTS: &str = "42P05";
-    /// Among others, that a table has changed under a prepared statement.
+    /// Includes a prepared statement whose table has changed.
     pub(crate) const NOT_SUPPORTED: &str = "0A000";
 }
 
@@ -63,7 +63,7 @@ impl Failure {
         }
     }
 
-    /// A failure of this code, without words.
+    /// Returns a failure with this code, without a message.
     pub(crate) fn of_code(code: &str) -> Self {
         Self { code: code.to_owned(), ..Self::default() }
     }
@@ -72,25 +72,24 @@ impl Failure {
         &self.code
     }
 
-    /// True if it lost against another transaction, and may succeed when run
-    /// again.
+    /// Returns true if it conflicted with another transaction, and may succeed when run again.
     pub(crate) fn lost_a_race(&self) -> bool {
         matches!(self.code(), code::SERIALIZATION | code::DEADLOCK)
     }
 
-    /// True if the server was told to end it, or took too long.
+    /// Returns true if it was cancelled or exceeded its time limit.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.code == code::CANCELLED
     }
 
-    /// True if a statement has to be prepared again.
+    /// Returns true if a statement must be prepared again.
     pub(crate) fn is_of_preparing(&self) -> bool {
         matches!(self.code(), code::NO_STATEMENT | code::STATEMENT_EXISTS)
             || self.code == code::NOT_SUPPORTED && self.message.contains("cached plan")
     }
 }
 
-/// The error for a code, where nothing is known about a row.
+/// Returns the error for a code if no row is known.
 #[cold]
 pub(crate) fn of(failure: &Failure) -> Error {
     let words = &failure.message;
@@ -109,7 +108,7 @@ pub(crate) fn of(failure: &Failure) -> Error {
         "2200H" => {
             (ErrorKind::Engine, "there are no keys left: the highest is taken; free it".to_owned())
         }
-        // What a trigger says in RAISE is meant for the caller.
+        // The message of RAISE in a trigger is meant for the caller.
         "P0001" => (ErrorKind::Conflict, words.clone()),
         code::NO_RIGHT => (
             ErrorKind::Denied,
@@ -141,7 +140,7 @@ pub(crate) fn of(failure: &Failure) -> Error {
     Error::new(kind, message).with_source(source(failure))
 }
 
-/// Another transaction was in the way.
+/// Returns the error for a conflict with another transaction.
 #[cold]
 pub(crate) fn lost_race() -> Error {
     Error::new(
@@ -152,7 +151,7 @@ pub(crate) fn lost_race() -> Error {
     .retryable()
 }
 
-/// The connection went away in the middle of an operation.
+/// Returns the error for a connection that was lost during an operation.
 #[cold]
 pub(crate) fn lost(loss: &Loss, options: &Options, writes: bool) -> Error {
     let unknown = if writes { "; whether it took place is unknown: look" } else { "" };
@@ -160,7 +159,7 @@ pub(crate) fn lost(loss: &Loss, options: &Options, writes: bool) -> Error {
     Error::new(ErrorKind::Lost, message)
 }
 
-/// The error of a row that breaks a unique index, over these fields.
+/// Returns the error for a row that violates a unique index over these fields.
 #[cold]
 pub(crate) fn taken(
     failure: &Failure,
@@ -173,7 +172,7 @@ pub(crate) fn taken(
     with_violations(ErrorKind::Conflict, violations.collect()).with_source(source(failure))
 }
 
-/// A violation of a field by its value in the row.
+/// Returns a violation of a field by its value in the row.
 pub(crate) fn blame(
     table: &Table,
     row: &[ValueRef<'_>],

@@ -1,10 +1,10 @@
-//! Ending what was given up and still keeps the server busy.
+//! Cancels abandoned operations that still keep the server busy.
 //!
-//! Most of what is given up ends by itself before anybody could ask for it. What
-//! the server is still at a moment later is ended by a request over a
-//! connection of its own. Such a request ends whatever the server is at when it
-//! comes: an operation behind it on a shared connection that is hit by it is
-//! sent again (`running.rs`), and nothing more is sent meanwhile.
+//! Most abandoned operations end by themselves before a cancel request could be sent. If the server
+//! is still executing one a moment later, it is cancelled by a request over a separate connection.
+//! Such a request cancels the current statement of the server process when it arrives. If it hits a
+//! later operation on a shared connection, that is sent again (`running.rs`); nothing more is sent
+//! meanwhile.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -19,22 +19,22 @@ use crate::exchange::CONTROLS;
 use crate::lane::{Inside, Lane};
 use crate::options::Options;
 
-/// What is given up may take so much longer before it is ended.
+/// The time that an abandoned operation may still take before it is cancelled.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// The most requests under way at once; what is beyond waits.
+/// The most concurrent cancel requests; further ones wait.
 const REQUESTS_MAX: usize = 8;
 
 static REQUESTS: AtomicUsize = AtomicUsize::new(0);
 
-/// An exchange that nobody waits for any more.
+/// An abandoned exchange.
 struct GivenUp {
     lane: Weak<Lane>,
     options: Arc<Options>,
-    /// The connection, and the exchange on it.
+    /// The numbers of the connection and the exchange.
     exchange: (u64, u64),
 }
 
-/// Sees to it that an exchange that was given up ends.
+/// Cancels an abandoned exchange unless it ends by itself.
 pub(crate) fn watch(lane: &Arc<Lane>, options: &Arc<Options>, exchange: (u64, u64)) {
     look_later(&Arc::new(GivenUp {
         lane: Arc::downgrade(lane),
@@ -44,7 +44,7 @@ pub(crate) fn watch(lane: &Arc<Lane>, options: &Arc<Options>, exchange: (u64, u6
 }
 
 fn look_later(given_up: &Arc<GivenUp>) {
-    // Without, it ends when its time is over.
+    // Without an alarm, it ends at its statement timeout.
     let _ = wake_at(Instant::now() + PATIENCE, Waker::from(Arc::clone(given_up)));
 }
 
@@ -52,7 +52,7 @@ impl Wake for GivenUp {
     fn wake(self: Arc<Self>) {
         let Some(lane) = self.lane.upgrade() else { return };
         let (of, number) = self.exchange;
-        // Whoever has it may keep it for long, and others wait for this thread.
+        // The lock may be held for long, and others wait for this thread.
         let Some(mut inside) = lane.try_lock() else { return look_later(&self) };
         let connection = inside.connection.as_mut().filter(|connection| connection.number() == of);
         match connection.map(|connection| connection.standing(number)) {
@@ -66,7 +66,7 @@ impl Wake for GivenUp {
 }
 
 impl GivenUp {
-    /// Has the server asked, on a thread of its own.
+    /// Sends the cancel request on a separate thread.
     fn end(self: &Arc<Self>, lane: &Arc<Lane>, inside: &mut Inside) {
         let key = inside.connection.as_mut().and_then(|connection| connection.cancel());
         let (given_up, lane) = (Arc::clone(self), Arc::clone(lane));
@@ -84,14 +84,14 @@ impl GivenUp {
         }
     }
 
-    /// The server was told: the connection may be used again.
+    /// Called after the request was received: the connection may be used again.
     fn was_asked(self: &Arc<Self>, lane: &Lane) {
         let mut inside = lane.lock();
         inside.is_cancelling = false;
         if let Some(connection) = &mut inside.connection
             && connection.number() == self.exchange.0
         {
-            // It may have met the way out of a transaction as well.
+            // The request may have hit the rollback of a transaction as well.
             let number = connection.submit(|sending| {
                 sending.call(&CONTROLS.rollback, 0, &[]);
                 sending.sync();
@@ -105,7 +105,7 @@ impl GivenUp {
     }
 }
 
-/// True if there may be one more request.
+/// Reserves a cancel request. Returns false if too many are in progress.
 fn may_begin() -> bool {
     let begins = |requests| (requests < REQUESTS_MAX).then_some(requests + 1);
     REQUESTS.fetch_update(Ordering::AcqRel, Ordering::Acquire, begins).is_ok()

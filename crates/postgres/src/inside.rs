@@ -1,7 +1,7 @@
-//! Conditions on what lies at a path inside a JSON field, as SQL.
+//! Conditions on a value at a path inside of a JSON field, as SQL.
 //!
-//! They mean what [`JsonCondition::ask`] says, but that numbers compare as the
-//! decimals they are written as.
+//! They are equivalent to [`JsonCondition::ask`], except that numbers compare as decimals as they
+//! are written.
 
 use std::fmt::Write as _;
 
@@ -13,12 +13,12 @@ use crate::column::quoted;
 use crate::shape::Sql;
 use crate::wire::value::{self, Form};
 
-/// Half a surrogate pair, or a NUL, as a regular expression.
+/// Half of a surrogate pair, or a NUL, as a regular expression.
 const ODD: &str = r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\u0000";
-/// A whole pair.
+/// A whole surrogate pair.
 const PAIR: &str = r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})";
 
-/// What a value is in JSON, for shapes.
+/// Returns the JSON type of a value, for shapes.
 fn type_of(value: &Value) -> u8 {
     match value {
         Value::Bool(_) => 0,
@@ -46,8 +46,8 @@ pub(crate) fn shape(shape: &mut Vec<u8>, field: usize, condition: &JsonCondition
 /// Writes a condition as SQL.
 pub(crate) fn sql(out: &mut Sql, table: &Table, field: usize, condition: &JsonCondition) {
     let name = quoted(&table.fields()[field].name);
-    // PostgreSQL refuses to look into what has half a surrogate pair or a NUL
-    // among its texts: those are left out.
+    // PostgreSQL refuses to process JSON with half of a surrogate pair or a NUL in its texts, so
+    // those are removed.
     let mut node = format!(
         "(CASE WHEN ({name})::text ~ '{ODD}' THEN \
          regexp_replace(({name})::text,'{PAIR}|{ODD}','\\1','g')::json ELSE {name} END)"
@@ -101,19 +101,19 @@ pub(crate) fn sql(out: &mut Sql, table: &Table, field: usize, condition: &JsonCo
     }
 }
 
-/// Appends a condition's values; gives how many.
+/// Appends a condition's values. Returns their number.
 pub(crate) fn put(out: &mut Vec<u8>, condition: &JsonCondition) -> Result<u16> {
     let steps = condition.path.steps().unwrap_or_default();
     for step in steps {
         let step = match step {
             JsonStep::Member(name) => (Form::Text, ValueRef::Text(name)),
-            // There is no array so long.
+            // Longer arrays do not exist.
             JsonStep::Element(at) => {
                 let at = i64::from(*at).min(i32::MAX.into());
                 (Form::Int4, ValueRef::Int(at))
             }
         };
-        // Both fit their forms.
+        // Both values fit their forms.
         let _ = value::put(out, step.0, step.1);
     }
     let mut count = steps.len() as u16;
@@ -144,14 +144,14 @@ pub(crate) fn put(out: &mut Vec<u8>, condition: &JsonCondition) -> Result<u16> {
     Ok(count)
 }
 
-/// A value as the text that PostgreSQL reads it from.
+/// Returns a value as the text that PostgreSQL parses.
 fn text_of(value: &Value) -> String {
     let mut text = String::new();
     let _ = match value {
         Value::Text(text) => return text.clone(),
         Value::Bool(value) => write!(text, "{value}"),
         Value::Int(value) => write!(text, "{value}"),
-        // Infinite ones are called `inf`, as PostgreSQL calls them too.
+        // Infinite values are written as `inf`, which PostgreSQL accepts.
         Value::Float(value) => write!(text, "{value}"),
         _ => Ok(()),
     };

@@ -1,5 +1,5 @@
-//! A place for a connection: made when it is first wanted, made again when it
-//! was lost, shared by whoever has the lane.
+//! A place for a connection: established at its first use, replaced when it was lost, shared by all
+//! holders of the lane.
 
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
@@ -21,39 +21,40 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How often a connection that is to be closed is checked for operations under way.
 const CLOSE_PAUSE: Duration = Duration::from_millis(1);
 
-/// A connection for writes that has given no answer for so long is left to those
-/// that wait on it. Longer than a commit waits for a disk, as a rule.
+/// After this time without an answer on a connection for writes, other operations no longer join
+/// it. Usually longer than a commit waits for a disk.
 pub(crate) const STALL: Duration = SHARED_LOCK_TIMEOUT;
 
-/// A list or count that took so long is sent on a connection of its own the next time. Some turns
-/// of a busy thread are longer than [`STALL`], and what comes meanwhile seems to have taken as long.
+/// After this time, a list or count is sent on a separate connection the next time. Some turns of a
+/// busy thread are longer than [`STALL`], and answers that arrive meanwhile seem to have taken as
+/// long.
 pub(crate) const LONG: Duration = STALL.saturating_mul(4);
 
-/// See the module.
+/// A place for a connection.
 #[derive(Default)]
 pub(crate) struct Lane(Mutex<Inside>);
 
-/// What is in a lane.
+/// The state of a lane.
 #[derive(Default)]
 pub(crate) struct Inside {
     pub(crate) connection: Option<Connection>,
     connecting: bool,
-    /// Why the last attempt failed.
+    /// The reason why the last attempt failed.
     refused: Option<NoConnection>,
-    /// Until when somebody waits for a connection.
+    /// The latest time until which a caller waits for a connection.
     until: Option<Instant>,
     /// Operations that wait for a connection.
     waiting: Arc<WaitQueue>,
-    /// The server is asked to end what it is at: nothing is sent meanwhile, so
-    /// that it meets nothing else.
+    /// True while a cancel request is sent: nothing else is sent meanwhile, so that the request
+    /// hits nothing else.
     pub(crate) is_cancelling: bool,
     pub(crate) is_closed: bool,
     purpose: Purpose,
-    /// An alarm is set that checks for exchanges after a long read.
+    /// True if an alarm is set that checks for exchanges after a long read.
     looks_again: bool,
 }
 
-/// Checks for exchanges after a long read, on the thread that rings alarms.
+/// Checks for exchanges after a long read, on the thread of the alarms.
 struct LooksAgain {
     lane: Weak<Lane>,
     after: Duration,
@@ -63,7 +64,7 @@ impl Wake for LooksAgain {
     fn wake(self: Arc<Self>) {
         let Some(lane) = self.lane.upgrade() else { return };
         let Some(mut inside) = lane.try_lock() else {
-            // It is in use, for a turn at most.
+            // The lane is in use, for a turn at most.
             let _ = wake_at(Instant::now() + Duration::from_millis(1), Waker::from(self));
             return;
         };
@@ -79,12 +80,12 @@ impl Wake for LooksAgain {
 }
 
 impl Lane {
-    /// A lane without a connection yet.
+    /// Creates a lane without a connection.
     pub(crate) fn new(purpose: Purpose) -> Self {
         Self(Mutex::new(Inside { purpose, ..Inside::default() }))
     }
 
-    /// A lane with a connection, which is exclusive.
+    /// Creates a lane with an exclusive connection.
     pub(crate) fn with(connection: Connection) -> Self {
         Self(Mutex::new(Inside { connection: Some(connection), ..Inside::default() }))
     }
@@ -93,7 +94,7 @@ impl Lane {
         self.0.lock()
     }
 
-    /// The same, if nobody has it.
+    /// Like [`Self::lock`], or `None` if it is locked.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Inside>> {
         self.0.try_lock()
     }
@@ -120,7 +121,7 @@ impl Lane {
 }
 
 impl Inside {
-    /// The connection, if there is one that works.
+    /// Returns the connection if it works.
     pub(crate) fn working(&mut self) -> Option<&mut Connection> {
         if let Some(connection) = &mut self.connection {
             connection.look(self.purpose == Purpose::Reads);
@@ -132,7 +133,7 @@ impl Inside {
         self.connection.as_mut().filter(|connection| connection.loss().is_none() && !cancels)
     }
 
-    /// Why there is no connection, if it makes no sense to wait for one.
+    /// Returns the reason for a failed attempt if waiting for a connection is useless.
     pub(crate) fn refusal(&mut self) -> Option<Error> {
         let is_final = self.refused.as_ref().is_some_and(|refused| refused.is_final);
         if is_final && !self.connecting {
@@ -141,7 +142,7 @@ impl Inside {
         None
     }
 
-    /// What to say when the wait for a connection was too long.
+    /// Returns the error for a wait that took too long.
     pub(crate) fn too_long(&self, options: &Options) -> Error {
         match &self.refused {
             Some(refused) => refused.error(),
@@ -156,8 +157,8 @@ impl Inside {
         }
     }
 
-    /// Asks for a connection, on a thread of its own; the waker at a place is
-    /// woken when there is one, when an attempt has failed, and at `until`.
+    /// Requests a connection, on a separate thread. Wakes `waker` when it is established, when an
+    /// attempt has failed, and at `until`.
     pub(crate) fn want(
         &mut self,
         lane: &Arc<Lane>,
@@ -168,7 +169,7 @@ impl Inside {
     ) {
         self.until = self.until.max(Some(until));
         if self.working().is_some() {
-            // It was made since the caller looked.
+            // It was established after the caller's check.
             return waker.wake_by_ref();
         }
         place.wait_until(&self.waiting, waker, until);
@@ -176,7 +177,7 @@ impl Inside {
         if self.connecting || self.is_closed || self.is_cancelling && has_one {
             return;
         }
-        // Why it could not be reached so far is still the best that can be said if time runs out.
+        // Until the time is over, the previous reason remains the best error.
         self.refused.take_if(|refused| refused.is_final);
         let (lane, options) = (Arc::clone(lane), Arc::clone(options));
         let thread = std::thread::Builder::new().name("marmota-postgres-connect".to_owned());
@@ -198,7 +199,7 @@ impl Inside {
     }
 }
 
-/// Tries until it is connected, or nobody waits any more.
+/// Tries until it is connected or no caller waits.
 fn connect(lane: &Lane, options: &Options, purpose: Purpose) {
     let mut backoff = Backoff::new(PAUSE, PAUSE_MAX);
     loop {

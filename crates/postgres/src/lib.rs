@@ -4,14 +4,12 @@
 //! - [`Postgres`]: the engine, opened by URL or by [`Options`].
 //! - [`wire`]: the protocol, as functions on bytes.
 //!
-//! Operations are pipelined: what a thread submits in one turn goes out in one
-//! write, and each answer is found by its place in the row. Statements are
-//! prepared by shape, parameters and results are binary, rows are lent to the
-//! sink from the buffer that the socket was read into.
+//! Operations are pipelined: everything that a thread submits in one turn is sent in one write, and
+//! answers are matched by their order. Statements are prepared by shape, parameters and results are
+//! binary, and rows are passed to the sink from the buffer of the socket.
 //!
-//! It waits without a runtime: a thread that runs an operation sleeps on the
-//! socket, a future is woken by a thread of the engine's that watches sockets.
-//! For Linux.
+//! It waits without a runtime: a thread that runs an operation sleeps on the socket, a future is
+//! woken by an engine thread that watches sockets. For Linux.
 #![forbid(unsafe_code)]
 
 mod announcement;

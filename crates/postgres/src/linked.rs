@@ -1,6 +1,6 @@
-//! A batch whose writes take keys from one another: write by write, because a
-//! key that the server gives is only known when the insert was answered. All
-//! of it is one transaction, on a connection of its own.
+//! A batch with links between its writes: executed write by write, because a generated key is only
+//! known after the answer to the insert. The whole batch is one transaction, on a separate
+//! connection.
 
 use marmota_model::{Error, Result};
 use marmota_store::operation::{BatchMode, Operation, Outcome, Write, resolve_links};
@@ -13,19 +13,19 @@ use crate::running::{Next, Problem, Running, Stage};
 use crate::script::Role;
 use crate::subject::Subject;
 
-/// How far such a batch has come.
+/// The state of such a batch.
 #[derive(Debug)]
 pub(crate) enum Linked {
-    /// The write at this place, with its links in it.
+    /// The write at this place, with its links resolved.
     Write(u32, Box<Write>),
-    /// Going back before that write, and looking at why it failed.
+    /// Rolling back that write, and the diagnostic query for its failure.
     Look(Problem, Box<Write>),
-    /// The end: all is kept, or undone because of an error.
+    /// The end: commit, or rollback because of an error.
     End(Option<Error>),
 }
 
 impl Running {
-    /// Goes on with the write at a place, or ends.
+    /// Continues with the write at a place, or ends the batch.
     pub(crate) fn link(
         &mut self,
         composer: &mut Composer,
@@ -64,7 +64,7 @@ impl Running {
         Next::Send
     }
 
-    /// Says what follows from the answer to a step of such a batch.
+    /// Processes the answer to a step of such a batch. Returns what follows.
     pub(crate) fn conclude_link(
         &mut self,
         composer: &mut Composer,

@@ -1,9 +1,8 @@
-//! Hears what others write, and tells a store's cache: a connection of its own
-//! and a thread that sleeps on it.
+//! Receives the writes of others and notifies a store's cache: a separate connection, and a thread
+//! that sleeps on it.
 //!
-//! When the connection is lost, or the server has been silent for too long,
-//! the store is told that nothing is heard, and keeps no rows until it is
-//! heard again.
+//! When the connection is lost or the server has been silent for too long, the feed is paused and
+//! the store caches no rows until the connection is established again.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -23,15 +22,15 @@ use crate::query::Texts;
 use crate::socket::Stream;
 use crate::wire::backend::Message;
 
-/// After so much silence the server is asked whether it is there.
+/// After this time of silence, the server is queried.
 const PULSE: Duration = Duration::from_secs(1);
-/// A server that does not answer for so long is not heard.
+/// After this time without an answer, the connection counts as lost.
 const PULSE_MAX: Duration = Duration::from_secs(3);
 /// The first pause between two attempts to listen again, and the longest.
 const PAUSE: Duration = Duration::from_millis(25);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// See the module. It ends when this is dropped.
+/// The listening thread. It ends when this is dropped.
 pub(crate) struct Listener {
     inside: Arc<Inside>,
     thread: Option<JoinHandle<()>>,
@@ -42,23 +41,22 @@ struct Inside {
     tables: Vec<Arc<Table>>,
     feed: Arc<InvalidationFeed>,
     state: Mutex<State>,
-    /// Rung when it is to end.
+    /// Notified when it must end.
     ends: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// Where it listens.
+    /// The stream of its connection.
     stream: Option<Arc<Stream>>,
     has_ended: bool,
 }
 
 impl Listener {
-    /// Begins to listen; when this returns, everything written from then on is
-    /// heard.
+    /// Starts to listen. All writes after this function returns are received.
     ///
     /// # Errors
-    /// What keeps it from it.
+    /// The error that prevented it.
     pub(crate) fn start(
         options: &Arc<Options>,
         tables: &[Arc<Table>],
@@ -88,21 +86,21 @@ impl Drop for Listener {
         let mut state = self.inside.state.lock();
         state.has_ended = true;
         if let Some(stream) = &state.stream {
-            // It is woken by the end of its socket; one that is gone has one.
+            // The shutdown of its socket wakes the thread; a lost connection has ended anyway.
             let _ = rustix::net::shutdown(&**stream, rustix::net::Shutdown::Both);
         }
         drop(state);
         self.inside.ends.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It does not panic; if it did, nothing of it is left.
+            // It does not panic; if it did, nothing would remain to do.
             let _ = thread.join();
         }
     }
 }
 
 impl Inside {
-    /// Connects and listens; `makes` what announces writes, where that is
-    /// missing. Later it is not made again: it was dropped on purpose.
+    /// Connects and listens. Creates missing triggers if `makes` is true; later they are not
+    /// created again, since they were dropped on purpose.
     fn connect(&self, makes: bool) -> Result<Connection> {
         let options = &self.options;
         let made = connector::connect(options, Purpose::Exclusive);
@@ -146,8 +144,8 @@ impl Inside {
         }
     }
 
-    /// Listens until the connection is lost, or silent for too long, or the
-    /// writes to a table are not announced any more, whose name it gives.
+    /// Listens until the connection is lost or silent for too long. Returns the name of a table
+    /// whose writes are no longer announced.
     fn listen(&self, connection: &mut Connection) -> Option<String> {
         let (mut asked, mut answered) = (None, Instant::now());
         let (find, mut silent) = (announcement::find_silent(&self.tables), None);
@@ -179,7 +177,7 @@ impl Inside {
         None
     }
 
-    /// Tries until it listens again; none if it is to end.
+    /// Retries until it listens again. Returns `None` if it must end.
     fn connect_again(&self, mut told: Option<String>) -> Option<Connection> {
         let mut backoff = Backoff::new(PAUSE, PAUSE_MAX);
         loop {
@@ -203,7 +201,7 @@ impl Inside {
     }
 }
 
-/// Warns of what keeps rows from being cached, once; `told` is what was said last.
+/// Logs the reason why rows are not cached, unless it equals `told`, the last one logged.
 fn warn_of(error: &Error, told: Option<&str>) -> Option<String> {
     let words = error.to_string();
     if told != Some(&*words) {

@@ -1,4 +1,4 @@
-//! Which server, as whom, and with how much patience.
+//! Connection options: the server, the user and the timeouts.
 
 mod password_file;
 mod url;
@@ -11,38 +11,38 @@ use marmota_store::Durability;
 
 use crate::own::Own;
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// At a name or address.
+    /// A host name or IP address.
     Tcp(String),
-    /// At a Unix socket in this folder.
+    /// The folder of a Unix socket.
     Unix(PathBuf),
 }
 
-/// Whether a connection is encrypted, and what the server has to prove; as
-/// libpq's `sslmode`.
+/// The encryption of a connection and the checks of the server's certificate; like libpq's
+/// `sslmode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsMode {
-    /// Never.
+    /// Never encrypted.
     Disable,
-    /// If the server can; it proves nothing.
+    /// Encrypted if the server supports it; nothing is checked.
     #[default]
     Prefer,
-    /// Always; the server proves nothing, unless a root certificate is given.
+    /// Always encrypted; nothing is checked, unless a root certificate is given.
     Require,
-    /// Always; its certificate is signed by the root.
+    /// Always encrypted; the certificate must be signed by the root.
     VerifyCa,
-    /// Always; its certificate is signed by the root, and has the host's name.
+    /// Always encrypted; the certificate must be signed by the root and contain the host's name.
     VerifyFull,
 }
 
-/// A password. It is not shown.
+/// A password. Debug output does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(String);
 
 impl Password {
-    /// This password.
+    /// Creates a password.
     #[must_use]
     pub fn new(password: impl Into<String>) -> Self {
         Self(password.into())
@@ -59,7 +59,7 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Which server, as whom, and with how much patience.
+/// Connection options: the server, the user and the timeouts.
 ///
 /// ```
 /// use marmota_postgres::{Host, Options, TlsMode};
@@ -71,71 +71,65 @@ impl fmt::Debug for Password {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Where the server is.
+    /// The address of the server.
     pub host: Host,
     /// Its port; part of the name of a Unix socket.
     pub port: u16,
-    /// Who connects.
+    /// The user.
     pub user: String,
-    /// What proves it, where the server asks.
+    /// The password, if the server requests one.
     pub password: Option<Password>,
     /// The database.
     pub database: String,
-    /// Whether connections over TCP are encrypted.
+    /// The encryption of connections over TCP.
     pub tls_mode: TlsMode,
-    /// The certificates, in PEM, that sign the server's. Without a path libpq's,
-    /// `~/.postgresql/root.crt`, if it is there.
+    /// The root certificates, in PEM, that must have signed the server's. Default: libpq's
+    /// `~/.postgresql/root.crt`, if it exists.
     pub tls_root: Option<PathBuf>,
-    /// What the server's lists call these connections.
+    /// The name of these connections in the server's views and logs.
     pub application_name: String,
-    /// What a write waits for: full for the server's disk, otherwise for its
-    /// memory.
+    /// The durability of writes: full waits for the server's disk, otherwise for its memory.
     pub durability: Durability,
-    /// How long one attempt to connect may take, in milliseconds.
+    /// The time limit of one attempt to connect, in milliseconds.
     pub connect_timeout_ms: u32,
-    /// How long an operation waits for a connection before it fails with
-    /// [`ErrorKind::Busy`], or [`ErrorKind::Refused`] if the server is not there;
-    /// and a close for open transactions. In milliseconds.
+    /// The time that an operation waits for a connection before it fails with [`ErrorKind::Busy`],
+    /// or [`ErrorKind::Refused`] if the server is not there; also the time that a close waits for
+    /// open transactions. In milliseconds.
     pub acquire_timeout_ms: u32,
-    /// How long the server works on one statement, waiting for locks included,
-    /// before it fails with [`ErrorKind::Timeout`], in milliseconds; 0 for no
-    /// limit.
+    /// The time limit of one statement on the server, including waiting for locks, before it fails
+    /// with [`ErrorKind::Timeout`], in milliseconds; 0 if unlimited.
     pub statement_timeout_ms: u32,
-    /// The most connections. A quarter of them carry reads and a quarter
-    /// writes, shared by all threads, each operation behind the one before;
-    /// the rest are for transactions, which have one to themselves.
+    /// The most connections. A quarter of them carry reads and a quarter writes, shared by all
+    /// threads, in the order of submission; the rest are exclusive connections for transactions.
     pub connections_max: u16,
-    /// Whether reads by key that a thread sends together share one Sync message: PostgreSQL then sends
-    /// their answers together, at a third of the processor time for each. Reads that fail with
-    /// another's error are sent again. Default: true.
+    /// True if reads by key that a thread sends together share one Sync message: PostgreSQL then
+    /// sends their answers together, at a third of the processor time for each. Reads that fail
+    /// because of another read's error are sent again. Default: true.
     pub group_reads: bool,
-    /// The server itself, where these name a connection pooler: a pooler passes on
-    /// no announcements, which a cache needs ([`Options::parse`]: `direct_url`).
-    /// Default: none.
+    /// The server itself, if these options name a connection pooler: a pooler does not forward
+    /// announcements, which a cache needs ([`Options::parse`]: `direct_url`). Default: none.
     pub direct: Option<Box<Self>>,
-    /// The connections that are made with these.
+    /// The connections made with these options.
     pub(crate) own: Own,
-    /// Server connections change from one transaction to the next.
+    /// True if server connections change between transactions.
     pub(crate) is_pooled: bool,
 }
 
 impl Options {
-    /// What a URL says, and behind it libpq's environment variables (`PGHOST`,
-    /// `PGPORT`, `PGUSER`, `PGPASSWORD`, `PGDATABASE`, `PGSSLMODE`,
-    /// `PGSSLROOTCERT`, `PGCONNECT_TIMEOUT`, `PGAPPNAME`, `PGPASSFILE`) and
-    /// its password file `~/.pgpass`. Default user: the one that the process runs
-    /// as; default database: that of the user's name.
+    /// Parses a URL, with defaults from libpq's environment variables (`PGHOST`, `PGPORT`,
+    /// `PGUSER`, `PGPASSWORD`, `PGDATABASE`, `PGSSLMODE`, `PGSSLROOTCERT`, `PGCONNECT_TIMEOUT`,
+    /// `PGAPPNAME`, `PGPASSFILE`) and its password file `~/.pgpass`. Default user: that of the
+    /// process; default database: the user's name.
     ///
-    /// `postgres://user:password@host:port/database?name=value&…`, or
-    /// `postgresql:`; a folder as `?host=/run/postgresql` for a Unix socket.
-    /// Further names: `port`, `user`, `password`, `dbname`, `sslmode`,
-    /// `sslrootcert`, `application_name`, `connect_timeout` (seconds), and of
-    /// Marmota's own `durability`, `acquire_timeout_ms`,
-    /// `statement_timeout_ms`, `connections_max`, `group_reads` (true or false), and `direct_url`, the URL of the
-    /// server itself where this one names a connection pooler.
+    /// `postgres://user:password@host:port/database?name=value&…`, or `postgresql:`; for a Unix
+    /// socket, its folder as `?host=/run/postgresql`. Further names: `port`, `user`, `password`,
+    /// `dbname`, `sslmode`, `sslrootcert`, `application_name`, `connect_timeout` (seconds), and
+    /// Marmota's own `durability`, `acquire_timeout_ms`, `statement_timeout_ms`, `connections_max`,
+    /// `group_reads` (true or false), and `direct_url`, the URL of the server itself if this one
+    /// names a connection pooler.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] naming the part that is wrong, never a password.
+    /// [`ErrorKind::Invalid`] naming the invalid part, never a password.
     pub fn parse(url: &str) -> Result<Self> {
         Self::parse_in(url, &|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
@@ -210,7 +204,7 @@ impl Options {
         Ok(options)
     }
 
-    /// The server and database in words, for errors.
+    /// Returns the server and database for error messages.
     pub(crate) fn place(&self) -> String {
         match &self.host {
             Host::Tcp(name) => format!("{name}:{}/{}", self.port, self.database),
@@ -220,14 +214,14 @@ impl Options {
         }
     }
 
-    /// How many connections carry reads, and how many writes.
+    /// Returns the number of connections for reads, which equals that for writes.
     pub(crate) fn lanes_max(&self) -> usize {
         usize::from(self.connections_max / 4)
     }
 }
 
-/// The user that this process runs as, by the system's list of users, as libpq
-/// asks for it; none for a number without a name, as containers may have.
+/// Returns the user of this process from the system's user database, like libpq; `None` for an id
+/// without a name, as in some containers.
 fn system_user() -> Option<nix::unistd::User> {
     nix::unistd::User::from_uid(nix::unistd::Uid::effective()).ok().flatten()
 }
@@ -310,7 +304,7 @@ mod tests {
         let options = Options::parse_in("postgres://h/d", &|_| None).unwrap();
         let id = std::process::Command::new("id").arg("-un").output().unwrap();
         assert_eq!(options.user, String::from_utf8(id.stdout).unwrap().trim());
-        // As libpq: a variable that a shell sets does not count before it.
+        // Like in libpq, the variable `USER` of a shell does not override it.
         let with_shell = |name: &str| (name == "USER").then(|| "shell".to_owned());
         let options = Options::parse_in("postgres://h/d", &with_shell).unwrap();
         assert_ne!(options.user, "shell");

@@ -1,4 +1,4 @@
-//! What an operation did, from what its statements returned.
+//! Converts the results of statements to the outcome of an operation.
 
 use marmota_model::{Kind, Table, Value, ValueRef};
 use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, Write};
@@ -89,7 +89,7 @@ impl Running {
             Kind::Currency => {
                 let bytes = self.reply.columns(mark).nth(1).flatten();
                 let sum = bytes.and_then(|bytes| value::read(value::Form::Numeric, bytes));
-                // It is written: what cannot be read of it is no failure.
+                // The row is written, so an unreadable value is not an error.
                 sum.unwrap_or(ValueRef::Absent).to_value()
             }
             _ => self.reply.integer(mark, 1).map_or(Value::Absent, Value::Int),

@@ -1,10 +1,8 @@
-//! An engine's own connections, by the names that they give themselves at the
-//! server: so that [`crate::listener`] can leave its own writes out of what it reports to the
-//! store's cache.
+//! The names of an engine's own connections at the server, so that [`crate::listener`] can exclude
+//! the engine's own writes from the feed of the store's cache.
 //!
-//! A connection is counted as long as the store is told how each of its writes
-//! ended. Once one was given up, or the connection is lost, what it still does
-//! is reported as well.
+//! A connection counts as own as long as the store learns the result of each of its writes. After
+//! one was abandoned, or the connection was lost, its further writes are reported as well.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -14,18 +12,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 
-/// The setting of a connection that has its name.
+/// The setting with a connection's name.
 pub(crate) const SETTING: &str = "marmota.connection";
 
-/// See the module.
+/// The own connections of an engine.
 #[derive(Clone, Default)]
 pub(crate) struct Own(Arc<Inside>);
 
 struct Inside {
-    /// What no other engine is called, of any process.
+    /// A name that no other engine in any process has.
     engine: String,
     counted: Mutex<HashSet<u64>>,
-    /// What its statements do beside themselves is not known to the store.
+    /// True if its statements may have effects unknown to the store.
     has_effects: AtomicBool,
 }
 
@@ -40,31 +38,31 @@ impl Default for Inside {
     }
 }
 
-/// A connection that is counted, until this is dropped.
+/// Counts a connection as own until this is dropped.
 pub(crate) struct Counted {
     own: Own,
     number: u64,
 }
 
 impl Own {
-    /// What a connection calls itself.
+    /// Returns the name of a connection.
     pub(crate) fn name(&self, number: u64) -> String {
         format!("{}.{number}", self.0.engine)
     }
 
-    /// Counts a connection among the engine's own.
+    /// Counts a connection as the engine's own.
     pub(crate) fn count(&self, number: u64) -> Counted {
         self.0.counted.lock().insert(number);
         Counted { own: self.clone(), number }
     }
 
-    /// Says whether the database makes more of a write than the store knows
-    /// (by triggers, say): then its own writes are reported too.
+    /// Sets whether writes have effects in the database that are unknown to the store (e.g. by
+    /// triggers): then its own writes are reported too.
     pub(crate) fn have_effects(&self, has_effects: bool) {
         self.0.has_effects.store(has_effects, Ordering::SeqCst);
     }
 
-    /// True if what a connection of this name has written is known already.
+    /// Returns true if the writes of the connection with this name are already known.
     pub(crate) fn knows(&self, name: &str) -> bool {
         let number = name.strip_prefix(&*self.0.engine).and_then(|rest| rest.strip_prefix('.'));
         let Some(number) = number.and_then(|number| number.parse::<u64>().ok()) else {
@@ -80,7 +78,7 @@ impl Drop for Counted {
     }
 }
 
-/// It is no option: all are alike.
+/// Not an option of the user, so all are equal.
 impl PartialEq for Own {
     fn eq(&self, _: &Self) -> bool {
         true

@@ -1,4 +1,4 @@
-//! Connections for transactions: each has one to itself, and gives it back.
+//! Exclusive connections for transactions, taken from the pool and given back.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -29,8 +29,8 @@ struct Inside {
 }
 
 impl Inside {
-    /// The place of a free lane that has nothing left to do: the last one undoes
-    /// what it had.
+    /// Returns the place of a free lane without exchanges in progress: the last one is still
+    /// rolling back.
     fn idle(&self) -> Option<usize> {
         self.free.iter().rposition(|lane| {
             let inside = lane.lock();
@@ -40,14 +40,14 @@ impl Inside {
 }
 
 impl Pool {
-    /// A pool of one lane.
+    /// Creates a pool with one lane.
     pub(crate) fn of(lane: Lane) -> Self {
         let inside = Inside { free: vec![Arc::new(lane)], ..Inside::default() };
         Self { inside: Mutex::new(inside), ..Self::default() }
     }
 
-    /// Takes a lane; none if all are taken, then `waker` is woken when one is
-    /// given back, or at `until`.
+    /// Takes a lane. If all are taken, returns `None`, and `waker` is woken when one is given back,
+    /// or at `until`.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] if that takes too long.
@@ -95,8 +95,8 @@ impl Pool {
         Ok(Some(lane))
     }
 
-    /// Takes a lane that nothing is under way on, or a new one; none if there is
-    /// no such lane.
+    /// Takes a lane without exchanges in progress, or a new one. Returns `None` if neither is
+    /// available.
     pub(crate) fn take_free(&self, shared: &Shared) -> Option<Arc<Lane>> {
         let mut inside = self.inside.lock();
         if inside.is_closed {
@@ -127,7 +127,7 @@ impl Pool {
         }
     }
 
-    /// Closes the pool when nothing is taken; false if that takes too long.
+    /// Closes the pool when no lane is taken. Returns false if that takes too long.
     pub(crate) fn close(&self, timeout: Duration) -> bool {
         let until = Instant::now() + timeout;
         let lanes = self.closing.block_until(until, || {

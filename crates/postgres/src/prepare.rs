@@ -1,8 +1,8 @@
-//! Making a database fit the tables of models: a plan is made and carried out
-//! in one transaction, so that all of it takes place or nothing.
+//! Migrates a database to the tables of models: the plan is made and executed in one transaction,
+//! all or nothing.
 //!
-//! `layout.rs` says what the database has, `definition.rs` what a model needs,
-//! and `comparison.rs` makes the steps between the two.
+//! `layout.rs` reads the structure of the database, `definition.rs` has the structure that a model
+//! needs, and `comparison.rs` makes the steps between the two.
 
 mod comparison;
 mod definition;
@@ -24,16 +24,16 @@ use crate::prepare::layout::Layout;
 use crate::query::{QueryError, Texts};
 use crate::search;
 
-/// Two programs that prepare at once do it one after the other.
+/// The advisory lock that serializes programs that migrate at the same time.
 pub(crate) const LOCK: i64 = 0x6d61_726d_6f74_6100;
 
-/// A connection in a transaction in which a database is looked at.
+/// A connection in a transaction that inspects a database.
 pub(crate) struct Preparing<'c> {
     connection: &'c mut Connection,
     options: &'c Options,
 }
 
-/// Says what the tables miss; changes nothing.
+/// Returns the plan for the tables without changing anything.
 pub(crate) fn plan(
     connection: &mut Connection,
     tables: &[Arc<Table>],
@@ -47,7 +47,7 @@ pub(crate) fn plan(
     plan
 }
 
-/// Makes what the tables miss; gives the plan, and what the database has then.
+/// Executes the plan for the tables. Returns it, and the resulting properties of the tables.
 pub(crate) fn migrate(
     connection: &mut Connection,
     tables: &[Arc<Table>],
@@ -59,13 +59,13 @@ pub(crate) fn migrate(
     run.execute(&format!("BEGIN; SELECT pg_advisory_xact_lock({LOCK})"))?;
     let done = run.migrate(tables, version, destructive);
     let ended = run.execute(if done.is_ok() { "COMMIT" } else { "ROLLBACK" });
-    // What was refused says more than that it was undone.
+    // The first error explains more than an error of the rollback.
     let done = done?;
     ended.map(|()| done)
 }
 
-/// What the database has of a table, whatever its version; none if it has no
-/// such table.
+/// Returns the properties of a table in the database, for any version, or `None` if the table does
+/// not exist.
 pub(crate) fn facts_of(
     connection: &mut Connection,
     table: &Table,
@@ -78,7 +78,7 @@ pub(crate) fn facts_of(
     }
 }
 
-/// A text as a constant in SQL.
+/// Returns a text as an SQL literal.
 pub(crate) fn literal(text: &str) -> String {
     sql_literal(marmota_model::ValueRef::Text(text))
 }
@@ -92,7 +92,7 @@ impl Preparing<'_> {
         self.connection.query(sql, take).map_err(|error| error.into_error(self.options))
     }
 
-    /// A number that SQL gives.
+    /// Returns the number that SQL selects.
     fn number(&mut self, sql: &str) -> Result<i64> {
         let mut number = 0;
         self.query(sql, |row| number = row.text(0).parse().unwrap_or(0))?;
@@ -147,8 +147,8 @@ impl Preparing<'_> {
         Ok((plan, facts))
     }
 
-    /// Drops what was made to search a table, unless it is as it should be: it
-    /// would keep columns from being changed.
+    /// Drops the search column of a table, unless it is up to date: it would prevent changes of
+    /// other columns.
     fn drop_search(&mut self, table: &Table) -> Result<()> {
         let wanted = search::column_name(table);
         for name in [Some(table.name()), table.schema().was.as_deref()].into_iter().flatten() {
@@ -161,7 +161,7 @@ impl Preparing<'_> {
         Ok(())
     }
 
-    /// Makes what is needed to search a table.
+    /// Creates the search column of a table.
     fn add_search(&mut self, table: &Table) -> Result<()> {
         let Some(wanted) = search::column_name(table) else { return Ok(()) };
         let layout = Layout::of(self, table, table.name())?;
@@ -174,7 +174,7 @@ impl Preparing<'_> {
         self.execute(&search::add_column(table, &wanted))
     }
 
-    /// The version that the database was made by.
+    /// Returns the version that the database was migrated to.
     fn version(&mut self) -> Result<i64> {
         let there = "SELECT (to_regclass('marmota_schema') IS NOT NULL)::int";
         match self.number(there)? {
@@ -183,7 +183,7 @@ impl Preparing<'_> {
         }
     }
 
-    /// What the database has of a table beyond its model.
+    /// Returns the properties of a table in the database in addition to its model.
     fn facts(&mut self, table: &Table) -> Result<Facts> {
         let Some(layout) = Layout::of(self, table, table.name())? else {
             return Ok(Facts::default());

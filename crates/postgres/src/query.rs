@@ -1,5 +1,5 @@
-//! SQL given as text, run to its end while the thread waits: for making tables,
-//! where time does not matter.
+//! SQL as text, run to its end while the thread blocks: for migrations, where latency does not
+//! matter.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::fault::{self, Failure};
 use crate::options::Options;
 use crate::wire::backend::{Message, Row};
 
-/// Why SQL was not run.
+/// The reason why SQL failed.
 #[derive(Debug)]
 pub(crate) enum QueryError {
     Refused(Box<Failure>),
@@ -52,13 +52,13 @@ impl Connection {
         failure.map_or(Ok(()), |failure| Err(QueryError::Refused(failure)))
     }
 
-    /// Waits until something has come, or for some time.
+    /// Waits until data is received, or for this time.
     pub(crate) fn sleep(&mut self, time: Duration) {
         self.flush();
         let stream = self.stream();
         let timeout = Timespec::try_from(time).ok();
         let mut on = [PollFd::new(&stream, PollFlags::IN)];
-        // Interrupted or failed, it is looked at again.
+        // If it is interrupted or fails, the caller checks again.
         let _ = poll(&mut on, timeout.as_ref());
     }
 }
@@ -76,12 +76,12 @@ impl Texts {
         Self(texts)
     }
 
-    /// The text in a column; empty for NULL.
+    /// Returns the text in a column; empty for NULL.
     pub(crate) fn text(&self, at: usize) -> &str {
         self.0.get(at).and_then(Option::as_deref).unwrap_or_default()
     }
 
-    /// True for a boolean that is.
+    /// Returns true for a boolean that is true.
     pub(crate) fn is(&self, at: usize) -> bool {
         self.text(at) == "t"
     }

@@ -52,7 +52,7 @@ impl Composer {
             let mut count = filter.map_or(Ok(0), |filter| put_filter(out, table, filter))?;
             if let Some(limit) = query.limit {
                 let limit = ValueRef::Int(i64::try_from(limit).unwrap_or(i64::MAX));
-                // An integer always is a bigint.
+                // An integer always fits a bigint.
                 let _ = value::put(out, Form::Int8, limit);
                 count += 1;
             }

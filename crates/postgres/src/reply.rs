@@ -1,5 +1,5 @@
-//! What has come back for an exchange: rows lent on to a sink, or kept with
-//! how many rows each statement found, and what failed.
+//! The results of an exchange: rows, passed to a sink or kept, the number of rows of each
+//! statement, and the failures.
 
 use std::ops::{ControlFlow, Range};
 
@@ -12,46 +12,46 @@ use crate::sql::{Description, SqlText};
 use crate::wire::backend::{Message, Row, rows_of};
 use crate::wire::value::read_integer;
 
-/// A statement of a [`Role::Main`] or [`Role::Look`] that has ended.
+/// The result of a statement of a [`Role::Main`] or [`Role::Look`].
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     pub(crate) role: Role,
-    /// How many rows it found.
+    /// The number of rows it found.
     pub(crate) rows: u64,
-    /// Where its rows lie in what was returned.
+    /// The range of its rows in the returned bytes.
     returned: Range<usize>,
     returned_rows: usize,
 }
 
-/// See the module.
+/// The results of an exchange.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
     pub(crate) failures: Vec<(Role, Failure)>,
     pub(crate) marks: Vec<Mark>,
     returned: Vec<u8>,
-    /// Rows of the statement that has not ended.
+    /// The rows of the current statement.
     rows: usize,
     start: usize,
-    /// Rows lent to the sink.
+    /// The number of rows passed to the sink.
     pub(crate) lent: u64,
     is_enough: bool,
-    /// A row that could not be lent.
+    /// The error of a row that could not be passed on.
     pub(crate) fault: Option<Error>,
-    /// What the server has said of a statement.
+    /// The server's description of a statement.
     pub(crate) description: Description,
     /// True if a COMMIT was answered by a rollback.
     pub(crate) is_undone: bool,
-    /// What the next answer is to.
+    /// The index of the next answer's role.
     at: usize,
 }
 
-/// Where rows go.
+/// The destination of rows.
 pub(crate) struct Lending<'l> {
     pub(crate) rows: Rows<'l>,
     pub(crate) sink: &'l mut dyn RowSink,
 }
 
-/// What rows are of.
+/// The structure of rows.
 #[derive(Clone, Copy)]
 pub(crate) enum Rows<'l> {
     Table(&'l Table, &'l [Column]),
@@ -59,7 +59,7 @@ pub(crate) enum Rows<'l> {
 }
 
 impl Reply {
-    /// Forgets what it held, keeping the memory.
+    /// Clears it, keeping the memory.
     pub(crate) fn clear(&mut self) {
         self.failures.clear();
         self.marks.clear();
@@ -69,12 +69,12 @@ impl Reply {
         (self.is_enough, self.is_undone) = (false, false);
     }
 
-    /// About how much memory its buffers have.
+    /// Returns the approximate memory of its buffers.
     pub(crate) fn bytes(&self) -> usize {
         self.returned.capacity()
     }
 
-    /// Hears a message of an answer to `roles`.
+    /// Processes a message of an answer to `roles`.
     #[inline]
     pub(crate) fn hear(
         &mut self,
@@ -125,7 +125,7 @@ impl Reply {
                 return self.take_lent(lent);
             }
         };
-        // A buffer is cleared for each row: the smallest that the table needs.
+        // A buffer is cleared for each row, so the smallest sufficient one is used.
         let lent = match table.fields().len() {
             0..=8 => lend::<8, _>(table, columns, row, |row| sink.row(row)),
             9..=16 => lend::<16, _>(table, columns, row, |row| sink.row(row)),
@@ -152,7 +152,7 @@ impl Reply {
         }
     }
 
-    /// The columns that a statement returned, row by row.
+    /// Returns the columns that a statement returned, row by row.
     pub(crate) fn columns(&self, mark: &Mark) -> impl Iterator<Item = Option<&[u8]>> {
         let mut rest = &self.returned[mark.returned.clone()];
         std::iter::from_fn(move || {
@@ -168,24 +168,24 @@ impl Reply {
         })
     }
 
-    /// The integer in the column `at` of the first row.
+    /// Returns the integer in the column `at` of the first row.
     pub(crate) fn integer(&self, mark: &Mark, at: usize) -> Option<i64> {
         self.columns(mark).nth(at).flatten().and_then(read_integer)
     }
 
-    /// True if a statement returned a row.
+    /// Returns true if a statement returned a row.
     pub(crate) const fn has_row(mark: &Mark) -> bool {
         mark.returned_rows > 0
     }
 
-    /// What the write at this place gave.
+    /// Returns the result of the write at this place.
     pub(crate) fn mark_at(&self, at: u32) -> Option<&Mark> {
-        // They come in order, and mostly without gaps.
+        // They are in order, mostly without gaps.
         let near = self.marks.get(at as usize).filter(|mark| mark.role == Role::Main(at));
         near.or_else(|| self.mark(Role::Main(at)))
     }
 
-    /// What the first statement of a role gave.
+    /// Returns the result of the first statement with a role.
     pub(crate) fn mark(&self, role: Role) -> Option<&Mark> {
         self.marks.iter().find(|mark| mark.role == role)
     }

@@ -1,10 +1,8 @@
-//! An operation under way: what it has sent, what has come back, and what
-//! follows from that.
+//! An operation in progress: the messages sent, the results received, and the steps that follow.
 //!
-//! Most operations are one exchange. A refusal may take another (a *look* at
-//! what it is about), a write of many rows that failed is sent again one by
-//! one, and in a transaction what failed is undone up to the savepoint that
-//! each write sets.
+//! Most operations are one exchange. A refusal may need another one (a diagnostic query, *look*), a
+//! failed write of many rows is sent again row by row, and in a transaction a failure is rolled
+//! back to the savepoint that each write sets.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,53 +27,52 @@ use crate::statement::Text;
 use crate::steps::Steps;
 use crate::subject::Subject;
 
-/// How often a write that lost against another is sent again.
+/// The number of retries of a write that conflicted with another.
 const TRIES_MAX: u32 = 10;
 
-/// What was refused: the write at a place, and what the server said.
+/// A refused write: its place, and the failure.
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) at: u32,
     pub(crate) failure: Failure,
 }
 
-/// How far it has come.
+/// The stage of an operation.
 #[derive(Debug)]
 pub(crate) enum Stage {
-    /// Its operation, all at once.
+    /// The whole operation at once.
     Main,
-    /// The same again, behind a failure; a write of many row by row.
+    /// The same again, after a failure; a write of many rows row by row.
     Again,
-    /// A look at what was refused, behind the calls before it.
+    /// A diagnostic query for a refusal, after the calls before it.
     Look(Problem),
-    /// Undoing what failed.
+    /// Rolling back a failure.
     Recover(Error),
-    /// Each write of a batch for itself.
+    /// Each write of a batch separately.
     Each,
-    /// The end of that, if none was refused.
+    /// The end of that, if no write was refused.
     EachDone,
-    /// Those writes that were not refused, and looks at those that were.
+    /// The writes that were not refused, and diagnostic queries for those that were.
     EachAgain(Vec<Problem>),
-    /// A batch whose writes take keys from one another.
+    /// A batch with links between its writes.
     Linked(Linked),
-    /// A step of a transaction.
+    /// A transaction statement.
     Control,
-    /// What a statement of the caller's own is.
+    /// The description of a raw SQL statement.
     Describe,
 }
 
-/// What is to be done behind an answer.
+/// The next step after an answer.
 pub(crate) enum Next {
     Done(Result<()>),
     /// Another exchange.
     Send,
 }
 
-/// See the module.
+/// An operation in progress.
 pub(crate) struct Running {
     pub(crate) lane: Arc<Lane>,
-    /// The connection and exchange that its answer comes by; none yet if it
-    /// waits to be sent.
+    /// The numbers of its connection and exchange; `None` if it is not sent yet.
     pub(crate) exchange: Option<(u64, u64)>,
     pub(crate) stage: Stage,
     pub(crate) script: Script,
@@ -86,31 +83,31 @@ pub(crate) struct Running {
     pub(crate) has_yielded: bool,
     pub(crate) writes: bool,
     pub(crate) in_transaction: bool,
-    /// True for a batch whose writes each stand for themselves.
+    /// True for a batch whose writes are executed separately.
     pub(crate) is_each: bool,
     pub(crate) is_begin: bool,
     pub(crate) is_commit: bool,
-    /// It is several exchanges in one transaction, and needs a lane of its own.
+    /// True if it is several exchanges in one transaction and needs an exclusive lane.
     pub(crate) wants_lane: bool,
-    /// A batch has begun its transaction.
+    /// True if a batch has begun its transaction.
     has_begun: bool,
-    /// A statement of the caller's own that is described.
+    /// The raw SQL statement being described.
     pub(crate) describes: Option<Arc<Text>>,
-    /// What is known of it.
+    /// The description of that statement.
     pub(crate) sql: Option<Arc<SqlText>>,
-    /// It is SQL that is to read, in a transaction that may write.
+    /// True for SQL that must only read, in a transaction that may write.
     pub(crate) is_held_to_reading: bool,
-    /// It may share its Sync with others of its turn.
+    /// True if it may share its Sync with other operations of its turn.
     pub(crate) shares_sync: bool,
-    /// It is a read that may take long.
+    /// True for a read that may take long.
     pub(crate) may_be_long: bool,
-    /// It has a lane that is to be given back.
+    /// True if it has an exclusive lane, which must be given back.
     pub(crate) has_lane: bool,
-    /// The end of another that was given up may have ended it.
+    /// True if the cancellation of another operation may have hit it.
     pub(crate) may_be_cancelled: bool,
-    /// Its place among those that wait for a lane, a connection or their turn.
+    /// Its place in the queue for a lane, a connection or its turn.
     pub(crate) place: OwnedPlace,
-    /// A batch of several steps, which are operations of their own.
+    /// A batch of several steps, each of which is an operation.
     pub(crate) steps: Option<Box<Steps>>,
     /// The batch that it is a step of.
     pub(crate) of_batch: Option<Ticket>,
@@ -148,7 +145,7 @@ impl Running {
         }
     }
 
-    /// Begins as another operation, with the buffers of the last.
+    /// Starts another operation with the buffers of the last one.
     pub(crate) fn begin(
         &mut self,
         lane: &Arc<Lane>,
@@ -165,12 +162,12 @@ impl Running {
         self.reply.clear();
     }
 
-    /// About how much memory its buffers have.
+    /// Returns the approximate memory of its buffers.
     pub(crate) fn bytes(&self) -> usize {
         self.script.parameters.capacity() + self.reply.bytes()
     }
 
-    /// Adds what its stage sends to a connection.
+    /// Adds the messages of its stage to a connection.
     pub(crate) fn send(&mut self, connection: &mut Connection) {
         self.reply.clear();
         self.roles.clear();
@@ -194,7 +191,7 @@ impl Running {
                     if only_reads {
                         exchange.control(&controls.only_read);
                     }
-                    // Transactions have connections of their own, and keep them as they are.
+                    // Transactions have exclusive connections, which they do not change.
                     if !in_transaction {
                         exchange.settings();
                         exchange.order(script.in_order, is_exclusive);
@@ -274,7 +271,7 @@ impl Running {
         self.exchange = Some((connection.number(), number));
     }
 
-    /// Says what follows from the answer that has come.
+    /// Processes the received answer. Returns what follows.
     pub(crate) fn conclude(
         &mut self,
         composer: &mut Composer,
@@ -342,12 +339,12 @@ impl Running {
         }
     }
 
-    /// True if what fails of it is undone by itself, in a transaction.
+    /// Returns true if its failures are rolled back separately, in a transaction.
     pub(crate) const fn is_guarded(&self) -> bool {
         self.in_transaction && (self.writes || self.is_held_to_reading)
     }
 
-    /// True for a write that met a lock on a connection that it shares, and is to wait for it on an
+    /// Returns true for a write that met a lock on a shared connection and must wait for it on an
     /// exclusive one.
     fn must_leave_shared(&self, failure: &Failure) -> bool {
         self.writes
@@ -400,7 +397,7 @@ impl Running {
             || matches!(failure.code(), code::NO_ROW | code::TOO_LARGE | code::TOO_LONG);
         let is_single = self.script.is_single || self.script.rows.len() < 2;
         if is_many && !is_single && is_of_a_row {
-            // Which row it is.
+            // Find the failed row.
             let singly = match operation {
                 Operation::UpdateMany { table, .. } => {
                     composer.update_rows_singly(&mut self.script, table)
@@ -424,7 +421,7 @@ impl Running {
         self.look_at(composer, operation, problem)
     }
 
-    /// Sends a look at a problem, if one tells more.
+    /// Sends a diagnostic query for a problem, if it provides more information.
     fn look_at(
         &mut self,
         composer: &mut Composer,
@@ -443,12 +440,12 @@ impl Running {
         self.give_up(error)
     }
 
-    /// Ends with an error, in a transaction behind undoing what failed.
+    /// Ends with an error; in a transaction, after rolling back the failure.
     pub(crate) fn give_up(&mut self, error: Error) -> Next {
         if self.is_guarded() { self.recover(error) } else { Next::Done(Err(error)) }
     }
 
-    /// The error of a problem, in the words of its operation.
+    /// Returns the error of a problem, for its operation.
     fn explain(
         &self,
         composer: &mut Composer,
@@ -466,7 +463,7 @@ impl Running {
                 refusal::at_row(problem.at as usize, &error)
             }
             Operation::Batch { results, .. } => {
-                // Those before it were tried, and undone with it.
+                // The writes before it were executed, and rolled back with it.
                 results.resize_with(problem.at as usize, || Ok(Outcome::default()));
                 let told = refusal::copy_of(&error);
                 results.push(Err(error));
@@ -543,14 +540,14 @@ impl Running {
         Next::Done(Ok(()))
     }
 
-    /// A write found no row: it looks why.
+    /// Sends a diagnostic query for a write that found no row.
     fn missing(&mut self, composer: &mut Composer, operation: &mut Operation<'_>) -> Next {
         self.script.calls.clear();
         self.look_at(composer, operation, Problem { at: 0, failure: Failure::no_row() })
     }
 
-    /// Each write of a batch was tried: all went well, or those that did are
-    /// sent again, with looks in place of the others.
+    /// Continues after each write of a batch was tried: ends if none was refused; otherwise sends
+    /// the others again, with diagnostic queries in place of the refused ones.
     fn each_tried(
         &mut self,
         composer: &mut Composer,
@@ -625,7 +622,7 @@ impl Running {
         }
     }
 
-    /// The stage that an operation begins with.
+    /// Returns the first stage of an operation.
     pub(crate) fn first_stage(operation: &Operation<'_>) -> Stage {
         match operation {
             Operation::Batch { mode: BatchMode::Each, .. } => Stage::Each,
@@ -634,8 +631,8 @@ impl Running {
     }
 }
 
-/// True for a read that may be sent on any connection. SQL of the caller's own may write where the
-/// connection does not forbid it.
+/// Returns true for a read that may be sent on any connection. Raw SQL may write if the connection
+/// does not prevent it.
 pub(crate) const fn may_leave_reader(operation: &Operation<'_>) -> bool {
     matches!(operation, Operation::Get { .. } | Operation::List { .. } | Operation::Count { .. })
 }
@@ -649,7 +646,7 @@ fn undone() -> Error {
 }
 
 impl Failure {
-    /// As if the server had said that a write found no row.
+    /// Returns the failure of a write that found no row.
     fn no_row() -> Self {
         Self::of_code(code::NO_ROW)
     }

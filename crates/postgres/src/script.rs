@@ -1,6 +1,6 @@
-//! What an operation sends: calls of statements with their parameters, kept
-//! until the operation has ended, because some of it may have to be sent again
-//! (to find the row at fault, or because another transaction was in the way).
+//! The messages of an operation: calls of statements with their parameters, kept until the
+//! operation has ended, because some of them may have to be sent again (to find the failed row, or
+//! after a conflict with another transaction).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use marmota_model::{FieldSet, Result};
 use crate::connection::Sending;
 use crate::statement::Text;
 
-/// What an answer is to.
+/// The purpose of a statement, by which its answer is processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// A write of these, or the read.
+    /// The write with this number, or the read.
     Main(u32),
-    /// Something that goes with it.
+    /// Executed only for its effect.
     Beside,
-    /// A look at what a refusal is about.
+    /// A diagnostic query for a refusal.
     Look,
     /// The end of a group.
     Sync,
@@ -30,36 +30,35 @@ pub(crate) struct Call {
     pub(crate) role: Role,
     pub(crate) count: u16,
     pub(crate) parameters: Range<usize>,
-    /// The rows that it copies, if it is a COPY.
+    /// The rows of a COPY.
     pub(crate) copies: Option<Range<usize>>,
 }
 
-/// Rows of one insert that have the same fields.
+/// Rows of one insert with the same fields.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) fields: FieldSet,
     pub(crate) rows: Range<usize>,
 }
 
-/// See the module.
+/// The calls of an operation, with their parameters.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     pub(crate) calls: Vec<Call>,
     pub(crate) parameters: Vec<u8>,
-    /// The rows of an insert of many: where each lies in the parameters.
+    /// The rows of an insert of many: the range of each in the parameters.
     pub(crate) rows: Vec<Range<usize>>,
     pub(crate) parts: Vec<Part>,
-    /// The highest automatic key that was given by the caller.
+    /// The highest automatic key that the caller chose.
     pub(crate) key_max: Option<i64>,
-    /// A statement of many rows has to find them in the order that it names
-    /// them in.
+    /// True if a statement of many rows must find them in the order of its parameters.
     pub(crate) in_order: bool,
-    /// True if the calls of an insert of many are one a row.
+    /// True if an insert of many rows has one call per row.
     pub(crate) is_single: bool,
 }
 
 impl Script {
-    /// Forgets what it held, keeping the memory.
+    /// Clears it, keeping the memory.
     pub(crate) fn clear(&mut self) {
         self.calls.clear();
         self.parameters.clear();
@@ -70,7 +69,7 @@ impl Script {
         self.is_single = false;
     }
 
-    /// Adds a call; `put` appends its parameters and says how many.
+    /// Adds a call; `put` appends its parameters and returns their number.
     pub(crate) fn call(
         &mut self,
         role: Role,
@@ -92,7 +91,7 @@ impl Script {
         }
     }
 
-    /// Rows as a binary COPY takes them.
+    /// Appends rows in the binary format of COPY.
     fn put_copied(&self, out: &mut Vec<u8>, rows: Range<usize>) {
         out.extend_from_slice(b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0");
         let fields = self.parts.iter().find(|part| part.rows.contains(&rows.start));

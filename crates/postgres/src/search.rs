@@ -1,10 +1,10 @@
-//! The words of a table's searchable fields: a column that the database works
-//! out of each row, with an index, and a search as a condition on it.
+//! Search in a table's searchable fields: a generated column of words with an index, and the
+//! conversion of searches to conditions on it.
 //!
-//! The words are those of `marmota_model::Words`, made by functions in SQL, so
-//! that rows of other programs are found too. The column has each word behind
-//! the number of its field. Where that does not say enough (a phrase, a long
-//! word, a text so long that its words are left out) the texts are looked at.
+//! The words are those of `marmota_model::Words`, made by SQL functions, so that rows of other
+//! programs are found too. The column has each word prefixed with the number of its field. If that
+//! is not sufficient (a phrase, a long word, a text so long that its words are omitted), the texts
+//! are checked.
 
 use std::fmt::Write as _;
 
@@ -15,28 +15,27 @@ use crate::prepare::bounded;
 use crate::shape::Sql;
 use crate::wire::value::{self, Form};
 
-/// Makes a text its words, each behind a space.
+/// Converts a text to its words, each preceded by a space.
 const WORDS: &str = "marmota_words_1";
-/// Makes a field's text the words of the column.
+/// Converts a field's text to the words of the column.
 const LEXEMES: &str = "marmota_search_1";
-/// So much of a word is in the column. PostgreSQL takes 2,046 bytes.
+/// The most characters of a word in the column. PostgreSQL's limit is 2,046 bytes.
 const WORD_CHARS_MAX: usize = 500;
-/// The words of a row that are in the column have no more bytes than this
-/// together; PostgreSQL takes a megabyte, with what marks their fields.
+/// The most bytes of a row's words in the column; PostgreSQL's limit is a megabyte, including the
+/// field prefixes.
 const ROW_BYTES_MAX: usize = 200_000;
 
-/// What begins the names of such columns. The colon keeps them from being
-/// fields.
+/// The prefix of the names of such columns. The colon prevents conflicts with fields.
 pub(crate) const COLUMN_START: &str = "search:";
 
-/// The column of a table's words; none if it has no searchable field.
+/// Returns the search column of a table, or `None` if it has no searchable field.
 pub(crate) fn column_name(table: &Table) -> Option<String> {
     let names: Vec<&str> =
         table.search_fields().map(|field| &*table.fields()[field].name).collect();
     (!names.is_empty()).then(|| bounded(&format!("{COLUMN_START}{}", names.join(","))))
 }
 
-/// The SQL that adds the column and its index.
+/// Returns the SQL that adds the column and its index.
 pub(crate) fn add_column(table: &Table, column: &str) -> String {
     let (on, column) = (quoted(table.name()), quoted(column));
     let most = ROW_BYTES_MAX / table.search_fields().count().max(1);
@@ -54,19 +53,19 @@ pub(crate) fn add_column(table: &Table, column: &str) -> String {
     )
 }
 
-/// True, in SQL, if the functions are there.
+/// Returns SQL that is true if the functions exist.
 pub(crate) fn has_functions() -> String {
     format!("SELECT (to_regproc('{LEXEMES}') IS NOT NULL)::int")
 }
 
-/// The SQL that makes the functions.
+/// Returns the SQL that creates the functions.
 pub(crate) fn make_functions() -> String {
     let mut separators = String::new();
     for range in Words::separators() {
         let _ = write!(separators, "\\U{:08x}-\\U{:08x}", range.start(), range.end());
     }
-    // `translate` goes through its list for each character: the most frequent
-    // come first. Behind those that are replaced stand those that are left out.
+    // `translate` searches its list for each character, so the most frequent ones come first. The
+    // characters to be removed follow those to be replaced.
     let plain = "abcdefghijklmnopqrstuvwxyz 0123456789";
     let (mut from, mut to) = (plain.to_owned(), plain.to_owned());
     for (letter, folded) in Words::folds() {
@@ -91,13 +90,13 @@ pub(crate) fn make_functions() -> String {
     )
 }
 
-/// The numbers and positions of the fields that a search is in.
+/// Returns the numbers and positions of the fields that are searched.
 fn searched(table: &Table, field: Option<usize>) -> Vec<(usize, usize)> {
     let fields = table.search_fields().enumerate();
     fields.filter(|(_, position)| field.is_none_or(|field| field == *position)).collect()
 }
 
-/// True if the column does not tell whether a term is there.
+/// Returns true if the column is not sufficient to check a term.
 fn is_beyond_column(term: &SearchTerm) -> bool {
     term.words.len() != 1 || term.words[0].chars().count() >= WORD_CHARS_MAX
 }
@@ -144,11 +143,11 @@ pub(crate) fn sql(out: &mut Sql, table: &Table, field: Option<usize>, search: &S
     out.push("))");
 }
 
-/// Appends a search's values; gives how many.
+/// Appends a search's values. Returns their number.
 pub(crate) fn put(out: &mut Vec<u8>, table: &Table, field: Option<usize>, search: &Search) -> u16 {
     let terms = terms(search);
     let mut put_text = |text: &str| {
-        // A text always is one of PostgreSQL's.
+        // Every text is valid for PostgreSQL.
         let _ = value::put(out, Form::Text, marmota_model::ValueRef::Text(text));
     };
     put_text(&query(&searched(table, field), terms));
@@ -159,7 +158,7 @@ pub(crate) fn put(out: &mut Vec<u8>, table: &Table, field: Option<usize>, search
     1 + terms.len() as u16
 }
 
-/// What the column is asked: for no less than the rows that are sought.
+/// Returns the query for the column. It selects at least the matching rows.
 fn query(fields: &[(usize, usize)], terms: &[SearchTerm]) -> String {
     let asked = terms.iter().filter(|term| !term.excluded || !is_beyond_column(term));
     let all: Vec<String> = asked
@@ -176,7 +175,7 @@ fn query(fields: &[(usize, usize)], terms: &[SearchTerm]) -> String {
     query
 }
 
-/// A term as what is asked of one field.
+/// Returns a term as a query for one field.
 fn within(field: usize, term: &SearchTerm) -> String {
     let last = term.words.len() - 1;
     let words: Vec<String> = term

@@ -1,12 +1,10 @@
-//! Where operations come in, and which connection carries them out.
+//! A session: accepts operations and chooses the connection that executes them.
 //!
-//! Reads go to a connection that carries reads, writes to one that carries
-//! writes, so that no read waits behind a write that waits for a lock. Both are
-//! shared; a transaction has a connection to itself.
+//! Reads use a connection for reads, writes one for writes, so that no read waits after a write
+//! that waits for a lock. Both are shared; a transaction has an exclusive connection.
 //!
-//! What is submitted is written to the connection's buffer. An operation that is
-//! polled the first time lets others of the same turn in; polled again, all of
-//! them are sent together.
+//! A submitted operation is written to the connection's buffer. Its first poll lets others of the
+//! same turn join; the next poll sends all of them together.
 
 mod answer;
 mod connection_choice;
@@ -42,18 +40,18 @@ pub(crate) struct PostgresSession {
     reader: Arc<Lane>,
     writer: Arc<Lane>,
     transaction: Option<Open>,
-    /// Counts the transactions that were begun here.
+    /// The number of transactions that were begun here.
     begun: u64,
     /// The batch whose step is being submitted or polled.
     stepping: Option<Ticket>,
-    /// When a write last met a lock on the shared connection.
+    /// The time when a write last met a lock on the shared connection.
     met_lock: Option<Instant>,
     tickets: Tickets,
     /// Operations of its transactions that wait for their turn.
     waiting: Arc<WaitQueue>,
 }
 
-/// What a poll came to.
+/// The result of a poll.
 enum Step {
     Done(Result<()>),
     Wait,
@@ -78,7 +76,7 @@ impl PostgresSession {
         }
     }
 
-    /// The number of the transaction that is open.
+    /// Returns the number of the open transaction.
     pub(crate) fn transaction_number(&self) -> Option<u64> {
         self.transaction.as_ref().map(|open| open.number)
     }
@@ -91,7 +89,7 @@ impl PostgresSession {
         Instant::now() + Duration::from_millis(self.shared.options.acquire_timeout_ms.into())
     }
 
-    /// Writes an operation down as calls.
+    /// Converts an operation to calls.
     fn compose(&mut self, script: &mut Script, operation: &mut Operation<'_>) -> Result<()> {
         let (composer, main) = (&mut self.composer, Role::Main(0));
         match operation {
@@ -133,7 +131,7 @@ impl PostgresSession {
         }
     }
 
-    /// A new one, for the lane of the transaction or of writes.
+    /// Returns a new operation for the lane of the transaction or of writes.
     fn running(&mut self, stage: Stage) -> Box<Running> {
         let lane = match &self.transaction {
             Some(open) => Arc::clone(&open.lane),
@@ -168,7 +166,7 @@ impl PostgresSession {
         running.writes = operation.is_write();
         let links = matches!(operation, Operation::Batch { links, .. } if !links.is_empty());
         running.is_each = links || matches!(running.stage, Stage::Each);
-        // Nobody else's operation may come between its parts.
+        // No operation of others may be executed between its parts.
         running.wants_lane = running.is_each && self.transaction.is_none();
         if self.transaction.is_none() {
             if !running.writes {
@@ -184,7 +182,7 @@ impl PostgresSession {
             }
         }
         let composed = match operation {
-            // The first: the others are written down when it is their turn.
+            // Only the first write: the others are composed in their turn.
             _ if links => Ok(()),
             Operation::Sql { statement, .. } => running.begin_sql(&mut self.composer, statement),
             _ => {
@@ -223,7 +221,7 @@ impl PostgresSession {
             }
             return Ok(Submitted::Done);
         }
-        // What can be written down now goes out with the rest of this turn.
+        // Operations that can be sent now are sent with the rest of this turn.
         let ticket = self.tickets.add(running);
         if let Some(mut running) = self.tickets.take(ticket) {
             self.write_down(ticket, &mut running);
@@ -232,8 +230,7 @@ impl PostgresSession {
         Ok(Submitted::Waiting(ticket))
     }
 
-    /// Gives up an operation of which nothing was sent, with the connection that
-    /// it may have been given.
+    /// Drops an operation that was not sent, and gives back its exclusive connection.
     fn discard(&mut self, mut running: Box<Running>) {
         if std::mem::take(&mut running.has_lane) {
             self.shared.pool.give_back(Arc::clone(&running.lane));
@@ -241,8 +238,8 @@ impl PostgresSession {
         self.tickets.give_back(running);
     }
 
-    /// Adds to a connection's buffer what is to be sent, if there is one and
-    /// its turn has come.
+    /// Writes the messages to a connection's buffer, if the connection is available and the
+    /// operation has its turn.
     fn write_down(&mut self, ticket: Ticket, running: &mut Running) -> bool {
         if let Some(open) = &mut self.transaction {
             if open.busy.is_some_and(|busy| busy != ticket)
@@ -256,7 +253,7 @@ impl PostgresSession {
                     open.busy = Some(ticket);
                     running.send(connection);
                 }
-                // Its loss is found by the poll.
+                // The poll detects the loss of the connection.
                 _ => running.exchange = Some((open.connection, u64::MAX)),
             }
             return true;
@@ -271,7 +268,7 @@ impl PostgresSession {
         true
     }
 
-    /// Goes on with an operation as far as that is possible.
+    /// Continues an operation as far as possible.
     fn drive(
         &mut self,
         ticket: Ticket,
@@ -303,7 +300,7 @@ impl PostgresSession {
         }
     }
 
-    /// Goes on with a batch of several steps. One in a transaction has it to itself.
+    /// Continues a batch of several steps. Within a transaction, other operations wait for it.
     fn drive_steps(
         &mut self,
         ticket: Ticket,
@@ -321,7 +318,7 @@ impl PostgresSession {
                     place.leave();
                     open.batch = Some(ticket);
                 }
-                // Rolled back meanwhile.
+                // The transaction was rolled back meanwhile.
                 _ => return Poll::Ready(Err(no_transaction())),
             }
             let outer = self.stepping.replace(ticket);
@@ -332,7 +329,7 @@ impl PostgresSession {
         steps.poll(self, operation, waker)
     }
 
-    /// The end of an operation: the next one of its transaction has its turn.
+    /// Ends an operation, so that the next one of its transaction has its turn.
     fn finish(&mut self, ticket: Ticket, running: Box<Running>, result: &Result<()>) {
         if let Some(open) = &mut self.transaction {
             if open.busy == Some(ticket) {
@@ -360,7 +357,7 @@ impl PostgresSession {
                 && open.batch == Some(ticket)
             {
                 open.batch = None;
-                // Its first steps are not undone.
+                // Its first steps are not rolled back.
                 open.is_lost = true;
                 open.waiting.wake_all();
             }
@@ -374,7 +371,7 @@ impl PostgresSession {
             {
                 connection.flush();
                 connection.abandon(number);
-                // A read of a transaction that goes on would undo it with its end.
+                // Cancelling a read would abort its transaction, which continues.
                 let goes_on = running.in_transaction && !running.writes && !running.is_commit;
                 if connection.under_way() > 0 && !goes_on {
                     giving_up::watch(&running.lane, &self.shared.options, (of, number));
@@ -398,11 +395,11 @@ impl PostgresSession {
             && open.busy == Some(ticket)
         {
             open.busy = None;
-            // What it would have done to the transaction is not known.
+            // Its effect on the transaction is unknown.
             open.is_lost |= running.writes || left_open;
             open.waiting.wake_all();
         }
-        // Behind what undoes the rest of it.
+        // After the rollback of the rest was submitted.
         if std::mem::take(&mut running.has_lane) {
             self.shared.pool.give_back(Arc::clone(&running.lane));
         }

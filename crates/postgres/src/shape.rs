@@ -1,9 +1,8 @@
-//! Filters and orders as SQL: their shape (what a statement is found by),
-//! their text (made once a shape) and their values (written each time). All
-//! three walk the tree in the same order.
+//! Filters and orders as SQL: their shape (the key of a statement), their text (made once per
+//! shape) and their values (written each time). All three walk the tree in the same order.
 //!
-//! A list of values is one parameter, an array, so that its length is no part
-//! of a shape. What is to match is sought in small letters on both sides.
+//! A list of values is one array parameter, so that its length is not part of a shape. Texts are
+//! matched in lower case on both sides.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -18,7 +17,7 @@ use crate::inside;
 use crate::search;
 use crate::wire::value::{self, Form};
 
-/// SQL that is being written, and the types of its parameters.
+/// SQL text being written, and the types of its parameters.
 #[derive(Debug, Default)]
 pub(crate) struct Sql {
     pub(crate) text: String,
@@ -28,17 +27,17 @@ pub(crate) struct Sql {
 }
 
 impl Sql {
-    /// SQL on a table with these columns that sort by the rules of a language.
+    /// Creates SQL for a table whose `collated` columns sort by the rules of a language.
     pub(crate) fn on(collated: FieldSet) -> Self {
         Self { collated, ..Self::default() }
     }
 
-    /// What a field is compared by.
+    /// Returns the expression by which a field is compared.
     pub(crate) fn compared(&self, table: &Table, position: usize) -> String {
         compared(&table.fields()[position], self.collated.contains(position))
     }
 
-    /// What a field is sorted by.
+    /// Returns the expression by which a field is sorted.
     fn sorted(&self, table: &Table, position: usize) -> String {
         sorted(&table.fields()[position], self.collated.contains(position))
     }
@@ -122,8 +121,8 @@ pub(crate) fn shape_filter(shape: &mut Vec<u8>, filter: &FilterExpr) {
     let Ok(()) = marmota_sql::shape_filter(shape, filter, &mut condition);
 }
 
-/// Writes an order as SQL. NULL is the least: where it cannot be, nothing is
-/// said of it, so that any index serves.
+/// Writes an order as SQL. NULL sorts first; for fields without NULL this is omitted, so that any
+/// index can be used.
 pub(crate) fn order_sql(out: &mut Sql, table: &Table, order: &[SortKey]) {
     for (position, by) in order.iter().enumerate() {
         let field = &table.fields()[by.field];
@@ -138,7 +137,7 @@ pub(crate) fn order_sql(out: &mut Sql, table: &Table, order: &[SortKey]) {
     }
 }
 
-/// Appends a filter's values to parameters; gives how many.
+/// Appends a filter's values to the parameters. Returns their number.
 pub(crate) fn put_filter(out: &mut Vec<u8>, table: &Table, filter: &FilterExpr) -> Result<u16> {
     let mut count = 0;
     each_condition(filter, &mut |condition| -> Result<()> {

@@ -1,7 +1,7 @@
-//! Bytes to and from a server: TCP or a Unix socket, plain or in TLS.
+//! Bytes to and from a server: TCP or a Unix socket, plain or with TLS.
 //!
-//! A socket blocks while a connection is made (`connector.rs`); then it is
-//! told not to.
+//! A socket is blocking while the connection is established (`connector.rs`), and non-blocking
+//! afterwards.
 
 mod tls;
 
@@ -17,7 +17,7 @@ use rustls::ClientConnection;
 use crate::options::{Host, Options, TlsMode};
 use crate::wire::frontend;
 
-/// What can be waited for.
+/// A stream that can be waited for.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),
@@ -61,7 +61,7 @@ impl Stream {
     }
 }
 
-/// [`Stream`] as TLS wants it.
+/// [`Stream`] as `io::Read` and `io::Write` for TLS.
 struct Ends<'s>(&'s Stream);
 
 impl io::Read for Ends<'_> {
@@ -80,27 +80,27 @@ impl io::Write for Ends<'_> {
     }
 }
 
-/// See the module.
+/// A socket, plain or with TLS.
 pub(crate) struct Socket {
     stream: Arc<Stream>,
     tls: Option<Box<ClientConnection>>,
 }
 
 impl Socket {
-    /// True if nothing that has come lies between the socket and its reader.
+    /// Returns true if received data is not buffered between the socket and its reader.
     pub(crate) const fn is_plain(&self) -> bool {
         self.tls.is_none()
     }
 
-    /// Connects, with TLS if it is wanted and to be had.
+    /// Connects, with TLS if it is requested and available.
     ///
     /// # Errors
-    /// What kept it from it, in words.
+    /// The reason why it failed.
     pub(crate) fn connect(options: &Options, until: Instant) -> io::Result<Self> {
         let mut socket = Self { stream: Arc::new(reach(options, until)?), tls: None };
         let is_local = matches!(options.host, Host::Unix(_));
         socket.stream.blocks_for(until.saturating_duration_since(Instant::now()))?;
-        // libpq does not encrypt what never leaves the machine.
+        // Like libpq, connections within the machine are not encrypted.
         if !is_local && options.tls_mode != TlsMode::Disable {
             socket.ask_for_tls(options)?;
         }
@@ -111,7 +111,7 @@ impl Socket {
         let mut request = Vec::new();
         frontend::tls_request(&mut request);
         self.write_all(&request)?;
-        // One byte: what stands behind it would not be encrypted.
+        // Only one byte is read: later ones would not be encrypted.
         let mut answer = [0];
         if self.stream.read(&mut answer)? == 0 {
             return Err(io::Error::new(Io::UnexpectedEof, "it hung up when asked for TLS"));
@@ -135,7 +135,7 @@ impl Socket {
         }
     }
 
-    /// From here on, nothing blocks.
+    /// Makes the socket non-blocking.
     pub(crate) fn never_blocks(&self) -> io::Result<()> {
         match &*self.stream {
             Stream::Tcp(stream) => stream.set_nonblocking(true),
@@ -143,8 +143,8 @@ impl Socket {
         }
     }
 
-    /// The address of the server, if it runs on this machine: one reached over a Unix socket, the
-    /// loopback interface, or an address of this machine itself.
+    /// Returns the address of the server if it runs on this machine: if it is reached over a Unix
+    /// socket, the loopback interface, or an address of this machine itself.
     pub(crate) fn local_server(&self) -> Option<String> {
         match &*self.stream {
             Stream::Tcp(stream) => {
@@ -160,18 +160,18 @@ impl Socket {
         }
     }
 
-    /// What to wait for.
+    /// Returns the stream to wait for.
     pub(crate) const fn stream(&self) -> &Arc<Stream> {
         &self.stream
     }
 
-    /// Reads some bytes; none are the end.
+    /// Reads some bytes; 0 at the end.
     pub(crate) fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let Some(tls) = &mut self.tls else { return retry(|| self.stream.read(bytes)) };
         loop {
             match tls.reader().read(bytes) {
                 Err(error) if error.kind() == Io::WouldBlock => {}
-                // An end without a goodbye is an end.
+                // An end without a TLS close message counts as an end.
                 Err(error) if error.kind() == Io::UnexpectedEof => return Ok(0),
                 read => return read,
             }
@@ -182,7 +182,7 @@ impl Socket {
         }
     }
 
-    /// Takes some bytes to be sent.
+    /// Accepts some bytes to send.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.tls {
             None => retry(|| self.stream.write(bytes)),
@@ -194,7 +194,7 @@ impl Socket {
         }
     }
 
-    /// Sends what TLS has taken and not sent; true if nothing is left.
+    /// Sends bytes that TLS has buffered. Returns true if nothing is left.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
         let Some(tls) = &mut self.tls else { return Ok(true) };
         while tls.wants_write() {
@@ -207,7 +207,7 @@ impl Socket {
         Ok(true)
     }
 
-    /// Writes all, while the socket still blocks.
+    /// Writes everything, while the socket is still blocking.
     pub(crate) fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let taken = self.write(bytes)?;

@@ -1,11 +1,10 @@
-//! Statements of the caller's own: described by the server once, found by their
-//! text afterwards, and held to what they were announced as.
+//! Raw SQL statements: described by the server once, found by their text afterwards, and checked
+//! against their declared use.
 //!
-//! A statement that is to read runs where the server itself lets nothing be
-//! changed: on a connection for reads, or in a transaction behind SET
-//! TRANSACTION READ ONLY, which ends with the savepoint around it. One that is
-//! to write begins with INSERT, UPDATE, DELETE, MERGE or WITH. The server takes
-//! one statement at a time.
+//! A statement declared as reading runs where the server itself prevents changes: on a connection
+//! for reads, or in a transaction after SET TRANSACTION READ ONLY, which ends with the savepoint
+//! around it. One declared as writing begins with INSERT, UPDATE, DELETE, MERGE or WITH. The server
+//! accepts one statement at a time.
 
 mod parameter;
 mod passing_by;
@@ -28,20 +27,20 @@ use crate::script::{Role, Script};
 use crate::statement::{Formats, Text};
 use crate::wire::backend::{Columns, Oids, Row};
 
-/// The most statements that the engine knows.
+/// The most described statements per engine.
 const KNOWN_MAX: usize = 256;
 /// The most columns of a row.
 const COLUMNS_MAX: usize = 256;
 
-/// The statements that were described, by their text.
+/// The described statements by their text.
 #[derive(Debug, Default)]
 pub(crate) struct Described(Mutex<HashMap<Box<str>, Arc<SqlText>>>);
 
-/// A statement, with what its parameters and rows are.
+/// A statement, with its parameters and columns.
 #[derive(Debug)]
 pub(crate) struct SqlText {
     text: Arc<Text>,
-    /// What it was announced as.
+    /// The declared use.
     writes: bool,
     /// The types of its parameters.
     parameters: Box<[u32]>,
@@ -49,7 +48,7 @@ pub(crate) struct SqlText {
     readings: Box<[Reading]>,
 }
 
-/// What the server has said of a statement.
+/// The server's description of a statement.
 #[derive(Debug, Default)]
 pub(crate) struct Description {
     parameters: Vec<u32>,
@@ -59,18 +58,18 @@ pub(crate) struct Description {
 #[derive(Debug)]
 struct DescribedColumn {
     name: String,
-    /// The table and column that it is read from.
+    /// The table and column of its values.
     origin: (u32, i16),
     oid: u32,
 }
 
 impl Description {
-    /// Hears the types of the parameters.
+    /// Sets the types of the parameters.
     pub(crate) fn hear_parameters(&mut self, oids: Oids<'_>) {
         self.parameters = oids.collect();
     }
 
-    /// Hears what the columns are.
+    /// Sets the columns.
     pub(crate) fn hear_columns(&mut self, columns: Columns<'_>) {
         self.columns = columns
             .map(|column| DescribedColumn {
@@ -83,7 +82,7 @@ impl Description {
 }
 
 impl Described {
-    /// What is known of a statement that was announced in the same way before.
+    /// Returns the description of a statement with the same declared use.
     pub(crate) fn find(&self, call: &SqlCall<'_>) -> Option<Arc<SqlText>> {
         let is_same =
             |known: &&Arc<SqlText>| known.writes == call.writes && call.database.is_none();
@@ -98,14 +97,14 @@ impl Described {
         known.insert(text.into(), Arc::clone(described));
     }
 
-    /// Forgets a statement: the tables have changed under it.
+    /// Removes a statement whose tables have changed.
     pub(crate) fn forget(&self, text: &str) {
         self.0.lock().remove(text);
     }
 }
 
-/// Looks at what a statement was announced as, before the server sees it; gives
-/// it with parameters as the server numbers them.
+/// Checks the declared use of a statement before the server receives it. Returns it with
+/// PostgreSQL's parameter numbers.
 pub(crate) fn announce(call: &SqlCall<'_>) -> Result<Arc<Text>> {
     const READS: &[&str] = &["SELECT", "VALUES", "WITH", "EXPLAIN", "TABLE"];
     const WRITES: &[&str] = &["INSERT", "UPDATE", "DELETE", "MERGE", "WITH"];
@@ -147,7 +146,7 @@ pub(crate) fn announce(call: &SqlCall<'_>) -> Result<Arc<Text>> {
     Ok(Arc::new(Text::plain(&placeholder::numbered(text))))
 }
 
-/// Keeps what the server has said of a statement.
+/// Stores the server's description of a statement.
 pub(crate) fn keep(
     composer: &mut Composer,
     call: &SqlCall<'_>,
@@ -185,12 +184,12 @@ pub(crate) fn keep(
 }
 
 impl SqlText {
-    /// The columns of its rows.
+    /// Returns the columns of its rows.
     pub(crate) fn columns(&self) -> &Arc<SqlColumns> {
         &self.columns
     }
 
-    /// Writes it down with its values.
+    /// Adds its call with its values.
     pub(crate) fn call(&self, script: &mut Script, call: &SqlCall<'_>) -> Result<()> {
         let wanted = self.parameters.len();
         if wanted != call.values.len() {
@@ -217,7 +216,7 @@ impl SqlText {
         })
     }
 
-    /// Lends one of its rows.
+    /// Passes one of its rows to the sink.
     pub(crate) fn lend(
         &self,
         row: Row<'_>,
@@ -262,7 +261,7 @@ fn changed() -> Error {
     Error::new(ErrorKind::Engine, "the tables have changed under the statement: run it again")
 }
 
-/// The error of a statement that the server refused.
+/// Returns the error of a statement that the server refused.
 #[cold]
 pub(crate) fn refused(failure: &Failure, call: &SqlCall<'_>) -> Error {
     let error = match failure.code() {

@@ -1,9 +1,8 @@
-//! Statements: text made once for what it does, whatever the values.
+//! Statements: text made once per structure, independent of values.
 //!
-//! A statement is found by its verb, its table, its fields and the shape of
-//! its filter (`shape.rs`): in the session's own list, else in the engine's,
-//! which all sessions share, so that a connection prepares it once. What is
-//! prepared where is the connection's affair.
+//! A statement is found by its verb, its table, its fields and the shape of its filter
+//! (`shape.rs`): in the session's own map, else in the engine's, which all sessions share, so that
+//! a connection prepares it once. Connections track what they have prepared.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -15,10 +14,10 @@ use parking_lot::Mutex;
 
 use crate::column::Column;
 
-/// The most statements that a session, and the engine, keep the text of.
+/// The most statement texts that a session, and the engine, keep.
 const TEXTS_MAX: usize = 1_024;
 
-/// What a statement does.
+/// The operation of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum Verb {
@@ -41,7 +40,7 @@ pub(crate) enum Verb {
     Control,
 }
 
-/// What a statement is found by.
+/// The key of a statement.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Head {
     pub(crate) verb: Verb,
@@ -49,7 +48,7 @@ pub(crate) struct Head {
     pub(crate) table: u32,
     /// The fields read or written.
     pub(crate) fields: FieldSet,
-    /// What else there is to tell, by verb.
+    /// Further properties, depending on the verb.
     pub(crate) variant: u32,
     /// The shape of a filter and order.
     pub(crate) shape: Box<[u8]>,
@@ -62,17 +61,17 @@ pub(crate) struct Text {
     pub(crate) sql: String,
     /// The types of its parameters.
     pub(crate) types: Vec<u32>,
-    /// What its rows hold.
+    /// The columns of its rows.
     pub(crate) columns: Box<[Column]>,
-    /// What is binary of its parameters and rows; none if all of them are.
+    /// The formats of its parameters and rows; `None` if all of them are binary.
     pub(crate) formats: Option<Formats>,
-    /// It is a read that took long the last time.
+    /// True for a read that took long the last time.
     is_long: AtomicBool,
 }
 
-/// What the server knows a prepared statement by: a hash of its SQL and of the
-/// types of its parameters. Whoever shares a server connection over a pooler may
-/// have prepared a statement of the same name: it is the same statement then.
+/// The name of a prepared statement at the server: a hash of its SQL and of the types of its
+/// parameters. Other users of a server connection over a pooler may have prepared a statement with
+/// the same name; then it is the same statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StatementName([u8; 16]);
 
@@ -98,7 +97,7 @@ impl StatementName {
         &self.0
     }
 
-    /// The name as a number, for maps.
+    /// Returns the name as a number, for maps.
     pub(crate) const fn key(self) -> u128 {
         u128::from_ne_bytes(self.0)
     }
@@ -123,20 +122,20 @@ impl Text {
         Self { name, sql, types, columns, formats: None, is_long: AtomicBool::new(false) }
     }
 
-    /// True for a read that took long the last time.
+    /// Returns true for a read that took long the last time.
     pub(crate) fn is_long(&self) -> bool {
         self.is_long.load(Ordering::Relaxed)
     }
 
-    /// Notes whether a read took long.
+    /// Records whether a read took long.
     pub(crate) fn note_long(&self, is_long: bool) {
-        // Written only where it changes: all threads read it.
+        // Written only if it changes: all threads read it.
         if self.is_long() != is_long {
             self.is_long.store(is_long, Ordering::Relaxed);
         }
     }
 
-    /// The same statement, with formats.
+    /// Returns the same statement with formats.
     pub(crate) fn with_formats(&self, formats: Formats) -> Self {
         let Self { name, sql, types, columns, .. } = self;
         let (sql, types, columns) = (sql.clone(), types.clone(), columns.clone());
@@ -144,7 +143,7 @@ impl Text {
         Self { name: *name, sql, types, columns, formats: Some(formats), is_long }
     }
 
-    /// A statement whose parameters have the types that the server finds.
+    /// Returns a statement for which the server infers the parameter types.
     pub(crate) fn plain(sql: &str) -> Self {
         Self::new(sql.to_owned(), Vec::new(), Box::default())
     }
@@ -159,7 +158,7 @@ pub(crate) struct AllTexts(Mutex<HashMap<Head, Arc<Text>>>);
 pub(crate) struct Texts {
     all: Arc<AllTexts>,
     known: HashMap<Head, Arc<Text>>,
-    /// The ones used last, by table and verb: most programs do the same again.
+    /// The last used ones, by table and verb: most programs repeat operations.
     recent: HashMap<(u32, Verb), (Head, Arc<Text>)>,
 }
 
@@ -168,7 +167,7 @@ impl Texts {
         Self { all, known: HashMap::new(), recent: HashMap::new() }
     }
 
-    /// The statement that does this; `make` makes its text, if nobody has.
+    /// Returns the statement for these properties; `make` makes its text if it does not exist.
     #[inline]
     pub(crate) fn find(
         &mut self,

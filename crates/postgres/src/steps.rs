@@ -1,12 +1,10 @@
-//! Batches whose steps follow from what those before came to: one that takes
-//! place once looks for the answer that an earlier one left, and keeps one with
-//! its writes; an audited write is entered with what it came to, and one whose
-//! caller may not have the right to it looks at the row.
+//! Batches whose steps depend on the results of previous ones: a batch with an idempotency key
+//! looks for a stored answer, and stores its answer with its writes; an audited write is entered in
+//! the history with its result; a write for which the caller may lack the right checks the row.
 //!
-//! They are driven from poll to poll ([`BatchDriver`]): on a session of their own,
-//! which has a connection of the pool and a transaction, or, within a transaction,
-//! on its session, where all other operations wait until the batch is over. No
-//! thread waits for an answer.
+//! They are driven by polls ([`BatchDriver`]): on a separate session with a connection of the pool
+//! and a transaction or, within a transaction, on its session, where all other operations wait
+//! until the batch is over. No thread waits for an answer.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -18,14 +16,13 @@ use marmota_store::operation::{BatchDriver, BatchParts, Operation, Write};
 
 use crate::session::PostgresSession;
 
-/// How often one that lost against another transaction is run again: for some
-/// two seconds.
+/// The number of retries after conflicts with other transactions: for about two seconds.
 const TRIES_MAX: u32 = 50;
 /// The first pause between two tries, and the longest.
 const PAUSE: Duration = Duration::from_micros(200);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
-/// True for a batch that is carried out here.
+/// Returns true for a batch that is executed here.
 pub(crate) fn takes_steps(operation: &Operation<'_>) -> bool {
     match operation {
         Operation::Batch { once, writes, .. } => {
@@ -35,7 +32,7 @@ pub(crate) fn takes_steps(operation: &Operation<'_>) -> bool {
     }
 }
 
-/// Such a batch under way.
+/// Such a batch in progress.
 pub(crate) struct Steps {
     driver: BatchDriver,
     place: Place,
@@ -43,15 +40,15 @@ pub(crate) struct Steps {
     backoff: Backoff,
 }
 
-/// Where its steps are carried out.
+/// The session that executes its steps.
 enum Place {
     Own(Box<PostgresSession>),
-    /// In the transaction of this number.
+    /// The transaction with this number.
     Transaction(u64),
 }
 
 impl Steps {
-    /// Begins one in the transaction of a session, or in its own.
+    /// Starts one in the transaction of a session, or in its own transaction.
     pub(crate) fn begin(session: &PostgresSession) -> Self {
         let place = match session.transaction_number() {
             Some(number) => Place::Transaction(number),
@@ -62,7 +59,7 @@ impl Steps {
         Self { driver, place, tries: 0, backoff: Backoff::new(PAUSE, PAUSE_MAX) }
     }
 
-    /// The number of the transaction that it is in, if it is another's.
+    /// Returns the number of the surrounding transaction, if any.
     pub(crate) const fn transaction(&self) -> Option<u64> {
         match self.place {
             Place::Own(_) => None,
@@ -70,8 +67,7 @@ impl Steps {
         }
     }
 
-    /// Continues as far as that is possible; `session` is the one that it was
-    /// begun on.
+    /// Continues as far as possible; `session` is the one that it was started on.
     pub(crate) fn poll(
         &mut self,
         session: &mut PostgresSession,
@@ -94,7 +90,7 @@ impl Steps {
         self.driver.poll(session, &mut parts, retry, &mut Context::from_waker(waker))
     }
 
-    /// Gives it up. What it did in a transaction of its own is undone.
+    /// Abandons it. Changes in its own transaction are rolled back.
     pub(crate) fn cancel(&mut self, session: &mut PostgresSession) {
         match &mut self.place {
             Place::Own(own) => self.driver.cancel(&mut **own),

@@ -1,8 +1,8 @@
-//! What a refused write was about, and why it was refused: which fields are at
-//! fault, which row has gone, who still refers to it.
+//! The subject of a refused write, and the reason for the refusal: the invalid fields, the missing
+//! row, or the rows that still refer to it.
 //!
-//! Most of that PostgreSQL does not say. One more statement, a *look*, asks for
-//! it, in the state that the write met.
+//! PostgreSQL does not report most of this. Another statement, a *look*, queries it, in the same
+//! state of the database as the write.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::shape::Sql;
 use crate::statement::{Text, Verb};
 use crate::wire::value;
 
-/// What a write does.
+/// The kind of a write.
 #[derive(Clone, Debug, PartialEq)]
 enum Does {
     Insert,
@@ -31,7 +31,7 @@ enum Does {
     DeleteWhere,
 }
 
-/// A write, with values of its own.
+/// A write with owned values.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject<'o> {
     pub(crate) table: &'o Table,
@@ -43,8 +43,8 @@ pub(crate) struct Subject<'o> {
 }
 
 impl<'o> Subject<'o> {
-    /// What the write at this place of an operation is about; none for what is
-    /// no write of rows.
+    /// Returns the subject of the write at this place of an operation, or `None` if the operation
+    /// writes no rows.
     pub(crate) fn of(operation: &'o Operation<'_>, script: &Script, at: u32) -> Option<Self> {
         let values = |row: &[ValueRef<'_>]| row.iter().map(ValueRef::to_value).collect();
         Some(match operation {
@@ -76,7 +76,7 @@ impl<'o> Subject<'o> {
         })
     }
 
-    /// What a write of a batch is about.
+    /// Returns the subject of a write of a batch.
     pub(crate) fn of_write(write: &'o Write) -> Option<Self> {
         Some(match write {
             Write::Insert { table, row, on_conflict } => {
@@ -119,7 +119,7 @@ impl<'o> Subject<'o> {
         Self { table, does: Does::Delete, key, row: Vec::new(), version, on_conflict }
     }
 
-    /// True if what it did not find may be there when it is run again.
+    /// Returns true if a row that it did not find may be found by another run.
     pub(crate) fn may_find_it(&self) -> bool {
         self.on_conflict != OnConflict::Refuse
     }
@@ -128,7 +128,7 @@ impl<'o> Subject<'o> {
         self.row.iter().map(Value::as_ref).collect()
     }
 
-    /// Adds the look that tells why it was refused; false if none is needed.
+    /// Adds the diagnostic query for its refusal. Returns false if none is needed.
     pub(crate) fn look(
         &self,
         composer: &mut Composer,
@@ -155,7 +155,7 @@ impl<'o> Subject<'o> {
         added.is_ok()
     }
 
-    /// Asks for each reference whether its row is there.
+    /// Queries for each reference whether its row exists.
     fn look_for_targets(&self, composer: &mut Composer, script: &mut Script, role: Role) -> bool {
         let values = self.values();
         composer.tables.learn();
@@ -186,7 +186,7 @@ impl<'o> Subject<'o> {
         called.is_ok()
     }
 
-    /// Asks for each field that may refer to the row whether one does.
+    /// Queries for each field that may refer to the row whether one does.
     fn look_for_referrers(
         &self,
         composer: &mut Composer,
@@ -200,7 +200,7 @@ impl<'o> Subject<'o> {
         if referrers.is_empty() {
             return false;
         }
-        // More may come with later tables.
+        // Later tables may add referrers.
         let shape = (referrers.len() as u32).to_le_bytes();
         let fields = FieldSet::EMPTY;
         let text = composer.texts.find(Verb::Referrers, number, fields, 0, &shape, || {
@@ -217,7 +217,7 @@ impl<'o> Subject<'o> {
         script.call(role, text, |out| put(out, table, table.key(), key).map(|()| 1)).is_ok()
     }
 
-    /// Why it was refused, by what the look has found.
+    /// Returns the error for its refusal, from the result of the diagnostic query.
     pub(crate) fn explain(
         &self,
         composer: &mut Composer,
@@ -299,12 +299,12 @@ impl<'o> Subject<'o> {
                 let version = reply.integer(look, 0).unwrap_or_default();
                 refusal::stale(self.table, key.as_ref(), version, expected)
             }
-            // It came in the meantime.
+            // The row was inserted in the meantime.
             _ => refusal::not_found(self.table, key.as_ref()),
         }
     }
 
-    /// Why nothing was added to a value that is there.
+    /// Returns the reason why nothing was added to an existing value.
     fn not_added(&self, field: usize, by: &Value, old: Option<&[u8]>) -> Error {
         let kind = &self.table.fields()[field].kind;
         let old = old.and_then(|bytes| value::read(form(kind), bytes)).unwrap_or(ValueRef::Null);
@@ -358,7 +358,7 @@ impl<'o> Subject<'o> {
             return refusal::still_referred_to(self.table, None, &referrers);
         }
         if violations.is_empty() {
-            // It came in the meantime: then the server knows best.
+            // The target was inserted in the meantime: use the server's constraint.
             let facts = self.facts(composer);
             let constraint = failure.constraint.as_deref().unwrap_or_default();
             let known = facts.references.iter().find(|(name, _)| name == constraint);
@@ -383,12 +383,12 @@ impl<'o> Subject<'o> {
     }
 }
 
-/// A row of a write of many, read back from what was sent.
+/// Reads a row of a write of many rows from its parameters.
 fn row_of(table: &Table, script: &Script, at: usize) -> Option<Vec<Value>> {
     let part = script.parts.iter().find(|part| part.rows.contains(&at))?;
     let mut rest = &script.parameters[script.rows.get(at)?.clone()];
     let mut row = vec![Value::Absent; table.fields().len()];
-    // An update has its key behind the fields that it writes.
+    // In an update, the key follows the written fields.
     let key = (!part.fields.contains(table.key())).then_some(table.key());
     for position in part.fields.iter().chain(key) {
         let Some((length, behind)) = rest.split_first_chunk() else { break };

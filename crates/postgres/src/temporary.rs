@@ -1,9 +1,9 @@
-//! A PostgreSQL server of one's own, for tests and benches: in a temporary
-//! folder, on a free port, gone with the process.
+//! A private PostgreSQL server for tests and benchmarks: in a temporary folder, on a free port,
+//! removed with the process.
 //!
-//! It needs PostgreSQL's programs: in the folder that `MARMOTA_POSTGRES_BIN`
-//! names, in `/usr/lib/postgresql/*/bin`, or in the path. The server does not
-//! run as root; started by root it runs as the user `postgres`, or `nobody`.
+//! It needs PostgreSQL's programs: in the folder in `MARMOTA_POSTGRES_BIN`, in
+//! `/usr/lib/postgresql/*/bin`, or in the path. The server does not run as root; started by root,
+//! it runs as the user `postgres`, or `nobody`.
 
 use std::io;
 use std::net::TcpListener;
@@ -18,13 +18,13 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::engine::Postgres;
 
-/// Who may come in, by password over TCP and without one over the socket.
+/// The user, with a password over TCP and without one over the socket.
 const USER: &str = "marmota";
 const PASSWORD: &str = "p:ss w@rd";
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const FOLDER_PREFIX: &str = "marmota-postgres-";
 
-/// A server. Dropped, it ends and takes its folder with it.
+/// A server. On drop, it stops and deletes its folder.
 ///
 /// ```
 /// use marmota_postgres::{Postgres, TemporaryServer};
@@ -44,11 +44,10 @@ pub struct TemporaryServer {
 }
 
 impl TemporaryServer {
-    /// Makes and starts a server with settings beside its own, such as
-    /// `fsync=off`.
+    /// Creates and starts a server with additional settings, such as `fsync=off`.
     ///
     /// # Errors
-    /// What kept it from starting; that the programs are missing.
+    /// The error that prevented the start, e.g. if the programs are missing.
     pub fn start(settings: &[&str]) -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         remove_leavings();
@@ -67,10 +66,10 @@ impl TemporaryServer {
         Ok(server)
     }
 
-    /// Makes a database; gives its URL.
+    /// Creates a database. Returns its URL.
     ///
     /// # Errors
-    /// The server's.
+    /// The error of the server.
     pub fn make_database(&self) -> io::Result<String> {
         let name = format!("d{}", self.databases.fetch_add(1, Ordering::Relaxed));
         let engine = Postgres::from_url(&self.url("postgres")).map_err(io::Error::other)?;
@@ -78,40 +77,39 @@ impl TemporaryServer {
         Ok(self.url(&name))
     }
 
-    /// The URL of a database, over TCP.
+    /// Returns the URL of a database, over TCP.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
         let password = PASSWORD.replace(':', "%3A").replace(' ', "%20").replace('@', "%40");
         format!("postgres://{USER}:{password}@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// The URL of a database, over the Unix socket.
+    /// Returns the URL of a database, over the Unix socket.
     #[must_use]
     pub fn socket_url(&self, database: &str) -> String {
         let folder = self.folder.display();
         format!("postgres://{USER}@/{database}?host={folder}&port={}", self.port)
     }
 
-    /// The port that it listens to.
+    /// Returns the port that it listens on.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// The folder of its data.
+    /// Returns the folder of its data.
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.folder.join("data")
     }
 
-    /// Ends the server in its fast mode: open transactions are rolled back, and
-    /// connections are cut.
+    /// Stops the server in its fast mode: open transactions are rolled back, and connections are
+    /// closed.
     pub fn pause(&self) {
         self.end(Signal::INT);
     }
 
-    /// Ends the server in its immediate mode, as a crash would: the next start
-    /// recovers from the log.
+    /// Stops the server in its immediate mode, like a crash: the next start recovers from the log.
     pub fn crash(&self) {
         self.end(Signal::QUIT);
     }
@@ -125,10 +123,10 @@ impl TemporaryServer {
         }
     }
 
-    /// Starts it again, where it was.
+    /// Starts it again with the same data and port.
     ///
     /// # Errors
-    /// What kept it from starting.
+    /// The error that prevented the start.
     pub fn resume(&self) -> io::Result<()> {
         let mut command = unprivileged(&program("postgres")?, true);
         command.arg("-D").arg(self.data()).arg("-k").arg(&self.folder);
@@ -149,7 +147,7 @@ impl TemporaryServer {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let (started, process) = mpsc::channel();
         let (ends, ended) = mpsc::channel();
-        // The server ends with the thread that started it.
+        // The server stops with the thread that started it.
         std::thread::spawn(move || match command.spawn() {
             Ok(mut child) => {
                 let _ = started.send(Ok(pid_of(&child)));
@@ -176,10 +174,10 @@ impl TemporaryServer {
 
     fn initialise(&self) -> io::Result<()> {
         let mut command = unprivileged(&program("initdb")?, false);
-        // The locale of a language, so that what sorts by bytes says so.
+        // The locale of a language, so that SQL must request sorting by bytes explicitly.
         command.args(["--username", USER, "--no-sync", "--no-instructions", "--encoding=UTF8"]);
         command.args(["--auth-local=trust", "--auth-host=scram-sha-256", "--locale=C.UTF-8"]);
-        // It is no secret: it stands above.
+        // Not a secret: it is a constant above.
         let password = self.folder.with_extension("password");
         std::fs::write(&password, PASSWORD)?;
         command.arg("--pwfile").arg(&password).arg("-D").arg(self.data());
@@ -204,7 +202,8 @@ fn pid_of(child: &Child) -> Option<Pid> {
     Pid::from_raw(i32::try_from(child.id()).ok()?)
 }
 
-/// A command that does not run as root; `ends` with the thread that starts it.
+/// Returns a command that does not run as root; with `ends` it stops with the thread that starts
+/// it.
 fn unprivileged(program: &Path, ends: bool) -> Command {
     let mut command = Command::new("setpriv");
     if ends {
@@ -220,7 +219,7 @@ fn unprivileged(program: &Path, ends: bool) -> Command {
     command
 }
 
-/// One of PostgreSQL's programs, of the newest version there is.
+/// Returns one of PostgreSQL's programs, of the newest version available.
 fn program(name: &str) -> io::Result<PathBuf> {
     let mut folders: Vec<PathBuf> =
         std::env::var_os("MARMOTA_POSTGRES_BIN").map(PathBuf::from).into_iter().collect();
@@ -250,7 +249,7 @@ fn program(name: &str) -> io::Result<PathBuf> {
     )
 }
 
-/// Removes what processes have left that ended in the middle.
+/// Removes the folders of processes that did not clean up.
 fn remove_leavings() {
     let folders = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
     for folder in folders {

@@ -1,19 +1,19 @@
-//! The operations of a session that are under way, found by their tickets in
-//! one step: a thread of a server may have thousands.
+//! The operations of a session in progress, found by ticket in constant time: a server thread may
+//! have thousands.
 
 use marmota_store::engine::Ticket;
 
 use crate::running::Running;
 
-/// How many that have ended are kept for the next, with their buffers: a thread of
-/// a server has hundreds under way at once.
+/// The most completed operations that are kept for reuse, with their buffers: a server thread has
+/// hundreds in progress at once.
 const SPARE_MAX: usize = 512;
-/// The most bytes of the buffers of one that is kept; of the first few.
+/// The most bytes of the buffers of a kept operation; the first few may have more.
 const SPARE_BYTES_MAX: usize = 1 << 10;
 const FIRST_SPARE_BYTES_MAX: usize = 16 << 10;
 const FIRST_SPARE: usize = 16;
 
-/// See the module. A ticket is a place, and how often that was used before.
+/// The operations of a session. A ticket is a place and the number of its previous uses.
 #[derive(Default)]
 pub(crate) struct Tickets {
     places: Vec<Place>,
@@ -49,7 +49,7 @@ impl Tickets {
         (place.is_taken && u64::from(place.uses) == ticket.0 >> 32).then_some(place)
     }
 
-    /// Takes one out, to be put back or freed.
+    /// Takes an operation, which must be put back or freed.
     pub(crate) fn take(&mut self, ticket: Ticket) -> Option<Box<Running>> {
         self.place(ticket)?.running.take()
     }
@@ -60,7 +60,7 @@ impl Tickets {
         }
     }
 
-    /// Forgets a ticket whose operation was taken out.
+    /// Removes a ticket whose operation was taken.
     pub(crate) fn free(&mut self, ticket: Ticket) {
         if let Some(place) = self.place(ticket) {
             place.is_taken = false;
@@ -74,7 +74,7 @@ impl Tickets {
         running
     }
 
-    /// One that has ended, for its buffers.
+    /// Returns a completed operation, for its buffers.
     pub(crate) fn spare(&mut self) -> Option<Box<Running>> {
         self.spare.pop()
     }
@@ -91,7 +91,7 @@ impl Tickets {
         }
     }
 
-    /// Some ticket that is left.
+    /// Returns any remaining ticket.
     pub(crate) fn any(&self) -> Option<Ticket> {
         let taken = self.places.iter().enumerate().find(|(_, place)| place.is_taken);
         taken.map(|(at, place)| Ticket(u64::from(place.uses) << 32 | at as u64))

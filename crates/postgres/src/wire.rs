@@ -1,6 +1,5 @@
-//! PostgreSQL's protocol, version 3, as functions on bytes: what is sent is
-//! appended to a buffer, what has come is read from a slice. No socket, and no
-//! state but what the caller keeps.
+//! PostgreSQL's protocol, version 3, as functions on bytes: sent messages are appended to a buffer,
+//! received ones are parsed from a slice. Without sockets, and without state except the caller's.
 
 pub mod backend;
 pub mod frontend;

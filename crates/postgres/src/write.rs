@@ -1,7 +1,7 @@
 //! Writes of one row as calls.
 //!
-//! A write among several has to fail where it finds no row, so that the others
-//! are undone by the server itself: it divides by the number of rows found.
+//! A write among several must fail if it finds no row, so that the server itself undoes the others:
+//! it divides by the number of rows found.
 
 use std::sync::Arc;
 
@@ -18,18 +18,18 @@ use crate::shape::Sql;
 use crate::statement::{Text, Verb};
 use crate::wire::value::{self, Form};
 
-/// Variants of a statement, to be added.
+/// Variants of a statement, as bits.
 pub(crate) mod variant {
-    /// It gives the new version.
+    /// It returns the new version.
     pub(crate) const GIVES_VERSION: u32 = 1;
     /// It compares the version.
     pub(crate) const COMPARES: u32 = 2;
-    /// It fails if there is no row.
+    /// It fails if it finds no row.
     pub(crate) const STRICT: u32 = 4;
 }
 
 impl Composer {
-    /// An insert of one row; gives its key if that is automatic.
+    /// Adds an insert of one row; returns its key if that is automatic.
     pub(crate) fn insert(
         &mut self,
         script: &mut Script,
@@ -46,7 +46,7 @@ impl Composer {
         }
     }
 
-    /// A statement that inserts one row.
+    /// Returns the statement that inserts one row.
     pub(crate) fn insert_text(&mut self, table: &Table, fields: FieldSet) -> Result<Arc<Text>> {
         self.text(Verb::Insert, table, fields, 0, |sql, table| {
             let values = match fields.is_empty() {
@@ -59,7 +59,7 @@ impl Composer {
         })
     }
 
-    /// Moves automatic keys behind one that the caller gave.
+    /// Makes automatic keys continue after one that the caller chose.
     pub(crate) fn move_keys(&mut self, script: &mut Script, table: &Table, key: i64) -> Result<()> {
         let number = self.tables.number(table)?;
         let Some(sequence) = self.facts(number).sequence.clone() else { return Ok(()) };
@@ -75,8 +75,8 @@ impl Composer {
         })
     }
 
-    /// An update; gives the new version if the table has one and none is
-    /// compared. False if there is nothing to write: it looks for the row.
+    /// Adds an update; returns the new version if the table has one and none is compared. If
+    /// nothing is written, it looks for the row.
     pub(crate) fn update(
         &mut self,
         script: &mut Script,
@@ -100,8 +100,7 @@ impl Composer {
         })
     }
 
-    /// The statement of an update: one that looks for the row, if nothing is
-    /// written.
+    /// Returns the statement of an update, or one that looks for the row if nothing is written.
     pub(crate) fn update_text(
         &mut self,
         table: &Table,
@@ -144,8 +143,7 @@ impl Composer {
         let text = self.text(Verb::Increment, table, fields, strict, |sql, table| {
             increment_sql(sql, table, position, strict);
         })?;
-        // The sum fits if the old value lies between these: asked so, nothing
-        // overflows.
+        // The sum fits if the old value is between these bounds; this check cannot overflow.
         let (low, high) =
             (i128::from(min) - i128::from(number), i128::from(max) - i128::from(number));
         let (low, high) = match (
@@ -200,8 +198,8 @@ impl Composer {
         })
     }
 
-    /// Looks for a row: gives its version (0 if the table counts none), and
-    /// the value of a field, if one is named.
+    /// Adds a query for a row: returns its version (0 if the table has no versions), and the value
+    /// of a field, if one is named.
     pub(crate) fn look(
         &mut self,
         script: &mut Script,
@@ -234,7 +232,7 @@ impl Composer {
         })
     }
 
-    /// A write of a batch: it fails where it finds no row.
+    /// Adds a write of a batch: it fails if it finds no row.
     pub(crate) fn write(&mut self, script: &mut Script, role: Role, write: &Write) -> Result<()> {
         let strict = variant::STRICT;
         match write {
@@ -261,8 +259,8 @@ impl Composer {
     }
 }
 
-/// The range of a field that is added to, its rules in it: the sum is only
-/// known to the server, which cannot ask anything else of it.
+/// Returns the range of a field that is incremented, including its rules: only the server knows the
+/// sum, and it cannot check other rules.
 fn within_rules(field: &Field, mut min: i64, mut max: i64) -> Result<(i64, i64)> {
     let number = |literal: &Literal| match (literal, &field.kind) {
         (Literal::Int(number), Kind::Int { .. }) => Some(*number),
@@ -289,7 +287,7 @@ fn within_rules(field: &Field, mut min: i64, mut max: i64) -> Result<(i64, i64)>
     Ok((min, max))
 }
 
-/// The fields that an update writes: those present but the key and the version.
+/// Returns the fields that an update writes: those present except the key and the version.
 pub(crate) fn written(table: &Table, row: &[ValueRef<'_>]) -> FieldSet {
     let written = FieldSet::present(row).without(table.key());
     table.version().map_or(written, |version| written.without(version))
@@ -297,13 +295,13 @@ pub(crate) fn written(table: &Table, row: &[ValueRef<'_>]) -> FieldSet {
 
 fn put_version(out: &mut Vec<u8>, version: Option<i64>) -> u16 {
     let Some(version) = version else { return 0 };
-    // An integer always is a bigint.
+    // An integer always fits a bigint.
     let _ = value::put(out, Form::Int8, ValueRef::Int(version));
     1
 }
 
-/// Writes an insert that gives the key if that is automatic: `from` opens what
-/// the values come from, a parenthesis in which each field has its parameter.
+/// Writes an insert that returns the key if that is automatic: `from` starts the source of the
+/// values, a parenthesis in which each field has its parameter.
 pub(crate) fn insert_sql(
     sql: &mut Sql,
     table: &Table,
@@ -327,14 +325,14 @@ pub(crate) fn insert_sql(
     }
 }
 
-/// Begins a statement that may have to fail where it finds no row.
+/// Begins a statement that may have to fail if it finds no row.
 fn begin(sql: &mut Sql, strict: u32) {
     if strict != 0 {
         sql.push("WITH w AS (");
     }
 }
 
-/// Ends it, with what it returns and what is made of that.
+/// Ends it, with its RETURNING clause and the expressions selected from that.
 fn end(sql: &mut Sql, strict: u32, returning: &str, made: &str) {
     if strict != 0 {
         sql.push(returning).push(") SELECT ").push(made).push(",1/count(*) FROM w");

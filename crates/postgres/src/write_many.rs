@@ -1,9 +1,8 @@
 //! Writes of many rows of one table as calls.
 //!
-//! Rows come one by one from a source that cannot be asked again, so their
-//! values are written one behind the other as PostgreSQL takes them. The same
-//! bytes then serve for statements of many rows, for COPY, and for statements
-//! of one row, by which the row at fault is found.
+//! Rows come one by one from a source that cannot be read twice, so their values are written in
+//! PostgreSQL's format, one after the other. The same bytes then serve for statements of many rows,
+//! for COPY, and for statements of one row, which find the failed row.
 
 use std::ops::Range;
 
@@ -18,15 +17,15 @@ use crate::statement::Verb;
 use crate::wire::value::{self, Form};
 use crate::write::{insert_sql, variant, written};
 
-/// From so many rows on, COPY is better, where no keys are to be told.
+/// From this number of rows on, COPY is faster, if no keys must be returned.
 const COPY_ROWS_MIN: usize = 256;
 /// The most rows of a statement.
 const STATEMENT_ROWS_MAX: usize = 8_192;
-/// What is sent at once is in memory.
+/// The most bytes sent at once, which are in memory.
 const BYTES_MAX: usize = 1 << 30;
 
 impl Composer {
-    /// Writes down the rows of an insert.
+    /// Stores the rows of an insert.
     pub(crate) fn take_rows<'a>(
         &mut self,
         script: &mut Script,
@@ -60,7 +59,7 @@ impl Composer {
         Ok(())
     }
 
-    /// Calls that insert the rows, many at once.
+    /// Adds calls that insert the rows, many at once.
     pub(crate) fn insert_rows(&mut self, script: &mut Script, table: &Table) -> Result<()> {
         script.calls.clear();
         for part in script.parts.clone() {
@@ -71,7 +70,7 @@ impl Composer {
             }
             let mut at = part.rows.start;
             while at < part.rows.end {
-                // A statement of no fields is one of DEFAULT VALUES: one row.
+                // A statement without fields uses DEFAULT VALUES: one row.
                 let rows = match part.fields.is_empty() {
                     true => 1,
                     false => (part.rows.end - at).min(STATEMENT_ROWS_MAX),
@@ -86,7 +85,7 @@ impl Composer {
         self.end_insert(script, table)
     }
 
-    /// Calls that insert them one by one.
+    /// Adds calls that insert them one by one.
     pub(crate) fn insert_rows_singly(&mut self, script: &mut Script, table: &Table) -> Result<()> {
         script.calls.clear();
         for part in script.parts.clone() {
@@ -97,7 +96,7 @@ impl Composer {
         self.end_insert(script, table)
     }
 
-    /// A call that inserts this row.
+    /// Adds a call that inserts this row.
     fn insert_one(
         &mut self,
         script: &mut Script,
@@ -115,8 +114,8 @@ impl Composer {
         Ok(())
     }
 
-    /// A call that inserts these rows, each column of them an array: a statement
-    /// of as many values costs the server half as much again.
+    /// Adds a call that inserts these rows, with an array for each column: a statement with one
+    /// parameter per value costs the server half as much again.
     fn insert_some(
         &mut self,
         script: &mut Script,
@@ -138,7 +137,7 @@ impl Composer {
         Ok(())
     }
 
-    /// True if the server converts values of the table's rows.
+    /// Returns true if the server converts values of the table's rows.
     fn converts(&mut self, table: &Table) -> Result<bool> {
         let number = self.tables.number(table)?;
         Ok(self.facts(number).converts)
@@ -163,10 +162,9 @@ impl Composer {
         }
     }
 
-    /// Updates of rows in the order of their keys, so that two such do not wait
-    /// for each other: rows one behind the other that write the same fields in
-    /// one statement. A key that comes twice is updated twice, by its later row
-    /// last.
+    /// Adds updates of rows in the order of their keys, so that two such operations do not wait for
+    /// each other. Consecutive rows that write the same fields share one statement. A repeated key
+    /// is updated repeatedly, by its last row last.
     pub(crate) fn update_many<'a>(
         &mut self,
         script: &mut Script,
@@ -174,7 +172,7 @@ impl Composer {
         source: &mut dyn RowSource<'a>,
     ) -> Result<()> {
         let mut row = vec![ValueRef::Absent; table.fields().len()];
-        // Where each row's key begins, which is behind what is written.
+        // The start of each row's key, which is after the written values.
         let mut keys: Vec<usize> = Vec::new();
         while source.next(&mut row)? {
             let (fields, at, start) =
@@ -217,8 +215,8 @@ impl Composer {
         Ok(())
     }
 
-    /// Calls that update them one by one, in the order they came in: the first
-    /// that is at fault is told.
+    /// Adds calls that update them one by one, in their original order: the first failed one is
+    /// reported.
     pub(crate) fn update_rows_singly(&mut self, script: &mut Script, table: &Table) -> Result<()> {
         script.calls.clear();
         script.is_single = true;
@@ -230,7 +228,7 @@ impl Composer {
         Ok(())
     }
 
-    /// A call that updates this row.
+    /// Adds a call that updates this row.
     fn update_one(
         &mut self,
         script: &mut Script,
@@ -248,7 +246,7 @@ impl Composer {
         Ok(())
     }
 
-    /// A call that updates these rows, each column of them an array.
+    /// Adds a call that updates these rows, with an array for each column.
     fn update_some(
         &mut self,
         script: &mut Script,
@@ -263,7 +261,7 @@ impl Composer {
         let mut next: Vec<usize> = rows.iter().map(|&row| script.rows[row].start).collect();
         let start = script.parameters.len();
         put_columns(script, table, positions.iter().copied(), &mut next)?;
-        // An integer always is a bigint.
+        // An integer always fits a bigint.
         let count = ValueRef::Int(rows.len() as i64);
         let _ = value::put(&mut script.parameters, Form::Int8, count);
         let parameters = start..script.parameters.len();
@@ -273,8 +271,8 @@ impl Composer {
     }
 }
 
-/// Appends the columns of rows as arrays. `next` has where the next column of
-/// each row begins: values lie there as the elements of an array do.
+/// Appends the columns of rows as arrays. `next` has the start of the next column of each row:
+/// values are stored like the elements of an array.
 fn put_columns(
     script: &mut Script,
     table: &Table,
@@ -297,8 +295,7 @@ fn put_columns(
     Ok(())
 }
 
-/// Writes an update of rows that come as arrays; it fails unless it finds as
-/// many as it is told.
+/// Writes an update of rows given as arrays. It fails unless it finds the given number of rows.
 fn update_many_sql(sql: &mut Sql, table: &Table, fields: FieldSet) {
     let own = quoted(table.name());
     sql.push("WITH w AS (UPDATE ").push(&own).push(" SET ");

@@ -1,6 +1,5 @@
-//! The tree of a filter: its shape, by which a statement is found that was made
-//! for another with other values, and its text. The conditions themselves are
-//! the engine's.
+//! The tree of a filter: its shape, by which a prepared statement is found that differs only in
+//! values, and its text. The engine writes the conditions.
 
 use marmota_model::{Comparison, FilterExpr, SortKey, Table};
 
@@ -9,9 +8,9 @@ const AND: u8 = 6;
 const OR: u8 = 7;
 const ORDER: u8 = 8;
 
-/// Where shapes are written.
+/// A buffer for shapes.
 pub trait Shape {
-    /// The bytes so far.
+    /// Returns the bytes so far.
     fn bytes(&mut self) -> &mut Vec<u8>;
 }
 
@@ -21,13 +20,13 @@ impl Shape for Vec<u8> {
     }
 }
 
-/// Adds a filter to a shape, its conditions by `condition`.
+/// Adds a filter to a shape; `condition` adds its conditions.
 ///
-/// Bytes 5 to 8 begin what is added here: what `condition` adds begins with
-/// another.
+/// The parts added here begin with a byte from 5 to 8: those that `condition` adds have to begin
+/// with another one.
 ///
 /// # Errors
-/// What `condition` gives.
+/// Those of `condition`.
 pub fn shape_filter<S: Shape, E>(
     shape: &mut S,
     filter: &FilterExpr,
@@ -55,10 +54,10 @@ pub fn shape_order(shape: &mut impl Shape, order: impl IntoIterator<Item = SortK
     }
 }
 
-/// Calls for each condition of a filter, in the order in which they are written.
+/// Calls `take` for each condition of a filter, in the order in which they are written.
 ///
 /// # Errors
-/// What `take` gives.
+/// Those of `take`.
 pub fn each_condition<'f, E>(
     filter: &'f FilterExpr,
     take: &mut impl FnMut(&'f FilterExpr) -> Result<(), E>,
@@ -72,17 +71,17 @@ pub fn each_condition<'f, E>(
     }
 }
 
-/// Where an engine writes SQL.
+/// A buffer to which an engine writes SQL.
 pub trait Writer {
-    /// A condition that always holds.
+    /// A condition that is always true.
     const TRUE: &'static str;
-    /// A condition that never does.
+    /// A condition that is always false.
     const FALSE: &'static str;
 
     /// Adds text.
     fn push(&mut self, text: &str) -> &mut Self;
 
-    /// Adds a condition: any filter but NOT, AND and OR.
+    /// Adds a condition: any filter except NOT, AND and OR.
     fn condition(&mut self, table: &Table, filter: &FilterExpr);
 }
 
@@ -118,7 +117,7 @@ pub fn where_sql(out: &mut impl Writer, table: &Table, filter: Option<&FilterExp
     }
 }
 
-/// A comparison's sign.
+/// Returns the operator of a comparison.
 #[must_use]
 pub const fn sign(comparison: Comparison) -> &'static str {
     match comparison {

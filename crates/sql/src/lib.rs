@@ -1,8 +1,8 @@
-//! What engines that speak SQL share, whichever they are: names, the tree of a
-//! filter, and the steps by which a table becomes the one that a model needs.
+//! Code that all SQL engines share: names, the tree of a filter, and the steps that change a table
+//! to fit a model.
 //!
-//! What differs from one database to the next (types, constants, how a text is
-//! matched, what the catalogue tells) stays in the engine's crate.
+//! Parts that differ between databases (types, constants, text matching, the catalogue) are in the
+//! crates of the engines.
 #![forbid(unsafe_code)]
 
 mod filter;

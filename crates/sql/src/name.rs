@@ -1,27 +1,27 @@
-//! Names in SQL, and those of indexes that models ask for.
+//! Names in SQL, and the names of indexes of models.
 
 use marmota_model::{Index, Table};
 
-/// A name in SQL.
+/// Returns a quoted name.
 #[must_use]
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The columns of an index, by name.
+/// Returns the names of an index's columns.
 #[must_use]
 pub fn index_columns(table: &Table, index: &Index) -> Vec<String> {
     index.fields.iter().map(|&field| table.fields()[field].name.to_string()).collect()
 }
 
-/// What an index is called. The colons keep it from being any other's name.
+/// Returns the name of an index. Its colons prevent conflicts with other names.
 #[must_use]
 pub fn index_name(table: &Table, index: &Index) -> String {
     let kind = if index.unique { "unique" } else { "index" };
     format!("{kind}:{}:{}", table.name(), index_columns(table, index).join(","))
 }
 
-/// True for the name of an index that was made for a table of this name.
+/// Returns true if this is the name of an index that was created for a table with this name.
 #[must_use]
 pub fn is_ours(index: &str, table: &str) -> bool {
     ["unique", "index"].iter().any(|kind| index.starts_with(&format!("{kind}:{table}:")))

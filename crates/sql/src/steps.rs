@@ -1,19 +1,18 @@
-//! The steps from a table as it is to the one that a model needs, as far as
-//! they are the same in any database: what is done, what is refused, and what
-//! the user is told.
+//! The steps that change a table to fit a model, as far as they are the same in all databases: the
+//! changes, the refusals, and the messages for the user.
 
 use marmota_model::{Field, Index, Kind, Role, Table};
 use marmota_store::plan::{Change, Effect, Step};
 
 use crate::name::{index_columns, is_ours, quoted};
 
-/// The steps of one table, as they are found.
+/// The collected steps of one table.
 pub struct TableSteps<'c> {
     /// The table that a model needs.
     pub table: &'c Table,
-    /// What it is called in the database.
+    /// The table's name in the database.
     pub there: String,
-    /// All steps so far, of other tables as well.
+    /// All steps so far, including those of other tables.
     pub steps: &'c mut Vec<Step>,
 }
 
@@ -24,25 +23,25 @@ impl TableSteps<'_> {
         self.steps.push(Step { table, change, effect, statements });
     }
 
-    /// Adds one that cannot be done, with the reason and the way out.
+    /// Adds a step that cannot be executed, with the reason and an alternative.
     pub fn refuse(&mut self, change: Change, why: impl Into<String>) {
         self.step(change, Effect::Refused(why.into()), Vec::new());
     }
 
-    /// `ALTER TABLE … `, with what follows.
+    /// Returns `ALTER TABLE … ` with the given rest.
     #[must_use]
     pub fn alter(&self, what: &str) -> Vec<String> {
         vec![format!("ALTER TABLE {} {what}", quoted(self.table.name()))]
     }
 
-    /// True for the name of an index that was made for the table, by either of
+    /// Returns true if this is the name of an index that was created for the table, under either of
     /// its names.
     #[must_use]
     pub fn is_ours(&self, index: &str) -> bool {
         is_ours(index, &self.there) || is_ours(index, self.table.name())
     }
 
-    /// Refuses a key other than the model's: `keys` are those of the database,
+    /// Returns the reason to refuse a key other than the model's: `keys` are those of the database,
     /// by name and type.
     #[must_use]
     pub fn other_key(&self, keys: &[(&str, &str)], wanted: &str) -> String {
@@ -60,22 +59,22 @@ impl TableSteps<'_> {
         )
     }
 
-    /// Gives the table the model's name.
+    /// Renames the table to the model's name.
     pub fn rename_table(&mut self) {
         let (from, to) = (self.there.clone(), quoted(self.table.name()));
         let sql = format!("ALTER TABLE {} RENAME TO {to}", quoted(&from));
         self.step(Change::RenameTable { from }, Effect::Safe, vec![sql]);
     }
 
-    /// Gives a column the field's name.
+    /// Renames a column to the field's name.
     pub fn rename_column(&mut self, field: &Field, column: &str) {
         let sql = format!("RENAME COLUMN {} TO {}", quoted(column), quoted(&field.name));
         let change = Change::RenameColumn { from: column.to_owned(), to: field.name.to_string() };
         self.step(change, Effect::Safe, self.alter(&sql));
     }
 
-    /// Adds a column. `default` is the model's as SQL, `now` the time, and
-    /// `definition` makes the column's from the default that it gets.
+    /// Adds a column. `default` is the model's default as SQL, `now` returns the current time, and
+    /// `definition` makes the column's definition from the default that it gets.
     pub fn add_column(
         &mut self,
         position: usize,
@@ -93,7 +92,7 @@ impl TableSteps<'_> {
                 return self.refuse(change, why);
             }
             default = match (field.role, default) {
-                // What the rows had if the field had been there.
+                // These are the values that the rows would have if the field had existed.
                 (Role::Version, None) => Some("1".to_owned()),
                 (Role::CreatedAt | Role::UpdatedAt, None) => Some(now()),
                 (_, None) => {
@@ -108,11 +107,11 @@ impl TableSteps<'_> {
         self.step(change, Effect::Safe, self.alter(&sql));
     }
 
-    /// Has a column take NULL, or no longer, if it differs from the model in
-    /// that; `count` says of how many rows a condition holds.
+    /// Makes a column nullable or NOT NULL, if it differs from the model; `count` returns the
+    /// number of rows that match a condition.
     ///
     /// # Errors
-    /// What `count` gives.
+    /// Those of `count`.
     pub fn change_null<E>(
         &mut self,
         position: usize,
@@ -145,9 +144,9 @@ impl TableSteps<'_> {
         Ok(())
     }
 
-    /// Drops a column that the model has not: left alone, unless no row could be
-    /// inserted without it, for which it is `needed`. It has so many values;
-    /// `first` is what has to go before.
+    /// Drops a column that the model does not have. The step is optional, unless no row could be
+    /// inserted without it (`needed`). `values` is the number of its values; `first` has the
+    /// statements to run before.
     pub fn drop_column(&mut self, name: &str, needed: bool, values: i64, mut first: Vec<String>) {
         let table = self.table.name();
         let what = match needed {
@@ -166,16 +165,15 @@ impl TableSteps<'_> {
         self.step(Change::DropColumn(name.to_owned()), effect, first);
     }
 
-    /// Drops an index that the model no longer has: a unique one would go on
-    /// refusing rows.
+    /// Drops an index that the model no longer has: a unique one would continue to refuse rows.
     pub fn drop_index(&mut self, name: &str) {
-        // Gone already, if its column is.
+        // If its column was dropped, the index is already gone.
         let sql = format!("DROP INDEX IF EXISTS {}", quoted(name));
         self.step(Change::DropIndex(name.to_owned()), Effect::Safe, vec![sql]);
     }
 
-    /// Makes an index by `statement`, unless several rows have a value that is
-    /// to be unique: which is `double`.
+    /// Creates an index with `statement`, unless several rows have the same value in a unique
+    /// index; `double` is that value.
     pub fn add_index(&mut self, index: &Index, statement: String, double: Option<String>) {
         let columns = index_columns(self.table, index);
         let effect = match double {

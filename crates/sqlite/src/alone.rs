@@ -1,4 +1,4 @@
-//! A file that nobody else may have open: to be replaced by another one.
+//! Exclusive access to a file that is to be replaced.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use crate::engine::{place_of, text_of};
 use crate::ffi::{Connection, Failure, code};
 use crate::vault::at_place;
 
-/// Has a file without a log, and locked as long as the connection is open.
-/// `then` says in an error what to do once nobody has it.
+/// Makes a file have no log, and locks it as long as the connection is open. `then` is the end of
+/// the error message: what to do after closing the file elsewhere.
 pub(crate) fn have_alone(connection: &mut Connection, path: &Path, then: &str) -> Result<()> {
     let busy = || {
         let message = format!(
@@ -25,7 +25,7 @@ pub(crate) fn have_alone(connection: &mut Connection, path: &Path, then: &str) -
         }
         at_place(&failure, &place_of(path))
     };
-    // A log belongs to the file by its name: it must not outlive the file.
+    // A log belongs to the file by its name, so it must not outlive the file.
     let mode = text_of(connection, "PRAGMA journal_mode=DELETE").map_err(at)?;
     if mode != "delete" {
         return Err(busy());
@@ -35,23 +35,23 @@ pub(crate) fn have_alone(connection: &mut Connection, path: &Path, then: &str) -
             "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=MEMORY; BEGIN EXCLUSIVE; COMMIT",
         )
         .map_err(at)?;
-    // Somebody may have come between.
+    // Another process may have opened the file in between.
     match text_of(connection, "PRAGMA journal_mode").map_err(at)?.as_str() {
         "memory" => Ok(()),
         _ => Err(busy()),
     }
 }
 
-/// What a database holds.
+/// The content of a database, for comparisons.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Content {
-    /// The statements that made it, a line each.
+    /// The statements that created it, one per line.
     pub(crate) schema: String,
-    /// How many rows each table has.
+    /// The number of rows of each table.
     pub(crate) rows: Vec<(String, u64)>,
 }
 
-/// Reads all of a file, and refuses it if it is damaged.
+/// Reads the whole file and refuses it if it is damaged.
 pub(crate) fn check(connection: &mut Connection, path: &Path) -> Result<Content> {
     let at = |failure: Failure| at_place(&failure, &place_of(path));
     let verdict = text_of(connection, "PRAGMA integrity_check(1)").map_err(at)?;
@@ -63,7 +63,7 @@ pub(crate) fn check(connection: &mut Connection, path: &Path) -> Result<Content>
     content(connection).map_err(at)
 }
 
-/// Says what a database holds: its schema, and how many rows each table has.
+/// Returns the schema of a database, and the number of rows of each table.
 pub(crate) fn content(connection: &mut Connection) -> Result<Content, Failure> {
     let mut content = Content { schema: String::new(), rows: Vec::new() };
     let schema = "SELECT type, name, coalesce(sql, ''), rootpage FROM sqlite_schema ORDER BY 1, 2";
@@ -71,7 +71,7 @@ pub(crate) fn content(connection: &mut Connection) -> Result<Content, Failure> {
         let text = |column| String::from_utf8_lossy(row.at(column).bytes()).into_owned();
         let (kind, name) = (text(0), text(1));
         content.schema.push_str(&format!("{kind} {name} {}\n", text(2)));
-        // A virtual table has no page of its own.
+        // A virtual table has no root page.
         if kind == "table" && row.at(3).int() > 0 {
             content.rows.push((name, 0));
         }
@@ -83,25 +83,24 @@ pub(crate) fn content(connection: &mut Connection) -> Result<Content, Failure> {
     Ok(content)
 }
 
-/// A file's name with something behind it.
+/// Returns a file's name with a suffix.
 pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-/// Waits until the names in a file's folder are on the disk.
+/// Syncs the folder of a file to the disk.
 pub(crate) fn sync_folder_of(path: &Path) -> std::io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// A file that is being made, removed however this ends; once it has another
-/// name there is nothing left to remove.
+/// A temporary file that is removed on drop. After a rename nothing is left to remove.
 pub(crate) struct Beside(pub(crate) PathBuf);
 
 impl Beside {
-    /// One of this suffix; what a process that was killed has left is removed.
+    /// Returns the file with this suffix. Removes one that a killed process has left.
     pub(crate) fn of(path: &Path, suffix: &str) -> std::io::Result<Self> {
         let beside = Self(with_suffix(path, suffix));
         match std::fs::remove_file(&beside.0) {

@@ -1,10 +1,9 @@
-//! A copy of a database that is in use, and a database from a copy.
+//! Backup of a database in use, and restore from a backup.
 //!
-//! Pages are copied inside a read transaction of a connection of its own, so
-//! that they are of one moment while others go on writing to the log; the
-//! price is that the log cannot begin anew until the copy is done. `VACUUM INTO`
-//! would do the same by building every table and index again (see
-//! `examples/backup.rs`), and says nothing of how far it is.
+//! Pages are copied inside a read transaction of a separate connection, so that they are a
+//! consistent snapshot while others continue to write to the log. The price is that the log cannot
+//! restart until the copy is done. `VACUUM INTO` would do the same by rebuilding every table and
+//! index (see `examples/backup.rs`), and does not report its progress.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,15 +20,15 @@ use crate::ffi::{Connection, Failure};
 use crate::options::{Location, Options, parse};
 use crate::vault::{Vault, at_place};
 
-/// 1 MiB of pages of the usual size, and `progress` hears of each.
+/// 1 MiB of pages of the default size; `progress` is called after each step.
 const PAGES_A_STEP: u32 = 256;
-/// What the database is called while it is copied to its place.
+/// The suffix of the database while it is copied to its place.
 const NEW: &str = ".restored";
-/// What the old database is called until the new one is in its place.
+/// The suffix of the old database until the new one is in its place.
 const OLD: &str = ".before-restore";
 
 impl Shared {
-    /// Copies the database to a new file and checks the copy.
+    /// Copies the database to a new file and verifies the copy.
     pub(crate) fn copy_to(
         &self,
         path: &Path,
@@ -43,7 +42,7 @@ impl Shared {
             copy(&mut source, &mut to, path, progress)?
         };
         let at = |failure: Failure| at_place(&failure, &place_of(path));
-        // The header was copied with the mode of a file that has a log.
+        // The header was copied from a file in WAL mode.
         to.execute("PRAGMA journal_mode=DELETE").map_err(at)?;
         if check(&mut to, path)? != content {
             let message = format!("{}: it does not hold what was copied", place_of(path));
@@ -62,7 +61,7 @@ impl Shared {
     }
 }
 
-/// Copies inside a transaction, and says what there was in it.
+/// Copies inside a transaction. Returns the content of the source.
 fn copy(
     source: &mut Connection,
     to: &mut Connection,
@@ -70,7 +69,7 @@ fn copy(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Content> {
     let failed = |failure: Failure| fault::of(&failure);
-    // A snapshot is taken by the first read, not by BEGIN.
+    // The first read takes the snapshot, not BEGIN.
     source.execute("BEGIN; SELECT count(*) FROM sqlite_schema").map_err(failed)?;
     let copied = to
         .copy_from(source, PAGES_A_STEP, progress)
@@ -101,21 +100,19 @@ fn check_references(connection: &mut Connection, path: &Path) -> Result<()> {
 }
 
 impl Sqlite {
-    /// Puts a backup in the place of the database that a URL names; what is
-    /// there is replaced only if `replaces` says so, and is kept until the new
-    /// one is in its place. Whenever this is interrupted, the database is the
-    /// old one or the new one, whole.
+    /// Restores a backup to the database of a URL. An existing database is replaced only if
+    /// `replaces` is true, and is kept until the new one is in its place. If this is interrupted at
+    /// any point, the database is either the old one or the new one, complete.
     ///
-    /// The backup was compared with its manifest before: see
-    /// [`marmota_store::backup::Manifest::verify`]. `tables` has the rows of each.
+    /// The backup must have been compared with its manifest: see
+    /// [`marmota_store::backup::Manifest::verify`]. `tables` has the number of rows of each table.
     ///
     /// # Errors
-    /// - [`ErrorKind::Conflict`] if there is a database and it is not to be
-    ///   replaced.
-    /// - [`ErrorKind::Busy`] if anybody has that open.
-    /// - [`ErrorKind::Invalid`] for a URL that names no file.
-    /// - [`ErrorKind::Denied`] if the key is not the backup's,
-    ///   [`ErrorKind::Engine`] if the backup is damaged.
+    /// - [`ErrorKind::Conflict`] if the database exists and `replaces` is false.
+    /// - [`ErrorKind::Busy`] if the database is open elsewhere.
+    /// - [`ErrorKind::Invalid`] for a URL without a file.
+    /// - [`ErrorKind::Denied`] if the key is not the backup's, [`ErrorKind::Engine`] if the backup
+    ///   is damaged.
     /// - [`ErrorKind::Io`] if the disk fails or is full.
     pub fn restore(
         url: &str,
@@ -128,7 +125,7 @@ impl Sqlite {
         Self::restore_to(&location, &options, from, tables, replaces)
     }
 
-    /// [`Sqlite::restore`] to a place that no URL names.
+    /// Like [`Sqlite::restore`], for a location instead of a URL.
     ///
     /// # Errors
     /// As [`Sqlite::restore`].
@@ -151,7 +148,7 @@ impl Sqlite {
             return Err(Error::new(ErrorKind::Conflict, message));
         }
         let vault = Vault::new(options);
-        // Taken first, so that a long copy is not made in vain.
+        // Locked first, so that a long copy is not made in vain.
         let held = hold(&vault, path)?;
         let disk = |error: std::io::Error| {
             let message =
@@ -162,7 +159,7 @@ impl Sqlite {
         let new = Beside::of(path, NEW).map_err(disk)?;
         copy_file(from, &new.0).map_err(disk)?;
         let mut connection = vault.open(&new.0)?;
-        // The first that reads it: here a wrong key is seen.
+        // This is the first read, which detects a wrong key.
         text_of(&mut connection, "PRAGMA encoding")
             .map_err(|failure| vault.at(&failure, &new.0))?;
         let held_by_it = check(&mut connection, &new.0)?.rows.into_iter().collect();
@@ -177,15 +174,14 @@ impl Sqlite {
     }
 }
 
-/// Copies a file for its owner alone, whatever mode it has.
+/// Copies a file with access for its owner only, regardless of the mode of the original.
 fn copy_file(from: &Path, to: &Path) -> std::io::Result<()> {
     let (mut from, mut to) = (File::open(from)?, private_file::create(to)?);
     std::io::copy(&mut from, &mut to)?;
     to.sync_all()
 }
 
-/// Keeps others out of the database that is to be replaced. One that is
-/// damaged cannot be locked.
+/// Locks the database that is to be replaced. A damaged one cannot be locked.
 fn hold(vault: &Vault, path: &Path) -> Result<Option<Connection>> {
     if !path.exists() {
         return Ok(None);
@@ -207,9 +203,9 @@ fn hold(vault: &Vault, path: &Path) -> Result<Option<Connection>> {
     }
 }
 
-/// The old database keeps a second name until the new one is in its place,
-/// and so do logs that a damaged one has left: they must not be taken for the
-/// new one's.
+/// Moves the new database into place. Until that is done, the old database keeps a second name.
+/// Logs that a damaged database has left are renamed as well, so that they are not applied to the
+/// new one.
 fn put_in_place(new: &Path, path: &Path) -> std::io::Result<()> {
     let aside = Beside::of(path, OLD)?;
     let mut logs = Vec::new();

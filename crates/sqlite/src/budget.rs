@@ -1,4 +1,4 @@
-//! How long a read may keep its caller's thread, and how long it may take.
+//! The time budget of a read on its caller's thread, and its deadline.
 
 use std::time::Duration;
 
@@ -10,31 +10,31 @@ use marmota_store::operation::{Operation, Outcome};
 
 use crate::lane::Lane;
 
-/// How long a read may run on its caller's thread before it continues on a
-/// helper's (see [`crate::scan`]).
+/// The time that a read may run on its caller's thread before it continues on a helper thread (see
+/// [`crate::scan`]).
 pub(crate) const FIRST_BUDGET: Duration = Duration::from_millis(2);
-/// How long one poll lends rows of a scan.
+/// The time for which one poll passes rows of a scan.
 pub(crate) const POLL_BUDGET: Duration = Duration::from_millis(2);
 
-/// How a read ended on its caller's thread.
+/// The result of a read on its caller's thread.
 pub(crate) enum Ended {
     Done(Result<()>),
     Over(UsedUp),
-    /// The deadline has passed; nothing took place.
+    /// The deadline has passed; nothing was done.
     Late,
 }
 
-/// A budget was used up. The connection keeps the snapshot that was read from.
+/// The state after a budget was used up. The connection keeps the snapshot.
 pub(crate) struct UsedUp {
-    /// How many rows were lent before.
+    /// The number of rows passed to the sink before.
     pub(crate) lent: u64,
     /// The tables in memory that the statement reads.
     pub(crate) tables: Option<Box<LentTables>>,
 }
 
 impl Lane {
-    /// [`Lane::run`] for a list, a count or SQL that reads: until its budget is
-    /// used up, or, for a caller that waits with its thread, to its end or deadline.
+    /// Like [`Lane::run`] for a list, a count or SQL that reads: until its budget is used up or,
+    /// for a caller that blocks its thread, to its end or deadline.
     #[inline]
     pub(crate) fn run_in_budget(
         &mut self,
@@ -70,8 +70,8 @@ impl Lane {
         Ended::Done(done)
     }
 
-    /// [`Lane::run_alone`] for a write that may look at many rows: if its budget
-    /// is used up, nothing of it took place.
+    /// Like [`Lane::run_alone`] for a write that may read many rows. If its budget is used up,
+    /// nothing was written.
     pub(crate) fn write_in_budget(
         &mut self,
         durability: Option<Durability>,
@@ -86,7 +86,7 @@ impl Lane {
         match done {
             Err(error) => {
                 let ended = self.failed_in_budget(error);
-                // What an interrupted write has begun is undone with it.
+                // The transaction of an interrupted write is rolled back.
                 self.end_hold();
                 ended
             }
@@ -94,8 +94,8 @@ impl Lane {
         }
     }
 
-    /// [`Lane::run`] for a step of a session's transaction that may look at many
-    /// rows before it writes: if its budget is used up, nothing of it took place.
+    /// Like [`Lane::run`] for a step of a session's transaction that may read many rows before it
+    /// writes. If its budget is used up, nothing was written.
     pub(crate) fn step_in_budget(
         &mut self,
         operation: &mut Operation<'_>,
@@ -105,7 +105,7 @@ impl Lane {
         self.lent = 0;
         self.connection.begin_budget();
         let done = match operation {
-            // In a savepoint of its own.
+            // It runs in a savepoint already.
             Operation::Sql { .. } => self.run(operation, sink, outcome),
             operation => self.atomically(|lane| lane.run(operation, sink, outcome)),
         };
@@ -124,7 +124,7 @@ impl Lane {
         Ended::Done(Err(error))
     }
 
-    /// Lets go of the snapshot that an interrupted read has kept.
+    /// Releases the snapshot that an interrupted read has kept.
     pub(crate) fn end_hold(&mut self) {
         if self.connection.take_hold() {
             self.roll_back();
@@ -132,7 +132,7 @@ impl Lane {
     }
 }
 
-/// The error of a statement that took too long: nothing of it took place.
+/// Returns the error of a statement that exceeded its deadline. Nothing was written.
 #[cold]
 pub(crate) fn late(deadline_ms: u32) -> Error {
     let message = format!(

@@ -1,8 +1,8 @@
-//! The thread that does what no caller should wait for: it takes to the disk
-//! what relaxed writes left behind, and leads groups where the disk is slow.
+//! The background thread of an engine: it syncs relaxed writes to the disk, and leads groups if the
+//! disk is slow, so that no caller waits for that.
 //!
-//! It is started at the first use and ends with the engine. It knows no
-//! operation; what it does could be done by any caller.
+//! It is started at its first use and ends with the engine. It executes no operations itself;
+//! callers could do everything that it does.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -14,24 +14,24 @@ use parking_lot::{Condvar, Mutex};
 use crate::lane::Lane;
 use crate::writer::Writer;
 
-/// How long a relaxed write stays behind; twice that is promised to be less
-/// than a second, whatever else the thread has to do.
+/// The delay after which relaxed writes are synced. Less than a second is promised; twice this
+/// delay stays below that, including the other work of the thread.
 const BEHIND_MAX: Duration = Duration::from_millis(200);
-/// From this wait for the disk on, handing a group over to the clerk costs
-/// less than what the caller's thread could do in the meantime.
+/// If syncs take at least this long, passing a group to the background thread costs less than what
+/// the caller's thread can do in the meantime.
 const SLOW: Duration = Duration::from_micros(400);
-/// How long the clerk tries to get its turn before it looks if it is over.
+/// The longest wait for the writer before the thread checks whether it should stop.
 const TURN_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// See the module.
+/// The background thread and its tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Clerk {
     wanted: Mutex<Wanted>,
     bell: Condvar,
     is_behind: AtomicBool,
-    /// How long a group waited for the disk lately, on average.
+    /// The recent average of a group's wait for the disk.
     wait_micros: AtomicU64,
-    /// Callers lead, however slow the disk is.
+    /// Callers always lead, even if the disk is slow.
     #[cfg(feature = "simulated-disk")]
     stands_back: AtomicBool,
     writer: OnceLock<Weak<Writer<Lane>>>,
@@ -46,12 +46,12 @@ struct Wanted {
 }
 
 impl Clerk {
-    /// Says for whom it works; called once.
+    /// Sets the writer; called once.
     pub(crate) fn employ(&self, writer: &Arc<Writer<Lane>>) {
         let _ = self.writer.set(Arc::downgrade(writer));
     }
 
-    /// Something was written that nobody waits for.
+    /// Schedules a sync after a relaxed write.
     pub(crate) fn fall_behind(self: &Arc<Self>) {
         #[cfg(feature = "simulated-disk")]
         if self.stands_back.load(Ordering::Relaxed) {
@@ -62,7 +62,7 @@ impl Clerk {
         }
     }
 
-    /// A group waited so long for the disk.
+    /// Records a group's wait for the disk.
     pub(crate) fn note_wait(&self, wait: Duration) {
         let micros = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX).min(10_000_000);
         let old = self.wait_micros.load(Ordering::Relaxed);
@@ -73,7 +73,7 @@ impl Clerk {
         Duration::from_micros(self.wait_micros.load(Ordering::Relaxed))
     }
 
-    /// True if it should lead instead of a caller.
+    /// Returns true if it should lead instead of a caller.
     pub(crate) fn is_better(&self) -> bool {
         #[cfg(feature = "simulated-disk")]
         if self.stands_back.load(Ordering::Relaxed) {
@@ -82,25 +82,25 @@ impl Clerk {
         self.wait() >= SLOW
     }
 
-    /// Leaves groups to callers from here on.
+    /// Lets only callers lead from now on.
     #[cfg(feature = "simulated-disk")]
     pub(crate) fn stand_back(&self) {
         self.stands_back.store(true, Ordering::Relaxed);
     }
 
-    /// Has it lead; false if it cannot.
+    /// Makes it lead. Returns false if it cannot.
     pub(crate) fn ask_to_lead(self: &Arc<Self>) -> bool {
         self.want(|wanted| wanted.lead = true)
     }
 
-    /// Ends it.
+    /// Stops the thread.
     pub(crate) fn dismiss(&self) {
         self.wanted.lock().stop = true;
         self.bell.notify_all();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread.filter(|own| own.thread().id() != std::thread::current().id())
         {
-            // A panic of it has ended it as well.
+            // If it panicked, it has ended as well.
             let _ = thread.join();
         }
     }
@@ -146,7 +146,7 @@ impl Clerk {
         }
     }
 
-    /// Leads groups until nobody waits.
+    /// Leads groups until no write waits.
     fn lead(&self) {
         let Some(writer) = self.writer.get().and_then(Weak::upgrade) else { return };
         loop {
@@ -159,8 +159,8 @@ impl Clerk {
         }
     }
 
-    /// Waits a moment for those that were just answered: as a rule they come
-    /// again, and a group that leaves without them makes them wait twice.
+    /// Waits a moment for the members that were just answered: usually they write again, and a
+    /// group that commits without them makes them wait twice.
     fn gather(&self, writer: &Writer<Lane>, members: usize) {
         let step = self.wait() / 32;
         for _ in 0..4 {
@@ -171,20 +171,20 @@ impl Clerk {
         }
     }
 
-    /// Takes to the disk what was left behind, if its turn comes in that time.
+    /// Syncs relaxed writes to the disk if it becomes the writer within `timeout`.
     pub(crate) fn sync(&self, timeout: Duration) {
         let Some(writer) = self.writer.get().and_then(Weak::upgrade) else { return };
-        // Cleared first: what falls behind from here on is another time's.
+        // Cleared first: later writes need another sync.
         self.is_behind.store(false, Ordering::SeqCst);
         let done = match writer.turn_within(timeout) {
-            // One that failed has stopped the engine, and is never tried again.
+            // A failed sync has stopped the engine and is never retried.
             Some(mut turn) => {
                 turn.lane().is_none_or(|lane| lane.sync_log().is_ok() || lane.is_stopped())
             }
             None => false,
         };
         if !done && !self.is_behind.swap(true, Ordering::SeqCst) {
-            // Soon again: a transaction is open.
+            // Retry soon: a transaction is open.
             self.wanted.lock().sync_at = Some(Instant::now() + BEHIND_MAX / 2);
         }
     }

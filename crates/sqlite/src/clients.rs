@@ -1,5 +1,5 @@
-//! Clients that insert at the same time, for measurements (feature `bench`):
-//! threads that wait for each row, and threads with tasks that await theirs.
+//! Concurrent inserting clients for benchmarks (feature `bench`): threads that wait for each row,
+//! and threads with tasks that await theirs.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,31 +14,32 @@ use marmota_store::operation::{Operation, Outcome};
 use marmota_store::{Pending, Progress, Store};
 use parking_lot::Mutex;
 
-/// Who inserts.
+/// The clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clients {
-    /// So many threads, each one row after the other.
+    /// This number of threads, each inserting one row after the other.
     Threads(usize),
-    /// So many threads, each with so many tasks, each one row after the other.
+    /// This number of threads, each with this number of tasks, each inserting one row after the
+    /// other.
     Tasks(usize, usize),
 }
 
-/// What was measured.
+/// The results of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
-    /// Rows inserted in all.
+    /// The number of inserted rows.
     pub rows: u64,
-    /// Rows a second.
+    /// Rows per second.
     pub rows_per_second: f64,
-    /// Waits for the disk for each row.
+    /// Disk syncs per row.
     pub syncs_per_row: f64,
-    /// What half of the inserts took at most.
+    /// The median latency of an insert.
     pub p50: Duration,
-    /// What 99 in 100 took at most.
+    /// The 99th percentile of the latency.
     pub p99: Duration,
 }
 
-/// The model of the rows: `note(id, name, number)`.
+/// Returns the model of the rows: `note(id, name, number)`.
 #[must_use]
 pub fn schema() -> Schema {
     let fields = vec![
@@ -52,7 +53,7 @@ pub fn schema() -> Schema {
 /// The text of each row.
 pub const NAME: &str = "Bartholomew van den Broek";
 
-/// The statement that inserts such a row by hand, its number to be bound.
+/// The equivalent statement for raw SQL, with the number as its parameter.
 pub const INSERT: &str = "INSERT INTO note(name,number) VALUES('Bartholomew van den Broek',?)";
 
 const fn row(number: i64) -> [ValueRef<'static>; 3] {
@@ -60,12 +61,11 @@ const fn row(number: i64) -> [ValueRef<'static>; 3] {
 }
 
 impl Clients {
-    /// Inserts for some time into a store that has [`schema`], and counts what
-    /// is there afterwards.
+    /// Inserts into a store with [`schema`] for `time`, then counts the rows.
     ///
     /// # Errors
-    /// An insert's; [`ErrorKind::Bug`] if other rows are there than were
-    /// acknowledged.
+    /// The error of an insert; [`ErrorKind::Bug`] if the number of rows differs from the
+    /// acknowledged inserts.
     pub fn measure(self, store: &Store, time: Duration) -> Result<Measured> {
         let table = store.table("note")?;
         let count = || {
@@ -98,7 +98,7 @@ impl Clients {
         })
     }
 
-    /// How long each insert took, in nanoseconds.
+    /// Returns the latency of each insert, in nanoseconds.
     fn insert(self, store: &Store, table: &Table, until: Instant) -> Result<Vec<u32>> {
         let (Self::Threads(threads) | Self::Tasks(threads, _)) = self;
         std::thread::scope(|scope| {
@@ -132,7 +132,7 @@ impl std::fmt::Display for Clients {
     }
 }
 
-/// An insert that is awaited.
+/// An insert in progress.
 struct Insert<'s> {
     store: &'s Store,
     table: &'s Table,
@@ -146,7 +146,7 @@ impl Future for Insert<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        // Woken once more than it had to be.
+        // A spurious wake-up.
         if this.is_over {
             return Poll::Pending;
         }
@@ -168,8 +168,7 @@ impl Future for Insert<'_> {
     }
 }
 
-/// The tasks of one thread: the numbers of those that are ready, and a way to
-/// wake the thread.
+/// The tasks of one thread: the numbers of those that are ready, and the means to wake the thread.
 struct Loop {
     ready: Mutex<Vec<usize>>,
     sleeps: AtomicBool,

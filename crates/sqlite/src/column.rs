@@ -1,8 +1,7 @@
-//! How a field's values lie in SQLite: the column's type, binding, reading.
+//! The storage of field values in SQLite: column types, binding, reading.
 //!
-//! Whole numbers of all sorts are INTEGER (booleans 0 and 1, amounts in
-//! ten-thousandths, days and microseconds since 1970), floats REAL, texts,
-//! JSON and names TEXT, bytes and UUIDs BLOB.
+//! Integer-like kinds are INTEGER (booleans as 0 and 1, currencies in ten-thousandths, days and
+//! microseconds since 1970), floats REAL, texts, JSON and enum names TEXT, bytes and UUIDs BLOB.
 
 use marmota_model::{
     Collation, Currency, Date, Error, ErrorKind, Field, Form, Kind, Result, Table, Time, Timestamp,
@@ -11,7 +10,7 @@ use marmota_model::{
 
 use crate::ffi::{Bound, Row, Run, Stored, StoredCell, utf8};
 
-/// A column of a result and the field it is read into.
+/// A column of a result, and the field of its values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     pub(crate) position: u8,
@@ -23,7 +22,7 @@ impl Column {
         Self { position: position as u8, form: table.fields()[position].kind.form() }
     }
 
-    /// The error for a stored value that [`read`] refuses.
+    /// Returns the error for a stored value that [`read`] refuses.
     #[cold]
     fn misfit(self, table: &Table, stored: Stored<'_>) -> Error {
         let field = &table.fields()[usize::from(self.position)];
@@ -52,17 +51,16 @@ fn lossy_excerpt(bytes: &[u8]) -> String {
     marmota_model::text::excerpt(&String::from_utf8_lossy(bytes))
 }
 
-/// Reads what is stored to where the field's value is
-/// wanted; false if it is none of the field. (A value that is returned is
-/// copied, and the copy waits for the bytes just written: a thirtieth of
-/// a list.)
+/// Reads a stored value into `to`. Returns false if it is invalid for the field. (A returned value
+/// would be copied, and the copy waits for the bytes just written: a thirtieth of the time of a
+/// list.)
 #[inline(always)]
 pub(crate) fn read<'r>(form: Form, cell: StoredCell<'r>, to: &mut ValueRef<'r>) -> bool {
-    // By the field first and the value then: what is stored nearly always
-    // suits, so that this is one jump and one comparison.
+    // First by the field, then by the value: the stored type nearly always matches, so this is one
+    // jump and one comparison.
     let is_read = match form {
         Form::Int => put(to, cell.integer().map(ValueRef::Int)),
-        // SQLite stores what it is given: texts are checked here, once.
+        // SQLite does not validate UTF-8, so texts are checked here, once.
         Form::Text => put(to, cell.text().and_then(utf8).map(ValueRef::Text)),
         Form::Timestamp => {
             let time = cell.integer().and_then(|micros| Timestamp::from_micros(micros).ok());
@@ -95,7 +93,7 @@ pub(crate) fn read<'r>(form: Form, cell: StoredCell<'r>, to: &mut ValueRef<'r>) 
     is_read || cell.is_null() && put(to, Some(ValueRef::Null))
 }
 
-/// The type that a column of such a field is declared with.
+/// Returns the declared type of a column for this kind.
 pub(crate) fn sql_type(kind: &Kind) -> &'static str {
     match kind.form() {
         Form::Float => "REAL",
@@ -105,8 +103,7 @@ pub(crate) fn sql_type(kind: &Kind) -> &'static str {
     }
 }
 
-/// A column's definition behind its name and type, for what SQLite itself is
-/// to hold it to.
+/// Returns the collation clause of a column's definition.
 pub(crate) fn sql_collation(field: &Field) -> &'static str {
     match field.kind.collation() {
         Collation::Binary => "",
@@ -114,13 +111,13 @@ pub(crate) fn sql_collation(field: &Field) -> &'static str {
     }
 }
 
-/// A value as a constant in SQL.
+/// Returns a value as an SQL literal.
 pub(crate) fn sql_literal(value: ValueRef<'_>) -> String {
     match value {
         ValueRef::Absent | ValueRef::Null => "NULL".to_owned(),
         ValueRef::Bool(value) => i64::from(value).to_string(),
         ValueRef::Int(value) => value.to_string(),
-        // The shortest form that reads back the same; never NaN or infinite.
+        // The shortest form that parses to the same value; never NaN or infinite.
         ValueRef::Float(value) => format!("{value:?}"),
         ValueRef::Currency(value) => value.scaled().to_string(),
         ValueRef::Text(text) | ValueRef::Json(text) => format!("'{}'", text.replace('\'', "''")),
@@ -137,7 +134,7 @@ fn sql_blob(bytes: &[u8]) -> String {
     format!("x'{digits}'")
 }
 
-/// A value as it is bound.
+/// Returns a value as it is bound.
 #[inline(always)]
 pub(crate) fn bound<'v>(value: &'v ValueRef<'v>) -> Bound<'v> {
     match value {
@@ -155,13 +152,13 @@ pub(crate) fn bound<'v>(value: &'v ValueRef<'v>) -> Bound<'v> {
     }
 }
 
-/// Binds every value of a row that is there.
+/// Binds every present value of a row.
 #[inline]
 pub(crate) fn bind_present<'v>(run: &mut Run<'_, 'v>, row: &'v [ValueRef<'v>]) {
     run.bind_all(row.iter().filter(|value| !value.is_absent()).map(bound));
 }
 
-/// [`bound`] for a value that owns its memory.
+/// Like [`bound`] for an owned value.
 pub(crate) fn bound_value(value: &Value) -> Bound<'_> {
     match value {
         Value::Text(text) | Value::Json(text) => Bound::text(text),
@@ -178,7 +175,7 @@ pub(crate) fn bound_value(value: &Value) -> Bound<'_> {
     }
 }
 
-/// Puts a value in its place; false if there is none.
+/// Stores a value in its place. Returns false if it is `None`.
 #[inline(always)]
 fn put<'r>(to: &mut ValueRef<'r>, value: Option<ValueRef<'r>>) -> bool {
     let Some(value) = value else { return false };
@@ -186,11 +183,11 @@ fn put<'r>(to: &mut ValueRef<'r>, value: Option<ValueRef<'r>>) -> bool {
     true
 }
 
-/// Lends the row that a statement stands on to `take`. `N` is at least the
-/// number of the table's fields.
+/// Passes the current row of a statement to `take`. `N` must be at least the number of the table's
+/// fields.
 ///
 /// # Errors
-/// [`ErrorKind::Engine`] for a stored value that is none of its field.
+/// [`ErrorKind::Engine`] for a stored value of the wrong type for its field.
 #[inline]
 pub(crate) fn lend<const N: usize, T>(
     table: &Table,
@@ -198,7 +195,7 @@ pub(crate) fn lend<const N: usize, T>(
     stored: Row<'_, N>,
     take: impl FnOnce(&[ValueRef<'_>]) -> T,
 ) -> Result<T> {
-    // Made anew for each row: what it borrows ends with the row.
+    // Created for each row, since its borrows end with the row.
     let mut row = [ValueRef::Absent; N];
     for (column, cell) in plan.iter().zip(stored.cells()) {
         if !read(column.form, cell, &mut row[usize::from(column.position)]) {

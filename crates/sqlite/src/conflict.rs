@@ -1,10 +1,9 @@
-//! Inserts that know what to do where a row is there already.
+//! Inserts with a conflict action.
 //!
-//! They begin as any insert does, with the same statement: only where SQLite
-//! finds the row's key or a unique value taken is there more to do. So a new
-//! row costs what it always does, and which row is in the way is looked up in
-//! the order that [`OnConflict`] promises, which SQLite's own ON CONFLICT does
-//! not.
+//! They start with the same statement as any insert; more is done only if SQLite reports that the
+//! row's key or a unique value is taken. So a new row costs the same as without a conflict action.
+//! The conflicting rows are looked up in the order that [`OnConflict`] promises, which SQLite's ON
+//! CONFLICT does not keep.
 
 use std::ops::ControlFlow;
 
@@ -19,16 +18,15 @@ use crate::statement::{Head, Verb};
 use crate::write::insert_sql;
 
 impl Lane {
-    /// An insert that does not refuse what is there already. Of an error
-    /// nothing is left: each statement that writes is the only one.
+    /// Inserts a row with a conflict action. An error leaves no changes: each writing statement is
+    /// the only one.
     pub(crate) fn insert_over(
         &mut self,
         table: &Table,
         row: &[ValueRef<'_>],
         on_conflict: OnConflict,
     ) -> Result<Outcome> {
-        // Another program may write between two statements, unless they are
-        // in a transaction.
+        // Outside of a transaction, another program may write between two statements.
         let (placed, version) = match self.connection.in_transaction() {
             true => self.put(table, row, on_conflict)?,
             false => self.atomically(|lane| lane.put(table, row, on_conflict))?,
@@ -38,7 +36,7 @@ impl Lane {
         Ok(Outcome { rows, keys, version, effect, ..Outcome::default() })
     }
 
-    /// Inserts a row, or does what is to be done; also gives its version.
+    /// Inserts a row or applies the conflict action. Also returns its version.
     pub(crate) fn put(
         &mut self,
         table: &Table,
@@ -59,7 +57,7 @@ impl Lane {
             return Err(self.not_inserted(&failure, table, row));
         }
         let in_the_way = self.in_the_way(table, row)?;
-        // Nothing, where an index is the file's own and not of the schema.
+        // Empty if the violated index is not part of the schema.
         let Some(there) = in_the_way.first() else {
             return Err(self.not_inserted(&failure, table, row));
         };
@@ -93,7 +91,7 @@ impl Lane {
         }
     }
 
-    /// One statement that puts a row there.
+    /// Writes a row with one statement.
     fn write_row(
         &mut self,
         table: &Table,
@@ -115,7 +113,7 @@ impl Lane {
         Ok(run.finish().map(drop))
     }
 
-    /// The key of the row that was written last.
+    /// Returns the key of the row that was written last.
     fn new_key(&self, table: &Table, row: &[ValueRef<'_>]) -> Value {
         match row[table.key()] {
             ValueRef::Absent => Value::Int(self.connection.last_insert_rowid()),
@@ -123,8 +121,7 @@ impl Lane {
         }
     }
 
-    /// The keys of the rows that a new one collides with, the one that decides
-    /// first.
+    /// Returns the keys of the rows that conflict with a new one. The first one decides.
     fn in_the_way(&mut self, table: &Table, row: &[ValueRef<'_>]) -> Result<Vec<Value>> {
         let mut found = Vec::new();
         let key = [table.key()];
@@ -157,8 +154,7 @@ impl Lane {
         Ok(found)
     }
 
-    /// The error of a row that cannot go for a new one, because it is referred
-    /// to.
+    /// Returns the error for a row that cannot be replaced because other rows refer to it.
     #[cold]
     fn not_removed(
         &mut self,

@@ -1,11 +1,10 @@
-//! What the connection that writes has done: counted by whoever holds it, read
-//! by anybody.
+//! Statistics of the writing connection: updated by its holder, readable by all threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use marmota_store::EngineStatistics;
 
-/// See the module.
+/// The counters of an engine.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     commits: AtomicU64,
@@ -26,7 +25,7 @@ impl Counts {
         add(&self.commits, 1);
     }
 
-    /// A group of so many writes was committed.
+    /// Counts a committed group and its writes.
     pub(crate) fn group(&self, writes: usize) {
         let writes = writes as u64;
         add(&self.groups, 1);
@@ -46,31 +45,31 @@ impl Counts {
         add(&self.checkpoints, 1);
     }
 
-    /// A write was refused: whoever submits one may call this.
+    /// Counts a refused write. Any submitter may call this.
     #[cold]
     pub(crate) fn refuse(&self) {
         self.writes_refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A read continues on a helper thread.
+    /// Counts a read that continues on a helper thread.
     #[cold]
     pub(crate) fn read_handover(&self) {
         self.read_handovers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A read has left the thread to others for a moment.
+    /// Counts a read that yielded its thread.
     #[cold]
     pub(crate) fn read_yield(&self) {
         self.read_yields.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A read was ended by its deadline.
+    /// Counts a read that its deadline ended.
     #[cold]
     pub(crate) fn read_timeout(&self) {
         self.read_timeouts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A read was given up before its end.
+    /// Counts a read that was cancelled before its end.
     #[cold]
     pub(crate) fn read_cancelled(&self) {
         self.reads_cancelled.fetch_add(1, Ordering::Relaxed);
@@ -94,8 +93,8 @@ impl Counts {
     }
 }
 
-/// Adds to a number that only who holds the connection writes: no other core
-/// has to be asked.
+/// Adds to a counter that only the holder of the connection writes, so no atomic addition is
+/// needed.
 fn add(number: &AtomicU64, more: u64) {
     number.store(number.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }

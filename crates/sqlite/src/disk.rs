@@ -1,7 +1,6 @@
-//! A disk for tests and measurements (feature `simulated-disk`): it counts
-//! what SQLite waits for, can take longer, can fail, and can keep a record of
-//! all writes and syncs, from which a test builds what a loss of power would
-//! have left.
+//! A simulated disk for tests and measurements (feature `simulated-disk`): it counts SQLite's
+//! syncs, can delay them or make them fail, and can record all writes and syncs, from which a test
+//! reconstructs the state after a loss of power.
 
 mod power;
 
@@ -20,8 +19,7 @@ pub use power::PowerCut;
 
 static DISKS: RwLock<Vec<Weak<Inner>>> = RwLock::new(Vec::new());
 
-/// A folder whose databases are observed, if they are opened after this was
-/// made.
+/// A folder whose databases are observed if they are opened after this was created.
 #[derive(Clone, Debug)]
 pub struct Disk(Arc<Inner>);
 
@@ -30,24 +28,24 @@ struct Inner {
     folder: PathBuf,
     sync_micros: AtomicU64,
     syncs: AtomicU64,
-    /// How many syncs still succeed; below zero there is no end.
+    /// The number of syncs that still succeed; unlimited if negative.
     syncs_left: AtomicI64,
-    /// True if the syncs of the folder fail.
+    /// True if syncs of the folder fail.
     folder_fails: AtomicBool,
     is_recording: AtomicBool,
     record: Mutex<Vec<Event>>,
 }
 
-/// A fault that a test puts into an engine ([`crate::Sqlite::plant`]).
+/// A fault that a test injects into an engine ([`crate::Sqlite::plant`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A wait for the disk that failed is tried again, and trusted.
+    /// A failed sync is retried, and the retry is trusted.
     RetriesSync,
-    /// A commit that failed is reported as not written, though its outcome is unknown.
+    /// A failed commit is reported as not written, though its outcome is unknown.
     DeniesWrite,
 }
 
-/// Something done to a file, by its name in the folder.
+/// An operation on a file, which is identified by its name in the folder.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "each says what it is")]
 pub enum Event {
@@ -61,7 +59,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The file's name.
+    /// Returns the file's name.
     #[must_use]
     pub fn file(&self) -> &str {
         let (Self::Write { file, .. }
@@ -79,7 +77,7 @@ impl Disk {
     /// Observes a folder.
     ///
     /// # Errors
-    /// If SQLite does not take another file system.
+    /// If SQLite refuses the additional file system.
     pub fn at(folder: &Path) -> Result<Self> {
         observe(tell).map_err(|failure| fault::of(&failure))?;
         let inner = Arc::new(Inner {
@@ -97,40 +95,40 @@ impl Disk {
         Ok(Self(inner))
     }
 
-    /// Has each sync take so much longer.
+    /// Delays each sync by this time.
     pub fn slow_down(&self, by: Duration) {
         let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
         self.0.sync_micros.store(micros, Ordering::Relaxed);
     }
 
-    /// Has every sync fail but the next so many; `None` for no failure.
+    /// Makes all syncs fail after the next `syncs`; `None` for no failures.
     pub fn fail_after(&self, syncs: Option<u32>) {
         self.0.syncs_left.store(syncs.map_or(-1, i64::from), Ordering::Relaxed);
     }
 
-    /// Has the syncs of the folder fail, which follow the first one of a new log.
+    /// Makes the syncs of the folder fail. They follow the first sync of a new log.
     pub fn fail_folder(&self, fails: bool) {
         self.0.folder_fails.store(fails, Ordering::Relaxed);
     }
 
-    /// How many syncs there were.
+    /// Returns the number of syncs.
     #[must_use]
     pub fn syncs(&self) -> u64 {
         self.0.syncs.load(Ordering::Relaxed)
     }
 
-    /// Begins to keep a record, or ends it.
+    /// Starts or stops recording.
     pub fn record(&self, on: bool) {
         self.0.is_recording.store(on, Ordering::SeqCst);
     }
 
-    /// How long the record is: what comes later has a higher place in it.
+    /// Returns the length of the record. Later events have higher indexes.
     #[must_use]
     pub fn recorded(&self) -> usize {
         self.0.record.lock().len()
     }
 
-    /// Takes the record.
+    /// Returns the record and clears it.
     #[must_use]
     pub fn take_record(&self) -> Vec<Event> {
         std::mem::take(&mut self.0.record.lock())
@@ -158,7 +156,7 @@ impl Inner {
         !fails
     }
 
-    /// Waits as long as a sync takes; false if it fails.
+    /// Waits for the duration of a sync. Returns false if it fails.
     fn syncs(&self) -> bool {
         self.syncs.fetch_add(1, Ordering::Relaxed);
         let micros = self.sync_micros.load(Ordering::Relaxed);
@@ -191,11 +189,10 @@ impl Inner {
     }
 }
 
-/// What SQLite says of a database when it looks at all of it: `ok`, or what is
-/// wrong.
+/// Runs SQLite's integrity check over a whole database. Returns `ok`, or what is wrong.
 ///
 /// # Errors
-/// SQLite's.
+/// The error of SQLite.
 pub fn integrity(path: &Path) -> Result<String> {
     let mut said = String::new();
     let looked = Connection::open_file(path).and_then(|mut connection| {

@@ -1,4 +1,4 @@
-//! The engine: opening a file, its connections, and closing it.
+//! The engine: opening a file, its connections, and closing.
 
 use std::any::Any;
 use std::path::{Path, PathBuf};
@@ -33,16 +33,16 @@ use crate::writer::Writer;
 use marmota_store::tables::{KnownTables, Tables};
 use marmota_store::thread_pool::ThreadPool;
 
-/// A session's own connection; none once the engine is closed.
+/// A session's own connection; `None` after the engine is closed.
 pub(crate) type Reader = Mutex<Option<Lane>>;
 
-/// How long closing waits for a read that is under way.
+/// The longest time that closing waits for a running read.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How soon a file is opened again that was locked.
+/// The pause before a locked file is opened again.
 const OPEN_AGAIN: Duration = Duration::from_millis(5);
-/// The most connections that are kept for reads without a session.
+/// The most connections kept for reads without a session.
 const SPARE_READERS_MAX: usize = 8;
-/// The log is cut to this size once its pages are in the file.
+/// The log is truncated to this size after a checkpoint.
 const LOG_BYTES_MAX: u64 = 64 << 20;
 
 /// Models in an SQLite database.
@@ -57,15 +57,15 @@ const LOG_BYTES_MAX: u64 = 64 << 20;
 #[derive(Debug)]
 pub struct Sqlite(Arc<Shared>);
 
-/// What an engine shares with its sessions.
+/// The state that an engine shares with its sessions.
 #[derive(Debug)]
 pub(crate) struct Shared {
     location: Location,
     pub(crate) options: Options,
     vault: Vault,
     capability: Capability,
-    /// True if reads share the connection that writes: there is no second one
-    /// to a database in memory, nor to a file that is locked.
+    /// True if reads share the writing connection: a database in memory or a locked file has no
+    /// second one.
     pub(crate) one_connection: bool,
     pub(crate) writer: Arc<Writer<Lane>>,
     pub(crate) clerk: Arc<Clerk>,
@@ -73,30 +73,28 @@ pub(crate) struct Shared {
     /// True if writes join groups.
     groups: AtomicBool,
     readers: Mutex<Vec<Weak<Reader>>>,
-    /// Connections that read and that no session has.
+    /// Reading connections that no session uses.
     spare_readers: Mutex<Vec<Arc<Reader>>>,
     pub(crate) helpers: Arc<ThreadPool>,
-    /// How many reads are on helper threads, or wait for one.
+    /// The number of reads that run on helper threads or wait for one.
     scans: AtomicUsize,
     tables: Arc<Tables>,
-    /// The other databases of the store, which SQL sees.
+    /// The other databases of the store, visible to SQL.
     neighbours: Mutex<Vec<AttachedDatabase>>,
     closed: AtomicBool,
 }
 
 impl Sqlite {
-    /// Opens a database. A file that is missing is created, for its owner alone
-    /// (mode 0600), and that is logged; its folder must exist, unless
-    /// [`Options::create_folders`] is set.
+    /// Opens a database. A missing file is created, with access for its owner only (mode 0600), and
+    /// that is logged. Its folder must exist unless [`Options::create_folders`] is set.
     ///
     /// # Errors
-    /// - [`ErrorKind::Io`] for a place that cannot be read or written, or a
-    ///   folder that does not exist.
-    /// - [`ErrorKind::Engine`] for a file that is no SQLite database.
-    /// - [`ErrorKind::Busy`] for one that another program has to itself.
-    /// - With the feature `encryption`, [`ErrorKind::Denied`] for a key that is
-    ///   not the file's, [`ErrorKind::Invalid`] for one where there is nothing
-    ///   to encrypt or a plain file, and whatever the source of the key says.
+    /// - [`ErrorKind::Io`] for a place that cannot be read or written, or a missing folder.
+    /// - [`ErrorKind::Engine`] for a file that is not an SQLite database.
+    /// - [`ErrorKind::Busy`] for a file that another program has locked exclusively.
+    /// - With the feature `encryption`, [`ErrorKind::Denied`] for a wrong key,
+    ///   [`ErrorKind::Invalid`] for a key if the file is not encrypted or nothing can be encrypted,
+    ///   and any error of the source of the key.
     pub fn open(location: Location, options: Options) -> Result<Self> {
         let one_connection = options.exclusive || location == Location::Memory;
         let durable = matches!(location, Location::File(_));
@@ -140,12 +138,11 @@ impl Sqlite {
         })))
     }
 
-    /// Opens what a URL says: `sqlite:data/app.db`, `sqlite::memory:`, options
-    /// behind a `?` by the names they have in [`Options`]. The path is taken
-    /// as it stands, up to the `?`.
+    /// Opens the database of a URL: `sqlite:data/app.db` or `sqlite::memory:`, with options after a
+    /// `?`, named as in [`Options`]. The path is used literally, up to the `?`.
     ///
-    /// The key of an encrypted file is in the environment: in `MARMOTA_KEY`, or
-    /// in the variable that `?key_env=NAME` names.
+    /// The key of an encrypted file comes from the environment: from `MARMOTA_KEY`, or from the
+    /// variable in `?key_env=NAME`.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a URL of another form or an unknown option,
@@ -157,15 +154,15 @@ impl Sqlite {
         Self::open(location, options)
     }
 
-    /// Runs SQL of one's own, for what models do not say: a view, a trigger, a
-    /// change to rows before a model is prepared. Rows it gives are dropped,
-    /// and a transaction that it leaves open is undone.
+    /// Runs raw SQL for things that models cannot describe: a view, a trigger, a change of rows
+    /// before a model is prepared. Rows in the result are dropped, and a transaction left open is
+    /// rolled back.
     ///
-    /// The text must not come from outside: values in it are not bound.
+    /// The text must not come from users: it has no bound values.
     ///
     /// # Errors
-    /// SQLite's, by the same kinds as operations; statements before the one
-    /// that failed have taken place.
+    /// The error of SQLite, with the same kinds as for operations. Statements before the failed one
+    /// have taken effect.
     pub fn execute(&self, sql: &str) -> Result<()> {
         self.0.with_lane(|lane| {
             lane.check_stopped()?;
@@ -177,10 +174,10 @@ impl Sqlite {
         })
     }
 
-    /// Has no thread of the engine's own carry out groups, however slow the disk
-    /// is, nor take relaxed writes to the disk: what follows what is then decided
-    /// by the callers alone, for runs that are to be repeated. The function that
-    /// is returned takes relaxed writes to the disk, unless a transaction is open.
+    /// Prevents the engine's own thread from leading groups (even if the disk is slow) and from
+    /// syncing relaxed writes. The order of events then depends on the callers only, for
+    /// reproducible runs. The returned function syncs relaxed writes to the disk, unless a
+    /// transaction is open.
     #[cfg(feature = "simulated-disk")]
     pub fn leave_groups_to_callers(&self) -> impl Fn() + Send + Sync + use<> {
         self.0.clerk.stand_back();
@@ -188,7 +185,7 @@ impl Sqlite {
         move || clerk.sync(Duration::ZERO)
     }
 
-    /// Puts a fault into the engine, which a test or `marmota prove` has to find.
+    /// Injects a fault into the engine, which a test or `marmota prove` has to detect.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] while a transaction is open.
@@ -200,7 +197,7 @@ impl Sqlite {
         })
     }
 
-    /// The version of SQLite that is compiled in.
+    /// Returns the version of the compiled-in SQLite.
     #[must_use]
     pub fn sqlite_version() -> &'static str {
         crate::ffi::version()
@@ -248,7 +245,7 @@ impl Engine for Sqlite {
 
     fn existing_tables(&self) -> Result<Option<Vec<String>>> {
         let mut names = Vec::new();
-        // Without what belongs to an index of words.
+        // Without the tables of a search index.
         let sql = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' \
                    AND name NOT LIKE 'sqlite#_%' ESCAPE '#' ORDER BY name";
         let asked = self.0.with_writer(|connection| {
@@ -291,7 +288,7 @@ impl Engine for Sqlite {
 
 impl Drop for Sqlite {
     fn drop(&mut self) {
-        // Nobody is left to hear of an error; a caller who wants to calls `close`.
+        // Errors cannot be reported here; call `close` to receive them.
         let _ = self.0.close();
     }
 }
@@ -302,8 +299,8 @@ impl Shared {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Whether writes join groups: not where nothing waits for the disk, nor
-    /// where a write can fail after its statement, or undo more than itself.
+    /// Decides whether writes join groups: not if commits do not wait for the disk, nor if a write
+    /// can fail after its statement or roll back more than itself.
     fn decide_on_groups(&self, lane: &mut Lane) {
         let mut apart = 0;
         let asked = lane.connection.query(
@@ -320,8 +317,8 @@ impl Shared {
         self.groups.load(Ordering::Relaxed)
     }
 
-    /// Why a connection of another engine does not see the database, with the
-    /// way out; none if it does.
+    /// Returns the reason why a connection of another engine cannot see the database, with a
+    /// solution, or `None` if it can.
     pub(crate) fn unseen(&self, only_reads: bool) -> Option<&'static str> {
         match self.location {
             Location::Memory => Some(
@@ -340,13 +337,13 @@ impl Shared {
         }
     }
 
-    /// Has a connection of another engine see the file.
+    /// Attaches the file to a connection of another engine.
     pub(crate) fn attach_to(&self, connection: &mut Connection, name: &str) -> Result<()> {
         let Location::File(path) = &self.location else { return Err(closed()) };
         self.vault.attach(connection, path, name)
     }
 
-    /// A view of the tables.
+    /// Returns a view of the tables.
     pub(crate) fn known_tables(&self) -> KnownTables {
         KnownTables::new(Arc::clone(&self.tables))
     }
@@ -355,7 +352,7 @@ impl Shared {
         Duration::from_millis(self.options.busy_timeout_ms.into())
     }
 
-    /// The error of a write that has waited too long for the lock of the file.
+    /// Returns the error of a write that waited too long for the lock of the file.
     #[cold]
     pub(crate) fn locked_by_other(&self) -> Error {
         match &self.location {
@@ -364,19 +361,19 @@ impl Shared {
         }
     }
 
-    /// Opens the file that a copy is made of; with its key, if it has one.
+    /// Opens the file of a copy, with its key if it has one.
     pub(crate) fn open_copy(&self, path: &Path) -> Result<Connection> {
         let at = |failure: Failure| self.vault.at(&failure, path);
         let mut connection = match &self.location {
             Location::File(_) => self.vault.open(path)?,
             Location::Memory => Connection::open_file(path).map_err(at)?,
         };
-        // It has no name that counts until it is whole and on the disk.
+        // The copy gets its final name only when it is complete and on the disk.
         connection.execute("PRAGMA synchronous=OFF; PRAGMA trusted_schema=OFF").map_err(at)?;
         Ok(connection)
     }
 
-    /// Opens a connection of a copy's own to the file.
+    /// Opens a separate connection to the file for a copy.
     pub(crate) fn open_source(&self) -> Result<Connection> {
         let Location::File(path) = &self.location else { return Err(closed()) };
         if self.is_closed() {
@@ -391,33 +388,32 @@ impl Shared {
         Ok(connection)
     }
 
-    /// Runs something on the connection that writes; blocks the thread while
-    /// others write.
+    /// Runs a function on the writing connection. Blocks the thread while others write.
     pub(crate) fn with_lane<T>(&self, run: impl FnOnce(&mut Lane) -> Result<T>) -> Result<T> {
         let mut turn = self.writer.turn_within(self.busy_timeout()).ok_or_else(busy)?;
         turn.lane().ok_or_else(closed)?.blocking(run)
     }
 
-    /// [`Self::with_lane`] for its connection.
+    /// Like [`Self::with_lane`], for its connection.
     pub(crate) fn with_writer<T>(&self, run: impl FnOnce(&mut Connection) -> T) -> Result<T> {
         self.with_lane(|lane| Ok(run(&mut lane.connection)))
     }
 
-    /// True if the file has a key.
+    /// Returns true if the file has a key.
     pub(crate) fn is_encrypted(&self) -> bool {
         self.vault.has_key()
     }
 
-    /// Opens a connection that reads; it never blocks its thread, nor does opening it unless
-    /// `blocks` is set.
+    /// Opens a reading connection. Its reads never block their thread; opening it blocks only if
+    /// `blocks` is true.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] if another process keeps the file from being read.
+    /// [`ErrorKind::Busy`] if another process prevents reading the file.
     fn open_reader(&self, blocks: bool) -> Result<Arc<Reader>> {
         let Location::File(path) = &self.location else { return Err(closed()) };
         let mut connection = self.vault.open(path)?;
         connection.busy_timeout_ms(if blocks { self.options.busy_timeout_ms } else { 0 });
-        // The log is the writer's to end, which knows whether the disk failed.
+        // Only the writer removes the log, since it knows whether the disk failed.
         connection.keep_log_at_close();
         let mut neighbours = Neighbours::default();
         for attached in &*self.neighbours.lock() {
@@ -438,7 +434,7 @@ impl Shared {
         readers.retain(|reader| reader.strong_count() > 0);
         readers.push(Arc::downgrade(&reader));
         drop(readers);
-        // `close` looked at the readers before this one was among them.
+        // `close` ran before this reader was in the list.
         if self.is_closed() {
             reader.lock().take();
             return Err(closed());
@@ -446,13 +442,13 @@ impl Shared {
         Ok(reader)
     }
 
-    /// A connection that reads, for one session or scan ([`Self::open_reader`]).
+    /// Returns a reading connection for one session or scan ([`Self::open_reader`]).
     pub(crate) fn take_reader(&self, blocks: bool) -> Result<Arc<Reader>> {
         let spare = self.spare_readers.lock().pop();
         spare.map_or_else(|| self.open_reader(blocks), Ok)
     }
 
-    /// Keeps a connection that reads for the next that needs one.
+    /// Keeps a reading connection for the next use.
     pub(crate) fn give_reader_back(&self, reader: Arc<Reader>) {
         let mut spare = self.spare_readers.lock();
         if spare.len() < SPARE_READERS_MAX && !self.is_closed() {
@@ -460,10 +456,10 @@ impl Shared {
         }
     }
 
-    /// Counts one more read that continues on a helper thread.
+    /// Counts a read that continues on a helper thread.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] if too many do.
+    /// [`ErrorKind::Busy`] if too many reads do.
     #[cold]
     pub(crate) fn reserve_scan(&self) -> Result<()> {
         let scans_max = self.options.scans_max;
@@ -478,7 +474,7 @@ impl Shared {
         Err(Error::new(ErrorKind::Busy, message))
     }
 
-    /// Has a read that was counted continue on a helper thread.
+    /// Continues a counted read on a helper thread.
     pub(crate) fn start_scan(self: &Arc<Self>, scan: &Arc<Scan>, place: Place) {
         self.counts.read_handover();
         let (shared, scan) = (Arc::clone(self), Arc::clone(scan));
@@ -490,8 +486,8 @@ impl Shared {
     }
 
     fn close(&self) -> Result<()> {
-        // A transaction that is open goes on to its end; if that takes too
-        // long, the engine stays open and can be closed later.
+        // An open transaction may finish. If that takes too long, the engine stays open and can be
+        // closed later.
         let mut turn = self.writer.turn_within(self.busy_timeout()).ok_or_else(busy)?;
         if self.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
@@ -501,7 +497,7 @@ impl Shared {
         self.spare_readers.lock().clear();
         let readers = std::mem::take(&mut *self.readers.lock());
         for reader in readers.iter().filter_map(Weak::upgrade) {
-            // A read that takes longer closes its connection at its end.
+            // A longer read closes its connection at its end.
             if let Some(mut lane) = reader.try_lock_for(CLOSE_TIMEOUT) {
                 lane.take();
             }
@@ -509,14 +505,14 @@ impl Shared {
         turn.take().map_or(Ok(()), |lane| self.close_writer(lane))
     }
 
-    /// Closes the connection that writes, with all it wrote in the file itself.
+    /// Closes the writing connection, after a checkpoint of everything it wrote.
     pub(crate) fn close_writer(&self, mut lane: Lane) -> Result<()> {
         if self.location == Location::Memory {
             return Ok(());
         }
         lane.check_stopped()?;
-        // With less durability, this is where the disk is waited for. That
-        // another program reads keeps the log in place, not what it holds.
+        // With less durability, only this waits for the disk. If another program reads, the log
+        // remains, but its content is in the file.
         let sql = "PRAGMA synchronous=FULL; PRAGMA wal_checkpoint(TRUNCATE)";
         let checkpoint = |lane: &mut Lane| lane.connection.execute(sql);
         match lane.blocking(|lane| lane.counted(checkpoint)) {
@@ -529,7 +525,7 @@ impl Shared {
     }
 }
 
-/// Opens the connection that writes and makes sure that it can.
+/// Opens the writing connection and checks that it can write.
 fn connect(location: &Location, options: &Options, vault: &Vault) -> Result<Connection> {
     match location {
         Location::Memory => connect_to_memory(options),
@@ -557,8 +553,8 @@ fn connect_to_memory(options: &Options) -> Result<Connection> {
     Ok(connection)
 }
 
-/// Opens a file that others may have locked. SQLite waits for locks by itself,
-/// but not for that which begins a write-ahead log.
+/// Opens a file that others may have locked. SQLite itself waits for locks, except for the one that
+/// starts a write-ahead log.
 fn connect_in_time(path: &Path, options: &Options, vault: &Vault) -> Result<Connection> {
     let timeout = Duration::from_millis(options.busy_timeout_ms.into());
     let started = Instant::now();
@@ -575,7 +571,7 @@ fn connect_in_time(path: &Path, options: &Options, vault: &Vault) -> Result<Conn
     }
 }
 
-/// What a lane says of its file when others have it.
+/// Returns the file and the timeout that a lane uses in errors about locks.
 fn file_of(location: &Location, options: &Options) -> Option<(PathBuf, Duration)> {
     match location {
         Location::File(path) => {
@@ -591,13 +587,13 @@ fn connect_to_file(path: &Path, options: &Options, vault: &Vault) -> Result<Conn
     let mut connection = vault.open(path)?;
     connection.busy_timeout_ms(options.busy_timeout_ms);
     if options.exclusive {
-        // Before the file is read for the first time, as some PRAGMAs do: from
-        // then on its log would be shared, and so would the file.
+        // Before the first read of the file, which some PRAGMAs do: from then on, its log and so
+        // the file would be shared.
         connection.execute("PRAGMA locking_mode=EXCLUSIVE").map_err(at)?;
     }
     connection.execute("PRAGMA trusted_schema=OFF").map_err(at)?;
     connection.execute(&cache_sql(options)).map_err(at)?;
-    // The first that reads the file: here it is seen if it is none.
+    // The first read of the file, which detects files that are not databases.
     let encoding = text_of(&mut connection, "PRAGMA encoding").map_err(at)?;
     if encoding != "UTF-8" {
         let message = format!(
@@ -638,7 +634,7 @@ fn cache_sql(options: &Options) -> String {
     format!("PRAGMA cache_size=-{}", (options.cache_bytes_max >> 10).clamp(16, i32::MAX as u64))
 }
 
-/// The text of the only row of a PRAGMA.
+/// Returns the text of the only row of a PRAGMA.
 pub(crate) fn text_of(connection: &mut Connection, sql: &str) -> Result<String, Failure> {
     let mut text = String::new();
     connection.query(sql, |row| {
@@ -654,7 +650,7 @@ fn place_name(location: &Location) -> String {
     }
 }
 
-/// What a file is called in errors.
+/// Returns a file's name for error messages.
 pub(crate) fn place_of(path: &Path) -> String {
     format!("the database {}", path.display())
 }

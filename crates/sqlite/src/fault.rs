@@ -1,5 +1,5 @@
-//! SQLite's codes as Marmota's errors: one table, and the words that name the
-//! field, the value and the way out.
+//! Maps SQLite's error codes to Marmota's errors, with messages that name the field, the value and
+//! the solution.
 
 use marmota_model::rule::violation;
 use marmota_model::{Error, ErrorKind, Table, ValueRef, Violation};
@@ -7,7 +7,7 @@ use marmota_store::refusal::with_violations;
 
 use crate::ffi::{Failure, code};
 
-/// The error for a code, where nothing is known about a row.
+/// Returns the error for a code if no row is known.
 #[cold]
 pub(crate) fn of(failure: &Failure) -> Error {
     let words = failure.message();
@@ -53,7 +53,7 @@ pub(crate) fn of(failure: &Failure) -> Error {
     Error::new(kind, message).with_source(source(failure))
 }
 
-/// A constraint that names no field of a known table.
+/// Returns the error for a constraint that names no field of a known table.
 fn constraint(failure: &Failure) -> Error {
     let words = failure.message();
     let (kind, message) = match failure.code() {
@@ -63,14 +63,14 @@ fn constraint(failure: &Failure) -> Error {
         code::CONSTRAINT_FOREIGNKEY => {
             (ErrorKind::Conflict, "rows that refer to each other would be torn apart".to_owned())
         }
-        // What a trigger says in RAISE is meant for the caller.
+        // The message of RAISE in a trigger is meant for the caller.
         code::CONSTRAINT_TRIGGER => (ErrorKind::Conflict, words.to_owned()),
         _ => (ErrorKind::Invalid, words.to_owned()),
     };
     Error::new(kind, message).with_source(source(failure))
 }
 
-/// True if a key or a unique value is taken.
+/// Returns true if a key or a unique value is taken.
 pub(crate) fn is_taken(failure: &Failure) -> bool {
     matches!(
         failure.code(),
@@ -78,7 +78,7 @@ pub(crate) fn is_taken(failure: &Failure) -> bool {
     )
 }
 
-/// The error for a code that a row met.
+/// Returns the error for a code caused by a row.
 #[cold]
 pub(crate) fn of_row(failure: &Failure, table: &Table, row: &[ValueRef<'_>]) -> Error {
     let (kind, rule, message) = match failure.code() {
@@ -93,8 +93,8 @@ pub(crate) fn of_row(failure: &Failure, table: &Table, row: &[ValueRef<'_>]) -> 
     if violations.is_empty() { of(failure) } else { with_violations(kind, violations) }
 }
 
-/// A violation for each field in "UNIQUE constraint failed: person.email,
-/// person.name", or in "cannot store TEXT value in INTEGER column person.age".
+/// Returns a violation for each field in "UNIQUE constraint failed: person.email, person.name", or
+/// in "cannot store TEXT value in INTEGER column person.age".
 fn violations(
     words: &str,
     table: &Table,
@@ -119,12 +119,12 @@ fn violations(
         .collect()
 }
 
-/// A field by its column's name, which an older file may write otherwise.
+/// Finds a field by its column's name, whose case may differ in an older file.
 fn find(table: &Table, column: &str) -> Option<usize> {
     table.fields().iter().position(|field| field.name.eq_ignore_ascii_case(column))
 }
 
-/// The code without what SQLite adds to tell its kinds apart.
+/// Returns the primary code of an extended one.
 fn primary(code: i32) -> i32 {
     code & 0xff
 }

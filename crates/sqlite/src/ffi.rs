@@ -1,14 +1,13 @@
 //! SQLite's C interface in safe types: the only module of this crate with
 //! `unsafe` code.
 //!
-//! A [`Connection`] owns its statements and is used by one thread at a time.
-//! A [`Run`] borrows it for one execution of a statement, so that no two
-//! statements step at once. Texts and bytes are bound in place: their
-//! lifetime is a parameter of the `Run`. What a row holds is read in place:
-//! it is borrowed from the `Run` until the next step. When a `Run` is
-//! dropped, however its use ended, the statement is reset, so that it does not
-//! hold a snapshot open. It may still point to what was bound then; so a `Run`
-//! does not step before it has bound every parameter anew.
+//! A [`Connection`] owns its statements and is used by one thread at a time. A [`Run`] borrows it
+//! for one execution of a statement, so that no two statements step at once. Texts and bytes are
+//! bound in place: their lifetime is a parameter of the `Run`. The values of a row are read in
+//! place: they are borrowed from the `Run` until the next step. When a `Run` is dropped, for any
+//! reason, the statement is reset, so that it does not hold a snapshot open. It may still point to
+//! the bound values then; therefore a `Run` does not step before it has bound every parameter
+//! again.
 
 mod backup;
 #[cfg(feature = "encryption")]
@@ -33,7 +32,7 @@ use marmota_store::Durability;
 use raw::Cell;
 pub(crate) use value::{Bound, Cells, Row, Stored, StoredCell, utf8};
 
-/// A result code of SQLite, extended, with its words.
+/// An extended result code of SQLite, with its message.
 #[derive(Debug)]
 pub(crate) struct Failure(Box<(c_int, String)>);
 
@@ -52,7 +51,7 @@ impl Failure {
     }
 }
 
-/// The extended codes that this crate tells apart.
+/// The extended codes that this crate distinguishes.
 pub(crate) mod code {
     #![allow(missing_docs, reason = "the names are SQLite's")]
     use std::ffi::c_int;
@@ -89,53 +88,53 @@ pub(crate) mod code {
     pub(crate) const CONSTRAINT_DATATYPE: c_int = CONSTRAINT | 12 << 8;
 }
 
-/// The version that was compiled in.
+/// Returns the compiled-in version.
 pub(crate) fn version() -> &'static str {
-    // SAFETY: the function answers a pointer to a constant, terminated string.
+    // SAFETY: the function returns a pointer to a constant, terminated string.
     unsafe { CStr::from_ptr(raw::marmota_sqlite3_libversion()) }.to_str().unwrap_or_default()
 }
 
-/// How many system calls of this thread, in this library, have waited for the
-/// disk, and how many of those failed.
+/// The number of system calls of this thread, in this library, that waited for the disk, and the
+/// number of those that failed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Syncs(u64);
 
 impl Syncs {
-    /// Those until now.
+    /// Returns the counters until now.
     #[inline]
     pub(crate) fn of_thread() -> Self {
-        // SAFETY: reads a number of this thread's.
+        // SAFETY: reads a thread-local number.
         Self(unsafe { raw::marmota_syncs() })
     }
 
-    /// Those since an earlier time.
+    /// Returns the counters since an earlier time.
     #[inline]
     pub(crate) fn since(earlier: Self) -> Self {
         Self(Self::of_thread().0.wrapping_sub(earlier.0))
     }
 
-    /// How many there were.
+    /// Returns the number of syncs.
     pub(crate) const fn count(self) -> u64 {
         self.0 & (u64::MAX >> 16)
     }
 
-    /// True if any of them failed.
+    /// Returns true if any sync failed.
     pub(crate) const fn failed(self) -> bool {
         self.0 >> 48 != 0
     }
 }
 
-/// The system's error of the last of this thread's waits for the disk that failed.
+/// Returns the system's error of this thread's last failed sync.
 #[cold]
 pub(crate) fn thread_sync_errno() -> c_int {
-    // SAFETY: reads a number of this thread's.
+    // SAFETY: reads a thread-local number.
     unsafe { raw::marmota_sync_errno() }
 }
 
-/// Starts SQLite once in a process (it is built without doing that itself).
+/// Initializes SQLite once per process (it is built without automatic initialization).
 fn initialize() -> Result<(), Failure> {
     static CODE: OnceLock<c_int> = OnceLock::new();
-    // SAFETY: takes nothing, and is made to be called from any thread.
+    // SAFETY: has no arguments, and may be called from any thread.
     match *CODE.get_or_init(|| unsafe { raw::marmota_sqlite3_initialize() }) {
         code::OK => Ok(()),
         code => Err(Failure::new(code, "SQLite does not initialize")),
@@ -148,40 +147,39 @@ pub(crate) struct Connection {
     db: NonNull<raw::Db>,
     statements: Vec<Prepared>,
     free: Vec<u32>,
-    /// Values of the current [`Run`] that wait to be bound.
+    /// Values of the current [`Run`] that are not bound yet.
     cells: Box<[Cell; CELLS]>,
-    /// What it shows of other databases. Kept until the connection is closed,
-    /// which knows where it lies.
+    /// The tables of other databases that it sees. Kept until the connection is closed, since
+    /// SQLite has a pointer to it.
     stage: Option<Arc<lent::Stage>>,
-    /// What its progress handler looks at. Kept until the connection is closed.
+    /// The state of its progress handler. Kept until the connection is closed.
     watch: Option<Arc<watch::Watch>>,
 }
 
-/// A place of [`Connection::statements`].
+/// An entry of [`Connection::statements`].
 #[derive(Debug)]
 struct Prepared {
-    /// Null if the place is free.
+    /// Null if the entry is free.
     statement: *mut raw::Stmt,
-    /// How many values it wants.
+    /// The number of its parameters.
     parameters: c_int,
 }
 
-/// The most columns of a row that [`Connection::query`] lends.
+/// The most columns of a row that [`Connection::query`] returns.
 pub(crate) const QUERY_COLUMNS: usize = 8;
 
-/// Names a statement of one connection.
+/// Identifies a statement of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StatementId(u32);
 
-// SAFETY: a connection opened with SQLITE_OPEN_NOMUTEX in a library built with
-// SQLITE_THREADSAFE=2 may be used by any thread, by one at a time. It is
-// neither `Sync` nor `Clone`, and everything that reaches its pointers borrows
-// it, so that one thread at a time has them. So does its stage, but for the
-// loans of a statement, which end on the thread that runs it.
+// SAFETY: a connection opened with SQLITE_OPEN_NOMUTEX in a library built with SQLITE_THREADSAFE=2
+// may be used by any thread, by one at a time. It is neither `Sync` nor `Clone`, and everything
+// that reaches its pointers borrows it, so that one thread at a time has them. The same holds for
+// its stage, except for the loans of a statement, which end on the thread that runs it.
 unsafe impl Send for Connection {}
 
 impl Connection {
-    /// Opens the file at `path`, made if it is missing.
+    /// Opens the file at `path`; creates it if it is missing.
     pub(crate) fn open_file(path: &Path) -> Result<Self, Failure> {
         let name = file_name(path)
             .ok_or_else(|| Failure::new(code::CANTOPEN, "the path cannot be a file's"))?;
@@ -204,7 +202,7 @@ impl Connection {
         let Some(db) = NonNull::new(db) else {
             return Err(Failure::new(code::NOMEM, "no memory for a connection"));
         };
-        // From here on, dropping it closes it, also after a failure.
+        // From here on, dropping it closes the connection, also after a failure.
         let mut connection = Self {
             db,
             statements: Vec::new(),
@@ -217,9 +215,9 @@ impl Connection {
             return Err(connection.failure(code));
         }
         let on: c_int = 1;
-        // SAFETY: the connection is open, and this option takes an int and a
-        // pointer to an int, which may be null. Without it a text pattern
-        // bound to LIKE would have its statement prepared anew each time.
+        // SAFETY: the connection is open, and this option takes an int and a pointer to an int,
+        // which may be null. Without the option, a statement with a text pattern bound to LIKE
+        // would be recompiled each time.
         unsafe {
             raw::marmota_sqlite3_db_config(
                 db.as_ptr(),
@@ -232,14 +230,14 @@ impl Connection {
         Ok(connection)
     }
 
-    /// How long to wait for a file that another process writes.
+    /// Sets the timeout for a file that another process writes.
     pub(crate) fn busy_timeout_ms(&mut self, timeout_ms: u32) {
         let timeout = c_int::try_from(timeout_ms).unwrap_or(c_int::MAX);
         // SAFETY: the connection is open.
         unsafe { raw::marmota_sqlite3_busy_timeout(self.db.as_ptr(), timeout) };
     }
 
-    /// Prepares a statement that will be used often.
+    /// Prepares a statement for frequent use.
     pub(crate) fn prepare(&mut self, sql: &str) -> Result<StatementId, Failure> {
         let (statement, _) = self.compile(sql, raw::PREPARE_PERSISTENT)?;
         if statement.is_null() {
@@ -265,24 +263,24 @@ impl Connection {
     pub(crate) fn finalize(&mut self, id: StatementId) {
         let Some(prepared) = self.statements.get_mut(id.0 as usize) else { return };
         if !prepared.statement.is_null() {
-            // SAFETY: the statement is this connection's and not finalized; it
-            // is forgotten here.
+            // SAFETY: the statement belongs to this connection and is not finalized; the pointer is
+            // cleared here.
             unsafe { raw::marmota_sqlite3_finalize(prepared.statement) };
             prepared.statement = ptr::null_mut();
             self.free.push(id.0);
         }
     }
 
-    /// Compiles the first statement of `sql`; also gives how many bytes it
-    /// took. The statement is null if there is only white space.
+    /// Compiles the first statement of `sql`. Also returns the number of bytes it took. The
+    /// statement is null if the text has only white space.
     fn compile(&mut self, sql: &str, flags: u32) -> Result<(*mut raw::Stmt, usize), Failure> {
         let bytes = c_int::try_from(sql.len())
             .map_err(|_| Failure::new(code::TOOBIG, "the statement is too long"))?;
         let mut statement = ptr::null_mut();
         let mut tail: *const c_char = ptr::null();
         let start: *const c_char = sql.as_ptr().cast();
-        // SAFETY: the length is passed, so that `sql` needs no terminator; both
-        // outputs are written before they are read.
+        // SAFETY: the length is passed, so that `sql` needs no terminator; both outputs are written
+        // before they are read.
         let code = unsafe {
             raw::marmota_sqlite3_prepare_v3(
                 self.db.as_ptr(),
@@ -304,9 +302,9 @@ impl Connection {
         self.query(sql, |_| {})
     }
 
-    /// Has the connection see another file as the database `name`.
+    /// Attaches another file as the database `name`.
     pub(crate) fn attach(&mut self, path: &Path, name: &str) -> Result<(), Failure> {
-        // Without it the file would be taken for one with this one's key.
+        // Without an empty key, SQLite would use the key of this file.
         self.attach_by(path, name, Bound::text(""))
     }
 
@@ -321,8 +319,8 @@ impl Connection {
         done
     }
 
-    /// Runs the statements of `sql`, lending each row: up to
-    /// [`QUERY_COLUMNS`] of its columns. Parameters are NULL.
+    /// Runs the statements of `sql` and passes each row, up to [`QUERY_COLUMNS`] columns, to
+    /// `take`. Parameters are NULL.
     pub(crate) fn query(
         &mut self,
         sql: &str,
@@ -351,7 +349,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Begins an execution of a statement.
+    /// Starts an execution of a statement.
     #[inline]
     pub(crate) fn start<'v>(&mut self, id: StatementId) -> Run<'_, 'v> {
         let &Prepared { statement, parameters } = &self.statements[id.0 as usize];
@@ -367,56 +365,55 @@ impl Connection {
         }
     }
 
-    /// How many rows the last statement wrote.
+    /// Returns the number of rows that the last statement wrote.
     pub(crate) fn changes(&self) -> u64 {
         // SAFETY: the connection is open.
         let changes = unsafe { raw::marmota_sqlite3_changes64(self.db.as_ptr()) };
         u64::try_from(changes).unwrap_or(0)
     }
 
-    /// The integer key of the last row inserted.
+    /// Returns the integer key of the last inserted row.
     pub(crate) fn last_insert_rowid(&self) -> i64 {
         // SAFETY: the connection is open.
         unsafe { raw::marmota_sqlite3_last_insert_rowid(self.db.as_ptr()) }
     }
 
-    /// True inside a transaction. An error may have ended it.
+    /// Returns true inside a transaction. An error may have ended it.
     pub(crate) fn in_transaction(&self) -> bool {
         // SAFETY: the connection is open.
         unsafe { raw::marmota_sqlite3_get_autocommit(self.db.as_ptr()) == 0 }
     }
 
-    /// Says what the commits from here on wait for, the open transaction's
-    /// included.
+    /// Sets the durability of later commits, including that of the open transaction.
     pub(crate) fn set_synchronous(&mut self, durability: Durability) {
         let level = match durability {
             Durability::Full => 3,
             Durability::Relaxed => 2,
-            // The order of the log and the file is kept all the same.
+            // The order of writes to the log and the file is kept all the same.
             Durability::None => 2,
         };
         // SAFETY: the connection is open, and this is one of SQLite's levels.
         unsafe { raw::marmota_synchronous(self.db.as_ptr(), level) };
     }
 
-    /// Waits until what was committed is on the disk.
+    /// Waits until all commits are on the disk.
     pub(crate) fn sync_log(&mut self) -> Result<(), Failure> {
-        // SAFETY: the connection is open, and no statement of it is being
-        // stepped, since that would borrow it.
+        // SAFETY: the connection is open, and no statement of it is being stepped, since that would
+        // borrow it.
         match unsafe { raw::marmota_sync_log(self.db.as_ptr()) } {
             code::OK => Ok(()),
             code => Err(Failure::new(code, "the log cannot be taken to the disk")),
         }
     }
 
-    /// The extended code of the last call that failed.
+    /// Returns the extended code of the last failed call.
     #[cold]
     pub(crate) fn last_code(&self) -> c_int {
         // SAFETY: the connection is open.
         unsafe { raw::marmota_sqlite3_extended_errcode(self.db.as_ptr()) }
     }
 
-    /// Leaves the log as it is when this connection, the last one, is closed.
+    /// Keeps the log when this connection is closed as the last one.
     pub(crate) fn keep_log_at_close(&mut self) {
         let on: c_int = 1;
         // SAFETY: the connection is open, and this option takes an int and a
@@ -431,28 +428,28 @@ impl Connection {
         };
     }
 
-    /// How many pages the write-ahead log has.
+    /// Returns the number of pages in the write-ahead log.
     #[inline]
     pub(crate) fn log_pages(&self) -> u32 {
         // SAFETY: the connection is open.
         unsafe { raw::marmota_log_pages(self.db.as_ptr()) }
     }
 
-    /// Takes what it can of the log to the file, without waiting for anybody;
-    /// false if it came to nothing.
+    /// Moves as much of the log as possible into the file, without waiting for other connections.
+    /// Returns false if nothing was done.
     pub(crate) fn checkpoint(&mut self) -> bool {
         // SAFETY: the connection is open, and no statement of it is being
         // stepped, since that would borrow it.
         unsafe { raw::marmota_checkpoint(self.db.as_ptr()) == code::OK }
     }
 
-    /// True if the file can only be read.
+    /// Returns true if the file is read-only.
     pub(crate) fn is_readonly(&self) -> bool {
         // SAFETY: the connection is open and the name is terminated.
         unsafe { raw::marmota_sqlite3_db_readonly(self.db.as_ptr(), c"main".as_ptr()) == 1 }
     }
 
-    /// How the texts of a column compare.
+    /// Returns the collation of a column.
     pub(crate) fn collation(&self, table: &str, column: &str) -> Result<String, Failure> {
         let terminated = |name: &str| {
             CString::new(name).map_err(|_| Failure::new(code::MISUSE, "a name has a NUL in it"))
@@ -477,15 +474,15 @@ impl Connection {
         if code != code::OK || collation.is_null() {
             return Err(self.failure(code));
         }
-        // SAFETY: a terminated string that lives until the next call on the
-        // connection, and is copied here.
+        // SAFETY: a terminated string that lives until the next call on the connection, and is
+        // copied here.
         Ok(unsafe { CStr::from_ptr(collation) }.to_string_lossy().into_owned())
     }
 
     #[cold]
     fn failure(&self, code: c_int) -> Failure {
-        // SAFETY: the connection is open; the message is a terminated string
-        // that lives until the next call on it, and is copied here.
+        // SAFETY: the connection is open; the message is a terminated string that lives until the
+        // next call on it, and is copied here.
         let message = unsafe { CStr::from_ptr(raw::marmota_sqlite3_errmsg(self.db.as_ptr())) };
         Failure::new(code, message.to_string_lossy())
     }
@@ -494,16 +491,16 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         for prepared in &self.statements {
-            // SAFETY: each statement is this connection's, or null, which is allowed.
+            // SAFETY: each statement belongs to this connection or is null, which is allowed.
             unsafe { raw::marmota_sqlite3_finalize(prepared.statement) };
         }
-        // SAFETY: no statement is left and nothing uses the connection after this.
+        // SAFETY: no statements are left, and nothing uses the connection after this.
         unsafe { raw::marmota_sqlite3_close_v2(self.db.as_ptr()) };
     }
 }
 
-/// A file's name as SQLite takes it. A relative one gets `./`, because
-/// `:memory:` and the empty name mean something else.
+/// Returns a file's name for SQLite. A relative one is prefixed with `./`, because `:memory:` and
+/// the empty name have special meanings.
 fn file_name(path: &Path) -> Option<CString> {
     let mut bytes = path.as_os_str().as_encoded_bytes().to_vec();
     if bytes.is_empty() {
@@ -515,20 +512,20 @@ fn file_name(path: &Path) -> Option<CString> {
     CString::new(bytes).ok()
 }
 
-/// How many values are bound in one call.
+/// The number of values that are bound in one call.
 const CELLS: usize = 64;
 
 /// One execution of a statement: bind every parameter in order, then step.
 pub(crate) struct Run<'c, 'v> {
     connection: &'c mut Connection,
     statement: *mut raw::Stmt,
-    /// How many values it wants.
+    /// The number of parameters.
     parameters: c_int,
-    /// How many of [`Connection::cells`] wait to be bound.
+    /// The number of values in [`Connection::cells`] that are not bound yet.
     waiting: usize,
-    /// How many parameters were bound before those.
+    /// The number of parameters that are already bound.
     bound: c_int,
-    /// What went wrong in a bind; told at the step.
+    /// The error of a bind; reported by the next step.
     fault: c_int,
     values: PhantomData<&'v [u8]>,
 }
@@ -547,8 +544,7 @@ impl<'v> Run<'_, 'v> {
             let free = &mut self.connection.cells[self.waiting..];
             let mut taken = 0;
             for (cell, value) in free.iter_mut().zip(&mut values) {
-                // Member by member: a cell that is copied whole waits for the
-                // bytes just written.
+                // Member by member: copying a whole cell waits for the bytes just written.
                 cell.value = value.cell.value;
                 cell.length = value.cell.length;
                 cell.storage = value.cell.storage;
@@ -562,15 +558,14 @@ impl<'v> Run<'_, 'v> {
         }
     }
 
-    /// Binds the values that are waiting.
+    /// Binds the buffered values.
     #[inline(never)]
     fn flush(&mut self) {
         let cells = &self.connection.cells[..self.waiting];
-        // SAFETY: the statement is alive as long as `self`, and the function
-        // answers parameters that it has not with a code. Each cell holds what
-        // its `storage` says. Texts and bytes are of `'v`, and read only by
-        // steps of this `Run`, which is gone when `'v` ends: the next one
-        // binds all parameters before it steps.
+        // SAFETY: the statement is alive as long as `self`, and the function returns an error code
+        // for parameters that do not exist. Each cell has the union member that its `storage`
+        // denotes. Texts and bytes live for `'v`, and are read only by steps of this `Run`, which
+        // is gone when `'v` ends: the next one binds all parameters before it steps.
         let code = unsafe {
             raw::marmota_bind(self.statement, self.bound, cells.as_ptr(), cells.len() as c_int)
         };
@@ -581,7 +576,7 @@ impl<'v> Run<'_, 'v> {
         }
     }
 
-    /// Goes on to the next row; false if there is none.
+    /// Advances to the next row. Returns false if no row is left.
     #[inline]
     pub(crate) fn step(&mut self) -> Result<bool, Failure> {
         if self.waiting > 0 {
@@ -593,8 +588,8 @@ impl<'v> Run<'_, 'v> {
         if self.fault != code::OK {
             return Err(Failure::new(self.fault, "the values bound do not suit the statement"));
         }
-        // SAFETY: the statement is alive, and so is what is bound to it: all of
-        // it was bound by this `Run`.
+        // SAFETY: the statement is alive, and so are its bound values: all of them were bound by
+        // this `Run`.
         match unsafe { raw::marmota_sqlite3_step(self.statement) } {
             code::ROW => Ok(true),
             code::DONE => Ok(false),
@@ -602,36 +597,35 @@ impl<'v> Run<'_, 'v> {
         }
     }
 
-    /// The values of the row that the statement stands on, `N` at most; those
-    /// it has not are NULL. They are put into `cells`, which do for row after
-    /// row. (A row that is returned is copied, and the copy waits for the bytes
-    /// just written: a seventh of what a list takes beside SQLite's steps.)
+    /// Returns at most `N` values of the current row; columns that do not exist are NULL. The
+    /// values are stored in `cells`, which are reused for each row. (A returned row would be
+    /// copied, and the copy waits for the bytes just written: a seventh of the time of a list in
+    /// addition to SQLite's steps.)
     #[inline(always)]
     pub(crate) fn row<'r, const N: usize>(&'r self, cells: &'r mut Cells<N>) -> Row<'r, N> {
-        // SAFETY: the statement is alive, and there are `N` cells, each of
-        // which is written. A cell of text or bytes points to memory that lives
-        // until the next step: for as long as the result borrows `self`, since
-        // stepping borrows it mutably.
+        // SAFETY: the statement is alive, and there are `N` cells, each of which is written. A cell
+        // of text or bytes points to memory that lives until the next step: for as long as the
+        // result borrows `self`, since stepping borrows it mutably.
         unsafe { raw::marmota_row(self.statement, cells.0.as_mut_ptr(), N as c_int) };
         Row { cells: &cells.0, run: PhantomData }
     }
 
-    /// How many columns the rows have.
+    /// Returns the number of columns.
     pub(crate) fn column_count(&self) -> usize {
         // SAFETY: the statement is alive.
         let count = unsafe { raw::marmota_sqlite3_column_count(self.statement) };
         usize::try_from(count).unwrap_or(0)
     }
 
-    /// Steps to the end and gives how many rows were written.
+    /// Steps to the end. Returns the number of written rows.
     #[inline]
     pub(crate) fn finish(mut self) -> Result<u64, Failure> {
         self.run_out()?;
         Ok(self.connection.changes())
     }
 
-    /// Steps to the end. (It does not take the run, as [`Run::finish`] does:
-    /// moved, that waits for what was bound just now.)
+    /// Steps to the end. (It does not consume the run like [`Run::finish`]: a move waits for the
+    /// values bound just before.)
     #[inline]
     pub(crate) fn run_out(&mut self) -> Result<(), Failure> {
         while self.step()? {}
@@ -642,21 +636,21 @@ impl<'v> Run<'_, 'v> {
 impl Drop for Run<'_, '_> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the statement is alive; what is bound is not read.
+        // SAFETY: the statement is alive; bound values are not read.
         unsafe { raw::marmota_sqlite3_reset(self.statement) };
     }
 }
 
 impl Prepared {
     fn new(statement: *mut raw::Stmt) -> Self {
-        // SAFETY: the statement was prepared just now, or is null, which has none.
+        // SAFETY: the statement was just prepared, or is null, which has no parameters.
         let parameters = unsafe { raw::marmota_sqlite3_bind_parameter_count(statement) };
         Self { statement, parameters }
     }
 }
 
-/// A path as SQLite takes it: a relative one gets `./`, because `:memory:` and
-/// the empty name mean something else.
+/// Returns a path for SQLite: a relative one is prefixed with `./`, because `:memory:` and the
+/// empty name have special meanings.
 fn attached_name(path: &Path) -> String {
     let name = path.to_string_lossy();
     if path.is_relative() { format!("./{name}") } else { name.into_owned() }

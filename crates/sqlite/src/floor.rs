@@ -1,7 +1,7 @@
-//! Statements by hand, for measurements (feature `bench`): what a program in C
-//! would do, on the same build of SQLite, with nothing of models around it.
-//! Values move a row a call, as the engine moves them, which is faster than
-//! SQLite's own calls: the floor lies rather high than low.
+//! A baseline for benchmarks (feature `bench`): the statements that a program in C would execute,
+//! on the same build of SQLite, without models. Values are bound and read one row per call, like in
+//! the engine, which is faster than SQLite's own calls: the baseline is rather too high than too
+//! low.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use marmota_model::Result;
 use crate::fault;
 use crate::ffi::{Bound, Cells, Connection, QUERY_COLUMNS, Row, StatementId, Syncs};
 
-/// A connection with statements that were written by hand.
+/// A connection for raw statements.
 #[derive(Debug)]
 pub struct ByHand {
     connection: Connection,
@@ -20,7 +20,7 @@ pub struct ByHand {
 #[derive(Clone, Copy, Debug)]
 pub struct Statement(StatementId);
 
-/// A value to be bound.
+/// A value to bind.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "each says what it is")]
 pub enum Cell<'v> {
@@ -28,19 +28,19 @@ pub enum Cell<'v> {
     Text(&'v str),
 }
 
-/// A row of eight columns at most.
+/// A row of at most eight columns.
 #[allow(missing_debug_implementations, reason = "it is only lent")]
 pub struct RowByHand<'r>(Row<'r, QUERY_COLUMNS>);
 
 impl RowByHand<'_> {
-    /// An integer.
+    /// Returns an integer.
     #[inline]
     #[must_use]
     pub fn int(&self, column: usize) -> i64 {
         self.0.at(column).int()
     }
 
-    /// The bytes of a text, which nobody has looked at.
+    /// Returns the bytes of a text, without validation.
     #[inline]
     #[must_use]
     pub fn bytes(&self, column: usize) -> &[u8] {
@@ -49,10 +49,10 @@ impl RowByHand<'_> {
 }
 
 impl ByHand {
-    /// Opens a file, or a database in memory, and runs statements on it.
+    /// Opens a file or a database in memory, and runs statements on it.
     ///
     /// # Errors
-    /// SQLite's, as for the other calls.
+    /// The error of SQLite, as for the other calls.
     pub fn open(path: Option<&Path>, sql: &str) -> Result<Self> {
         let opened = match path {
             Some(path) => Connection::open_file(path),
@@ -68,15 +68,15 @@ impl ByHand {
     /// Prepares a statement.
     ///
     /// # Errors
-    /// SQLite's.
+    /// The error of SQLite.
     pub fn prepare(&mut self, sql: &str) -> Result<Statement> {
         self.connection.prepare(sql).map(Statement).map_err(|failure| fault::of(&failure))
     }
 
-    /// Runs a statement that gives no rows.
+    /// Runs a statement without result rows.
     ///
     /// # Errors
-    /// SQLite's.
+    /// The error of SQLite.
     #[inline]
     pub fn run<'v>(
         &mut self,
@@ -86,10 +86,10 @@ impl ByHand {
         self.read(statement, values, |_| {})
     }
 
-    /// Runs a statement and lends its rows.
+    /// Runs a statement and passes its rows to `take`.
     ///
     /// # Errors
-    /// SQLite's.
+    /// The error of SQLite.
     #[inline]
     pub fn read<'v>(
         &mut self,
@@ -112,13 +112,13 @@ impl ByHand {
         }
     }
 
-    /// The key of the last row inserted.
+    /// Returns the key of the last inserted row.
     #[must_use]
     pub fn last_key(&self) -> i64 {
         self.connection.last_insert_rowid()
     }
 
-    /// How many system calls of this thread have waited for the disk.
+    /// Returns the number of system calls of this thread that waited for the disk.
     #[must_use]
     pub fn thread_syncs() -> u64 {
         Syncs::of_thread().count()

@@ -1,21 +1,19 @@
-//! A group: writes of several sessions in one transaction, with one wait for
-//! the disk, each with a result of its own.
+//! A group: writes of several sessions in one transaction, with one wait for the disk and a
+//! separate result for each.
 //!
-//! Whoever finds the writer free carries out a write inside the group's
-//! transaction at once, as its member ([`Seat::join`]). Whoever finds it taken
-//! leaves a copy in the queue. The leader, some member that is polled, carries
-//! out what is in the queue, commits all together and tells each
-//! ([`Seat::lead`]). What members wrote is seen by nobody before that commit
-//! is on the disk, and no member hears of its own result before, good or bad:
-//! an error may rest on what another member wrote.
+//! A session that finds the writer free executes its write at once in the group's transaction, as a
+//! member ([`Seat::join`]). Otherwise it leaves a copy in the queue. The leader, one of the members
+//! that is polled, executes the queue, commits everything together and notifies each member
+//! ([`Seat::lead`]). The members' writes are invisible until that commit is on the disk, and no
+//! member receives its result before, success or error: an error may depend on the write of another
+//! member.
 //!
-//! An error of one member leaves nothing of that member: a single statement
-//! that fails is undone by SQLite itself, what takes several has a savepoint.
-//! So members need no savepoint each. An error after which the transaction is
-//! gone (a full disk) is everybody's.
+//! An error of one member undoes only that member: SQLite itself undoes a single failed statement,
+//! and operations of several statements have a savepoint. So members need no savepoint each. An
+//! error that ends the transaction (a full disk) fails all members.
 //!
-//! This file knows nothing of SQLite: what carries out writes is a [`Work`].
-//! `tests/model` checks it in all its interleavings.
+//! This file is independent of SQLite: a [`Work`] executes the writes. `tests/model` checks it in
+//! all its interleavings.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -33,31 +31,30 @@ use crate::sync::Mutex;
 const PAUSE: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 
-/// What carries out a group's writes.
+/// Executes the writes of a group.
 pub(crate) trait Work: Send + 'static {
-    /// A write that can wait.
+    /// A write that can be queued.
     type Job: Debug + Send;
 
-    /// Begins a transaction; false if another process or engine has the lock
-    /// of the file.
+    /// Begins a transaction. Returns false if another process or engine has the lock of the file.
     fn begin(&mut self) -> Result<bool>;
-    /// The error of a write that waited too long for that lock.
+    /// Returns the error of a write that waited too long for that lock.
     fn refused(&self) -> Error;
-    /// True inside a transaction. An error may have ended it.
+    /// Returns true inside a transaction. An error may have ended it.
     fn is_open(&self) -> bool;
-    /// Carries out a write; one that fails leaves nothing.
+    /// Executes a write. A failed one leaves no changes.
     fn run(&mut self, job: &Self::Job) -> Result<Outcome>;
-    /// Commits the transaction of so many members, or undoes it if that fails.
+    /// Commits the transaction of `members` members, or rolls it back if that fails.
     fn commit(&mut self, durability: Durability, members: usize) -> Result<()>;
-    /// Undoes the transaction, if there is one.
+    /// Rolls back the transaction, if one is open.
     fn roll_back(&mut self);
 }
 
-/// A write in a group, or in the queue for one.
+/// A write in a group or in its queue.
 #[derive(Debug)]
 pub(crate) struct Member<J> {
     durability: Durability,
-    /// Until when it may stay in the queue; none if it never was there.
+    /// The time until which it may stay in the queue; `None` if it was never queued.
     until: Option<Instant>,
     state: Mutex<State<J>>,
 }
@@ -66,7 +63,7 @@ pub(crate) struct Member<J> {
 struct State<J> {
     stage: Stage<J>,
     waker: Option<Waker>,
-    /// True if nobody will poll it any more.
+    /// True if it will not be polled again.
     is_left: bool,
     /// True if it is among those that are woken when the lock is free.
     is_in_line: bool,
@@ -76,9 +73,9 @@ struct State<J> {
 enum Stage<J> {
     /// In the queue.
     Queued(J),
-    /// Being carried out by a leader.
+    /// Being executed by a leader.
     Taken,
-    /// Carried out, not committed.
+    /// Executed, not committed.
     Ran(Result<Outcome>),
     /// Committed, or failed.
     Done(Result<Outcome>),
@@ -99,7 +96,7 @@ impl<J> Member<J> {
         })
     }
 
-    /// The result, if it is there; otherwise has `waker` woken when it is.
+    /// Returns the result if it is available; otherwise `waker` is woken when it is.
     pub(crate) fn poll(&self, waker: &Waker) -> Option<Result<Outcome>> {
         let mut state = self.state.lock();
         if let Stage::Done(_) = state.stage {
@@ -115,28 +112,27 @@ impl<J> Member<J> {
         None
     }
 
-    /// Until when it may stay in the queue; none if it never was there.
+    /// Returns the time until which it may stay in the queue; `None` if it was never queued.
     pub(crate) const fn until(&self) -> Option<Instant> {
         self.until
     }
 
-    /// True if it has been in the queue for too long.
+    /// Returns true if it has been in the queue for too long.
     pub(crate) fn is_late(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() >= until)
     }
 
-    /// True if its result is there, or was.
+    /// Returns true if its result is or was available.
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.state.lock().stage, Stage::Done(_) | Stage::Gone)
     }
 
-    /// Notes that it waits for the lock; false if it did already.
+    /// Records that it waits for the lock. Returns false if it already did.
     pub(crate) fn line_up(&self) -> bool {
         !std::mem::replace(&mut self.state.lock().is_in_line, true)
     }
 
-    /// Leaves it to itself: it is taken out of the queue, or committed with its
-    /// group.
+    /// Abandons it: it is removed from the queue, or committed with its group.
     pub(crate) fn leave(&self) {
         let mut state = self.state.lock();
         state.is_left = true;
@@ -146,7 +142,7 @@ impl<J> Member<J> {
         }
     }
 
-    /// Takes it out of the queue; false if it is carried out already.
+    /// Removes it from the queue. Returns false if it is already being executed.
     pub(crate) fn give_up(&self) -> bool {
         let mut state = self.state.lock();
         if matches!(state.stage, Stage::Queued(_)) {
@@ -156,7 +152,7 @@ impl<J> Member<J> {
         false
     }
 
-    /// Wakes whoever waits for it; false if nobody will lead on its behalf.
+    /// Wakes its session. Returns false if it will not lead: it is abandoned or done.
     pub(crate) fn wake(&self) -> bool {
         let mut state = self.state.lock();
         state.is_in_line = false;
@@ -165,7 +161,7 @@ impl<J> Member<J> {
         }
         let waker = state.waker.take();
         drop(state);
-        // Without one it was never polled, and will be.
+        // Without a waker, it has not been polled yet and will be.
         waker.inspect(Waker::wake_by_ref);
         true
     }
@@ -181,7 +177,7 @@ impl<J> Member<J> {
         }
     }
 
-    /// Puts a write back that was taken and not carried out.
+    /// Puts back a write that was taken but not executed.
     fn put_back(&self, job: J) {
         let mut state = self.state.lock();
         // One that was abandoned meanwhile has no caller.
@@ -192,7 +188,7 @@ impl<J> Member<J> {
         self.state.lock().stage = Stage::Ran(result);
     }
 
-    /// Ends it: with its own result, or with the error of the whole group.
+    /// Completes it with its own result, or with the error of the whole group.
     fn finish(&self, failed: Option<&Error>, told: &mut Vec<Waker>) {
         let mut state = self.state.lock();
         let stage = std::mem::replace(&mut state.stage, Stage::Gone);
@@ -205,10 +201,10 @@ impl<J> Member<J> {
     }
 }
 
-/// Where the one that writes sits: what it works with, and the open group.
+/// The state of the writer: what executes the writes, and the open group.
 #[derive(Debug)]
 pub(crate) struct Seat<W: Work> {
-    /// None once the engine is closed.
+    /// `None` after the engine is closed.
     pub(crate) work: Option<W>,
     members: Vec<Arc<Member<W::Job>>>,
     durability: Durability,
@@ -216,13 +212,13 @@ pub(crate) struct Seat<W: Work> {
     backoff: Backoff,
 }
 
-/// How far a leader came.
+/// The result of leading.
 #[derive(Debug)]
 pub(crate) struct Led<J> {
-    /// How many writes were committed together.
+    /// The number of writes committed together.
     pub(crate) members: usize,
-    /// Another process or engine has the lock of the file: these writes stay in
-    /// the queue, and it is tried again after the pause.
+    /// The writes that stay in the queue because another process or engine has the lock of the
+    /// file, and the pause before the next try.
     pub(crate) refused: Option<(Vec<Arc<Member<J>>>, Duration)>,
 }
 
@@ -233,31 +229,31 @@ impl<W: Work> Seat<W> {
         Self { work: Some(work), members: Vec::new(), durability, is_open: false, backoff }
     }
 
-    /// How long to wait before the lock of the file is tried again.
+    /// Returns the pause before the lock of the file is tried again.
     pub(crate) fn pause(&mut self) -> Duration {
         self.backoff.pause()
     }
 
-    /// Something has had the lock of the file.
+    /// Resets the pause after the lock of the file was acquired.
     pub(crate) fn begun(&mut self) {
         self.backoff.reset();
     }
 
-    /// How many writes are in the group.
+    /// Returns the number of writes in the group.
     pub(crate) const fn members(&self) -> usize {
         self.members.len()
     }
 
-    /// True if there is something to commit.
+    /// Returns true if a group is open, which must be committed.
     pub(crate) const fn has_group(&self) -> bool {
         self.is_open
     }
 
-    /// Carries out a write as a member of the open group, opening one if there
-    /// is none; none if another process or engine has the lock of the file.
+    /// Executes a write as a member of the open group, opening one if necessary. Returns `None` if
+    /// another process or engine has the lock of the file.
     ///
     /// # Errors
-    /// That of the write, if nobody else is in the group; then there is none.
+    /// The error of the write if the group has no other members; the group is closed then.
     pub(crate) fn join(
         &mut self,
         durability: Durability,
@@ -289,17 +285,16 @@ impl<W: Work> Seat<W> {
         }
     }
 
-    /// Carries out what waits, commits the group, and notes in `told` whom to
-    /// tell. All of the queue and the group are done afterwards, unless
-    /// another process or engine has the lock of the file.
+    /// Executes the queued writes, commits the group, and adds to `told` the wakers to notify.
+    /// Afterwards the queue and the group are done, unless another process or engine has the lock
+    /// of the file.
     pub(crate) fn lead(
         &mut self,
         queued: Vec<Arc<Member<W::Job>>>,
         told: &mut Vec<Waker>,
     ) -> Led<W::Job> {
         let undo = Undo { seat: self, told };
-        // A group that cannot begin fails for all: each that tried anew would
-        // fail as well.
+        // If the group cannot begin, all writes fail: each new try would fail as well.
         let mut failed: Option<Error> = None;
         let mut refused = Vec::new();
         for member in queued {
@@ -337,7 +332,7 @@ impl<W: Work> Seat<W> {
         Led { members, refused }
     }
 
-    /// Ends those that waited too long for the lock of the file; gives the rest.
+    /// Fails the writes that waited too long for the lock of the file. Returns the others.
     #[cold]
     fn dismiss_late(
         &mut self,
@@ -350,7 +345,7 @@ impl<W: Work> Seat<W> {
                 return true;
             }
             if member.take().is_some() {
-                // Who has the lock is looked up only now, and once for all.
+                // The holder of the lock is looked up only now, and once for all.
                 let refused = || self.work.as_ref().map_or_else(closed, W::refused);
                 member.finish(Some(error.get_or_insert_with(refused)), told);
             }
@@ -360,7 +355,7 @@ impl<W: Work> Seat<W> {
     }
 
     fn run_queued(&mut self, member: &Arc<Member<W::Job>>, job: &W::Job, told: &mut Vec<Waker>) {
-        // Before it runs, so that it is not forgotten if that panics.
+        // Before it runs, so that it is not lost if that panics.
         self.add(member);
         let result = self.work.as_mut().ok_or_else(closed).and_then(|work| work.run(job));
         match result {
@@ -369,8 +364,8 @@ impl<W: Work> Seat<W> {
         }
     }
 
-    /// Opens a group unless one is open; false if another process or engine has
-    /// the lock of the file.
+    /// Opens a group unless one is open. Returns false if another process or engine has the lock of
+    /// the file.
     fn open(&mut self) -> Result<bool> {
         if !self.is_open {
             self.is_open = self.work.as_mut().ok_or_else(closed)?.begin()?;
@@ -386,7 +381,7 @@ impl<W: Work> Seat<W> {
         self.members.push(Arc::clone(member));
     }
 
-    /// The transaction is gone, with all that members wrote.
+    /// Fails all members after the transaction was lost.
     #[cold]
     fn lose(&mut self, error: &Error, told: &mut Vec<Waker>) {
         let message = format!("a write of the same group could not go on: {}", error.message());
@@ -394,7 +389,7 @@ impl<W: Work> Seat<W> {
         self.end(Some(&error), told);
     }
 
-    /// Gives up a group without members.
+    /// Rolls back a group without members.
     #[cold]
     fn abandon(&mut self) {
         if let Some(work) = &mut self.work {
@@ -412,8 +407,7 @@ impl<W: Work> Seat<W> {
     }
 }
 
-/// Undoes the group if a write panics: no member is answered as if it had
-/// taken place.
+/// Rolls back the group if a write panics, and fails its members.
 struct Undo<'s, W: Work> {
     seat: &'s mut Seat<W>,
     told: &'s mut Vec<Waker>,
@@ -432,7 +426,7 @@ impl<W: Work> Drop for Undo<'_, W> {
     }
 }
 
-/// An error for each of those it concerns.
+/// Returns a copy of an error for another member.
 fn same(error: &Error) -> Error {
     let same = Error::new(error.kind(), error.message());
     error.violations().iter().cloned().fold(same, Error::with_violation)

@@ -1,9 +1,8 @@
-//! Who keeps a database from others: for errors that name what was waited for.
+//! Finds the process that keeps a database locked, for error messages.
 //!
-//! The system is asked (`/proc/locks`), so that what is told is true also when
-//! the holder was killed. Nothing is opened: closing a descriptor of the file
-//! would drop the locks that this process has on it. Where the system does not
-//! tell, the error does without a name.
+//! The system is queried (`/proc/locks`), so that the message is true even if the holder was
+//! killed. No file is opened: closing a descriptor of the file would drop the locks that this
+//! process has on it. If the system does not report the holder, the error has no name.
 
 use std::fmt;
 use std::path::Path;
@@ -13,26 +12,25 @@ use marmota_model::{Error, ErrorKind};
 
 use crate::engine::place_of;
 
-/// Bytes of the file that SQLite locks: pending, reserved, then those of
-/// readers.
+/// The bytes of the file that SQLite locks: pending, reserved, then those of readers.
 const PENDING: u64 = 0x4000_0000;
 const RESERVED: u64 = PENDING + 1;
 const SHARED: std::ops::RangeInclusive<u64> = PENDING + 2..=PENDING + 511;
-/// Bytes of the log's index that are locked: by who writes, takes the log to
-/// the file, or reads the log anew after a crash.
+/// The bytes of the log's index that are locked by a writer, a checkpoint, or the recovery of the
+/// log after a crash.
 const LOG: std::ops::RangeInclusive<u64> = 120..=122;
 
-/// The system tells of its locks in pieces, and misses some while others' come and go.
+/// The system returns its locks in pieces, and misses some while others change.
 const LOOKS: usize = 4;
 
-/// Who has a database.
+/// A process that has a database.
 #[derive(Debug, PartialEq, Eq)]
 struct Holder {
     process: u32,
     deed: Deed,
 }
 
-/// What it has the database for; what keeps more from others comes first.
+/// The use of the database, from the most to the least exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Deed {
     HasToItself,
@@ -40,7 +38,7 @@ enum Deed {
     HasOpen,
 }
 
-/// A lock that the system knows of.
+/// A lock reported by the system.
 #[derive(Debug, PartialEq, Eq)]
 struct Lock {
     process: u32,
@@ -49,7 +47,7 @@ struct Lock {
     bytes: std::ops::RangeInclusive<u64>,
 }
 
-/// The error for a database that others have, after `waited`.
+/// Returns the error for a database that others have locked, after `waited`.
 #[cold]
 pub(crate) fn busy(path: &Path, waited: Duration) -> Error {
     let who = match holder(path) {
@@ -86,7 +84,7 @@ fn inode(_: &Path) -> Option<u64> {
     None
 }
 
-/// Whoever keeps the most from others; this process only if there is no other.
+/// Returns the most exclusive holder; this process only if no other holds a lock.
 fn holder_among(locks: &str, file: u64, index: Option<u64>, own: u32) -> Option<Holder> {
     let deed = |lock: &Lock| {
         let has = |byte: u64| lock.bytes.contains(&byte);
@@ -107,8 +105,8 @@ fn holder_among(locks: &str, file: u64, index: Option<u64>, own: u32) -> Option<
     holders.min_by_key(|holder| holder.weight(own))
 }
 
-/// A line such as `3: POSIX  ADVISORY  WRITE 4711 fe:00:5750855 120 120`. One
-/// that waits for a lock has an arrow in it.
+/// Parses a line such as `3: POSIX  ADVISORY  WRITE 4711 fe:00:5750855 120 120`. A line for a
+/// waiting process has an arrow.
 fn parse(line: &str) -> Option<Lock> {
     let mut words = line.split_whitespace().skip(1);
     if words.next()? != "POSIX" {
@@ -126,7 +124,7 @@ fn parse(line: &str) -> Option<Lock> {
 }
 
 impl Holder {
-    /// Least for who keeps the most from others.
+    /// Returns a sort key: the most exclusive holder is the least.
     fn weight(&self, own: u32) -> (Deed, bool) {
         (self.deed, self.process == own)
     }
@@ -137,7 +135,7 @@ impl fmt::Display for Holder {
         let program = std::fs::read_to_string(format!("/proc/{}/comm", self.process));
         match program {
             _ if self.process == std::process::id() => f.write_str("this process")?,
-            // A process that is not seen from here, in another container.
+            // A process that is not visible here, in another container.
             _ if self.process == 0 => f.write_str("a process of another container")?,
             Ok(program) => write!(f, "process {} ({})", self.process, program.trim_end())?,
             Err(_) => write!(f, "process {}", self.process)?,

@@ -1,9 +1,8 @@
-//! A connection with its statements: what carries out operations. There is
-//! one that writes and, where the file allows it, one that reads for each
-//! session.
+//! A connection with its statements, which executes operations. One connection writes; if the file
+//! allows it, each session has another one for reads.
 //!
-//! Reads are in `read.rs`, writes of one row in `write.rs`, of many in
-//! `write_many.rs`; this file has what they share, and transactions.
+//! Reads are in `read.rs`, writes of one row in `write.rs`, of many in `write_many.rs`. This file
+//! contains what they share, and transactions.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,17 +27,17 @@ use crate::statement::{Head, Statements, Verb};
 use crate::stopped::{Stopped, leaves_unknown, unknown};
 use marmota_store::tables::KnownTables;
 
-/// The number of the savepoint around a write of many rows in a transaction;
-/// [`BatchMachine`] takes the one above it.
+/// The number of the savepoint around a write of many rows in a transaction; [`BatchMachine`] uses
+/// the next higher one.
 const SAVEPOINT_OF_MANY: u32 = u32::MAX - 1;
 
-/// A log of so many pages is taken to the file, by whoever has committed.
+/// The size of the log after which the committing thread runs a checkpoint.
 ///
-/// Relaxed inserts one by one fill it with some 450 rows, and wait for the disk twice then: a fifth of
-/// their time where nobody else uses the disk, most of it where others do. With 4,000 pages there
-/// were 0.83 times as many inserts on a quiet disk (so much does not stay in the processor's cache) and
-/// 1.25 times on a busy one, the slowest of which took 1.6 times as long. A thread that took the log to
-/// the disk ahead of that won nothing that could be told from the noise.
+/// Relaxed single inserts fill it with about 450 rows, and wait for the disk twice then: a fifth of
+/// their time on an idle disk, most of it on a busy one. With 4,000 pages there were 0.83 times as
+/// many inserts on an idle disk (that much does not fit into the processor's cache) and 1.25 times
+/// on a busy one, the slowest of which took 1.6 times as long. A thread that synced the log ahead
+/// of that gained nothing beyond the noise.
 const LOG_PAGES_MAX: u32 = 1_000;
 
 /// A connection with its statements.
@@ -50,42 +49,42 @@ pub(crate) struct Lane {
     /// The tables of other databases that SQL sees here.
     pub(crate) neighbours: Neighbours,
     pub(crate) tables: KnownTables,
-    /// Memory for the shape of a filter.
+    /// A reusable buffer for the shape of a filter.
     pub(crate) shape: Shape,
     begin: StatementId,
     commit: StatementId,
     rollback: StatementId,
-    /// What commits wait for, unless a write asks for another.
+    /// The durability of commits, unless a write requests another.
     durability: Durability,
-    /// What the next commit waits for.
+    /// The durability of the next commit.
     set: Durability,
-    /// Told of what was committed that nobody waited for.
+    /// Notified of relaxed commits.
     clerk: Option<Arc<Clerk>>,
     pub(crate) counts: Arc<Counts>,
-    /// The file, and how long others' locks on it are waited for.
+    /// The file, and the timeout for locks of others.
     pub(crate) file: Option<(PathBuf, Duration)>,
-    /// True if SQLite waits for others' locks, which blocks the thread.
+    /// True if SQLite waits for locks of others, which blocks the thread.
     blocks: bool,
-    /// True if others' locks have kept the last operation from beginning.
+    /// True if a lock of others prevented the last operation.
     is_refused: bool,
-    /// Set by the first wait for the disk that fails: no more writes.
+    /// Set by the first failed sync: no more writes.
     stopped: Option<Stopped>,
-    /// A fault that a test has put in.
+    /// A fault injected by a test.
     #[cfg(feature = "simulated-disk")]
     pub(crate) planted: Option<crate::disk::Fault>,
-    /// How many rows the last list or SQL has lent.
+    /// The number of rows that the last list or SQL has passed to the sink.
     pub(crate) lent: u64,
     /// The tables in memory of a statement that has used up its first budget.
     pub(crate) kept: Option<Box<LentTables>>,
-    /// How long a read may take, in milliseconds; 0 for any time.
+    /// The time limit of a read, in milliseconds; 0 if unlimited.
     pub(crate) read_deadline_ms: u32,
 }
 
 impl Lane {
     pub(crate) fn new(mut connection: Connection, tables: KnownTables) -> Result<Self> {
         let mut prepare = |sql| connection.prepare(sql).map_err(|failure| fault::of(&failure));
-        // IMMEDIATE: a transaction that begins as a reader may find, at its
-        // first write, that its snapshot is old, and has to start again.
+        // IMMEDIATE: a transaction that begins as a reader may find, at its first write, that its
+        // snapshot is old, and would have to start again.
         let (begin, commit, rollback) =
             (prepare("BEGIN IMMEDIATE")?, prepare("COMMIT")?, prepare("ROLLBACK")?);
         Ok(Self {
@@ -114,7 +113,7 @@ impl Lane {
         })
     }
 
-    /// Carries out an operation that is no step of a session's transaction.
+    /// Executes an operation that is not a step of a session's transaction.
     #[inline]
     pub(crate) fn run(
         &mut self,
@@ -125,8 +124,8 @@ impl Lane {
         self.carry_out(operation, sink, outcome).map_err(|error| self.refused_or_named(error))
     }
 
-    /// The same error; if others have the file, it names them, or the operation
-    /// is to be tried again ([`Self::take_refused`]).
+    /// Adds the holder of the lock to the error if others have the file, or marks the operation to
+    /// be tried again ([`Self::take_refused`]).
     #[cold]
     fn refused_or_named(&mut self, error: Error) -> Error {
         let is_busy = self.file.is_some() && error.kind() == ErrorKind::Busy;
@@ -137,7 +136,7 @@ impl Lane {
         self.with_holder(error)
     }
 
-    /// The same error; if others have the file, it names them.
+    /// Adds the holder of the lock to the error if others have the file.
     #[cold]
     fn with_holder(&self, error: Error) -> Error {
         match &self.file {
@@ -148,19 +147,19 @@ impl Lane {
         }
     }
 
-    /// True if the last operation failed because another process or engine has
-    /// the lock of the file: nothing of it took place.
+    /// Returns true if the last operation failed because another process or engine has the lock of
+    /// the file. Nothing of it was done.
     pub(crate) const fn take_refused(&mut self) -> bool {
         std::mem::replace(&mut self.is_refused, false)
     }
 
-    /// Has operations return at once if others have the lock of the file.
+    /// Makes operations return at once if others have the lock of the file.
     pub(crate) fn never_block(&mut self) {
         self.connection.busy_timeout_ms(0);
         self.blocks = false;
     }
 
-    /// Runs `work`, which waits for others' locks: on a thread that may block.
+    /// Runs `work` with waiting for locks of others: on a thread that may block.
     pub(crate) fn blocking<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         let was_blocking = self.blocks;
         if let (false, Some((_, timeout))) = (was_blocking, &self.file) {
@@ -191,7 +190,7 @@ impl Lane {
                 self.count(table, *filter).map(|rows| outcome.rows = rows)
             }
             Operation::Sql { statement, lender } if statement.writes => {
-                // All or nothing, whatever the statement says (`OR FAIL`).
+                // All or nothing, even for `OR FAIL`.
                 let lender = lender.as_deref_mut();
                 self.atomically(|lane| lane.sql(statement, lender, sink))
                     .map(|rows| outcome.rows = rows)
@@ -239,7 +238,7 @@ impl Lane {
                 if table.fields()[*field].rules.is_empty() {
                     self.increment(table, key, *field, *by, stamp)
                 } else {
-                    // The rules are asked about the sum, which only SQLite knows.
+                    // The rules are checked against the sum, which only SQLite knows.
                     self.atomically(|lane| {
                         let outcome = lane.increment(table, key, *field, *by, stamp)?;
                         let mut row = vec![ValueRef::Absent; table.fields().len()];
@@ -262,7 +261,7 @@ impl Lane {
         Ok(())
     }
 
-    /// The place of a statement, which is prepared if it was not yet.
+    /// Returns the place of a statement, which is prepared if necessary.
     #[inline]
     pub(crate) fn statement(
         &mut self,
@@ -291,7 +290,7 @@ impl Lane {
         Ok(place)
     }
 
-    /// The number of a table, and no filter's shape.
+    /// Returns the number of a table, and clears the filter's shape.
     #[inline]
     pub(crate) fn number(&mut self, table: &Table) -> Result<u32> {
         self.shape.clear();
@@ -312,7 +311,7 @@ impl Lane {
     }
 
     /// # Errors
-    /// [`ErrorKind::Io`] once a wait for the disk has failed.
+    /// [`ErrorKind::Io`] after a failed sync.
     #[inline]
     pub(crate) fn check_stopped(&self) -> Result<()> {
         match &self.stopped {
@@ -325,7 +324,7 @@ impl Lane {
         self.stopped.is_some()
     }
 
-    /// Takes no more writes: this thread's last wait for the disk failed.
+    /// Stops all writes after this thread's last sync failed.
     #[cold]
     fn stop(&mut self) {
         #[cfg(feature = "simulated-disk")]
@@ -337,8 +336,8 @@ impl Lane {
         self.connection.keep_log_at_close();
     }
 
-    /// Commits, or undoes all if that fails. After [`ErrorKind::Lost`] it may
-    /// be there all the same when the file is opened again.
+    /// Commits, or rolls back everything if that fails. After [`ErrorKind::Lost`], the changes may
+    /// exist all the same when the file is opened again.
     pub(crate) fn commit(&mut self) -> Result<()> {
         let before = Syncs::of_thread();
         let mut run = self.connection.start(self.commit);
@@ -371,7 +370,8 @@ impl Lane {
         }
     }
 
-    /// The error of a statement that commits by itself: what is unknown is said.
+    /// Returns the error of a statement that commits by itself, including that its outcome is
+    /// unknown.
     #[cold]
     fn alone_failed(&mut self, error: Error, syncs: Syncs) -> Error {
         let is_unknown = match error.kind() {
@@ -385,20 +385,20 @@ impl Lane {
         }
     }
 
-    /// Says what commits wait for from here on.
+    /// Sets the durability of later commits.
     pub(crate) fn keep_with(&mut self, durability: Durability, clerk: &Arc<Clerk>) {
         self.durability = durability;
         self.clerk = Some(Arc::clone(clerk));
         self.wait_for(durability);
     }
 
-    /// What commits wait for, unless a write asks for another.
+    /// Returns the durability of commits, unless a write requests another.
     pub(crate) const fn durability(&self) -> Durability {
         self.durability
     }
 
-    /// Says what the next commit waits for. A file kept with less than relaxed
-    /// stays with that: promises about a single write would not hold there.
+    /// Sets the durability of the next commit. A file with less than relaxed durability keeps it:
+    /// promises about a single write would not hold there.
     pub(crate) fn wait_for(&mut self, durability: Durability) {
         if self.durability == Durability::None || self.set == durability {
             return;
@@ -407,8 +407,8 @@ impl Lane {
         self.set = durability;
     }
 
-    /// Sees to what was committed: that it is taken to the disk if nobody waited
-    /// for that, and to the file if the log has become long.
+    /// Completes a commit: schedules a sync if it was relaxed, and runs a checkpoint if the log has
+    /// become long.
     fn note_commit(&mut self) {
         self.counts.commit();
         let Some(clerk) = &self.clerk else { return };
@@ -423,7 +423,7 @@ impl Lane {
         }
     }
 
-    /// Counts how often `work` waits for the disk.
+    /// Counts the syncs of `work`.
     pub(crate) fn counted<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         let before = Syncs::of_thread();
         let done = work(self);
@@ -435,14 +435,14 @@ impl Lane {
         done
     }
 
-    /// Waits until what was committed is on the disk. If that fails, no more is
-    /// written: a second try would succeed although the pages were dropped.
+    /// Waits until all commits are on the disk. If that fails, writes are stopped: a second try
+    /// would succeed although the pages were dropped.
     pub(crate) fn sync_log(&mut self) -> Result<()> {
         self.check_stopped()?;
         self.counted(|lane| lane.connection.sync_log()).map_err(|failure| fault::of(&failure))
     }
 
-    /// [`Self::run`] for a write that is in no group.
+    /// Like [`Self::run`] for a write outside of a group.
     #[inline]
     pub(crate) fn run_alone(
         &mut self,
@@ -471,7 +471,7 @@ impl Lane {
         })
     }
 
-    /// [`Self::commit`] for a session's transaction.
+    /// Like [`Self::commit`] for a session's transaction.
     pub(crate) fn commit_alone(&mut self, durability: Option<Durability>) -> Result<()> {
         self.wait_for(durability.unwrap_or(self.durability));
         self.counted(|lane| {
@@ -481,9 +481,9 @@ impl Lane {
         })
     }
 
-    /// Undoes the transaction, if there is one. This cannot fail in a way that
-    /// leaves it open: what SQLite could not undo in memory it undoes from the
-    /// log when the file is opened.
+    /// Rolls back the transaction, if one is open. It cannot fail such that the transaction stays
+    /// open: changes that SQLite cannot undo in memory are undone from the log when the file is
+    /// opened.
     pub(crate) fn roll_back(&mut self) {
         if self.connection.in_transaction() {
             let _ = self.control(self.rollback);
@@ -504,8 +504,8 @@ impl Lane {
         Ok(Outcome::default())
     }
 
-    /// Runs `work` so that all it writes takes place or nothing: in a
-    /// transaction, or in a savepoint of the one that is open.
+    /// Runs `work` so that all of its writes take effect or none: in a transaction, or in a
+    /// savepoint of the open transaction.
     pub(crate) fn atomically<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let nested = self.connection.in_transaction();
         if nested {
@@ -574,7 +574,7 @@ impl Work for Lane {
     }
 }
 
-/// Undoes what [`Lane::atomically`] did, also when a row source panics.
+/// Undoes what [`Lane::atomically`] did, also if a row source panics.
 struct Undo<'l> {
     lane: &'l mut Lane,
     nested: bool,
@@ -587,8 +587,8 @@ impl Drop for Undo<'_> {
             return;
         }
         if self.nested {
-            // These fail only if SQLite undid the whole transaction already,
-            // which the session looks for.
+            // These fail only if SQLite has already rolled back the whole transaction, which the
+            // session checks.
             let _ = self.lane.savepoint(Verb::RollbackTo, SAVEPOINT_OF_MANY);
             let _ = self.lane.savepoint(Verb::Release, SAVEPOINT_OF_MANY);
         } else {

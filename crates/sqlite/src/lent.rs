@@ -1,10 +1,9 @@
-//! Tables in memory as SQL sees them: how they are declared, which key or
-//! index a statement is to use, and the rows for its arguments. The calls
-//! from SQLite are in `ffi/lent.rs`.
+//! Tables in memory as virtual tables for SQL: their declaration, the choice of a key or index for
+//! a statement, and the rows for its arguments. The calls from SQLite are in `ffi/lent.rs`.
 //!
-//! What is found may be too much, never too little: SQLite asks every
-//! condition again. An argument that is not of its field's kind (a text for a
-//! number) narrows nothing, because what it means is SQLite's to say.
+//! A search may return too many rows, never too few: SQLite checks every condition again. An
+//! argument of another kind than its field (a text for a number) restricts nothing, because only
+//! SQLite defines its meaning.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,21 +14,20 @@ use marmota_store::lent::{LentTable, RangeEnd, RowNumbers};
 use crate::column::{sql_collation, sql_type};
 use crate::shape::quoted;
 
-/// How many rows a table is taken to have, as SQLite does where it was not
-/// told.
+/// The assumed number of rows of a table, as in SQLite without statistics.
 const ROWS: f64 = 1_048_576.0;
 
-/// A table that is shown.
+/// A declared table.
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) table: Arc<Table>,
     indexes: Vec<Index>,
 }
 
-/// A condition on a field that an index may answer.
+/// A condition on a field that an index may satisfy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Condition {
-    /// Its place among the statement's constraints.
+    /// Its index in the statement's constraints.
     pub(crate) place: usize,
     pub(crate) field: usize,
     pub(crate) relation: Relation,
@@ -44,41 +42,41 @@ pub(crate) enum Relation {
     GreaterOrEqual,
 }
 
-/// A member of the order asked for.
+/// A term of the requested order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SortedBy {
-    /// None for the row's number.
+    /// `None` for the row number.
     pub(crate) field: Option<usize>,
     pub(crate) descending: bool,
 }
 
-/// How a statement finds its rows.
+/// The way a statement finds its rows.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) found: Found,
-    /// The places of the constraints whose values are wanted.
+    /// The indexes of the constraints whose values are needed.
     pub(crate) arguments: Vec<usize>,
-    /// True if the rows come in the order asked for.
+    /// True if the rows are in the requested order.
     pub(crate) is_sorted: bool,
     pub(crate) cost: f64,
     pub(crate) rows: i64,
 }
 
 impl Plan {
-    /// The most values that one is told.
+    /// The most arguments of a plan.
     pub(crate) const ARGUMENTS_MAX: usize = 16;
 }
 
-/// Where rows are taken from, as it fits into the number that SQLite keeps.
+/// The source of the rows, encoded in the number that SQLite keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// The index; none for the key.
+    /// The index; `None` for the key.
     index: Option<usize>,
-    /// How many of its first fields have one value.
+    /// The number of its first fields that have one value.
     fixed: usize,
-    /// True if those are all of a key or unique index.
+    /// True if those are all fields of a key or unique index.
     one: bool,
-    /// Whether there is a lower end, and whether it is in the range.
+    /// `None` without a lower bound; otherwise true if the bound is inclusive.
     low: Option<bool>,
     high: Option<bool>,
     reverse: bool,
@@ -88,18 +86,18 @@ impl Found {
     const BY_KEY: Self =
         Self { index: None, fixed: 0, one: false, low: None, high: None, reverse: false };
 
-    /// True if there is one row at most.
+    /// Returns true if at most one row is found.
     pub(crate) const fn is_one(&self) -> bool {
         self.one
     }
 
-    /// True if all rows are taken.
+    /// Returns true if all rows are found.
     pub(crate) fn is_all(&self) -> bool {
         let narrowed = self.fixed > 0 || self.low.is_some() || self.high.is_some();
         !narrowed
     }
 
-    /// True for the row that has a key.
+    /// Returns true for a single row found by its key.
     pub(crate) fn is_by_key(&self) -> bool {
         self.one && self.index.is_none()
     }
@@ -140,7 +138,7 @@ impl Shape {
         Self { table, indexes }
     }
 
-    /// The table as SQLite has to know it.
+    /// Returns the declaration of the table for SQLite.
     pub(crate) fn declaration(&self) -> String {
         let mut sql = "CREATE TABLE lent(".to_owned();
         for (at, field) in self.table.fields().iter().enumerate() {
@@ -153,8 +151,8 @@ impl Shape {
         sql
     }
 
-    /// True if a condition that compares texts by this collation does as the
-    /// field's indexes do.
+    /// Returns true if a condition that compares texts by this collation compares like the field's
+    /// indexes.
     pub(crate) fn compares_by(&self, field: usize, collation: &str) -> bool {
         let Some(field) = self.table.fields().get(field) else { return false };
         let own = match field.kind.collation() {
@@ -164,7 +162,7 @@ impl Shape {
         !is_text(&field.kind) || collation.eq_ignore_ascii_case(own)
     }
 
-    /// The cheapest way to the rows that the conditions select.
+    /// Returns the cheapest plan for the rows that the conditions select.
     pub(crate) fn plan(&self, conditions: &[Condition], sorted_by: &[SortedBy]) -> Plan {
         let mut best = self.by_fields(None, &[self.table.key()], true, conditions, sorted_by);
         for (number, index) in self.indexes.iter().enumerate() {
@@ -217,7 +215,7 @@ impl Shape {
         let serves = self.serves(fields, fixed, sorted_by, conditions, index.is_some());
         found.reverse = serves == Some(true);
         let is_sorted = found.one || serves.is_some();
-        // An index's row lies anywhere, a key's neighbour is near.
+        // Rows of an index are scattered, rows by key are adjacent.
         let mut cost = 2.0 + rows * if index.is_some() { 1.5 } else { 1.0 };
         if !is_sorted {
             cost += rows * rows.log2().max(1.0) * 0.5;
@@ -225,8 +223,8 @@ impl Shape {
         Plan { found, arguments, is_sorted, cost, rows: rows as i64 }
     }
 
-    /// Whether rows by `fields`, behind the first `fixed` that have one value,
-    /// and then the key come as asked for; and if so whether backwards.
+    /// Checks whether rows sorted by `fields` after the first `fixed` ones, which have one value,
+    /// and then by the key have the requested order. If so, returns true for the reverse direction.
     fn serves(
         &self,
         fields: &[usize],
@@ -252,8 +250,8 @@ impl Shape {
         fits.then_some(first.descending)
     }
 
-    /// The rows for the arguments of a plan; none if they have to be sorted
-    /// first, and `stop` becomes true meanwhile.
+    /// Returns the rows for the arguments of a plan, or `None` if they must be sorted first and
+    /// `stop` becomes true meanwhile.
     pub(crate) fn find(
         &self,
         table: &dyn LentTable,
@@ -262,7 +260,7 @@ impl Shape {
         stop: &dyn Fn() -> bool,
     ) -> Option<RowNumbers> {
         if arguments.iter().any(ValueRef::is_null) {
-            // Nothing compares with NULL.
+            // No value is equal to NULL.
             return Some(RowNumbers::none());
         }
         let key = [self.table.key()];
@@ -308,10 +306,10 @@ impl Shape {
         })
     }
 
-    /// An argument as the value of a field that it is compared with; none if
-    /// it is of another kind.
+    /// Converts an argument to the kind of the field that it is compared with. Returns `None` if it
+    /// is of another kind.
     fn argument<'v>(&self, field: usize, argument: ValueRef<'v>) -> Option<ValueRef<'v>> {
-        /// Above this not every integer is a float.
+        /// Above this, not every integer is a float.
         const EXACT_MAX: u64 = 1 << 53;
         match (&self.table.fields().get(field)?.kind, argument) {
             (Kind::Bool, ValueRef::Int(value)) if !matches!(value, 0 | 1) => None,
@@ -322,7 +320,7 @@ impl Shape {
     }
 }
 
-/// True for what is kept as text.
+/// Returns true for kinds that are stored as text.
 fn is_text(kind: &Kind) -> bool {
     sql_type(kind) == "TEXT"
 }

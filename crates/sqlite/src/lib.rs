@@ -1,10 +1,9 @@
 //! Marmota's models in SQLite: a file or memory, with SQLite compiled in.
 //!
-//! [`Sqlite`] is an [`Engine`](marmota_store::engine::Engine): give it to a
-//! store. It has one connection that writes and, on a file, one that reads for
-//! each session, so that readers wait for nobody. Tables are STRICT, integer
-//! keys are rowids, and every statement is prepared once a connection and
-//! found by what it does.
+//! [`Sqlite`] is an [`Engine`](marmota_store::engine::Engine): pass it to a store. It has one
+//! connection that writes and, for a file, one that reads for each session, so that readers never
+//! wait. Tables are STRICT, integer keys are rowids, and every statement is prepared once per
+//! connection and found by its structure.
 //!
 //! ```
 //! use marmota_sqlite::{Durability, Location, Options, Sqlite};

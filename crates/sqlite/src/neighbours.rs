@@ -1,5 +1,5 @@
-//! What the SQL of this engine sees of the other databases of its store: rows
-//! in memory as virtual tables, SQLite files attached.
+//! The other databases of the store that the SQL of this engine sees: tables in memory as virtual
+//! tables, SQLite files attached.
 
 use std::sync::Arc;
 
@@ -18,22 +18,22 @@ use crate::lent::Shape;
 pub(crate) struct Neighbours {
     /// By the name of the database.
     tables: Vec<(String, Vec<Arc<Table>>)>,
-    /// Those in memory, by their number on the connection.
+    /// Tables in memory, by their number on the connection.
     lent: Vec<Wanted>,
     unseen: Vec<Unseen>,
 }
 
-/// A database that the connection does not see.
+/// A database that the connection cannot see.
 #[derive(Debug)]
 struct Unseen {
     database: String,
     tables: Vec<Arc<Table>>,
-    /// And the way out.
+    /// The reason, with a solution.
     why: &'static str,
 }
 
 impl Neighbours {
-    /// The kind of a column.
+    /// Returns the kind of a column.
     pub(crate) fn kind_of(&self, database: &str, table: &str, column: &str) -> Option<Kind> {
         let (_, tables) = self.tables.iter().find(|(name, _)| name == database)?;
         let table = tables.iter().find(|known| known.name().eq_ignore_ascii_case(table))?;
@@ -41,12 +41,12 @@ impl Neighbours {
         Some(field.kind.clone())
     }
 
-    /// The table in memory with this number.
+    /// Returns the table in memory with this number.
     pub(crate) fn lent(&self, number: usize) -> Option<&Wanted> {
         self.lent.get(number)
     }
 
-    /// Has a connection see a database, if it can: files only where it reads.
+    /// Makes a database visible to a connection, if possible: files only for reading connections.
     pub(crate) fn add(
         &mut self,
         connection: &mut Connection,
@@ -82,8 +82,8 @@ impl Neighbours {
         Ok(())
     }
 
-    /// The error for a table that SQLite does not find, if it is one that is
-    /// not seen.
+    /// Returns the error for a table that SQLite does not find, if it is in a database that the
+    /// connection cannot see.
     pub(crate) fn why_unseen(&self, failure: &Failure) -> Option<Error> {
         let named = failure.message().strip_prefix("no such table: ")?;
         let (database, table) = match named.split_once('.') {
@@ -103,14 +103,14 @@ impl Neighbours {
     }
 }
 
-/// The error of a database that was to be seen, with its name.
+/// Adds the name of a database to the error of attaching it.
 #[cold]
 fn at_neighbour(error: Error, neighbour: &AttachedDatabase) -> Error {
     let message = format!("database `{}` for SQL: {}", neighbour.name, error.message());
     Error::new(error.kind(), message).with_source(error)
 }
 
-/// Refuses a table of another database whose name stands for one of this one.
+/// Refuses a table of another database with the name of a table of this one.
 pub(crate) fn check_names(connection: &mut Connection, neighbour: &AttachedDatabase) -> Result<()> {
     for table in &neighbour.tables {
         let mut found = 0;

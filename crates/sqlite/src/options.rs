@@ -1,4 +1,4 @@
-//! Where a database lies and how it is kept.
+//! The location of a database and its options.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use marmota_store::Durability;
 use marmota_store::key::Key;
 use marmota_store::key::{KeySource, refuse_secrets};
 
-/// Where a database lies.
+/// The location of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// In a file, made if it is missing, with a log and its index next to it.
+    /// In a file, created if it is missing, with a log and its index next to it.
     File(PathBuf),
     /// In memory, for as long as the engine lives.
     Memory,
 }
 
-/// How a database is kept.
+/// The options of a database.
 ///
 /// ```
 /// use marmota_sqlite::{Durability, Options};
@@ -27,32 +27,32 @@ pub enum Location {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What survives what. A write may ask for another.
+    /// The durability of commits. A write may request another.
     pub durability: Durability,
-    /// True if no other process (nor another engine of this one) may open the
-    /// file. Reads and writes then share one connection, which saves the locks
-    /// on the file, but no two of them run at once: for one busy thread.
+    /// True if no other process (nor another engine of this one) may open the file. Reads and
+    /// writes then share one connection, which saves the locks on the file, but no two of them run
+    /// at once: for one busy thread.
     pub exclusive: bool,
-    /// The most memory that each connection keeps pages in, in bytes.
+    /// The most memory for cached pages of each connection, in bytes.
     pub cache_bytes_max: u64,
-    /// How long an operation waits for its turn to write before it fails with
+    /// The time that an operation waits for its turn to write before it fails with
     /// [`ErrorKind::Busy`], in milliseconds.
     pub busy_timeout_ms: u32,
-    /// True if the folder of the file is made where it is missing (for its
-    /// owner alone). Default: false, which is an error that names the folder.
+    /// True if a missing folder of the file is created (with access for its owner only). Default:
+    /// false, which returns an error that names the folder.
     pub create_folders: bool,
-    /// How many writes may wait, for their turn or for the disk; one more fails
-    /// with [`ErrorKind::Busy`].
+    /// The most writes that wait for their turn or for the disk; further ones fail with
+    /// [`ErrorKind::Busy`].
     pub writes_waiting_max: usize,
-    /// How long a list, a count, SQL or a delete by a filter may take before it
-    /// fails with [`ErrorKind::Timeout`], in milliseconds; 0 for any time. A write
-    /// that fails so leaves nothing. Default: 30,000.
+    /// The time after which a list, a count, SQL or a delete by a filter fails with
+    /// [`ErrorKind::Timeout`], in milliseconds; 0 if unlimited. A write that fails this way leaves
+    /// no changes. Default: 30,000.
     pub read_deadline_ms: u32,
-    /// How many reads may continue on helper threads, or wait for one; one more
-    /// fails with [`ErrorKind::Busy`]. Default: 256.
+    /// The most reads that continue on helper threads or wait for one; further ones fail with
+    /// [`ErrorKind::Busy`]. Default: 256.
     pub scans_max: usize,
-    /// Where the key of an encrypted file comes from; [`Options::key`] sets
-    /// it. Without one the file is not encrypted.
+    /// The source of an encrypted file's key; [`Options::key`] sets it. If `None`, the file is not
+    /// encrypted.
     #[cfg(feature = "encryption")]
     pub key: Option<KeySource>,
 }
@@ -76,10 +76,9 @@ impl Default for Options {
 
 #[cfg(feature = "encryption")]
 impl Options {
-    /// Encrypts the file with the key that `ask` gives: at each connection if
-    /// it is a raw one, once for an engine if it is a passphrase. A file that
-    /// is not encrypted is refused; [`Sqlite::rekey`](crate::Sqlite::rekey)
-    /// makes an encrypted one of it.
+    /// Encrypts the file with the key that `ask` returns: at each connection if it is a raw key,
+    /// once per engine if it is a passphrase. A file that is not encrypted is refused;
+    /// [`Sqlite::rekey`](crate::Sqlite::rekey) encrypts it.
     ///
     /// ```
     /// use marmota_sqlite::{Key, Location, Options, Sqlite};
@@ -97,7 +96,7 @@ impl Options {
         self
     }
 
-    /// Where a URL names no variable, the usual one has the key, if it is set.
+    /// Takes the key from the default variable, if that is set and the URL names no variable.
     pub(crate) fn take_key_from_environment(&mut self, location: &Location) -> Result<()> {
         let is_file = matches!(location, Location::File(_));
         if self.key.is_none() && is_file {
@@ -119,7 +118,7 @@ impl Options {
 }
 
 impl Options {
-    /// How long a read may take; none without end.
+    /// Returns the time limit of a read; `None` if unlimited.
     pub(crate) fn read_deadline(&self) -> Option<Duration> {
         (self.read_deadline_ms > 0).then(|| Duration::from_millis(self.read_deadline_ms.into()))
     }
@@ -127,7 +126,7 @@ impl Options {
 
 #[cfg(not(feature = "encryption"))]
 impl Options {
-    /// A key that would be passed over in silence left a file open to all.
+    /// Refuses a key in the environment: ignoring it would leave the file unencrypted.
     #[allow(clippy::unused_self, clippy::needless_pass_by_ref_mut, reason = "with keys it is used")]
     pub(crate) fn take_key_from_environment(&mut self, location: &Location) -> Result<()> {
         let is_file = matches!(location, Location::File(_));
@@ -145,7 +144,7 @@ impl Options {
     }
 }
 
-/// Reads `sqlite:data/app.db?durability=relaxed` or `sqlite::memory:`.
+/// Parses `sqlite:data/app.db?durability=relaxed` or `sqlite::memory:`.
 pub(crate) fn parse(url: &str) -> Result<(Location, Options)> {
     refuse_secrets(url)?;
     let refuse = |why: String| {

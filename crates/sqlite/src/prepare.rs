@@ -1,9 +1,9 @@
-//! Making a database fit the tables of models: a plan is made and carried out
-//! in one transaction, so that all of it takes place or nothing.
+//! Migrates a database to the tables of models: the plan is made and executed in one transaction,
+//! all or nothing.
 //!
-//! `layout.rs` says what a file has, `definition.rs` what a model needs,
-//! `comparison.rs` makes the steps between the two, and `rebuild.rs` those that
-//! SQLite has no statement for.
+//! `layout.rs` reads the structure of a file, `definition.rs` has the structure that a model needs,
+//! `comparison.rs` makes the steps between the two, and `rebuild.rs` those without a statement in
+//! SQLite.
 
 mod comparison;
 mod definition;
@@ -21,7 +21,7 @@ use crate::ffi::{Connection, Failure, code};
 use crate::lane::Lane;
 use crate::search_index;
 
-/// Says what the tables miss; changes nothing.
+/// Returns the plan for the tables without changing anything.
 pub(crate) fn plan(
     lane: &mut Lane,
     tables: &[Arc<Table>],
@@ -34,13 +34,13 @@ pub(crate) fn plan(
     plan
 }
 
-/// True if there is a table of this name.
+/// Returns true if a table with this name exists.
 pub(crate) fn has(lane: &mut Lane, table: &Table) -> Result<bool> {
     let layout = Layout::of(&mut lane.connection, table.name());
     layout.map(|layout| layout.is_some()).map_err(|failure| fault::of(&failure))
 }
 
-/// Makes what the tables miss. `place` names the database in errors.
+/// Executes the plan for the tables. `place` names the database in errors.
 pub(crate) fn migrate(
     lane: &mut Lane,
     tables: &[Arc<Table>],
@@ -50,8 +50,8 @@ pub(crate) fn migrate(
 ) -> Result<Plan> {
     match in_transaction(lane, tables, version, destructive, place, false)? {
         Some(plan) => Ok(plan),
-        // Only outside of a transaction can references be left unchecked while
-        // a table is replaced.
+        // Reference checks can be disabled only outside of a transaction, which is needed while a
+        // table is replaced.
         None => {
             set_checks(lane, false)?;
             let done = in_transaction(lane, tables, version, destructive, place, true);
@@ -61,8 +61,8 @@ pub(crate) fn migrate(
     }
 }
 
-/// Carries out the plan; gives none, and does nothing, if it replaces tables
-/// and may not.
+/// Executes the plan. Returns `None` without changes if it replaces tables and `may_rebuild` is
+/// false.
 fn in_transaction(
     lane: &mut Lane,
     tables: &[Arc<Table>],
@@ -115,7 +115,7 @@ fn make_plan(
     check_version(connection, version, place)?;
     let mut steps = Vec::new();
     for table in tables {
-        // Triggers that name other columns would be in the way of the steps.
+        // Triggers that name other columns would make the steps fail.
         let search =
             search_index::step(connection, table).map_err(|failure| fault::of(&failure))?;
         let names = |name: &str| tables.iter().any(|other| other.name().eq_ignore_ascii_case(name));
@@ -154,7 +154,7 @@ fn refusal(step: &Step, failure: &Failure) -> Error {
     Error::new(error.kind(), message).with_source(error)
 }
 
-/// Makes sure that every reference still finds its row.
+/// Checks that every reference has its row.
 fn check_references(connection: &mut Connection) -> Result<()> {
     let mut torn = None;
     connection

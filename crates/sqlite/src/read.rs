@@ -1,4 +1,4 @@
-//! Get, list and count; each gives how many rows there were.
+//! Get, list and count; each returns the number of rows.
 
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
@@ -13,11 +13,11 @@ use crate::lane::Lane;
 use crate::shape::{Sql, bind_filter, order_sql, quoted, with_after};
 use crate::statement::{Head, Verb};
 
-/// How many rows a statement has lent, and how it ended.
+/// The number of rows that a statement returned, and its result.
 pub(crate) type Lent = (u64, Result<()>);
 
-/// Calls a function that is generic over the width of its row buffer with the
-/// smallest that the table needs: a buffer is cleared for each row.
+/// Calls a function that is generic over the width of its row buffer with the smallest sufficient
+/// width: a buffer is cleared for each row.
 macro_rules! by_width {
     ($table:expr, $function:ident($($argument:expr),*)) => {
         match $table.fields().len() {
@@ -48,7 +48,7 @@ impl Lane {
         let statement = self.statements.at(place);
         let mut run = self.connection.start(statement.id);
         run.bind(bound(key));
-        // No second step to see that there is no second row: keys are unique.
+        // Keys are unique, so a second step is not needed.
         if !run.step().map_err(|failure| fault::of(&failure))? {
             return Ok(0);
         }
@@ -148,7 +148,7 @@ fn lend_all<const N: usize>(
     }
 }
 
-/// The columns of a statement that reads these fields.
+/// Returns the columns of a statement that reads these fields.
 fn columns(table: &Table, fields: FieldSet) -> Box<[Column]> {
     let known = fields.iter().filter(|&position| position < table.fields().len());
     known.map(|position| Column::new(table, position)).collect()

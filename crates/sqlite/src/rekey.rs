@@ -1,8 +1,8 @@
-//! Another key for a file, a first one, or none any more.
+//! Changes, adds or removes the key of a file.
 //!
-//! A copy is made beside the file, written anew under the other key, checked
-//! in full and put in the file's place in one step. Whenever this is
-//! interrupted, the file is either the old one or the new one, whole.
+//! A copy is created next to the file, rewritten with the new key, verified in full and moved to
+//! the file's place in one step. If this is interrupted at any point, the file is either the old
+//! one or the new one, complete.
 
 use std::fs::File;
 use std::path::Path;
@@ -17,28 +17,24 @@ use crate::ffi::{Connection, Failure};
 use crate::options::Options;
 use crate::vault::{Vault, bytes_of};
 
-/// What the copy is called, behind the file's name.
+/// The suffix of the copy.
 const COPY: &str = ".rekey";
 
 impl Sqlite {
-    /// Writes a file anew under another key: `None` as the old one if it is
-    /// not encrypted yet, `None` as the new one if it shall no longer be.
-    /// Nobody may have it open meanwhile, and the disk needs room for a second
-    /// copy.
+    /// Rewrites a file with another key. `old` is `None` if the file is not encrypted yet; `new` is
+    /// `None` to remove the encryption. The file must not be open elsewhere meanwhile, and the disk
+    /// needs room for a second copy.
     ///
-    /// The file is replaced in one step, after the copy was read back and
-    /// checked in full; a fault before that leaves it as it was. What the file
-    /// held before may still stand in blocks of the disk that are free now: to
-    /// be sure that a plain text is gone, encrypt from the start, or wipe the
-    /// disk.
+    /// The file is replaced in one step, after the copy was read back and verified in full; an
+    /// error before that leaves it unchanged. The previous content may remain in free blocks of the
+    /// disk: to be sure that plain text is gone, encrypt from the start, or wipe the disk.
     ///
     /// # Errors
-    /// - [`ErrorKind::NotFound`] if there is no such file.
-    /// - [`ErrorKind::Busy`] if anybody has it open.
-    /// - [`ErrorKind::Denied`] if the old key is not its key, and
-    ///   [`ErrorKind::Invalid`] if it has none.
-    /// - [`ErrorKind::Engine`] if it is damaged, [`ErrorKind::Io`] if the disk
-    ///   fails or is full.
+    /// - [`ErrorKind::NotFound`] if the file does not exist.
+    /// - [`ErrorKind::Busy`] if it is open elsewhere.
+    /// - [`ErrorKind::Denied`] if the old key is wrong, and [`ErrorKind::Invalid`] if the file has
+    ///   no key.
+    /// - [`ErrorKind::Engine`] if it is damaged, [`ErrorKind::Io`] if the disk fails or is full.
     ///
     /// ```
     /// use marmota_sqlite::{Key, Sqlite};
@@ -73,7 +69,7 @@ impl Sqlite {
             return Err(Error::new(ErrorKind::Bug, message));
         }
         drop(after);
-        // `before` still keeps others out of the file that is replaced.
+        // `before` still locks the file that is replaced.
         put_in_place(&copy.0, path)
     }
 }
@@ -83,12 +79,12 @@ fn open(path: &Path, key: Option<&Key>) -> Result<Connection> {
     let vault = Vault::new(&options);
     let mut connection = vault.open(path)?;
     connection.execute("PRAGMA trusted_schema=OFF").map_err(|failure| vault.at(&failure, path))?;
-    // The first that reads the file: here a wrong key is seen.
+    // The first read of the file, which detects a wrong key.
     text_of(&mut connection, "PRAGMA encoding").map_err(|failure| vault.at(&failure, path))?;
     Ok(connection)
 }
 
-/// Changes the key of the copy, which nobody else knows of yet.
+/// Changes the key of the copy, which is not used elsewhere yet.
 fn write_anew(copy: &Path, old: Option<&Key>, new: Option<&Key>) -> Result<()> {
     let at = |failure: Failure| crate::vault::at_place(&failure, &place_of(copy));
     let mut connection = open(copy, old)?;
@@ -119,7 +115,7 @@ fn disk(path: &Path, error: std::io::Error) -> Error {
     Error::new(ErrorKind::Io, message).with_source(error)
 }
 
-/// A path as a text of SQL.
+/// Returns a path as an SQL text.
 fn quoted(path: &Path) -> Result<String> {
     let text = path.to_str().ok_or_else(|| {
         let message = format!("{}: its path must be UTF-8 to change its key", place_of(path));

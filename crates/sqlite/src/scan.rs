@@ -1,13 +1,13 @@
 //! A read that has used up its budget and continues on a helper thread.
 //!
-//! The first budget ends inside a step of SQLite's, and the values of the
-//! statement are borrowed from the caller. So the statement is run again, with
-//! copies of them, on the same snapshot, and the rows that the sink has are
-//! skipped: they took two milliseconds, whatever the whole read takes. Where the
-//! sink has none, the read begins anew on any connection.
+//! The first budget ends inside of a step of SQLite, and the statement's values are borrowed from
+//! the caller. So the statement is run again, with copies of the values, on the same snapshot, and
+//! the rows that the sink already has are skipped: they took two milliseconds, independent of the
+//! duration of the whole read. If the sink has no rows yet, the read starts again on any
+//! connection.
 //!
-//! The helper copies rows into buffers; each poll lends those that are full, on
-//! the caller's thread. When enough of them wait, the helper waits as well.
+//! The helper copies rows into buffers; each poll passes the full ones to the sink, on the caller's
+//! thread. If enough of them are waiting, the helper waits as well.
 
 use std::cell::OnceCell;
 use std::collections::VecDeque;
@@ -34,51 +34,51 @@ use crate::group::closed;
 use crate::lane::Lane;
 use crate::writer::LongTurn;
 
-/// A buffer of so many bytes is passed on.
+/// The size at which a buffer is passed on.
 const BUFFER_BYTES: usize = 64 << 10;
-/// How many bytes of rows wait to be lent before the helper waits.
+/// The size of waiting rows at which the helper waits.
 const READY_BYTES_MAX: usize = 1 << 20;
-/// The same for a scan that has the only connection or a transaction's: a caller
-/// that blocks its thread for that connection does not take rows meanwhile.
+/// The same for a scan with the only connection or a transaction's: a caller that blocks its thread
+/// for that connection does not take rows meanwhile.
 const READY_BYTES_MAX_ALONE: usize = 64 << 20;
 
-/// See the module.
+/// A read or write on a helper thread, and its rows for the caller.
 pub(crate) struct Scan {
     read: Read,
-    /// How many rows the sink had before.
+    /// The number of rows that the sink already has.
     skip: u64,
-    /// The tables in memory that it reads, from the moment of its first row to its end.
+    /// The tables in memory that it reads, from its first row to its end.
     lent: Mutex<Option<Box<LentTables>>>,
-    /// What a write waits for.
+    /// The durability of a write.
     durability: Option<Durability>,
     until: Option<Instant>,
-    /// How many bytes of rows wait before the helper does.
+    /// The size of waiting rows at which the helper waits.
     ready_bytes_max: AtomicUsize,
     cancelled: Arc<AtomicBool>,
     flow: Mutex<Flow>,
-    /// There is room for rows, or the scan is cancelled.
+    /// Notified when rows have room, or the scan is cancelled.
     room: Condvar,
 }
 
-/// A read that owns its values, or a write that looks at many rows.
+/// A read with owned values, or a write that reads many rows.
 enum Read {
     List(Arc<Table>, Query),
     Count(Arc<Table>, Option<FilterExpr>),
     Sql(Box<str>, Vec<Value>, Option<Arc<SqlColumns>>),
     DeleteWhere(Arc<Table>, Option<FilterExpr>),
-    /// SQL that writes, perhaps to tables whose history is kept.
+    /// SQL that writes; the flag allows tables whose history is kept.
     Execute(Box<str>, Vec<Value>, Option<Arc<SqlColumns>>, bool),
 }
 
-/// Where a scan runs.
+/// The connection on which a scan runs.
 pub(crate) enum Place {
-    /// On any connection that reads.
+    /// Any reading connection.
     Any,
-    /// On the connection that has lent rows before, which keeps its snapshot.
+    /// The connection that has returned rows before, which keeps its snapshot.
     Reader(Arc<Reader>),
-    /// On the only connection.
+    /// The only connection.
     Writer(LongTurn<Lane>),
-    /// In a transaction, which gets its connection back.
+    /// The connection of a transaction, which is given back.
     Transaction(LongTurn<Lane>),
 }
 
@@ -92,26 +92,25 @@ struct Flow {
     waker: Option<Waker>,
     /// The connection of a transaction, given back.
     turn: Option<LongTurn<Lane>>,
-    /// Those who wait for that connection.
+    /// The operations that wait for that connection.
     waiting: Vec<Waker>,
     /// True if the transaction has ended meanwhile.
     is_left: bool,
 }
 
-/// What a scan has for its caller.
+/// The next result of a scan for its caller.
 pub(crate) enum Next {
     Rows(RowBuffer),
     Ended(Result<u64>),
-    /// The waker is woken when there is more.
+    /// The waker will be woken.
     Later {
-        /// No thread has begun with it.
+        /// True if no thread has started it.
         is_queued: bool,
     },
 }
 
 impl Scan {
-    /// A scan for an operation that has used up its budget, with copies of all
-    /// it is made of.
+    /// Creates a scan for an operation that has used up its budget, with copies of its parts.
     pub(crate) fn new(
         tables: &mut KnownTables,
         operation: &Operation<'_>,
@@ -164,7 +163,7 @@ impl Scan {
         matches!(self.read, Read::DeleteWhere(..) | Read::Execute(..))
     }
 
-    /// Says which columns the rows have, before they are lent.
+    /// Sets the columns of the rows before they are passed to the sink.
     pub(crate) fn name_columns(&self, operation: &Operation<'_>) {
         if let (
             Read::Sql(.., Some(columns)) | Read::Execute(_, _, Some(columns), _),
@@ -176,7 +175,7 @@ impl Scan {
         }
     }
 
-    /// How many rows the sink had before.
+    /// Returns the number of rows that the sink already has.
     pub(crate) const fn skipped(&self) -> u64 {
         self.skip
     }
@@ -185,7 +184,7 @@ impl Scan {
         self.until
     }
 
-    /// What is there for the caller, who is woken for what comes later.
+    /// Returns the available result; `waker` is woken for later ones.
     pub(crate) fn next(&self, waker: &Waker) -> Next {
         let mut flow = self.flow.lock();
         if let Some(rows) = flow.ready.pop_front() {
@@ -207,7 +206,7 @@ impl Scan {
         Next::Later { is_queued: !flow.has_begun }
     }
 
-    /// Takes a buffer back that was lent.
+    /// Takes a used buffer back.
     pub(crate) fn give_back(&self, mut rows: RowBuffer) {
         // A single row may have been large.
         if rows.size() <= 2 * BUFFER_BYTES {
@@ -216,10 +215,10 @@ impl Scan {
         }
     }
 
-    /// Ends it before its end.
+    /// Cancels the scan.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
-        // With the lock, or a helper about to wait would not hear of it.
+        // While locked; otherwise a helper that is about to wait would miss it.
         let mut flow = self.flow.lock();
         flow.ready.clear();
         flow.ready_bytes = 0;
@@ -233,12 +232,12 @@ impl Scan {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// The connection of the transaction, if it is back.
+    /// Returns the connection of the transaction if it was given back.
     pub(crate) fn take_turn(&self) -> Option<LongTurn<Lane>> {
         self.flow.lock().turn.take()
     }
 
-    /// Has `waker` woken when the transaction has its connection back.
+    /// Wakes `waker` when the transaction has its connection back.
     pub(crate) fn wait_for_turn(&self, waker: &Waker) {
         let mut flow = self.flow.lock();
         if flow.turn.is_some() {
@@ -249,8 +248,8 @@ impl Scan {
         }
     }
 
-    /// The transaction has ended: its connection is rolled back when the scan
-    /// ends; given at once if it has.
+    /// Called when the transaction has ended: its connection is rolled back when the scan ends.
+    /// Returned at once if the scan has ended.
     pub(crate) fn leave(&self) -> Option<LongTurn<Lane>> {
         self.cancel();
         let mut flow = self.flow.lock();
@@ -258,7 +257,7 @@ impl Scan {
         flow.turn.take()
     }
 
-    /// Carries it out, on a helper thread.
+    /// Executes it on a helper thread.
     pub(crate) fn carry_out(&self, shared: &Shared, place: Place) {
         if matches!(place, Place::Writer(_) | Place::Transaction(_)) {
             self.ready_bytes_max.store(READY_BYTES_MAX_ALONE, Ordering::Relaxed);
@@ -303,7 +302,7 @@ impl Scan {
         let ended = if self.is_late() || self.is_cancelled() {
             Err(self.stopped(shared))
         } else {
-            // A write that is given up takes place all the same.
+            // A cancelled write takes effect all the same.
             let cancelled = (!self.writes()).then(|| Arc::clone(&self.cancelled));
             lane.connection.limit(self.until, cancelled);
             let mut copying = Copying { scan: self, skip: self.skip, rows, is_stuck: false };
@@ -358,7 +357,7 @@ impl Scan {
             }
             Read::Execute(text, values, _, unaudited) => sql(text, values, true, *unaudited),
         };
-        // This thread has nothing else to do than to wait for others.
+        // This thread may block for locks.
         if !self.writes() {
             return lane.blocking(|lane| lane.run(&mut operation, sink, outcome));
         }
@@ -380,11 +379,11 @@ impl Scan {
         late(shared.options.read_deadline_ms)
     }
 
-    /// Passes rows on; gives a buffer for the next. The thread waits while too
-    /// many wait to be lent.
+    /// Passes rows on and returns a buffer for the next ones. Waits while too many rows are
+    /// waiting.
     fn hand_over(&self, rows: RowBuffer) -> Option<RowBuffer> {
         let mut flow = self.flow.lock();
-        // A write has the writer's turn, and waits for none who takes its rows.
+        // A write has the writer's turn, and does not wait until its rows are taken.
         let ready_bytes_max = self.ready_bytes_max.load(Ordering::Relaxed);
         while flow.ready_bytes >= ready_bytes_max && !self.writes() {
             if self.is_cancelled() {
@@ -396,7 +395,7 @@ impl Scan {
                 None => self.room.wait(&mut flow),
             }
         }
-        // Rows of a table in memory come without SQLite, which looks at neither.
+        // Rows of a table in memory are read without SQLite, which would check both.
         if self.is_cancelled() || self.is_late() {
             return None;
         }
@@ -438,7 +437,7 @@ impl Scan {
     }
 }
 
-/// Lends the tables that a scan has.
+/// Lends the tables that a scan keeps.
 struct KeptTables(Option<Box<LentTables>>);
 
 impl Lender for KeptTables {
@@ -450,12 +449,12 @@ impl Lender for KeptTables {
     }
 }
 
-/// Copies rows into buffers, but for those that the caller has.
+/// Copies rows into buffers, except those that the caller already has.
 struct Copying<'s> {
     scan: &'s Scan,
     skip: u64,
     rows: RowBuffer,
-    /// True if rows could not be passed on in time, or nobody wants them.
+    /// True if rows could not be passed on in time or are no longer wanted.
     is_stuck: bool,
 }
 

@@ -1,12 +1,10 @@
-//! The words of a table's searchable fields: an FTS5 table that triggers keep,
-//! and a search as what FTS5 takes.
+//! The search index of a table: an FTS5 table maintained by triggers, and the conversion of
+//! searches to FTS5 queries.
 //!
-//! The FTS5 table holds words only (`content=''`) and lets go of a row by its
-//! number alone (`contentless_delete`). One over the rows themselves would have
-//! to be told the old texts to let go of them; a row that goes without its
-//! trigger, as REPLACE has it, would leave it broken. Here it leaves an entry
-//! that no row answers to. Where keys are no integers, a second table numbers
-//! them.
+//! The FTS5 table contains only words (`content=''`) and removes a row by its number alone
+//! (`contentless_delete`). An FTS5 table over the rows themselves would need the old texts to
+//! remove them; a row that is deleted without its trigger, as REPLACE does, would corrupt it. Here
+//! it leaves an entry without a row. If keys are not integers, a second table numbers them.
 
 use std::fmt::Write as _;
 
@@ -17,29 +15,29 @@ use crate::column::{sql_literal, sql_type};
 use crate::ffi::{Connection, Failure};
 use crate::shape::quoted;
 
-/// What `marmota_model::Words` does as well.
+/// Must match `marmota_model::Words`.
 const TOKENIZER: &str = "unicode61 remove_diacritics 2";
 
-/// The FTS5 table of a table. The colon keeps it from being a model's.
+/// Returns the name of a table's FTS5 table. The colon prevents conflicts with models.
 pub(crate) fn index_name(table: &Table) -> String {
     format!("search:{}", table.name())
 }
 
-/// The table that numbers its keys.
+/// Returns the name of the table that numbers its keys.
 pub(crate) fn keys_name(table: &Table) -> String {
     format!("search_keys:{}", table.name())
 }
 
-/// A field's column: no name that FTS5 has taken, and none that needs quotes.
+/// Returns the column of a field: not a reserved name of FTS5, and without the need for quotes.
 fn column(table: &Table, field: usize) -> String {
     format!("_{}", table.fields()[field].name)
 }
 
-/// What FTS5 is asked for. Only words stand in it, each in quotes: the operators
-/// are ours.
+/// Returns the FTS5 query for a search. It contains only quoted words; the operators are added
+/// here.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a text that is no search.
+/// [`ErrorKind::Invalid`] for a text that is not a search.
 pub(crate) fn match_text(table: &Table, field: Option<usize>, search: &Search) -> Result<String> {
     let terms = search.terms().map_err(|why| {
         Error::new(ErrorKind::Invalid, format!("the search {:?} {why}", search.text()))
@@ -69,8 +67,8 @@ fn push_phrase(text: &mut String, written: &str, prefix: bool) {
     let _ = write!(text, "\"{}\"{star}", written.replace('"', "\"\""));
 }
 
-/// Everything of a table's index that the file should have: name and text of
-/// each table and trigger, in the order in which they are made.
+/// Returns everything that the file should have for a table's index: the name and the SQL of each
+/// table and trigger, in the order of their creation.
 fn wanted(table: &Table) -> Vec<(String, String)> {
     let fields: Vec<usize> = table.search_fields().collect();
     if fields.is_empty() {
@@ -117,7 +115,7 @@ fn wanted(table: &Table) -> Vec<(String, String)> {
         .map(|&field| quoted(&table.fields()[field].name))
         .collect();
     for (event, when, body) in [
-        // A row that was replaced has left its words behind.
+        // The words of a replaced row still exist.
         ("insert", "AFTER INSERT".to_owned(), format!("{enter}{} {add}", remove("new"))),
         (
             "update",
@@ -133,18 +131,17 @@ fn wanted(table: &Table) -> Vec<(String, String)> {
     made
 }
 
-/// Makes the index of a table as it should be: anew, from the rows, if
-/// something of it is missing or was made for other fields. What the plan has
-/// shown is done already; a table that was made anew has lost its triggers.
+/// Creates the index of a table if a part of it is missing or was made for other fields, and fills
+/// it from the rows. Normally the plan has already done this; but a recreated table has lost its
+/// triggers.
 pub(crate) fn prepare(connection: &mut Connection, table: &Table) -> Result<(), Failure> {
     drop_renamed(connection, table)?;
     let Some(step) = step(connection, table)? else { return Ok(()) };
     step.statements.iter().try_for_each(|sql| connection.execute(sql))
 }
 
-/// What makes the index of a table as it should be; none if it is so. What
-/// there is of another one is dropped at once: its triggers would be in the
-/// way of steps before this one.
+/// Returns the step that creates the index of a table, or `None` if the index is up to date. Parts
+/// of an outdated index are dropped at once: its triggers would make earlier steps fail.
 pub(crate) fn step(connection: &mut Connection, table: &Table) -> Result<Option<Step>, Failure> {
     let wanted = wanted(table);
     let mut there: Vec<(String, String)> = Vec::new();
@@ -164,7 +161,7 @@ pub(crate) fn step(connection: &mut Connection, table: &Table) -> Result<Option<
         return Ok(None);
     }
     let mut statements = Vec::new();
-    // Triggers first: what they write to goes next.
+    // Triggers first, since they write to the tables.
     for of_triggers in [true, false] {
         for ((name, _), kind) in there.iter().zip(&kinds) {
             if (kind == "trigger") == of_triggers {
@@ -187,8 +184,7 @@ pub(crate) fn step(connection: &mut Connection, table: &Table) -> Result<Option<
     Ok(Some(Step { table: table.name().to_owned(), change, effect: Effect::Safe, statements }))
 }
 
-/// Drops the index that the table had under another name: its triggers went
-/// along when it was renamed.
+/// Drops the index that the table had under another name; its triggers were kept by the rename.
 fn drop_renamed(connection: &mut Connection, table: &Table) -> Result<(), Failure> {
     let name = sql_literal(marmota_model::ValueRef::Text(table.name()));
     let mut triggers: Vec<String> = Vec::new();
@@ -212,7 +208,7 @@ fn drop_renamed(connection: &mut Connection, table: &Table) -> Result<(), Failur
     Ok(())
 }
 
-/// What enters the rows that are there.
+/// Returns the statements that index the existing rows.
 fn filling(table: &Table) -> Vec<String> {
     let (index, on) = (quoted(&index_name(table)), quoted(table.name()));
     let key = quoted(&table.fields()[table.key()].name);
@@ -241,12 +237,12 @@ mod tests {
     use super::*;
     use marmota_model::Words;
 
-    /// Asks SQLite about every character there is, between letters and before
-    /// them: the memory engine goes by `Words`, and must find the same.
+    /// Checks every character with SQLite, between letters and before them: the memory engine uses
+    /// `Words`, and must find the same.
     #[test]
     fn words_are_those_of_sqlite() {
         let mut connection = Connection::open_memory().unwrap();
-        // Releases of SQLite differ on these two, which no text should have.
+        // Releases of SQLite differ on these two, which no text should contain.
         let is_settled = |c: &char| !matches!(c, '\u{fffe}' | '\u{ffff}');
         let all: Vec<char> = ('\u{1}'..=char::MAX).filter(is_settled).collect();
         let text = |chunk: &[char]| -> String {

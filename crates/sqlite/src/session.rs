@@ -1,14 +1,13 @@
-//! Where operations come in, and which connection carries them out.
+//! A session: accepts operations and chooses the connection that executes them.
 //!
-//! Reads go to the session's own connection, which sees the last commit and
-//! waits for nobody; writes to the one that writes. In a transaction, and where
-//! the file has but one connection, reads go there too.
+//! Reads use the session's own connection, which sees the last commit and never waits; writes use
+//! the writing connection. In a transaction, and if the file has only one connection, reads use
+//! that as well.
 //!
-//! A write to a file joins a group (`group.rs`), in `submit` if the writer is
-//! free, and waits for its commit with a ticket: polled the first time it lets
-//! others in, the second time it leads.
-//! Where there are no groups a write is carried out alone when its turn comes.
-//! What takes longer than its budget is in `session/long.rs`.
+//! A write to a file joins a group (`group.rs`): in `submit` if the writer is free. It waits for
+//! the commit with a ticket: the first poll lets other writes join, the second leads. Without
+//! groups, a write is executed alone in its turn. Operations that exceed their budget are in
+//! `session/long.rs`.
 
 mod locked;
 mod long;
@@ -34,13 +33,13 @@ use marmota_store::tables::KnownTables;
 
 pub(crate) use crate::group::closed;
 
-/// A member of a group on SQLite.
+/// A member of a group in SQLite.
 pub(crate) type Member = Arc<group::Member<Write>>;
 
 /// A session on an SQLite database.
 pub(crate) struct SqliteSession {
     shared: Arc<Shared>,
-    /// Its own connection, once it has read.
+    /// Its own connection, after its first read.
     reader: Option<Arc<Reader>>,
     transaction: Option<LongTurn<Lane>>,
     /// The scan that has the transaction's connection.
@@ -49,18 +48,18 @@ pub(crate) struct SqliteSession {
     tables: KnownTables,
 }
 
-/// How far an operation came.
+/// The state of an operation after an attempt.
 enum Attempt {
     Done(Result<()>),
-    /// It is in a group.
+    /// It joined a group.
     Member(Member),
-    /// It has to wait for its turn.
+    /// It must wait for its turn.
     Wait,
     /// It continues on a helper thread.
     Scan(Arc<Scan>),
-    /// It has to wait for the transaction's connection.
+    /// It must wait for the transaction's connection.
     Away,
-    /// Others keep the file from being read.
+    /// A lock of others prevents reading the file.
     Locked,
 }
 
@@ -77,7 +76,7 @@ impl SqliteSession {
         }
     }
 
-    /// Carries out an operation if its turn has come.
+    /// Executes an operation if its turn has come.
     #[inline]
     fn attempt(
         &mut self,
@@ -135,7 +134,7 @@ impl SqliteSession {
         }
     }
 
-    /// Carries out an operation in a group, or leaves it for one.
+    /// Executes an operation in a group, or queues it for one.
     fn join(
         &mut self,
         durability: Option<Durability>,
@@ -148,7 +147,7 @@ impl SqliteSession {
             return self.enqueue(durability, operation);
         };
         if !operation.is_write() {
-            // It shares the connection, and must not see what may be undone.
+            // It shares the connection, and must not see changes that may be rolled back.
             turn.settle();
             return Attempt::Done(match turn.lane() {
                 Some(lane) => lane.run(operation, sink, outcome),
@@ -169,7 +168,7 @@ impl SqliteSession {
         }
     }
 
-    /// Leaves a write for the next leader, or has it wait for its turn.
+    /// Queues a write for the next leader, or makes it wait for its turn.
     fn enqueue(&mut self, durability: Durability, operation: &Operation<'_>) -> Attempt {
         let job = match copy(&mut self.tables, operation) {
             Some(Ok(job)) => job,
@@ -209,7 +208,7 @@ impl SqliteSession {
             }
             None => (Ended::Done(Err(closed())), false),
         };
-        // Closed in the meantime, while this connection was in use.
+        // The engine was closed while this connection was in use.
         if self.shared.is_closed() {
             reader.lock().take();
         }
@@ -309,7 +308,7 @@ impl SqliteSession {
         self.transaction.as_mut().and_then(LongTurn::lane).ok_or_else(closed)
     }
 
-    /// Ends the transaction: what was not committed is undone.
+    /// Ends the transaction and rolls back uncommitted changes.
     fn end(&mut self) {
         let left = self.away.take().and_then(|scan| scan.leave());
         let Some(mut turn) = self.transaction.take().or(left) else { return };
@@ -326,7 +325,7 @@ impl SqliteSession {
         Instant::now() + self.shared.busy_timeout()
     }
 
-    /// An operation that waits for its turn to come.
+    /// Polls an operation that waits for its turn.
     fn poll_turn(
         &mut self,
         ticket: Ticket,
@@ -340,14 +339,14 @@ impl SqliteSession {
         };
         let (until, durability) = (*until, *durability);
         self.shared.writer.wait(place, waker, until);
-        // Only now: a turn that came free before the waker was known is seen here.
+        // Only now: this detects a turn that became free before the waker was registered.
         match self.attempt(durability, operation, sink, outcome) {
             Attempt::Done(result) => {
                 self.forget(ticket);
                 Poll::Ready(result)
             }
             Attempt::Member(member) => {
-                // Its turn may not have come, but it waits in the queue now.
+                // Its turn may not have come, but it is in the queue now.
                 self.change(ticket, Self::member(member));
                 self.poll_member(ticket, outcome, waker)
             }
@@ -373,7 +372,7 @@ impl SqliteSession {
         }
     }
 
-    /// A write in a group, or in the queue for one.
+    /// Polls a write in a group or in its queue.
     fn poll_member(
         &mut self,
         ticket: Ticket,
@@ -387,7 +386,7 @@ impl SqliteSession {
             return self.finish(ticket, result, outcome);
         }
         if !std::mem::replace(has_yielded, true) {
-            // Whoever else is ready on this thread joins before the commit.
+            // Other tasks that are ready on this thread join before the commit.
             waker.wake_by_ref();
             return Poll::Pending;
         }
@@ -410,7 +409,7 @@ impl SqliteSession {
         }
     }
 
-    /// The error of an operation that has waited too long.
+    /// Returns the error of an operation that has waited too long.
     #[cold]
     fn late(&self) -> Error {
         match self.shared.writer.was_refused_lately() {
@@ -419,7 +418,7 @@ impl SqliteSession {
         }
     }
 
-    /// Has an operation wait for something else than its turn.
+    /// Makes an operation wait for something other than its turn.
     fn change(&mut self, ticket: Ticket, wait: Wait) {
         if let Some(known) = self.waiting.find(ticket)
             && let Wait::Turn { mut place, .. } = std::mem::replace(known, wait)
@@ -438,7 +437,7 @@ impl SqliteSession {
         Poll::Ready(result.map(|done| *outcome = done))
     }
 
-    /// Forgets a ticket.
+    /// Removes a ticket.
     fn forget(&mut self, ticket: Ticket) {
         match self.waiting.remove(ticket) {
             Some(Wait::Turn { mut place, .. }) => self.shared.writer.forget(&mut place),
@@ -448,18 +447,17 @@ impl SqliteSession {
         }
     }
 
-    /// Leaves a member to itself: it is taken out of the queue, or committed
-    /// with its group.
+    /// Abandons a member: it is removed from the queue, or committed with its group.
     fn abandon(&mut self, member: &Member) {
         member.leave();
-        // It may have been woken in another's place.
+        // It may have been woken instead of another one.
         self.shared.writer.pass_on();
         if member.is_done() || self.waiting.members().any(|other| !other.is_done()) {
             return;
         }
-        // Carried out, and perhaps no session is left to commit it. Where another
-        // has the lock, that one commits the group: it leads, has joined the
-        // group, or commits it before it does something else.
+        // It was executed, and perhaps no session is left to commit it. If another one has the
+        // lock, that one commits the group: it leads, has joined the group, or commits it before
+        // its next operation.
         if self.shared.writer.lead_within(Duration::ZERO).is_none() {
             self.shared.clerk.ask_to_lead();
         }
@@ -532,8 +530,8 @@ impl Drop for SqliteSession {
     }
 }
 
-/// A copy of a write of one row, for the queue; `None` for what cannot wait
-/// there.
+/// Returns a copy of a write of one row for the queue, or `None` for operations that cannot be
+/// queued.
 fn copy(tables: &mut KnownTables, operation: &Operation<'_>) -> Option<Result<Write>> {
     let row_of = |row: &[ValueRef<'_>]| row.iter().map(ValueRef::to_value).collect::<Vec<Value>>();
     let mut with = |table| tables.kept(table);

@@ -1,6 +1,5 @@
-//! Filters and orders as SQL: their shape (what a statement is found by),
-//! their text (made once a shape) and their values (bound each time). All
-//! three walk the tree in the same order.
+//! Filters and orders as SQL: their shape (the key of a statement), their text (made once per
+//! shape) and their values (bound each time). All three walk the tree in the same order.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -15,10 +14,10 @@ use crate::column::bound_value;
 use crate::ffi::{Bound, Run};
 use crate::search_index::{index_name, keys_name, match_text};
 
-/// SQLite's own limit, which keeps a pattern from taking for ever.
+/// SQLite's own limit, which bounds the time of a pattern match.
 const PATTERN_BYTES_MAX: usize = 50_000;
 
-/// The shape of a filter as bytes, and the patterns of its matches.
+/// The shape of a filter as bytes, and its LIKE patterns.
 #[derive(Debug, Default)]
 pub(crate) struct Shape {
     pub(crate) bytes: Vec<u8>,
@@ -26,7 +25,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Forgets what it held, keeping the memory.
+    /// Clears it, keeping the memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.patterns.clear();
@@ -35,7 +34,7 @@ impl Shape {
     /// Adds a filter.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a text to match that is too long.
+    /// [`ErrorKind::Invalid`] for a pattern text that is too long.
     pub(crate) fn filter(&mut self, table: &Table, filter: &FilterExpr) -> Result<()> {
         shape_filter(self, filter, &mut |shape, condition| shape.condition(table, condition))
     }
@@ -76,8 +75,7 @@ impl marmota_sql::Shape for Shape {
     }
 }
 
-/// The order with the key behind it: [`Query::order_with_key`] without a
-/// vector.
+/// Returns the order followed by the key: [`Query::order_with_key`] without a vector.
 pub(crate) fn with_key(table: &Table, order: &[SortKey]) -> impl Iterator<Item = SortKey> {
     let key = table.key();
     let given = order.iter().position(|by| by.field == key);
@@ -86,11 +84,10 @@ pub(crate) fn with_key(table: &Table, order: &[SortKey]) -> impl Iterator<Item =
     order[..given.map_or(order.len(), |last| last + 1)].iter().copied().chain(added)
 }
 
-/// A query's condition with the page's start in it.
+/// Returns a query's condition including the start of the page.
 ///
-/// To [`Query::filter_with_after`] it adds a bound on the first field of the
-/// order, which says nothing new but lets SQLite begin in the middle of an
-/// index.
+/// To [`Query::filter_with_after`] it adds a bound on the first field of the order, which is
+/// redundant but lets SQLite start in the middle of an index.
 pub(crate) fn with_after(table: &Table, query: &Query) -> Option<FilterExpr> {
     let filter = query.filter_with_after(table);
     let first = query.after.as_ref().and_then(|after| after.first());
@@ -106,7 +103,7 @@ pub(crate) fn with_after(table: &Table, query: &Query) -> Option<FilterExpr> {
     Some(filter.and(FilterExpr::Compare { field: by.field, comparison, value: value.clone() }))
 }
 
-/// The LIKE pattern for a text in some place, with `\` as the escape.
+/// Returns the LIKE pattern for a text in a place, with `\` as the escape.
 fn pattern(place: Place, text: &str) -> Result<String> {
     let mut pattern = String::with_capacity(text.len() + 2);
     if place == Place::Anywhere {
@@ -130,7 +127,7 @@ fn pattern(place: Place, text: &str) -> Result<String> {
     Ok(pattern)
 }
 
-/// SQL that is being written.
+/// A buffer for SQL text.
 #[derive(Debug, Default)]
 pub(crate) struct Sql(pub(crate) String);
 
@@ -150,7 +147,7 @@ impl Writer for Sql {
             FilterExpr::Compare { field, comparison, .. } => {
                 write!(out, "{}{}?", name(field), sign(*comparison))
             }
-            // No value is in an empty list, and NULL is not in it either.
+            // No value is in an empty list, not even NULL.
             FilterExpr::In { values, .. } if values.is_empty() => write!(out, "0"),
             FilterExpr::In { field, values } => {
                 write!(out, "{} IN (?{})", name(field), ",?".repeat(values.len() - 1))

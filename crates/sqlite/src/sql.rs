@@ -1,11 +1,10 @@
-//! Statements of the caller's own: prepared once a connection, found by their
-//! text, and held to what they were announced as.
+//! Raw SQL statements: prepared once per connection, found by their text, and checked against their
+//! declared use.
 //!
-//! A statement that is to read may begin with SELECT, VALUES, WITH or EXPLAIN
-//! and must be one that SQLite itself says changes nothing
-//! (`sqlite3_stmt_readonly`); one that is to write, with INSERT, REPLACE,
-//! UPDATE, DELETE or WITH. So none opens or ends a transaction, attaches a
-//! file or changes how the connection works.
+//! A statement declared as reading may begin with SELECT, VALUES, WITH or EXPLAIN and must be
+//! read-only according to SQLite itself (`sqlite3_stmt_readonly`). One declared as writing may
+//! begin with INSERT, REPLACE, UPDATE, DELETE or WITH. So no statement opens or ends a transaction,
+//! attaches a file or changes settings of the connection.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -27,8 +26,7 @@ use crate::ffi::{
 use crate::lane::Lane;
 use crate::straight::{Straight, StraightRun};
 
-/// The most texts kept on a connection: beyond that the one used least
-/// recently goes.
+/// The most texts kept per connection; the least recently used one is dropped.
 const TEXTS_MAX: usize = 64;
 /// The most columns of a row.
 const COLUMNS_MAX: usize = 256;
@@ -46,21 +44,21 @@ struct Text {
     text: Box<str>,
     id: StatementId,
     writes: bool,
-    /// The databases it writes to, a bit each.
+    /// The databases that it writes to, one bit each.
     written: u32,
-    /// A table that it writes to though its history is kept.
+    /// A table that it writes to and whose history is kept.
     audited: Option<Box<str>>,
-    /// The tables in memory that it reads, by their numbers.
+    /// The numbers of the tables in memory that it reads.
     lent: Box<[usize]>,
     wanted: Box<[Wanted]>,
-    /// True if it begins as what reads, or as what writes, has to.
+    /// True if its first word is valid for its use.
     begins_well: bool,
     columns: Arc<SqlColumns>,
-    /// How each column is read.
+    /// The form of each column.
     forms: Box<[Option<Form>]>,
-    /// How its rows are lent without SQLite, if they can be.
+    /// The direct read of its rows without SQLite, if possible.
     straight: Option<Straight>,
-    /// True if it gives the same rows when it is run again on the same snapshot.
+    /// True if it returns the same rows when it is run again on the same snapshot.
     repeats: bool,
     used: u64,
 }
@@ -73,7 +71,7 @@ impl Texts {
         Some(place)
     }
 
-    /// Keeps a statement; also gives the one that had to go for it.
+    /// Stores a statement. Also returns the one that was dropped for it.
     fn add(&mut self, mut text: Text) -> (usize, Option<StatementId>) {
         self.uses += 1;
         text.used = self.uses;
@@ -94,7 +92,7 @@ impl Texts {
 }
 
 impl Lane {
-    /// Runs a statement; gives how many rows it has lent or changed.
+    /// Runs a statement. Returns the number of rows that it returned or changed.
     pub(crate) fn sql(
         &mut self,
         call: &SqlCall<'_>,
@@ -126,9 +124,9 @@ impl Lane {
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let count = text.columns.list().len();
-        // Only the first call of a statement finds it empty.
+        // Empty only at the first call of a statement.
         let _ = call.columns.set(Arc::clone(&text.columns));
-        // Given back after the run.
+        // Returned after the run.
         let lent = lend_tables(text, lender)?;
         let has_budget = self.connection.has_budget();
         let can_be_kept = lent.iter().all(|table| table.can_be_kept());
@@ -169,8 +167,8 @@ impl Lane {
             self.keep_if_interrupted(loan);
             return done;
         }
-        // Run again it gives other rows, or the same ones twice: none is lent
-        // before all are there.
+        // A second run would return other rows, or write twice: no rows are passed on before all
+        // are read.
         let mut rows = RowBuffer::default();
         let done = run(self, &mut |row: &[ValueRef<'_>]| {
             rows.push(row);
@@ -179,7 +177,7 @@ impl Lane {
         self.lent = 0;
         self.keep_if_interrupted(loan);
         let count = done?;
-        // Once rows are lent it does not run again.
+        // After the first row is passed on, it is not run again.
         self.connection.end_budget();
         let lent = rows.lend(sink).0;
         Ok(if call.writes { count } else { lent })
@@ -200,8 +198,8 @@ impl Lane {
         self.kept = Some(Box::new(tables));
     }
 
-    /// For SQL that reads what an open transaction has changed in memory: that
-    /// must not be kept from the transaction's end, so it stays on its thread.
+    /// Runs SQL that reads uncommitted changes in memory: it must not outlive the transaction, so
+    /// it stays on its thread.
     #[cold]
     fn sql_to_deadline(&mut self, run: impl FnOnce(&mut Self) -> Result<u64>) -> Result<u64> {
         self.connection.begin_to_deadline();
@@ -229,8 +227,8 @@ impl Lane {
                 Ok(false) => break Ok(()),
                 Err(failure) => break Err(failed(failure)),
             }
-            // A statement that was prepared anew, since another program has
-            // changed the tables, may have other columns.
+            // A recompiled statement, after another program changed the tables, may have other
+            // columns.
             if rows == 0 && run.column_count() != forms.len() {
                 let message = "the tables have changed under the statement; close the store and \
                                open it again";
@@ -312,7 +310,7 @@ impl Lane {
         Ok(place)
     }
 
-    /// The audited table that a statement writes to, if it does.
+    /// Returns the audited table that a statement writes to, if any.
     fn audited_by(&mut self, id: StatementId) -> Result<Option<Box<str>>> {
         let Self { connection, tables, .. } = self;
         for table in tables.audited() {
@@ -330,7 +328,7 @@ impl Lane {
         Ok(None)
     }
 
-    /// The kind of the field that a column is read from.
+    /// Returns the kind of the field of a column.
     fn kind_of(&self, column: &Described) -> Option<Kind> {
         let [database, table, column] = column.origin.as_ref()?;
         if database != "main" {
@@ -342,7 +340,7 @@ impl Lane {
     }
 }
 
-/// No caller gets it: the statement continues elsewhere.
+/// An internal error: the statement continues elsewhere, so callers never receive it.
 #[cold]
 fn used_up() -> Error {
     Error::new(ErrorKind::Timeout, "the statement has used up its first budget")
@@ -360,7 +358,7 @@ fn lend_tables(text: &Text, lender: Option<&mut (dyn Lender + '_)>) -> Result<Le
     lender.lend(&text.wanted)
 }
 
-/// Lends the row that a statement stands on.
+/// Passes the current row of a statement to the sink.
 fn lend<const N: usize>(
     run: &Run<'_, '_>,
     cells: &mut Cells<N>,
@@ -371,16 +369,16 @@ fn lend<const N: usize>(
     for ((form, cell), value) in forms.iter().zip(run.row(cells).cells()).zip(&mut row) {
         let is_read = form.is_some_and(|form| read(form, cell, value));
         if !is_read {
-            // Worked out; or stored by another program, which is for the
-            // reader to complain about.
+            // A computed value, or one stored by another program; the reader reports an invalid
+            // one.
             *value = as_stored(cell.stored())?;
         }
     }
     Ok(sink.row(&row[..forms.len()]))
 }
 
-/// False for a text that may name what differs from one run to the next: chance
-/// and the time.
+/// Returns false for a text that may use values that differ between runs: random numbers and the
+/// time.
 fn repeats(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     let mut changing =
@@ -405,11 +403,11 @@ fn as_stored(stored: Stored<'_>) -> Result<ValueRef<'_>> {
     })
 }
 
-/// What statements that read, and that write, begin with.
+/// The first words of statements that read and of those that write.
 const READS: &[&str] = &["SELECT", "VALUES", "WITH", "EXPLAIN"];
 const WRITES: &[&str] = &["INSERT", "REPLACE", "UPDATE", "DELETE", "WITH"];
 
-/// Refuses a statement that is not what it was announced as.
+/// Refuses a statement that does not match its declared use.
 #[cold]
 fn check_use(text: &Text, call: &SqlCall<'_>) -> Result<()> {
     let is_one_of = |words: &[&str]| begins_with(call.text, words);

@@ -1,6 +1,6 @@
-//! The prepared statements of one connection, found by what they do, not by
-//! their text: the verb, the table, the fields, and for lists and filters the
-//! shape of those (see `shape.rs`). A bounded number is kept.
+//! The prepared statements of one connection, found by structure instead of text: the verb, the
+//! table, the fields, and for lists and filters their shape (see `shape.rs`). The number of kept
+//! statements is bounded.
 
 use std::hash::BuildHasher;
 
@@ -10,11 +10,11 @@ use marmota_model::FieldSet;
 use crate::column::Column;
 use crate::ffi::StatementId;
 
-/// The most statements kept on a connection. Filters and sets of fields come
-/// from outside, so their number has no other bound.
+/// The most statements kept per connection. Filters and sets of fields come from callers, so their
+/// number is otherwise unbounded.
 const STATEMENTS_MAX: usize = 256;
 
-/// What a statement does.
+/// The operation of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum Verb {
@@ -36,15 +36,15 @@ pub(crate) enum Verb {
 
 const VERBS: usize = 14;
 
-/// What a statement is found by, but for the shape of a filter.
+/// The key of a statement, except the shape of its filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Head {
     pub(crate) verb: Verb,
     /// The table's number.
     pub(crate) table: u32,
-    /// The fields read. Those that a write writes are in its shape.
+    /// The fields read. Those of a write are in its shape.
     pub(crate) fields: FieldSet,
-    /// Rows of an insert, number of a savepoint, whether a version is compared.
+    /// The rows of an insert, the number of a savepoint, or whether a version is compared.
     pub(crate) variant: u32,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Statement {
     head: Head,
     shape: Box<[u8]>,
     pub(crate) id: StatementId,
-    /// What its rows hold.
+    /// The columns of its rows.
     pub(crate) columns: Box<[Column]>,
     used: u64,
 }
@@ -62,8 +62,8 @@ pub(crate) struct Statement {
 impl Statement {
     #[inline]
     fn is(&self, head: &Head, shape: &[u8]) -> bool {
-        // `memcmp` of no bytes reads, masked, from wherever an empty slice
-        // points: nowhere, which a processor takes 60 ns to find out.
+        // `memcmp` of zero bytes makes a masked read from the dangling address of an empty slice,
+        // which takes a processor 60 ns to reject.
         let is_empty = shape.is_empty() && self.shape.is_empty();
         self.head == *head && (is_empty || *self.shape == *shape)
     }
@@ -75,14 +75,14 @@ pub(crate) struct Statements {
     kept: Vec<Statement>,
     by_shape: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    /// For each table and verb the statement used last: most programs do the
-    /// same thing again, and comparing is cheaper than hashing.
+    /// For each table and verb the last used statement: most programs repeat operations, and
+    /// comparing is cheaper than hashing.
     recent: Vec<[u32; VERBS]>,
     uses: u64,
 }
 
 impl Statements {
-    /// The place of the statement, if it is there.
+    /// Returns the place of the statement, if it exists.
     #[inline]
     pub(crate) fn find(&mut self, head: &Head, shape: &[u8]) -> Option<usize> {
         let recent = self.recent.get(head.table as usize)?;
@@ -106,7 +106,7 @@ impl Statements {
         Some(place as usize)
     }
 
-    /// Keeps a statement; also gives the one that had to go for it.
+    /// Stores a statement. Also returns the one that was dropped for it.
     pub(crate) fn add(
         &mut self,
         head: Head,
@@ -146,7 +146,7 @@ impl Statements {
         oldest.map_or(0, |(place, _)| place)
     }
 
-    /// The statement at a place.
+    /// Returns the statement at a place.
     #[inline]
     pub(crate) fn at(&self, place: usize) -> &Statement {
         &self.kept[place]

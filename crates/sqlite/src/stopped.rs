@@ -1,11 +1,10 @@
-//! What a failed wait for the disk means: the engine takes no more writes, and
-//! the outcome of the commit that waited is unknown.
+//! The handling of failed syncs: the engine accepts no more writes, and the outcome of the waiting
+//! commit is unknown.
 //!
-//! Linux marks the pages of a failed fsync clean, so a second fsync succeeds
-//! although they never reached the disk. No later commit can be trusted then,
-//! because a log is read up to its first gap. Reads continue: what they see is
-//! what was committed before. A file that is opened again has its log written
-//! anew first ([`write_log_anew`]), so that the pages are dirty again.
+//! Linux marks the pages of a failed fsync clean, so a second fsync succeeds although they never
+//! reached the disk. Then no later commit can be trusted, because a log is read up to its first
+//! gap. Reads continue: they see what was committed before. When a file is opened again, its log is
+//! rewritten first ([`write_log_anew`]), so that the pages are dirty again.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -18,18 +17,18 @@ use crate::alone::{sync_folder_of, with_suffix};
 use crate::engine::place_of;
 use crate::ffi::{Connection, Failure, code};
 
-/// How much of a log is read and written at once.
+/// The number of bytes of a log that are copied at once.
 const CHUNK_BYTES: usize = 256 << 10;
-/// SQLite's sizes: the log's header, and that of each page in it.
+/// SQLite's sizes of the log's header and of the header of each page in it.
 const LOG_HEADER_BYTES: u64 = 32;
 const FRAME_HEADER_BYTES: u64 = 24;
 
-/// Why an engine takes no more writes.
+/// The reason why an engine accepts no more writes.
 #[derive(Debug)]
 pub(crate) struct Stopped(Box<str>);
 
 impl Stopped {
-    /// Stops because of this thread's last failed wait for the disk, and logs it.
+    /// Creates the reason from this thread's last failed sync, and logs it.
     #[cold]
     pub(crate) fn by_failed_sync(path: Option<&Path>) -> Self {
         let place = path.map_or_else(|| "the database".to_owned(), place_of);
@@ -42,14 +41,14 @@ impl Stopped {
         Self(message.into())
     }
 
-    /// The error for a write that comes later: nothing of it was written.
+    /// Returns the error for a later write, of which nothing was written.
     #[cold]
     pub(crate) fn error(&self) -> Error {
         Error::new(ErrorKind::Io, &*self.0)
     }
 }
 
-/// The error for a commit of which it is unknown whether it is on the disk.
+/// Returns the error for a commit that may or may not be on the disk.
 #[cold]
 pub(crate) fn unknown(words: &str) -> Error {
     let message = format!(
@@ -59,7 +58,7 @@ pub(crate) fn unknown(words: &str) -> Error {
     Error::new(ErrorKind::Lost, message)
 }
 
-/// True if a COMMIT that failed so may be on the disk all the same: its pages
+/// Returns true if a COMMIT that failed with this code may be on the disk all the same: its pages
 /// were in the log before it failed.
 pub(crate) fn leaves_unknown(code: std::ffi::c_int) -> bool {
     match code & 0xff {
@@ -71,9 +70,9 @@ pub(crate) fn leaves_unknown(code: std::ffi::c_int) -> bool {
     }
 }
 
-/// Writes the log of a file anew, byte by byte the same, and waits for the disk:
-/// an earlier wait for it may have failed, and its pages pass for clean. Where
-/// another process is writing, the log is that one's.
+/// Rewrites the log of a file with the same bytes, and syncs it: an earlier sync may have failed,
+/// after which its pages count as clean. If another process is writing, the log is left to that
+/// process.
 pub(crate) fn write_log_anew(connection: &mut Connection, path: &Path, busy_ms: u32) -> Result<()> {
     let log = with_suffix(path, "-wal");
     if std::fs::metadata(&log).map_or(0, |file| file.len()) <= LOG_HEADER_BYTES {
@@ -81,7 +80,7 @@ pub(crate) fn write_log_anew(connection: &mut Connection, path: &Path, busy_ms: 
     }
     let at = |failure: Failure| crate::vault::at_place(&failure, &place_of(path));
     connection.busy_timeout_ms(0);
-    // Nobody adds to the log, or begins it anew, while this connection may write.
+    // While this connection may write, no other process extends or restarts the log.
     let begun = connection.execute("BEGIN IMMEDIATE");
     connection.busy_timeout_ms(busy_ms);
     match begun {
@@ -112,7 +111,7 @@ fn failed(path: &Path, error: io::Error) -> Error {
 }
 
 fn rewrite(log: &Path, bytes: u64) -> io::Result<()> {
-    // Closing it drops no lock: SQLite has none on its log.
+    // Closing it drops no locks: SQLite has none on its log.
     let file = OpenOptions::new().read(true).write(true).open(log)?;
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut offset = 0;
@@ -134,7 +133,7 @@ fn rewrite(log: &Path, bytes: u64) -> io::Result<()> {
 #[cfg(feature = "simulated-disk")]
 use crate::ffi::disk::Act as Step;
 
-/// What the simulated disk has to know of.
+/// The operations reported to the simulated disk.
 #[cfg(not(feature = "simulated-disk"))]
 #[allow(dead_code, reason = "only the simulated disk reads it")]
 enum Step<'a> {

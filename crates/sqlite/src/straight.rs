@@ -1,12 +1,10 @@
-//! Statements over one table in memory that do no more than lend fields of its
-//! rows, all of them or the one with a key: once SQLite has prepared such a
-//! statement, its rows are lent without it.
+//! Statements over one table in memory that only return fields of its rows, either all rows or the
+//! one with a key. After SQLite has prepared such a statement, its rows are read without SQLite.
 //!
-//! What a statement does is read off the program that SQLite has made of it
-//! (`EXPLAIN`), so that names, aliases, views and quoting are SQLite's to
-//! understand. A program that has one instruction more than those named here,
-//! or has them otherwise, is SQLite's to run: then this is slower, never wrong.
-//! By id, a statement takes less than half of the time: most of a step is not the row's.
+//! The statement is recognized by its compiled program (`EXPLAIN`), so that SQLite resolves names,
+//! aliases, views and quoting. SQLite runs every program with an unknown instruction or another
+//! order: then it is slower, never wrong. By id, a statement takes less than half of the time: most
+//! of a step is not spent on the row.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -19,24 +17,24 @@ use marmota_store::sql::Wanted;
 use crate::ffi::{Connection, Failure, Stored};
 use crate::lent::{Found, Shape};
 
-/// How many rows lie between two looks at the clock.
+/// The number of rows between two checks of the clock.
 const LOOK_ROWS: u64 = 256;
 
-/// How a statement ended, and how many rows it has lent.
+/// The end of a statement, and the number of rows it returned.
 pub(crate) enum StraightRun {
     Done(u64),
     /// Its first budget was used up.
     Over(u64),
 }
 
-/// A statement whose rows need no SQLite.
+/// A statement whose rows are read without SQLite.
 #[derive(Debug)]
 pub(crate) struct Straight {
     shape: Shape,
     found: Found,
-    /// The parameter whose value the key is to have; none for all rows.
+    /// The parameter with the key; `None` for all rows.
     key: Option<usize>,
-    /// The fields lent.
+    /// The returned fields.
     fields: Box<[usize]>,
 }
 
@@ -47,7 +45,7 @@ struct Instruction {
     p: [i64; 3],
 }
 
-/// What a register holds.
+/// The content of a register.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Held {
     Number(i64),
@@ -56,10 +54,11 @@ enum Held {
 }
 
 impl Straight {
-    /// What a statement that reads one lent table is, if it is so simple.
+    /// Recognizes a statement that reads one lent table, or returns `None` if it is not simple
+    /// enough.
     ///
     /// # Errors
-    /// SQLite's.
+    /// The error of SQLite.
     pub(crate) fn of(
         connection: &mut Connection,
         text: &str,
@@ -78,17 +77,17 @@ impl Straight {
         Ok(Reader { program: &program, held: HashMap::new() }.read(shape))
     }
 
-    /// True if the statement's rows for these values are found without SQLite.
+    /// Returns true if the statement can be run with these values without SQLite.
     pub(crate) fn takes(&self, values: &[Value]) -> bool {
         match self.key {
             None => true,
-            // Another kind of value is SQLite's to compare.
+            // SQLite compares other kinds of values.
             Some(place) => matches!(values.get(place), Some(Value::Int(_))),
         }
     }
 
-    /// Lends the rows, `N` of whose values at most, until its budget is used up
-    /// if it has one.
+    /// Passes the rows, of at most `N` values each, to the sink until an optional budget is used
+    /// up.
     pub(crate) fn run<const N: usize>(
         &self,
         table: &dyn LentTable,
@@ -100,7 +99,7 @@ impl Straight {
             Some(Value::Int(key)) => Some(ValueRef::Int(*key)),
             _ => None,
         };
-        // By key or in its order, so that nothing is sorted first.
+        // By key or in key order, so nothing is sorted first.
         let numbers = self.shape.find(table, &self.found, key.as_slice(), &|| false);
         let mut numbers = numbers.unwrap_or_else(RowNumbers::none);
         let (mut row, mut rows, mut until) = ([ValueRef::Null; N], 0_u64, None);
@@ -123,7 +122,7 @@ impl Straight {
     }
 }
 
-/// Follows a program.
+/// Interprets a program.
 struct Reader<'p> {
     program: &'p [Instruction],
     held: HashMap<i64, Held>,
@@ -132,7 +131,7 @@ struct Reader<'p> {
 impl Reader<'_> {
     fn read(mut self, shape: Shape) -> Option<Straight> {
         self.prepare()?;
-        // What comes before the rows: `VFilter` finds them.
+        // The part before the rows: `VFilter` finds them.
         let mut at = 1;
         let (cursor, end, found, arguments) = loop {
             let Instruction { name, p } = self.program.get(at)?;
@@ -151,7 +150,7 @@ impl Reader<'_> {
                 _ => return None,
             }
         };
-        // Each row.
+        // The loop over the rows.
         let first = at;
         let is_asked = loop {
             let Instruction { name, p } = self.program.get(at)?;
@@ -188,8 +187,8 @@ impl Reader<'_> {
         ends_well.then_some(Straight { shape, found, key, fields: fields? })
     }
 
-    /// What is done once, at the end of the program: `Init` goes there, and
-    /// from there a `Goto` back.
+    /// Processes the part that runs once, at the end of the program: `Init` jumps there, and a
+    /// `Goto` jumps back.
     fn prepare(&mut self) -> Option<()> {
         let init = self.program.first().filter(|one| one.name == "Init")?;
         let mut at = usize::try_from(init.p[1]).ok()?;
@@ -205,7 +204,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A register that is loaded from without.
+    /// Processes a register loaded with a constant or parameter.
     fn load(&mut self, at: usize) -> Option<()> {
         let Instruction { name, p } = self.program.get(at)?;
         let held = match name.as_str() {
@@ -216,16 +215,16 @@ impl Reader<'_> {
         Some(())
     }
 
-    /// A register that is loaded from the row.
+    /// Processes a register loaded from the row.
     fn column(&mut self, p: &[i64; 3], cursor: i64) -> Option<()> {
         let field = usize::try_from(p[1]).ok().filter(|_| p[0] == cursor)?;
         self.held.insert(p[2], Held::Field(field));
         Some(())
     }
 
-    /// True if a comparison asks again what the key was sought by: that is what
-    /// SQLite does with each condition that it hands on, and with a key and a
-    /// value that are integers it needs no second answer.
+    /// Returns true if a comparison repeats the search condition of the key. SQLite repeats each
+    /// condition that it passes to a virtual table; if the key and the value are integers, this is
+    /// redundant.
     fn asks_for_key(&self, p: &[i64; 3], arguments: &[(i64, Held)], shape: &Shape) -> Option<bool> {
         let key = shape.table.key();
         let is_integer = shape.table.fields()[key].kind.form() == Form::Int;
@@ -244,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    /// So that a newer SQLite, whose programs are other ones, is noticed.
+    /// Detects a newer SQLite with different programs.
     #[test]
     fn simple_statements_need_no_sqlite() {
         let key = Field::new("id", Kind::I64).role(Role::Key);

@@ -1,5 +1,5 @@
-//! The locks, atomics and alarms of `group.rs` and `writer.rs`, by one name: the
-//! model check (`tests/model`) includes those files with others in their place.
+//! The locks, atomics and alarms of `group.rs` and `writer.rs`, under one name: the model check
+//! (`tests/model`) includes those files with replacements.
 
 use std::task::Waker;
 use std::time::Instant;
@@ -9,14 +9,14 @@ pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) use marmota_store::wait::{QueuePlace, WaitQueue, Wakeable};
 pub(crate) use parking_lot::{Mutex, MutexGuard};
 
-/// A lock held without a borrow.
+/// A lock guard without a borrow.
 pub(crate) type OwnedGuard<T> = parking_lot::ArcMutexGuard<parking_lot::RawMutex, T>;
 
-/// How often a taken lock is looked at again before an operation waits: about
-/// as long as one that needs no disk takes.
+/// The number of tries for a taken lock before an operation waits: about the duration of an
+/// operation that does not need the disk.
 pub(crate) const SPINS: usize = 100;
 
-/// Wakes at this time.
+/// Wakes `waker` at this time.
 pub(crate) fn wake_at(at: Instant, waker: Waker) {
     #[cfg(target_os = "linux")]
     if marmota_store::engine::wake_at(at, waker.clone()) {

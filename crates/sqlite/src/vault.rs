@@ -1,10 +1,8 @@
-//! Opening connections with the key of their file, if it has one, and saying
-//! what is wrong when they do not fit each other.
+//! Opens connections with the key of their file, if it has one, and reports mismatches.
 //!
-//! A raw key is asked for at each connection and forgotten. A passphrase is
-//! asked for once: the key derived from it is kept as long as the engine
-//! lives, because each derivation takes long on purpose. (SQLite's connections
-//! keep the key in memory in any case.)
+//! A raw key is requested for each connection and then dropped. A passphrase is requested once: the
+//! key derived from it is kept as long as the engine lives, because each derivation deliberately
+//! takes long. (SQLite's connections keep the key in memory in any case.)
 
 use std::path::Path;
 
@@ -20,7 +18,7 @@ pub(crate) use keyed::Vault;
 #[cfg(not(feature = "encryption"))]
 pub(crate) use plain::Vault;
 
-/// The error for a code met while opening: it names the file.
+/// Returns the error for a code while opening, with the name of the file.
 pub(crate) fn at_place(failure: &Failure, place: &str) -> Error {
     let error = fault::of(failure);
     Error::new(error.kind(), format!("{place}: {}", error.message())).with_source(error)
@@ -30,7 +28,7 @@ pub(crate) fn at_place(failure: &Failure, place: &str) -> Error {
 mod plain {
     use super::*;
 
-    /// Without the feature `encryption` there are no keys.
+    /// The variant without the feature `encryption`, which has no keys.
     #[derive(Debug)]
     pub(crate) struct Vault;
 
@@ -48,7 +46,7 @@ mod plain {
             Connection::open_file(path).map_err(|failure| self.at(&failure, path))
         }
 
-        /// Has a connection see the file as another database.
+        /// Attaches the file to a connection as another database.
         #[allow(clippy::unused_self, reason = "with keys it is used")]
         pub(crate) fn attach(
             &self,
@@ -64,7 +62,7 @@ mod plain {
             false
         }
 
-        /// The error for a code met while opening: it names the file.
+        /// Returns the error for a code while opening, with the name of the file.
         #[allow(clippy::unused_self, reason = "with keys it is used")]
         pub(crate) fn at(&self, failure: &Failure, path: &Path) -> Error {
             at_place(failure, &place_of(path))
@@ -85,10 +83,10 @@ mod keyed {
     use crate::ffi::cipher::{FileStart, Salt, derive, new_salt};
     use crate::ffi::code;
 
-    /// Sorts and the like would otherwise be written to files.
+    /// Otherwise sorters and temporary tables would be written to files.
     const NOTHING_IN_FILES: &str = "PRAGMA temp_store=MEMORY";
 
-    /// What opens the connections of one engine.
+    /// Opens the connections of one engine.
     pub(crate) struct Vault {
         source: Option<KeySource>,
         /// The key derived from a passphrase, and the salt it was derived with.
@@ -106,18 +104,18 @@ mod keyed {
             }
         }
 
-        /// True if its file is encrypted.
+        /// Returns true if its file is encrypted.
         pub(crate) fn has_key(&self) -> bool {
             self.source.is_some()
         }
 
-        /// True if it is worth to open the file again after this error: somebody
-        /// else wrote its first page, with another salt, since it was seen empty.
+        /// Returns true if the file should be opened again after this error: another process wrote
+        /// its first page, with another salt, after it was found empty.
         pub(crate) fn lost_race(&self, error: &Error) -> bool {
             error.kind() == ErrorKind::Denied && self.began.load(Ordering::Relaxed)
         }
 
-        /// Opens a connection. That its key is right shows at the first read.
+        /// Opens a connection. The first read verifies the key.
         pub(crate) fn open(&self, path: &Path) -> Result<Connection> {
             let at = |failure: Failure| self.at(&failure, path);
             let mut connection = Connection::open_file(path).map_err(at)?;
@@ -128,7 +126,7 @@ mod keyed {
             Ok(connection)
         }
 
-        /// Has a connection to another file see this one as a database of that name.
+        /// Attaches this file to a connection of another file, as a database with this name.
         pub(crate) fn attach(
             &self,
             connection: &mut Connection,
@@ -144,7 +142,7 @@ mod keyed {
             connection.execute(NOTHING_IN_FILES).map_err(at)
         }
 
-        /// The key of a file, of which the connection is, and its salt; none if it has none.
+        /// Returns the key and the salt of a connection's file, or `None` if it has no key.
         fn key_of(
             &self,
             connection: &mut Connection,
@@ -183,7 +181,7 @@ mod keyed {
             }))
         }
 
-        /// The error for a code met while opening: it names the file.
+        /// Returns the error for a code while opening, with the name of the file.
         pub(crate) fn at(&self, failure: &Failure, path: &Path) -> Error {
             if self.source.is_some() && failure.code() & 0xff == code::NOTADB {
                 return wrong_key(path);
@@ -198,7 +196,7 @@ mod keyed {
         }
     }
 
-    /// A key with the salt of a file, as `rekey.rs` needs it.
+    /// Returns a key with the salt of a file, for `rekey.rs`.
     pub(crate) fn bytes_of(key: &Key, salt: &Salt) -> Result<KeyBytes, Failure> {
         match key.secret() {
             Secret::Raw(key) => Ok(key.clone()),

@@ -1,5 +1,5 @@
-//! The operations of a session that wait, found by their tickets in one step:
-//! a thread of a server may have thousands.
+//! The waiting operations of a session, found by ticket in constant time: a server thread may have
+//! thousands.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,27 +12,27 @@ use marmota_store::wait::QueuePlace;
 use crate::scan::Scan;
 use crate::session::Member;
 
-/// What an operation waits for.
+/// The event that an operation waits for.
 #[derive(Debug)]
 pub(crate) enum Wait {
     /// Its turn at the writer.
     Turn {
         until: Instant,
-        /// Its place among those that wait for the writer, once it was polled.
+        /// Its place in the queue for the writer, after its first poll.
         place: QueuePlace,
         durability: Option<Durability>,
     },
-    /// Others to let the file be read.
+    /// The end of a lock that prevents reading the file.
     Read { until: Instant, backoff: Backoff },
     /// The commit of its group.
     Member { member: Member, has_yielded: bool },
-    /// Rows from a helper thread; so many were lent.
+    /// Rows from a helper thread, and the number of rows already passed to the sink.
     Scan(Arc<Scan>, u64),
     /// The end of a scan that has the transaction's connection.
     Away { durability: Option<Durability> },
 }
 
-/// See the module. A ticket is a place, and how often that was used before.
+/// The waiting operations of a session. A ticket is a place and the number of its previous uses.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     places: Vec<(u32, Option<Wait>)>,
@@ -75,7 +75,7 @@ impl Waiting {
         Some(wait)
     }
 
-    /// The members of groups.
+    /// Returns the members of groups.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
         self.places.iter().filter_map(|(_, wait)| match wait {
             Some(Wait::Member { member, .. }) => Some(member),
@@ -83,7 +83,7 @@ impl Waiting {
         })
     }
 
-    /// Some ticket that is left.
+    /// Returns any remaining ticket.
     pub(crate) fn any(&self) -> Option<Ticket> {
         let taken = self.places.iter().enumerate().find(|(_, (_, wait))| wait.is_some());
         taken.map(|(place, (uses, _))| Ticket(u64::from(*uses) << 32 | place as u64))

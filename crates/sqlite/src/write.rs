@@ -19,19 +19,18 @@ use crate::lane::Lane;
 use crate::shape::{Sql, bind_filter, quoted};
 use crate::statement::{Head, Verb};
 
-/// How an update deals with the version.
+/// The handling of the version in an update.
 ///
-/// RETURNING doubles the cost of an update (536 k a second in memory, against
-/// 996 k that compare a version the caller has), so it is there only for a
-/// version that is not known.
+/// RETURNING doubles the cost of an update (536 k per second in memory, compared with 996 k that
+/// compare a version given by the caller), so it is used only for an unknown version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Versioned {
-    /// Counts it, if the table has one, and gives the new one.
+    /// Increments it, if the table has one, and returns the new one.
     Given,
-    /// Counts it and compares it.
+    /// Increments and compares it.
     Compared,
-    /// Counts it.
+    /// Increments it.
     Counted,
 }
 
@@ -105,7 +104,7 @@ impl Lane {
         }
     }
 
-    /// The statement of an update, or none if there is nothing to write.
+    /// Returns the statement of an update, or `None` if it writes nothing.
     pub(crate) fn update_statement(
         &mut self,
         table: &Table,
@@ -146,8 +145,8 @@ impl Lane {
         let fields = FieldSet::EMPTY.with(position);
         let head = Head { verb: Verb::Increment, table: number, fields, variant: 0 };
         let place = self.statement(head, |_| (increment_sql(table, position), Box::default()))?;
-        // The sum fits if the old value lies between these: asked so, nothing
-        // overflows (SQLite would go on in floats).
+        // The sum fits if the old value is between these bounds. This check cannot overflow (SQLite
+        // would continue with floats).
         let (low, high) = (i128::from(min) - i128::from(by), i128::from(max) - i128::from(by));
         let (low, high) = match (
             i64::try_from(low.max(i64::MIN.into())),
@@ -187,7 +186,7 @@ impl Lane {
         Ok(Outcome { rows: 1, version, value: sum, ..Outcome::default() })
     }
 
-    /// Why an increment found no row that it could add to.
+    /// Returns the reason why an increment found no row.
     #[cold]
     fn not_incremented(
         &mut self,
@@ -275,8 +274,8 @@ impl Lane {
         }
     }
 
-    /// The version of the row with this key (0 if the table counts none);
-    /// `None` if there is no such row.
+    /// Returns the version of the row with this key (0 if the table has no versions), or `None` if
+    /// the row does not exist.
     fn version(&mut self, table: &Table, key: &ValueRef<'_>) -> Result<Option<i64>> {
         let number = self.number(table)?;
         let fields = FieldSet::EMPTY;
@@ -293,7 +292,7 @@ impl Lane {
     }
 
     /// # Errors
-    /// [`ErrorKind::NotFound`] if there is no row with this key.
+    /// [`ErrorKind::NotFound`] if no row has this key.
     pub(crate) fn require(&mut self, table: &Table, key: &ValueRef<'_>) -> Result<()> {
         match self.version(table, key)? {
             Some(_) => Ok(()),
@@ -301,7 +300,7 @@ impl Lane {
         }
     }
 
-    /// Why a write found no row.
+    /// Returns the reason why a write found no row.
     #[cold]
     pub(crate) fn missing(
         &mut self,
@@ -316,8 +315,7 @@ impl Lane {
         }
     }
 
-    /// The error of a row that was refused. For a reference it looks which
-    /// one has no target.
+    /// Returns the error of a refused row. For references, it looks up which one has no target.
     #[cold]
     pub(crate) fn refused(
         &mut self,
@@ -328,8 +326,7 @@ impl Lane {
         self.refused_of(failure, table, row, None, &[])
     }
 
-    /// [`Self::refused`] for a row that is not there yet, and may refer to
-    /// itself.
+    /// Like [`Self::refused`] for a row that does not exist yet and may refer to itself.
     #[cold]
     pub(crate) fn not_inserted(
         &mut self,
@@ -340,7 +337,7 @@ impl Lane {
         self.not_put(failure, table, row, &[])
     }
 
-    /// [`Self::not_inserted`] for a row in whose place these keys' rows go.
+    /// Like [`Self::not_inserted`] for a row that replaces the rows with these keys.
     #[cold]
     pub(crate) fn not_put(
         &mut self,
@@ -385,7 +382,7 @@ impl Lane {
         }
     }
 
-    /// The key that a row not inserted has, or would have been given.
+    /// Returns the key that a refused row has or would have received.
     fn own_key<'r>(&mut self, table: &Table, row: &[ValueRef<'r>]) -> Option<ValueRef<'r>> {
         let key = *row.get(table.key())?;
         if !key.is_absent() {
@@ -398,7 +395,7 @@ impl Lane {
         looked.ok().and(next)
     }
 
-    /// The error of a row that cannot be deleted. It looks what refers to it.
+    /// Returns the error of a row that cannot be deleted, after looking up its referrers.
     #[cold]
     pub(crate) fn kept(
         &mut self,
@@ -412,7 +409,7 @@ impl Lane {
         refusal::still_referred_to(table, key.copied(), &self.referrers(table, key))
     }
 
-    /// The fields that refer to the row with this key, or to any without one.
+    /// Returns the fields that refer to the row with this key, or to any row without one.
     #[cold]
     pub(crate) fn referrers(
         &mut self,
@@ -441,7 +438,7 @@ impl Lane {
     }
 }
 
-/// The fields that an update writes: those present but the key and the version.
+/// Returns the fields that an update writes: those present except the key and the version.
 fn written(table: &Table, row: &[ValueRef<'_>]) -> impl Iterator<Item = usize> {
     let (key, version) = (table.key(), table.version());
     let present = row.iter().enumerate().filter(|(_, value)| !value.is_absent());
@@ -450,7 +447,7 @@ fn written(table: &Table, row: &[ValueRef<'_>]) -> impl Iterator<Item = usize> {
         .filter(move |&position| position != key && Some(position) != version)
 }
 
-/// Binds what an update writes.
+/// Binds the values that an update writes.
 pub(crate) fn bind_written<'v>(run: &mut Run<'_, 'v>, table: &Table, row: &'v [ValueRef<'v>]) {
     written(table, row).for_each(|position| run.bind(bound(&row[position])));
 }
@@ -467,7 +464,7 @@ fn by_key(table: &Table) -> String {
     format!(" WHERE {}=?", name(table, table.key()))
 }
 
-/// An insert of so many rows with the fields that this one has.
+/// Returns an insert of `rows` rows with the fields present in `row`.
 pub(crate) fn insert_sql(table: &Table, row: &[ValueRef<'_>], rows: usize) -> String {
     let table_name = quoted(table.name());
     let present = (0..row.len()).filter(|&position| !row[position].is_absent());

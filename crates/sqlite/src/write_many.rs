@@ -1,9 +1,8 @@
 //! Writes of many rows of one table.
 //!
-//! Inserts go many rows to a statement: each statement costs about as much
-//! around its rows as five rows do. Rows come one by one from a source that
-//! cannot be asked again, so a chunk of them is kept until it is written: to
-//! bind them, and to find the one at fault.
+//! Inserts write many rows per statement: the overhead of a statement is about the cost of five
+//! rows. Rows come one by one from a source that cannot be read twice, so a chunk of them is kept
+//! until it is written: to bind them, and to find the failed one.
 
 use marmota_model::{Error, ErrorKind, FieldSet, Result, RowSource, Table, Value, ValueRef};
 use marmota_store::operation::{Effect, Keys, OnConflict, Outcome, UpsertResult};
@@ -16,25 +15,25 @@ use crate::lane::Lane;
 use crate::statement::{Head, Verb};
 use crate::write::{Versioned, bind_written, insert_sql};
 
-/// Rows of one statement. A chunk that is no multiple of the first takes some
-/// of the others, so that five statements do for any number of rows.
+/// The numbers of rows per statement. A chunk that is not a multiple of the first uses some of the
+/// others, so that five statements suffice for any number of rows.
 const STATEMENT_ROWS: [usize; 5] = [256, 64, 16, 4, 1];
-/// The most parameters of a statement: SQLite takes 32,766, and needs about a
-/// hundred bytes for each as long as it is kept.
+/// The most parameters of a statement: SQLite allows 32,766, and needs about a hundred bytes for
+/// each as long as the statement is kept.
 const PARAMETERS_MAX: usize = 8_192;
 
-/// Rows that are waiting to be written, all with the same fields.
+/// Buffered rows, all with the same fields.
 struct Chunk<'a> {
     /// Row by row, with a place for each field of the table.
     values: Vec<ValueRef<'a>>,
     width: usize,
     rows: usize,
-    /// How many rows were written before these.
+    /// The number of rows written before these.
     before: usize,
 }
 
 impl<'a> Chunk<'a> {
-    /// True if the row behind the last has the same fields as the first.
+    /// Returns true if the row after the last one has the same fields as the first.
     #[inline]
     fn takes_next(&self) -> bool {
         let next = &self.values[self.rows * self.width..][..self.width];
@@ -99,7 +98,7 @@ impl Lane {
         while written < chunk.rows {
             let left = chunk.rows - written;
             let fits = |&rows: &usize| rows <= left && rows * parameters <= PARAMETERS_MAX;
-            // A statement of no fields is one of DEFAULT VALUES: one row.
+            // A statement without fields uses DEFAULT VALUES: one row.
             let rows = match parameters {
                 0 => 1,
                 _ => STATEMENT_ROWS.into_iter().find(fits).unwrap_or(1),
@@ -115,7 +114,7 @@ impl Lane {
                     keys.given(chunk.before + written, rows, last)?;
                 }
                 (Err(failure), InsertedKeys::Upserted(placed)) if fault::is_taken(&failure) => {
-                    // One of them is in a row's way: each for itself.
+                    // One of them conflicts with a row: write them one by one.
                     for row in written..written + rows {
                         let put = self.put(table, chunk.row(row), on_conflict);
                         let put = put.map_err(|error| at_row(chunk.before + row, &error))?;
@@ -151,8 +150,8 @@ impl Lane {
         Ok(run.run_out())
     }
 
-    /// Finds the row that a statement failed at, by writing them one by one;
-    /// the caller undoes that with the rest.
+    /// Finds the failed row of a statement by writing the rows one by one. The caller undoes that
+    /// with the rest.
     #[cold]
     fn row_at_fault(
         &mut self,
@@ -208,12 +207,12 @@ impl Lane {
     }
 }
 
-/// What is known about the keys of inserted rows.
+/// The known keys of inserted rows.
 #[derive(Debug)]
 enum InsertedKeys {
-    /// They all held theirs, or got one behind the other, beginning here.
+    /// All rows had keys, or all received consecutive ones that start here.
     Same(Option<i64>),
-    /// Each for itself, where rows may have been there already.
+    /// One by one, since rows may have existed already.
     Upserted(Vec<UpsertResult<Value>>),
 }
 
@@ -222,7 +221,7 @@ fn new(key: Value) -> UpsertResult<Value> {
 }
 
 impl InsertedKeys {
-    /// The rows from this one on held their keys.
+    /// Records that the rows from this one on had keys.
     fn known(&self, row: usize) -> Result<()> {
         match self {
             Self::Same(Some(_)) => Err(mixed_keys(row)),
@@ -230,7 +229,7 @@ impl InsertedKeys {
         }
     }
 
-    /// So many rows got their keys from SQLite, the last one this.
+    /// Records that SQLite generated the keys of these rows, the last of which is `last`.
     fn given(&mut self, row: usize, rows: usize, last: i64) -> Result<()> {
         let first = last.wrapping_sub(rows as i64 - 1);
         match self {
@@ -240,7 +239,7 @@ impl InsertedKeys {
             }
             Self::Same(start @ None) if row == 0 => *start = Some(first),
             Self::Same(None) => return Err(mixed_keys(row)),
-            // SQLite gives the highest key plus one, until there is none.
+            // SQLite generates the highest key plus one, until that overflows.
             Self::Same(Some(start)) if start.checked_add(row as i64) == Some(first) => {}
             Self::Same(Some(_)) => {
                 let message = "there are no keys left: the highest is taken; free it";

@@ -1,18 +1,17 @@
-//! The connection that writes, and whose turn it is.
+//! The writing connection and the queue for it.
 //!
-//! SQLite has one writer a file. Whoever holds this lock is it: for one
-//! operation ([`Turn`]), or for a transaction ([`LongTurn`]). Threads wait for
-//! it blocked, futures by a waker; a write that can be copied waits in a queue
-//! instead, for whoever leads the next group (`group.rs`).
+//! SQLite has one writer per file. The holder of this lock is the writer: for one operation
+//! ([`Turn`]), or for a transaction ([`LongTurn`]). Threads wait for it blocked, futures with a
+//! waker. A write that can be copied waits in a queue instead, for the leader of the next group
+//! (`group.rs`).
 //!
-//! Nobody hangs: each member tries to lead ([`Writer::lead`]) until it is done.
-//! If the lock is taken then, it is among those that are woken when it is free,
-//! one at a time; whoever takes the lock wakes the next when it gives it back.
+//! No write waits forever: each member tries to lead ([`Writer::lead`]) until it is done. If the
+//! lock is taken then, the member is among those that are woken when it is free, one at a time;
+//! each holder of the lock wakes the next one when it releases it.
 //!
-//! Where another process or engine has SQLite's lock of the file, nothing of
-//! this process can write: the first that finds that out sets an alarm
-//! ([`Writer::refused`]), and nothing is tried before it rings. Then the first
-//! that waits tries for all.
+//! If another process or engine has SQLite's lock of the file, nothing in this process can write.
+//! The first operation that detects this sets an alarm ([`Writer::refused`]), and no operation
+//! tries before it fires. Then the first one that waits tries for all.
 
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
@@ -28,43 +27,42 @@ use crate::sync::{
     wake_at,
 };
 
-/// For how long after the last refusal the error of a late write names the
-/// process that has the lock of the file.
+/// The time after the last refusal in which the error of a late write names the process that has
+/// the lock of the file.
 const REFUSED_LATELY: Duration = Duration::from_secs(1);
 
-/// The connection that writes, and those who wait for it.
+/// The writing connection, and the operations that wait for it.
 #[derive(Debug)]
 pub(crate) struct Writer<W: Work> {
     seat: Arc<Mutex<Seat<W>>>,
     /// Copies of writes, for the next leader.
     queue: Mutex<Vec<Arc<Member<W::Job>>>>,
-    /// Those that wait for the seat.
+    /// The operations that wait for the seat.
     waiters: WaitQueue<Waiter<W::Job>>,
-    /// True while a group is being committed: it is no use to spin.
+    /// True while a group is being committed; then spinning is useless.
     is_leading: AtomicBool,
-    /// True while another process or engine has the lock of the file, until the
-    /// alarm.
+    /// True while another process or engine has the lock of the file, until the alarm.
     is_refused: AtomicBool,
     refused_at: Mutex<Option<Instant>>,
-    /// True if the first of those that wait is woken when its time is over.
+    /// True if an alarm is set for the first operation whose time is over.
     has_deadline: AtomicBool,
     waiting_max: usize,
     this: Weak<Self>,
 }
 
-/// Has the lock of the file tried again.
+/// Retries the lock of the file when woken.
 struct Retry<W: Work>(Weak<Writer<W>>);
 
-/// Has those that waited too long notice it.
+/// Wakes the operations that waited too long when woken.
 struct Deadline<W: Work>(Weak<Writer<W>>);
 
 /// The right to write for one operation.
 #[derive(Debug)]
 pub(crate) struct Turn<'w, W: Work> {
-    // An option, so that the lock is free before those who wait are told.
+    // An option, so that the lock is released before members are notified.
     guard: Option<MutexGuard<'w, Seat<W>>>,
     writer: &'w Writer<W>,
-    /// Members that are done.
+    /// The wakers of completed members.
     told: Vec<Waker>,
 }
 
@@ -74,12 +72,12 @@ pub(crate) struct LongTurn<W: Work> {
     writer: Arc<Writer<W>>,
 }
 
-/// What waits for the lock.
+/// A waiter for the lock.
 #[derive(Debug)]
 enum Waiter<J> {
-    /// An operation that wants the lock.
+    /// An operation that needs the lock.
     Operation(Waker),
-    /// A member of a group that wants to lead; of no use once it is done.
+    /// A member of a group that tries to lead; obsolete when it is done.
     Member(Arc<Member<J>>),
 }
 
@@ -110,7 +108,7 @@ impl<W: Work> Wake for Deadline<W> {
 }
 
 impl<W: Work> Writer<W> {
-    /// A writer for which so many operations may wait.
+    /// Creates a writer for which at most `waiting_max` operations may wait.
     pub(crate) fn new(work: W, waiting_max: usize) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             seat: Arc::new(Mutex::new(Seat::new(work))),
@@ -125,8 +123,8 @@ impl<W: Work> Writer<W> {
         })
     }
 
-    /// Another process or engine has the lock of the file: nothing is tried
-    /// before the pause is over.
+    /// Records that another process or engine has the lock of the file. It is not tried before the
+    /// pause is over.
     #[cold]
     fn refused(&self, pause: Duration) {
         *self.refused_at.lock() = Some(Instant::now());
@@ -141,13 +139,13 @@ impl<W: Work> Writer<W> {
         self.waiters.wake_next();
     }
 
-    /// True if another process or engine had the lock of the file just now.
+    /// Returns true if another process or engine recently had the lock of the file.
     pub(crate) fn was_refused_lately(&self) -> bool {
         self.refused_at.lock().is_some_and(|at| at.elapsed() < REFUSED_LATELY)
     }
 
-    /// Sees to it that those that wait are woken when the time of one is over.
-    /// One alarm serves all: an operation that is woken too early sets the next.
+    /// Sets an alarm for the end of an operation's time, unless one is set. One alarm serves all:
+    /// an operation that is woken too early sets the next.
     pub(crate) fn have_deadline(&self, until: impl FnOnce() -> Instant) {
         let has_one = self.has_deadline.load(Ordering::SeqCst);
         if !has_one && !self.has_deadline.swap(true, Ordering::SeqCst) {
@@ -162,10 +160,10 @@ impl<W: Work> Writer<W> {
         }
     }
 
-    /// Wakes the next that waits for the lock, which was just released.
+    /// Wakes the next waiter for the lock, which was just released.
     #[inline]
     fn wake_next(&self) {
-        // While the lock of the file is another's, the alarm does.
+        // While others have the lock of the file, the alarm wakes them.
         if self.waiters.has_sleepers() && !self.is_refused.load(Ordering::SeqCst) {
             self.waiters.wake_next();
         }
@@ -175,7 +173,7 @@ impl<W: Work> Writer<W> {
         Turn { guard: Some(guard), writer: self, told: Vec::new() }
     }
 
-    /// The turn, if it is free or soon becomes so.
+    /// Returns the turn if it is free or soon becomes free.
     #[inline]
     pub(crate) fn try_turn(&self) -> Option<Turn<'_, W>> {
         let guard = match self.try_seat() {
@@ -185,15 +183,16 @@ impl<W: Work> Writer<W> {
         Some(self.turn(guard))
     }
 
-    /// The turn, and no group; `None` if it does not come within that time.
+    /// Returns the turn after committing the group, or `None` if it is not available within
+    /// `timeout`.
     pub(crate) fn turn_within(&self, timeout: Duration) -> Option<Turn<'_, W>> {
         let mut turn = self.turn(self.seat.try_lock_for(timeout)?);
         turn.settle();
         Some(turn)
     }
 
-    /// The turn for a transaction, and no group, if it is free or soon becomes
-    /// so.
+    /// Returns the turn for a transaction, after committing the group, if it is free or soon
+    /// becomes free.
     pub(crate) fn try_long_turn(self: &Arc<Self>) -> Option<LongTurn<W>> {
         let try_seat = || match self.is_refused.load(Ordering::Relaxed) {
             true => None,
@@ -211,10 +210,10 @@ impl<W: Work> Writer<W> {
         Some(LongTurn { guard: Some(guard), writer: Arc::clone(self) })
     }
 
-    /// Leaves a write for the next leader, until then.
+    /// Queues a write for the next leader, until `until`.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] if too many wait.
+    /// [`ErrorKind::Busy`] if too many writes wait.
     pub(crate) fn enqueue(
         &self,
         job: W::Job,
@@ -230,14 +229,15 @@ impl<W: Work> Writer<W> {
         Ok(member)
     }
 
-    /// How many writes wait to be committed; fewer, while the lock is taken.
+    /// Returns the number of writes that wait for a commit; an underestimate while the lock is
+    /// taken.
     pub(crate) fn pending(&self) -> usize {
         let queued = self.queue.lock().iter().filter(|member| !member.is_done()).count();
         let turn = self.seat.try_lock().map(|guard| self.turn(guard));
         queued + turn.and_then(|turn| turn.guard.as_ref().map(|seat| seat.members())).unwrap_or(0)
     }
 
-    /// How many operations wait for their turn, or in the queue.
+    /// Returns the number of operations that wait for their turn or in the queue.
     pub(crate) fn waiting(&self) -> usize {
         self.queue.lock().len() + self.waiters.len()
     }
@@ -249,9 +249,8 @@ impl<W: Work> Writer<W> {
         if waiting >= self.waiting_max { Err(crowded(waiting)) } else { Ok(()) }
     }
 
-    /// Commits the group that `member` is in, or waits in the queue for; false
-    /// if it is not done: then the member's waker is woken when it is, or when
-    /// it is worth trying again.
+    /// Commits the group of `member` or the queue with it. Returns false if the member is not done:
+    /// its waker is woken when it is done, or when it should try again.
     pub(crate) fn lead(&self, member: &Arc<Member<W::Job>>) -> bool {
         let guard = self.try_seat().or_else(|| {
             self.line_up(member);
@@ -268,16 +267,16 @@ impl<W: Work> Writer<W> {
         }
     }
 
-    /// [`Self::lead`] for one that is no member: gives how many writes were
-    /// committed, or `None` if the lock was not free in that time.
+    /// Like [`Self::lead`] without a member: returns the number of committed writes, or `None` if
+    /// the lock was not free within `timeout`.
     pub(crate) fn lead_within(&self, timeout: Duration) -> Option<usize> {
         let mut turn = self.turn(self.seat.try_lock_for(timeout)?);
         let has_group = turn.guard.as_ref().is_some_and(|seat| seat.has_group());
         Some(if !has_group && self.waits_for_file() { 0 } else { turn.lead() })
     }
 
-    /// True if another process or engine has the lock of the file; then those in
-    /// the queue are woken when it is tried again.
+    /// Returns true if another process or engine has the lock of the file; then the queued writes
+    /// are woken when it is tried again.
     fn waits_for_file(&self) -> bool {
         let is_refused = || self.is_refused.load(Ordering::SeqCst);
         if !is_refused() {
@@ -299,17 +298,17 @@ impl<W: Work> Writer<W> {
         led.members
     }
 
-    /// Puts members back to the front of the queue; they are woken when the
-    /// lock of the file is tried again.
+    /// Puts members back at the front of the queue. They are woken when the lock of the file is
+    /// tried again.
     #[cold]
     fn put_back(&self, members: &[Arc<Member<W::Job>>], pause: Duration) {
         self.queue.lock().splice(0..0, members.iter().cloned());
-        // Those that leave leading to the clerk are not in line.
+        // Members that leave leading to the background thread are not in line.
         members.iter().for_each(|member| self.line_up(member));
         self.refused(pause);
     }
 
-    /// Wakes those in the queue that have waited too long; they give up.
+    /// Wakes queued writes that have waited too long; they give up.
     pub(crate) fn wake_late(&self) {
         let late: Vec<_> =
             self.queue.lock().iter().filter(|member| member.is_late()).cloned().collect();
@@ -318,28 +317,26 @@ impl<W: Work> Writer<W> {
         }
     }
 
-    /// Has `waker` woken when it is worth trying again, or the time is over. The
-    /// caller tries once more after this, for the turn may have become free
-    /// before.
+    /// Wakes `waker` when another try may succeed or the time is over. The caller must try once
+    /// more after this, because the turn may have become free before.
     pub(crate) fn wait(&self, place: &mut QueuePlace, waker: &Waker, until: Instant) {
         self.waiters.enter(place, Waiter::Operation(waker.clone()));
         self.have_deadline(|| until);
     }
 
-    /// Forgets a waker. If it was woken already, another one is in its place: the one forgotten
-    /// will not take the turn. Also one that had its turn: what it woke when it gave the turn up
-    /// may have been itself, still in line, and nobody else.
+    /// Removes a waker. If it was already woken, the next one is woken instead, since the removed
+    /// one will not take the turn. Also for an operation that had its turn: when it released the
+    /// turn, it may have woken only itself, still in line.
     pub(crate) fn forget(&self, place: &mut QueuePlace) {
         self.waiters.leave(place);
     }
 
-    /// Wakes the next that waits for the lock: the one that was woken will not
-    /// take it.
+    /// Wakes the next waiter for the lock, because the one that was woken will not take it.
     pub(crate) fn pass_on(&self) {
         self.waiters.wake_next();
     }
 
-    /// Tries some times, which is cheaper than to sleep and be woken.
+    /// Tries a few times, which is cheaper than sleeping and being woken.
     fn spin<T>(&self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
         (0..SPINS).find_map(|_| {
             if self.is_leading.load(Ordering::Relaxed) {
@@ -357,21 +354,21 @@ fn crowded(waiting: usize) -> Error {
 }
 
 impl<W: Work> Turn<'_, W> {
-    /// What writes, unless the engine is closed.
+    /// Returns what executes writes, or `None` if the engine is closed.
     #[inline]
     pub(crate) fn lane(&mut self) -> Option<&mut W> {
         self.guard.as_mut()?.work.as_mut()
     }
 
-    /// Takes the connection away for good.
+    /// Takes the connection permanently.
     pub(crate) fn take(&mut self) -> Option<W> {
         self.guard.as_mut()?.work.take()
     }
 
-    /// See [`Seat::join`].
+    /// Calls [`Seat::join`].
     ///
     /// # Errors
-    /// The write's.
+    /// The error of the write.
     pub(crate) fn join(
         &mut self,
         durability: Durability,
@@ -381,8 +378,7 @@ impl<W: Work> Turn<'_, W> {
         seat.join(durability, &mut self.told, run)
     }
 
-    /// Commits the group, with what is in the queue; gives how many writes
-    /// that were.
+    /// Commits the group and the queue. Returns the number of writes.
     pub(crate) fn lead(&mut self) -> usize {
         match &mut self.guard {
             Some(seat) => self.writer.lead_seated(seat, &mut self.told),
@@ -390,7 +386,7 @@ impl<W: Work> Turn<'_, W> {
         }
     }
 
-    /// Gives the turn back: another process or engine has the lock of the file.
+    /// Releases the turn because another process or engine has the lock of the file.
     #[cold]
     pub(crate) fn refused(mut self) {
         let pause = self.guard.as_mut().map(|seat| seat.pause());
@@ -398,14 +394,14 @@ impl<W: Work> Turn<'_, W> {
         self.writer.refused(pause.unwrap_or_default());
     }
 
-    /// Notes that it has had the lock of the file.
+    /// Records that it had the lock of the file.
     pub(crate) fn begun(&mut self) {
         if let Some(seat) = &mut self.guard {
             seat.begun();
         }
     }
 
-    /// Commits the group if there is one.
+    /// Commits the group if one is open.
     pub(crate) fn settle(&mut self) {
         if self.guard.as_ref().is_some_and(|seat| seat.has_group()) {
             self.lead();
@@ -417,7 +413,7 @@ impl<W: Work> Drop for Turn<'_, W> {
     #[inline]
     fn drop(&mut self) {
         self.guard = None;
-        // The next leader first: it has more to do than to hear a result.
+        // The next leader is woken first: it has more work than those that receive a result.
         self.writer.wake_next();
         for waker in self.told.drain(..) {
             waker.wake();
@@ -426,20 +422,20 @@ impl<W: Work> Drop for Turn<'_, W> {
 }
 
 impl<W: Work> LongTurn<W> {
-    /// See [`Turn::lane`].
+    /// Like [`Turn::lane`].
     #[inline]
     pub(crate) fn lane(&mut self) -> Option<&mut W> {
         self.guard.as_mut()?.work.as_mut()
     }
 
-    /// See [`Turn::refused`].
+    /// Like [`Turn::refused`].
     #[cold]
     pub(crate) fn refused(mut self) {
         let pause = self.guard.as_mut().map(|seat| seat.pause());
         self.writer.refused(pause.unwrap_or_default());
     }
 
-    /// See [`Turn::begun`].
+    /// Like [`Turn::begun`].
     pub(crate) fn begun(&mut self) {
         if let Some(seat) = &mut self.guard {
             seat.begun();

@@ -1,5 +1,5 @@
-//! One surface, two ways to finish: a verb returns an [`Action`], which a
-//! server awaits and a script, a test or a thread runs.
+//! One API for blocking and asynchronous callers: a verb returns an [`Action`], which a server
+//! awaits and a script, a test or a thread runs.
 //!
 //! Both submit the same operation to the same session. With an engine that
 //! answers at once the future is ready at its first poll: no box, no channel,
@@ -20,35 +20,33 @@ use crate::scope::{Pending, Progress, Scope};
 pub use self::all::{All, all};
 pub use crate::park::block_on;
 
-/// What a verb does: makes its operation and sink, and its result from the
-/// outcome. This crate's verbs are made of it, and those of one's own, which
-/// [`Scope::action`] carries out: an operation whose rows become something
-/// else than structs.
+/// The implementation of a verb: it makes the operation and its sink, and the result from the
+/// outcome. The verbs of this crate are implemented with it. Implement it for a custom verb, such
+/// as one that does not read rows into structs, and execute that with [`Scope::action`].
 pub trait Verb: Unpin {
-    /// What the action gives.
+    /// The type of the action's result.
     type Output;
 
-    /// Makes the operation and the sink, and hands both to `call`. May be
-    /// called again for the same action when it has to wait.
+    /// Makes the operation and the sink, and passes both to `call`. It may be called again for the
+    /// same action if the action has to wait.
     ///
     /// # Errors
-    /// What is wrong with the arguments, or what `call` returns.
+    /// An error for invalid arguments, or the error that `call` returned.
     fn operate(
         &mut self,
         scope: &Scope,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()>;
 
-    /// The action's result.
+    /// Makes the action's result from the outcome.
     ///
     /// # Errors
-    /// What the outcome means for this verb, such as a missing row.
+    /// An error that the outcome means for this verb, such as a missing row.
     fn finish(&mut self, scope: &Scope, outcome: &mut Outcome) -> Result<Self::Output>;
 }
 
-/// An operation that is still to be carried out: `.await` it, or
-/// [`Action::run`] it. Nothing happens before. Dropped while it waits, it is
-/// given up.
+/// An operation that has not been executed yet. `.await` it, or call [`Action::run`]: nothing
+/// happens before that. An action that is dropped while it waits is cancelled.
 #[must_use = "an action does nothing until it is awaited or run"]
 pub struct Action<'s, V: Verb> {
     pub(crate) scope: &'s Scope,
@@ -62,23 +60,23 @@ impl<'s, V: Verb> Action<'s, V> {
         Self { scope, verb, pending: None, durability: None }
     }
 
-    /// The same with another verb, before anything has happened.
+    /// The same action with another verb, before it is started.
     pub(crate) fn with_verb<W: Verb>(&self, change: impl FnOnce(&V) -> W) -> Action<'s, W> {
         let durability = self.durability;
         Action { scope: self.scope, verb: change(&self.verb), pending: None, durability }
     }
 
-    /// Asks for another durability than the store has. What an engine cannot
-    /// promise it answers as its own; a read has none.
+    /// Sets a durability other than the store's. If the engine does not support it, the write has
+    /// the engine's own durability. A read ignores it.
     pub const fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
         self
     }
 
-    /// Carries it out, blocking the thread where it has to wait.
+    /// Executes the action and blocks the thread while it waits.
     ///
     /// # Errors
-    /// The verb's.
+    /// Those of the verb.
     pub fn run(mut self) -> Result<V::Output> {
         let Self { scope, verb, durability, .. } = &mut self;
         let mut outcome = Outcome::default();
@@ -90,7 +88,7 @@ impl<'s, V: Verb> Action<'s, V> {
 }
 
 impl Scope {
-    /// Carries out a verb of one's own.
+    /// Executes a custom verb.
     ///
     /// ```
     /// use std::ops::ControlFlow;

@@ -1,7 +1,6 @@
-//! Aggregation: a pipeline of stages over a model's documents, on an engine
-//! whose rows are documents. It is raw, as SQL is ([`crate::sql`]): what an
-//! engine understands of it is the engine's, and an engine that has it says so
-//! by its [`Capability`](crate::engine::Capability).
+//! Aggregation: a pipeline of stages over the documents of a model, on an engine whose rows are
+//! documents. A pipeline is raw, like SQL ([`crate::sql`]): its syntax is the engine's. An engine
+//! that supports it declares so in its [`Capability`](crate::engine::Capability).
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -14,7 +13,7 @@ use crate::action::{Action, Verb};
 use crate::operation::{Operation, Outcome};
 use crate::scope::Scope;
 
-/// The most bytes of a pipeline.
+/// The maximum size of a pipeline in bytes.
 const PIPELINE_BYTES_MAX: usize = 1 << 20;
 
 /// The verb of [`Scope::aggregate`].
@@ -79,19 +78,18 @@ impl<M: Model, T: DeserializeOwned> Verb for Aggregate<M, T> {
 }
 
 impl Scope {
-    /// Runs an aggregation pipeline over the documents of a model, on an engine
-    /// that has it (MongoDB): a JSON array of stages, as text or anything that
-    /// is shown as one. Each document that comes out is read as a `T`.
+    /// Runs an aggregation pipeline over the documents of a model, on an engine that supports it
+    /// (MongoDB). The pipeline is a JSON array of stages, as text or as anything that implements
+    /// `Display`. Each document of the result is read as a `T`.
     ///
-    /// It reads alone, and works on documents as they lie there: members by
-    /// the names of fields, an amount as whole ten-thousandths. Under rights it
-    /// is refused, because it passes by them.
+    /// A pipeline only reads. It works on documents as they are stored: members have the names of
+    /// fields, an amount is stored as whole ten-thousandths. It is refused under rights, because it
+    /// would bypass them.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] from an engine that has none,
-    /// [`ErrorKind::Invalid`] for what is no pipeline or a stage that writes,
-    /// [`ErrorKind::Engine`] for a document that is no `T`; otherwise the
-    /// engine's.
+    /// [`ErrorKind::Unsupported`] if the engine has no aggregation, [`ErrorKind::Invalid`] if the
+    /// text is not a pipeline or a stage writes, [`ErrorKind::Engine`] if a document cannot be read
+    /// as a `T`; otherwise the engine's error.
     pub fn aggregate<M: Model, T: DeserializeOwned>(
         &self,
         pipeline: impl Display,

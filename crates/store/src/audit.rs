@@ -1,6 +1,5 @@
-//! Writes to audited models: each is carried out together with the entry that
-//! tells of it (`history.rs`), in one transaction. The same for all engines,
-//! which see a batch.
+//! Writes to audited models: each write is executed together with its history entry (`history.rs`),
+//! in one transaction. All engines share this code and execute a batch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,22 +10,22 @@ use crate::before::RowsBefore;
 use crate::history::{History, HistoryAction, key_text};
 use crate::operation::{Effect, Keys, OnConflict, Outcome, Write};
 
-/// Entries that are too old are looked for at every so manieth write.
+/// The number of writes after which expired entries are looked for again.
 const WRITES_BETWEEN_CUTS: u32 = 256;
 
-/// So many entries are written by one operation at most.
+/// The maximum number of entries that one operation writes.
 const ENTRIES_MAX: usize = 256;
 
-/// Where entries go, and how long they stay.
+/// The table of the entries, and how long they are kept.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub(crate) table: Arc<Table>,
-    /// In microseconds.
+    /// The maximum age in microseconds.
     age_max_us: Option<i64>,
     writes: AtomicU32,
 }
 
-/// Who writes, when, and where that is entered.
+/// Who writes, when, and the table of the entries.
 #[derive(Clone, Debug)]
 pub struct Audit {
     pub(crate) ledger: Arc<Ledger>,
@@ -41,7 +40,7 @@ impl Ledger {
 }
 
 impl Audit {
-    /// Who is said to write.
+    /// Returns the actor that the entries name.
     #[must_use]
     pub fn actor(&self) -> Option<&str> {
         self.actor.as_deref()
@@ -52,8 +51,8 @@ impl Audit {
         &self.ledger.table
     }
 
-    /// The rows that a write may remove, which are looked up before it; none for
-    /// a write whose entry needs no look.
+    /// Returns the filter of the rows that a write may remove, which are read before it; `None` if
+    /// the write's entry needs no read.
     #[expect(clippy::option_option, reason = "no filter selects all rows")]
     pub(crate) fn going(&self, write: &Write) -> Option<Option<FilterExpr>> {
         match write {
@@ -65,9 +64,9 @@ impl Audit {
         }
     }
 
-    /// Adds entries of a write that changed rows, the next ones after `from` of
-    /// them; gives how many that makes. None is added once all are entered.
-    /// `gone` are the keys, and `before` the rows, that the look before it found.
+    /// Adds the entries of a write that changed rows, starting after the first `from` entries, and
+    /// returns how many have been added in total. Once all are added, it adds none. `gone` has the
+    /// keys, and `before` the rows, that were read before the write.
     pub(crate) fn entries(
         &self,
         write: &Write,
@@ -150,7 +149,7 @@ impl Audit {
         ]
     }
 
-    /// The write that deletes entries that are too old, now and then.
+    /// Returns a write that deletes expired entries, once every [`WRITES_BETWEEN_CUTS`] writes.
     pub(crate) fn trim(&self) -> Option<Write> {
         let age_max_us = self.ledger.age_max_us?;
         let write = self.ledger.writes.fetch_add(1, Ordering::Relaxed);
@@ -163,7 +162,7 @@ impl Audit {
     }
 }
 
-/// The rows with the key of a new one, or with its values in a unique index.
+/// The filter for rows with the key of a new row, or with its values in a unique index.
 pub(crate) fn in_the_way(table: &Table, row: &[Value]) -> FilterExpr {
     let key = Index { fields: vec![table.key()].into(), unique: true };
     let there = |field: &usize| !matches!(row[*field], Value::Absent | Value::Null);
@@ -183,7 +182,7 @@ fn present(row: &[Value]) -> impl Iterator<Item = (usize, ValueRef<'_>)> {
     row.iter().map(Value::as_ref).enumerate()
 }
 
-/// The fields that are there as a JSON object.
+/// Returns the fields that have a value as a JSON object.
 fn fields_json<'v>(table: &Table, written: impl Iterator<Item = (usize, ValueRef<'v>)>) -> String {
     let mut out = vec![b'{'];
     for (position, value) in written.filter(|(_, value)| !value.is_absent()) {
@@ -197,6 +196,6 @@ fn fields_json<'v>(table: &Table, written: impl Iterator<Item = (usize, ValueRef
         }
     }
     out.push(b'}');
-    // It is made of texts and ASCII.
+    // It is UTF-8: it consists of texts and ASCII.
     String::from_utf8(out).unwrap_or_default()
 }

@@ -1,9 +1,9 @@
-//! Writes that their callers do not wait for: gathered from any thread, and
-//! carried out together by a thread of their own.
+//! Writes that their callers do not wait for: they are collected from any thread and executed
+//! together by a separate thread.
 //!
-//! The thread sleeps until there are enough writes, or the oldest has waited
-//! long enough. What was accepted is carried out, also at the close; what then
-//! fails is told to whoever holds its [`Accepted`], and to the callback.
+//! The thread sleeps until enough writes are queued, or the oldest has waited long enough. Accepted
+//! writes are always executed, also when the batch is closed. If one fails, the holder of its
+//! [`Accepted`] gets the error, or the error callback.
 
 mod accepted;
 mod queue;
@@ -25,16 +25,14 @@ use crate::store::Store;
 use accepted::Answer;
 use queue::{Queue, Unit};
 
-/// How long to wait before what the engine was too busy for is tried again.
+/// The pause before a retry when the engine is busy.
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
-/// How often a close tries again what the engine is too busy for (which waits
-/// for some seconds each time).
+/// The number of attempts at a close while the engine is busy (each waits for some seconds).
 const BUSY_TRIES_AT_CLOSE: u32 = 5;
 
 type OnError = Box<dyn Fn(&Error) + Send + Sync>;
 
-/// How a [`BackgroundBatch`] gathers writes; made by
-/// [`Store::background_batch`].
+/// The settings of a [`BackgroundBatch`], made by [`Store::background_batch`].
 #[must_use = "it takes writes once it is started"]
 pub struct BackgroundBuilder {
     store: Store,
@@ -43,7 +41,7 @@ pub struct BackgroundBuilder {
     on_error: Option<OnError>,
 }
 
-/// When to flush, and how much may wait.
+/// When to flush, and how much may be queued.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     flush_writes: usize,
@@ -54,46 +52,44 @@ struct Limits {
 }
 
 impl BackgroundBuilder {
-    /// Flushes when so many writes wait; 1,000 by default.
+    /// Flushes when this many writes are queued. Default: 1,000.
     pub const fn flush_writes(mut self, writes: usize) -> Self {
         self.limits.flush_writes = writes;
         self
     }
 
-    /// Flushes when the values of waiting writes take so many bytes; 1 MiB by
-    /// default.
+    /// Flushes when the values of the queued writes take this many bytes. Default: 1 MiB.
     pub const fn flush_bytes(mut self, bytes: usize) -> Self {
         self.limits.flush_bytes = bytes;
         self
     }
 
-    /// Flushes when a write has waited so long; 100 ms by default.
+    /// Flushes when a write has waited this long. Default: 100 ms.
     pub const fn flush_after(mut self, time: Duration) -> Self {
         self.limits.flush_after = time;
         self
     }
 
-    /// At most so many writes are accepted and not carried out yet; 10,000 by
-    /// default.
+    /// Sets how many writes may be accepted but not executed yet. Default: 10,000.
     pub const fn waiting_writes_max(mut self, writes: usize) -> Self {
         self.limits.waiting_writes_max = writes;
         self
     }
 
-    /// At most so many bytes of values are; 16 MiB by default.
+    /// Sets how many bytes the values of these writes may take. Default: 16 MiB.
     pub const fn waiting_bytes_max(mut self, bytes: usize) -> Self {
         self.limits.waiting_bytes_max = bytes;
         self
     }
 
-    /// Asks for another durability than the store has.
+    /// Sets a durability other than the store's.
     pub const fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
         self
     }
 
-    /// Has this called, on the thread that writes, with each error that nobody
-    /// else was told: where the write's [`Accepted`] was dropped.
+    /// Sets a callback for errors of writes whose [`Accepted`] was dropped. It is called on the
+    /// thread that writes.
     pub fn on_error(mut self, tell: impl Fn(&Error) + Send + Sync + 'static) -> Self {
         self.on_error = Some(Box::new(tell));
         self
@@ -102,7 +98,7 @@ impl BackgroundBuilder {
     /// Starts the thread.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the system gives no thread.
+    /// [`ErrorKind::Io`] if the system cannot start a thread.
     pub fn start(self) -> Result<BackgroundBatch> {
         let Self { store, limits, durability, on_error } = self;
         let queue = Queue::new(limits);
@@ -117,10 +113,9 @@ impl BackgroundBuilder {
     }
 }
 
-/// Takes writes from any thread and carries them out together, soon.
+/// A queue that accepts writes from any thread and executes them together, soon.
 ///
-/// Dropped, it carries out what it has accepted, as [`BackgroundBatch::close`]
-/// does.
+/// When it is dropped, it executes what it has accepted, like [`BackgroundBatch::close`].
 pub struct BackgroundBatch {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -134,11 +129,11 @@ struct Shared {
 }
 
 impl BackgroundBatch {
-    /// Takes the writes that `fill` adds to a batch, which are carried out all
-    /// or none; waits as long as too much is waiting.
+    /// Queues the writes that `fill` adds to a batch, which are executed all or none. Waits while
+    /// the queue is full.
     ///
     /// # Errors
-    /// What breaks a rule, at once; [`ErrorKind::Closed`] behind
+    /// An error for a write that breaks a rule, at once; [`ErrorKind::Closed`] after
     /// [`BackgroundBatch::close`].
     pub fn add(&self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<Accepted> {
         self.accept(fill, true)
@@ -147,7 +142,7 @@ impl BackgroundBatch {
     /// [`BackgroundBatch::add`] that does not wait.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] if too much is waiting.
+    /// [`ErrorKind::Busy`] if the queue is full.
     pub fn try_add(&self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<Accepted> {
         self.accept(fill, false)
     }
@@ -165,25 +160,25 @@ impl BackgroundBatch {
         Ok(accepted)
     }
 
-    /// Has what was accepted so far carried out now, and waits for it.
+    /// Executes all writes accepted so far without further delay, and waits for them.
     pub fn flush(&self) {
         self.shared.queue.flush();
     }
 
-    /// How many writes were accepted and are not carried out yet.
+    /// Returns the number of writes that are accepted but not executed yet.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.shared.queue.waiting()
     }
 
-    /// Carries out what was accepted, and takes nothing more.
+    /// Executes what was accepted, and accepts nothing more.
     pub fn close(&self) {
         self.shared.queue.close();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread
             && thread.thread().id() != std::thread::current().id()
         {
-            // A panic of the thread was told to whoever waited.
+            // A panic of the thread has been reported to the waiting callers.
             let _ = thread.join();
         }
     }
@@ -209,7 +204,7 @@ impl Background for Shared {
 
 impl Shared {
     fn work(&self) {
-        // Nobody waits for ever, should a callback or an engine panic.
+        // If a callback or an engine panics, no caller waits forever.
         let _end = End(self);
         while let Some(units) = self.queue.take() {
             let (writes, bytes) = units.iter().fold((0, 0), |(writes, bytes), unit| {
@@ -226,7 +221,8 @@ impl Shared {
             let results = match self.store.capability().transactions {
                 false => Ok(self.apart(&units)),
                 true => self.together(&units).or_else(|error| match error.kind() {
-                    // The same again, but for those that fail.
+                    // Executes the units again, one by one, so that only those fail that have
+                    // errors.
                     ErrorKind::Busy => Err(error),
                     _ => self.one_by_one(&units),
                 }),
@@ -259,7 +255,7 @@ impl Shared {
         }
     }
 
-    /// All units in one batch: nearly always that is all there is to do.
+    /// Executes all units in one batch. Nearly always, this succeeds.
     fn together(&self, units: &[Unit]) -> Result<Vec<Result<Vec<Outcome>>>> {
         let mut writes = Vec::new();
         let mut links = Vec::new();
@@ -277,14 +273,14 @@ impl Shared {
         Ok(units.iter().map(|unit| results.by_ref().take(unit.writes.len()).collect()).collect())
     }
 
-    /// Each unit for itself, where there are no transactions: what of a unit
-    /// takes place as one is the engine's affair.
+    /// Executes each unit separately, on an engine without transactions. The engine decides which
+    /// parts of a unit are atomic.
     fn apart(&self, units: &[Unit]) -> Vec<Result<Vec<Outcome>>> {
         let run = |unit: &Unit| run(&self.store, self.durability, &unit.writes, &unit.links);
         units.iter().map(|unit| run(unit)?.into_iter().collect()).collect()
     }
 
-    /// Each unit for itself, in one transaction.
+    /// Executes each unit separately, in one transaction.
     fn one_by_one(&self, units: &[Unit]) -> Result<Vec<Result<Vec<Outcome>>>> {
         let transaction = self.store.begin_run()?;
         let results = units
@@ -300,7 +296,7 @@ impl Shared {
     }
 }
 
-/// Carries out writes, all or none.
+/// Executes writes, all or none.
 fn run(
     scope: &Scope,
     durability: Option<Durability>,
@@ -314,7 +310,8 @@ fn run(
     Ok(results)
 }
 
-/// Ends the thread: what still waits is told that it was not carried out.
+/// Ends the thread when it is dropped: callers that still wait get the error that their writes were
+/// not executed.
 struct End<'s>(&'s Shared);
 
 impl Drop for End<'_> {
@@ -326,14 +323,14 @@ impl Drop for End<'_> {
     }
 }
 
-/// An error for each of those it concerns.
+/// Copies an error, for each caller that it concerns.
 fn same(error: &Error) -> Error {
     let same = Error::new(error.kind(), error.message());
     error.violations().iter().cloned().fold(same, Error::with_violation)
 }
 
 impl Store {
-    /// Begins to make a [`BackgroundBatch`]: writes that their callers do not
+    /// Returns the settings for a [`BackgroundBatch`]: a queue of writes that their callers do not
     /// wait for.
     ///
     /// [`Store::close`] flushes it first.
@@ -349,7 +346,7 @@ impl Store {
     }
 }
 
-/// When something that came now has waited long enough.
+/// The time at which a write that is queued now has waited long enough.
 fn due(limits: &Limits) -> Option<Instant> {
     Instant::now().checked_add(limits.flush_after)
 }

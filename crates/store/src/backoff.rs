@@ -26,7 +26,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses that begin with `initial` and grow to `maximum`.
+    /// Creates pauses that begin with `initial` and grow to `maximum`.
     #[must_use]
     pub const fn new(initial: Duration, maximum: Duration) -> Self {
         Self { initial, maximum, next: initial }
@@ -36,7 +36,7 @@ impl Backoff {
     pub fn pause(&mut self) -> Duration {
         let pause = self.next.min(self.maximum);
         self.next = pause.saturating_mul(2);
-        // Each `RandomState` has other keys; no number has to be a secret here.
+        // Each `RandomState` has new keys; the number need not be secret.
         let random = RandomState::new().build_hasher().finish() as u32;
         pause - pause.mul_f64(f64::from(random) / f64::from(u32::MAX) / 2.0)
     }

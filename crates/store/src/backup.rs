@@ -1,14 +1,13 @@
-//! Backups: a copy of all that is committed, taken while others go on, checked
-//! and with a manifest beside it.
+//! Backups: checked copies of all committed data with a manifest in a separate file, taken while
+//! other callers read and write.
 //!
-//! The engine makes the copy ([`crate::engine::Engine::copy_to`]); this file
-//! has what is the same for all of them: that a file under its final name is
-//! whole and on the disk, and the manifest, which is written last. A copy
-//! without a manifest was never finished.
+//! The engine makes the copy ([`crate::engine::Engine::copy_to`]). This file has the part that all
+//! engines share: it ensures that a file under its final name is complete and on the disk, and
+//! writes the manifest last. A copy without a manifest was never finished.
 //!
-//! A store of several databases has a copy of each, one taken after the other,
-//! and one manifest of all. Each is of one moment; they are not of the same
-//! one, as no commit of the store's is in two of them.
+//! A store of several databases has one copy of each, taken one after the other, and one manifest
+//! for all. Each copy is a snapshot of one moment, but not of the same moment. No commit of the
+//! store is in two databases.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,18 +21,18 @@ use sha2::{Digest, Sha256};
 use crate::engine::Engine;
 use crate::store::{Store, StoreBuilder};
 
-/// What manifests call their format.
+/// The name of the format in manifests.
 const FORMAT: &str = "marmota-backup";
 const VERSION: u32 = 1;
-/// Manifests of several databases have it, so that a program that knows of one
-/// does not take them for that.
+/// The version of a manifest of several databases, so that a program that supports only one
+/// database refuses it.
 const VERSION_OF_SEVERAL: u32 = 2;
-/// What a manifest is called, behind its backup's name.
+/// The suffix of a manifest's name, after the name of its backup.
 const SUFFIX: &str = ".manifest.json";
-/// A manifest is read whole: one that is longer is none.
+/// The maximum size of a manifest, which is read as a whole. A longer file is not a manifest.
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 
-/// What an engine has copied.
+/// The result of an engine's copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copied {
     /// The engine: the scheme of its URL.
@@ -44,18 +43,18 @@ pub struct Copied {
     pub schema_version: u32,
     /// True if the copy is encrypted, with the key of what was copied.
     pub encrypted: bool,
-    /// How many rows each table has.
+    /// The number of rows of each table.
     pub tables: BTreeMap<String, u64>,
 }
 
-/// What is known of a backup, in the file `NAME.manifest.json` beside it.
+/// The manifest of a backup, in the file `NAME.manifest.json` in the same folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     format: String,
     version: u32,
-    /// When it was begun.
+    /// The time when the copy was begun.
     pub taken: String,
-    /// The engine it is of: the scheme of its URL.
+    /// The engine of the database: the scheme of its URL.
     pub engine: String,
     /// The version of the engine that wrote it.
     pub engine_version: String,
@@ -65,26 +64,26 @@ pub struct Manifest {
     pub schema_version: u32,
     /// True if it is encrypted.
     pub encrypted: bool,
-    /// How long it is.
+    /// The size of the backup in bytes.
     pub bytes: u64,
-    /// SHA-256 of it, in hexadecimal digits.
+    /// The SHA-256 hash of the backup, in hexadecimal digits.
     pub sha256: String,
-    /// How many rows each table has.
+    /// The number of rows of each table.
     pub tables: BTreeMap<String, u64>,
-    /// Of a store of several databases, those beside the first, which the
-    /// fields above are of; each is in the file `NAME.DATABASE`.
+    /// The other databases, of a store of several databases; the fields above describe the first
+    /// one. Each is in the file `NAME.DATABASE`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<Other>,
 }
 
-/// What is known of the backup of one more database.
+/// The description of the backup of one more database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Other {
     /// The database's name in the store.
     pub name: String,
-    /// When its copy was begun.
+    /// The time when its copy was begun.
     pub taken: String,
-    /// The engine it is of.
+    /// The engine of the database.
     pub engine: String,
     /// The version of the engine that wrote it.
     pub engine_version: String,
@@ -92,22 +91,21 @@ pub struct Other {
     pub schema_version: u32,
     /// True if it is encrypted.
     pub encrypted: bool,
-    /// How long it is.
+    /// The size of the copy in bytes.
     pub bytes: u64,
-    /// SHA-256 of it, in hexadecimal digits.
+    /// The SHA-256 hash of the copy, in hexadecimal digits.
     pub sha256: String,
-    /// How many rows each table has.
+    /// The number of rows of each table.
     pub tables: BTreeMap<String, u64>,
 }
 
 impl Store {
-    /// Copies all that is committed to a new file, with a manifest beside it.
-    /// Others go on meanwhile; what is acknowledged before the call is in it.
+    /// Copies all committed data to a new file, and writes a manifest next to it. Other callers can
+    /// read and write meanwhile. The copy has everything that was acknowledged before the call.
     ///
-    /// Of several databases each has a copy of one moment, made one after the
-    /// other, and there is one manifest of all. What is written meanwhile to
-    /// one that comes later may be in its copy when an earlier write, to one
-    /// that came before, is not.
+    /// With several databases, each copy is a snapshot of one moment; they are made one after the
+    /// other, with one manifest for all. A write to a later database during the backup may be in
+    /// its copy although an earlier write to a previous database is not.
     ///
     /// ```
     /// use marmota_model::{Field, Kind, Role, Schema};
@@ -128,15 +126,14 @@ impl Store {
     ///
     /// # Errors
     /// - [`ErrorKind::Conflict`] if there is a file of this name.
-    /// - [`ErrorKind::Engine`] if the database is damaged: there is no backup
-    ///   of it then.
+    /// - [`ErrorKind::Engine`] if the database is damaged; then no backup is made.
     /// - [`ErrorKind::Io`] if the disk fails or is full.
     pub fn backup_to(&self, path: impl AsRef<Path>) -> Result<Manifest> {
         self.backup_with(path, &mut |_, _| {})
     }
 
-    /// [`Store::backup_to`] that tells how far it is: how many parts (pages of
-    /// a SQLite file, rows of the memory engine) of how many.
+    /// [`Store::backup_to`] with progress: `progress` receives how many parts (pages of a SQLite
+    /// file, rows of the memory engine) of how many are done.
     ///
     /// # Errors
     /// As [`Store::backup_to`].
@@ -151,8 +148,8 @@ impl Store {
 }
 
 impl StoreBuilder {
-    /// [`Store::backup_with`] of a database as it is: nothing is prepared for
-    /// the models, and the engine is closed then.
+    /// [`Store::backup_with`] of a database as it is: the tables are not prepared for the models,
+    /// and the engine is closed afterwards.
     ///
     /// # Errors
     /// As [`Store::backup_to`].
@@ -224,7 +221,7 @@ fn failed(path: &Path, error: io::Error) -> Error {
     Error::new(ErrorKind::Io, message).with_source(error)
 }
 
-/// A copy that is in its place.
+/// A copy under its final name.
 struct Copy {
     taken: String,
     of: Copied,
@@ -232,8 +229,7 @@ struct Copy {
     sha256: String,
 }
 
-/// Files in their places, which are removed again unless there is a manifest
-/// of them.
+/// Files under their final names, which are removed again unless a manifest is written.
 #[derive(Default)]
 struct Copies(Vec<PathBuf>);
 
@@ -267,11 +263,11 @@ impl Drop for Copies {
 }
 
 impl Manifest {
-    /// The manifest of a backup.
+    /// Reads the manifest of a backup.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if there is none, [`ErrorKind::Invalid`] if it
-    /// is no manifest, or of a newer program.
+    /// [`ErrorKind::NotFound`] if the file is missing, [`ErrorKind::Invalid`] if it is not a
+    /// manifest, or one of a newer program.
     pub fn of(backup: &Path) -> Result<Self> {
         let path = manifest_path(backup);
         let refuse =
@@ -309,18 +305,18 @@ impl Manifest {
                 manifest.version
             )));
         }
-        // They become paths.
+        // The names become paths.
         if !manifest.has_sane_names() {
             return Err(refuse("names databases by what is no name".to_owned()));
         }
         Ok(manifest)
     }
 
-    /// Compares a backup with what its manifest says of it, all its databases.
+    /// Compares a backup, with all its databases, to its manifest.
     ///
     /// # Errors
-    /// [`ErrorKind::Engine`] if it is another, or damaged; [`ErrorKind::Io`] if
-    /// it cannot be read.
+    /// [`ErrorKind::Engine`] if it is another backup, or damaged; [`ErrorKind::Io`] if it cannot be
+    /// read.
     pub fn verify(&self, backup: &Path) -> Result<()> {
         verify(backup, self.bytes, &self.sha256)?;
         self.others
@@ -344,7 +340,7 @@ impl Manifest {
 }
 
 impl Other {
-    /// Where the copy is.
+    /// Returns the path of the copy.
     #[must_use]
     pub fn path(&self, backup: &Path) -> PathBuf {
         other_path(backup, &self.name)
@@ -375,7 +371,7 @@ fn other_path(backup: &Path, name: &str) -> PathBuf {
     path.into()
 }
 
-/// Where the manifest of a backup is.
+/// Returns the path of a backup's manifest.
 #[must_use]
 pub fn manifest_path(backup: &Path) -> PathBuf {
     let mut name = backup.as_os_str().to_owned();
@@ -383,8 +379,8 @@ pub fn manifest_path(backup: &Path) -> PathBuf {
     name.into()
 }
 
-/// The finished backups in a folder whose names begin so, the newest last by
-/// their names.
+/// Returns the finished backups in a folder whose names start with `begin`, sorted by name, the
+/// newest last.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if the folder cannot be read.
@@ -405,11 +401,11 @@ pub fn in_folder(folder: &Path, begin: &str) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Removes a backup, its manifest first: what is left then counts no more.
+/// Removes a backup. Its manifest is removed first, so that the rest no longer counts as a backup.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] if it cannot be removed; as [`Manifest::of`] if there is
-/// no saying which files it is made of.
+/// [`ErrorKind::Io`] if it cannot be removed; the errors of [`Manifest::of`] if it is not known
+/// which files belong to it.
 pub fn remove(backup: &Path) -> Result<()> {
     let others = Manifest::of(backup)?.others;
     let others = others.iter().map(|other| other.path(backup));
@@ -445,8 +441,8 @@ fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// The file that is written, removed unless it came to its place. One that a
-/// killed process has left is removed as well.
+/// A temporary file, removed unless it was renamed to its final name. A file that a killed process
+/// has left is removed as well.
 struct Beside(PathBuf);
 
 impl Beside {

@@ -22,20 +22,20 @@ use crate::read::check_key;
 use crate::scope::Scope;
 use crate::write::{check_increment, check_version};
 
-/// A list of writes, made by [`Scope::batch`] and carried out by
-/// [`Batch::all_or_nothing`] or [`Batch::continue_on_error`].
+/// A list of writes, made by [`Scope::batch`] and executed by [`Batch::all_or_nothing`] or
+/// [`Batch::continue_on_error`].
 ///
-/// Rows are checked as they are added; the first that breaks a rule is
-/// reported when the batch is carried out, before anything is written.
+/// Rows are checked as they are added. The first error is reported when the batch is executed,
+/// before anything is written.
 pub struct Batch<'s> {
     scope: &'s Scope,
-    /// Tells it from other batches.
+    /// Identifies this batch among others.
     number: u64,
     writes: Vec<Write>,
     links: Vec<Link>,
-    /// The places of patches, which are checked when they are whole.
+    /// The places of patches, which are checked once they are complete.
     patches: Vec<usize>,
-    /// Inserts whose key was made here: another time it is another one.
+    /// Inserts whose key was generated here, so that the key differs when the batch is made again.
     made_keys: Vec<usize>,
     /// See [`Batch::idempotency_key`].
     once: Option<String>,
@@ -44,20 +44,20 @@ pub struct Batch<'s> {
 }
 
 impl<'s> Batch<'s> {
-    /// How many writes were added.
+    /// Returns the number of writes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.writes.len()
     }
 
-    /// True if none was added.
+    /// Returns true if the batch has no writes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty()
     }
 
-    /// Adds an insert; what it gives says what to do where a row is there
-    /// already, and can be used as the batch itself.
+    /// Adds an insert. The result sets what to do if the row exists, and can be used as the batch
+    /// itself.
     pub fn insert<M: Model>(&mut self, model: &M) -> Added<'_, 's, M> {
         let (scope, mut given, place) = (self.scope, FieldSet::EMPTY, self.writes.len());
         if M::KEY_KIND == KeyKind::Uuid && model.key().is_unset() {
@@ -71,8 +71,7 @@ impl<'s> Batch<'s> {
         Added::new(self, given)
     }
 
-    /// Adds an insert that writes over the row that is there, as
-    /// [`Scope::upsert`] does.
+    /// Adds an insert that updates the row if it exists, like [`Scope::upsert`].
     pub fn upsert<M: Model>(&mut self, model: &M) -> Added<'_, 's, M> {
         self.insert(model).or_update()
     }
@@ -88,13 +87,13 @@ impl<'s> Batch<'s> {
         self.add(made.map(|(table, row)| Write::Update { table, key, row, version }))
     }
 
-    /// Adds a patch, of the fields given by [`Patching::set`].
+    /// Adds a patch of the fields set with [`Patching::set`].
     pub fn patch<M: Model>(&mut self, key: impl Into<M::Key>) -> Patching<'_, 's, M> {
         self.add_patch::<M>(key.into().borrow().to_value());
         Patching::new(self)
     }
 
-    /// Adds a patch of a row that an earlier insert of the batch makes.
+    /// Adds a patch of a row that an earlier insert of this batch makes.
     pub fn patch_new<M: Model>(&mut self, made: RowHandle<M>) -> Patching<'_, 's, M> {
         self.add_patch::<M>(Value::Absent);
         self.link(LinkAt::Key, made);
@@ -111,7 +110,7 @@ impl<'s> Batch<'s> {
         self.patches.push(place);
     }
 
-    /// Adds a delete of a row that an earlier insert of the batch makes.
+    /// Adds a delete of a row that an earlier insert of this batch makes.
     pub fn delete_made<M: Model>(&mut self, made: RowHandle<M>) -> &mut Self {
         let table = self.scope.registry().of::<M>().cloned();
         let key = Value::Absent;
@@ -120,7 +119,7 @@ impl<'s> Batch<'s> {
         self
     }
 
-    /// Adds an increment of a row that an earlier insert of the batch makes.
+    /// Adds an increment of a row that an earlier insert of this batch makes.
     pub fn increment_made<M: Model, T: FieldValue>(
         &mut self,
         column: Column<M, T>,
@@ -184,7 +183,7 @@ impl<'s> Batch<'s> {
         Added::new(self, given)
     }
 
-    /// Adds an update of the fields present in a row given as values.
+    /// Adds an update of the fields that have a value in a row given as values.
     pub fn update_values(
         &mut self,
         table: &Arc<Table>,
@@ -202,7 +201,7 @@ impl<'s> Batch<'s> {
         self.add(made.map(|()| Write::Update { table, key, row, version }))
     }
 
-    /// Adds a delete by a value as key.
+    /// Adds a delete with the key as a value.
     pub fn delete_value(
         &mut self,
         table: Arc<Table>,
@@ -213,7 +212,7 @@ impl<'s> Batch<'s> {
         self.add(checked.map(|()| Write::Delete { table, key, version }))
     }
 
-    /// Adds an increment by values.
+    /// Adds an increment with the key and the amount as values.
     pub fn increment_value(
         &mut self,
         table: Arc<Table>,
@@ -227,19 +226,19 @@ impl<'s> Batch<'s> {
         self.add(checked.map(|()| Write::Increment { table, key, field, by, stamp }))
     }
 
-    /// Has the batch take place once, however often it is carried out with this
-    /// key: with the writes their results are kept, and a batch of the same
-    /// writes and the same key gets them without writing again, also after a
-    /// crash. What failed as a whole has not taken place, and can be tried again.
+    /// Sets an idempotency key: a batch with this key is executed once. Its results are stored
+    /// together with the writes. A batch of the same writes and the same key returns them without
+    /// writing again, also after a crash. A batch that failed as a whole was not executed, and can
+    /// be tried again.
     ///
-    /// The store has to keep results ([`crate::StoreBuilder::idempotency`]);
-    /// another batch with the same key is refused as [`ErrorKind::Invalid`].
+    /// The store has to keep results ([`crate::StoreBuilder::idempotency`]). A different batch with
+    /// the same key is refused as [`ErrorKind::Invalid`].
     pub fn idempotency_key(&mut self, key: impl Into<String>) -> &mut Self {
         self.once = Some(key.into());
         self
     }
 
-    /// What stands for the same batch, whenever it is made again.
+    /// Returns a hash that is the same whenever the same batch is made again.
     fn fingerprint(&self, mode: BatchMode) -> Fingerprint {
         let mut print = Fingerprint::default();
         print.add(format!("{mode:?} {:?}", self.links).as_bytes());
@@ -277,25 +276,25 @@ impl<'s> Batch<'s> {
                 Write::DeleteWhere { filter, .. } => {
                     print.add(format!("delete where {filter:?}").as_bytes());
                 }
-                // RowHandle behind a batch, never added to one.
+                // These are made when a batch is executed; they are never added to one.
                 Write::Audited { .. } | Write::Compared { .. } | Write::Guarded { .. } => {}
             }
         }
         print
     }
 
-    /// Carries out all writes, or none if one fails; gives the outcome of each.
+    /// Executes all writes, or none if one fails. Returns the outcome of each.
     ///
     /// # Errors
-    /// The failed write's, naming its place.
+    /// That of the failed write, with its place.
     pub fn all_or_nothing(self) -> Action<'s, Writes> {
         self.action(BatchMode::AllOrNothing)
     }
 
-    /// Carries out the writes that can be; gives the result of each.
+    /// Executes each write that can be executed, and returns the result of each.
     ///
     /// # Errors
-    /// Only what concerns the batch as a whole.
+    /// Only errors that concern the batch as a whole.
     pub fn continue_on_error(self) -> Action<'s, Writes> {
         self.action(BatchMode::Each)
     }
@@ -312,7 +311,7 @@ impl<'s> Batch<'s> {
         Action::new(scope, Writes { writes, links, refused, mode, once, results, answered })
     }
 
-    /// The writes, checked, and the links between them.
+    /// Returns the checked writes and the links between them.
     pub(crate) fn into_writes(mut self) -> Result<(Vec<Write>, Vec<Link>)> {
         for place in std::mem::take(&mut self.patches) {
             if let Err(error) = self.check_patch(place) {
@@ -337,7 +336,7 @@ impl<'s> Batch<'s> {
         Ok(())
     }
 
-    /// Notes an error at a place, unless there is one before it.
+    /// Records an error at a place, unless there is an earlier one.
     fn refuse(&mut self, place: usize, error: &Error) {
         if self.refused.as_ref().is_none_or(|(known, _)| place < *known) {
             self.refused = Some((place, at(place, error)));
@@ -360,7 +359,7 @@ impl<'s> Batch<'s> {
     fn add(&mut self, write: Result<Write>) -> &mut Self {
         match write {
             Ok(write) => self.writes.push(write),
-            // Writes behind it have other places, but are not carried out.
+            // The places of the following writes are wrong, but they are not executed.
             Err(error) if self.refused.is_none() => self.refuse(self.writes.len(), &error),
             Err(_) => {}
         }
@@ -375,7 +374,7 @@ fn of_another_batch() -> Error {
     Error::new(ErrorKind::Invalid, message)
 }
 
-/// The same error with the write's place in front.
+/// Returns the same error with the write's place in front of the message.
 fn at(place: usize, error: &Error) -> Error {
     let mut named = Error::new(error.kind(), format!("write {place}: {}", error.message()));
     for violation in error.violations() {
@@ -417,7 +416,7 @@ impl Verb for Writes {
         };
         let mut operation = Operation::Batch { writes, links, mode: *mode, once, results };
         let called = call(&mut operation, &mut NoRows);
-        // The batch's own error is the failed write's, which has its place here.
+        // The error of the batch is that of the failed write. Here its place is added.
         match (called, results.last()) {
             (Err(_), Some(Err(failed))) if self.mode == BatchMode::AllOrNothing => {
                 Err(at(results.len() - 1, failed))
@@ -433,7 +432,8 @@ impl Verb for Writes {
         if self.results.len() == self.writes.len() {
             let mut results = std::mem::take(&mut self.results);
             for (write, result) in self.writes.iter().zip(&mut results) {
-                // A key that the row held is as much its key as one the engine gave.
+                // The row already had its key, which is returned like one that the engine
+                // generated.
                 if let (Write::Insert { table, row, .. }, Ok(outcome)) = (write, result)
                     && outcome.keys == Keys::Known
                 {
@@ -447,8 +447,7 @@ impl Verb for Writes {
 }
 
 impl Scope {
-    /// Begins a list of writes, over any tables, to be carried out in one
-    /// transaction.
+    /// Returns an empty list of writes, for any tables, to be executed in one transaction.
     #[must_use]
     pub fn batch(&self) -> Batch<'_> {
         static NEXT: AtomicU64 = AtomicU64::new(0);

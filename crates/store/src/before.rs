@@ -11,12 +11,12 @@ use crate::audit::in_the_way;
 use crate::operation::{OnConflict, Operation, Outcome, Write, key_made};
 use crate::prepare;
 
-/// Returns true if a write may change an immutable field, so that the row has to be read before.
+/// Returns true if a write may change an immutable field, so that the row has to be read first.
 pub(crate) fn compares(write: &Write) -> bool {
     !fixed_of(write).is_empty()
 }
 
-/// The same for an operation that is not a batch.
+/// Returns the same for an operation that is not a batch.
 pub(crate) fn operation_compares(operation: &Operation<'_>) -> bool {
     let Some(table) = operation.table() else { return false };
     let fixed = table.immutable();
@@ -34,7 +34,7 @@ pub(crate) fn operation_compares(operation: &Operation<'_>) -> bool {
     }
 }
 
-/// The immutable fields that a write gives a value.
+/// Returns the immutable fields for which a write has a value.
 fn fixed_of(write: &Write) -> FieldSet {
     let fixed = write.table().immutable();
     match fixed.is_empty() {
@@ -43,7 +43,7 @@ fn fixed_of(write: &Write) -> FieldSet {
     }
 }
 
-/// The fields to which a write of a row that is there gives values.
+/// Returns the fields for which a write of an existing row has values.
 fn written(bare: &Write) -> FieldSet {
     let present = |row: &[Value]| {
         let given = row.iter().enumerate().filter(|(_, value)| **value != Value::Absent);
@@ -59,11 +59,11 @@ fn written(bare: &Write) -> FieldSet {
     }
 }
 
-/// The rows that have to be read before a write: none for one that is compared with nothing.
+/// Returns the query for the rows that have to be read before a write; `None` if no row has to be.
 pub(crate) fn query(write: &Write) -> Option<Query> {
     let (table, bare) = (&**write.table(), write.bare());
     let fields = match write.audit() {
-        // The sum of an increment is known after it.
+        // The sum of an increment is known only after it.
         Some(_) if !matches!(bare, Write::Increment { .. }) => written(bare),
         _ => fixed_of(write),
     };
@@ -99,7 +99,7 @@ impl<'r> RowsBefore<'r> {
     pub(crate) fn check(self, write: &Write) -> Result<()> {
         let (table, fixed) = (&**write.table(), fixed_of(write));
         let mut violations: Vec<Violation> = Vec::new();
-        // Where an upsert meets several rows, each of them may be the one that is written.
+        // If an upsert finds several rows, each of them may be the one that is written.
         for before in self.rows(table) {
             for field in fixed.iter() {
                 let value = match write.bare() {
@@ -119,8 +119,8 @@ impl<'r> RowsBefore<'r> {
         prepare::finish(violations)
     }
 
-    /// The fields that a write has changed of those it has written, without the updated-at field
-    /// if that is all; all of them if there is nothing to compare with.
+    /// Returns the fields that a write has changed of those that it has written, without the
+    /// updated-at field if no other was changed; all of them if there is no row to compare with.
     pub(crate) fn changed(self, write: &Write, outcome: &Outcome) -> FieldSet {
         let (table, fields) = (&**write.table(), written(write));
         let row = match write {
@@ -161,7 +161,7 @@ fn is_zero(by: &Value) -> bool {
     }
 }
 
-/// Returns true if a stored value is the one that is written. JSON is compared by value, since an
+/// Returns true if a stored value equals the written one. JSON is compared by value, since an
 /// engine may store its text in another form.
 fn is_same(before: &Value, after: ValueRef<'_>) -> bool {
     match (before, after) {

@@ -1,33 +1,31 @@
-//! Rows kept in front of an engine, never older than what was acknowledged.
+//! A row cache in front of an engine; its rows are never older than the last acknowledged write.
 //!
-//! Every table has a version, which counts the writes to it. A row is kept
-//! with the version that it was read at, and is good as long as the table has
-//! that version: a write to one table makes nothing of another stale, and
-//! nobody has to find what a write has changed.
+//! Every table has a version, which counts the writes to it. A cached row has the version at which
+//! it was read, and is valid as long as the table has that version. A write to one table
+//! invalidates no row of another, and the cache need not find out which rows a write has changed.
 //!
 //! # Why no read is stale
-//! A write is announced before the engine gets it and ended behind its last
-//! step, by adding to one word a table: the writes under way in its low 20
-//! bits (a million at once), the version in the others.
-//! - Between the two, the engine may show the old row or the new one, so the
-//!   cache is passed by: nobody is given a row from it, none is put into it.
-//! - A row is put into it with the version that was known before the engine
-//!   was asked, so that it is at least as new as that. (If there is another
-//!   version behind the read, nobody would be given it.)
-//! - Who is given a row reads the word first. If a write is announced just
-//!   then, the read took place before it.
+//! A write is announced before the engine gets it, and ended after its last step. Both add to one
+//! word for each table: its low 20 bits count the writes in progress (a million at once), the
+//! others are the version.
+//! - Between the two, the engine may return the old row or the new one. So the cache is bypassed:
+//!   it returns no row and stores none.
+//! - A row is stored with the version that was known before the engine was called, so the row is at
+//!   least as new as that version. (If the version has changed after the read, the row is never
+//!   returned.)
+//! - A reader of the cache reads the word first. If a write is announced just then, the read took
+//!   place before it.
 //!
-//! A transaction announces its tables when it commits: nobody sees its rows
-//! before. A write that is given up while it waits may still take place, but
-//! before any later write to its database is acknowledged
-//! ([`crate::engine::Session::cancel`]): it ends with the next one to that
-//! database that succeeds.
+//! A transaction announces its tables when it commits, since other sessions do not see its rows
+//! before. A write that is cancelled while it waits may still be executed, but before any later
+//! write to its database is acknowledged ([`crate::engine::Session::cancel`]). So it ends together
+//! with the next write to that database that succeeds.
 //!
-//! What other processes write is known where the engine hears of it ([`InvalidationFeed`]):
-//! it counts as a write that ends when it is heard, and while nobody listens
-//! one is under way. So a row that another has changed is given until the news
-//! has come, and no longer. With an engine that hears nothing, what others
-//! write is not seen here.
+//! Writes of other processes are known if the engine is notified of them ([`InvalidationFeed`]).
+//! Each counts as a write that ends when the notification arrives; while the notifications are
+//! interrupted, a write is in progress. So a row that another process has changed is returned until
+//! the notification has arrived, and no longer. With an engine that receives no notifications, the
+//! cache does not see the writes of others.
 //!
 //! [`InvalidationFeed`]: crate::invalidation_feed::InvalidationFeed
 
@@ -47,29 +45,28 @@ use smallvec::SmallVec;
 use crate::operation::Operation;
 use crate::registry::Registry;
 
-/// Rows of at most this many fields need no allocation to be lent.
+/// Rows with at most this many fields are lent without an allocation.
 const ROW_FIELDS_FEW: usize = 24;
-/// What a kept row takes beside its values, in bytes: measured, with the
-/// place in the map.
+/// The size of a cached row without its values, in bytes: measured, including its entry in the map.
 const ROW_BYTES: u64 = 96;
-/// One write under way, in a table's word.
+/// One write in progress, in a table's word.
 const UNDER_WAY: u64 = 1;
 /// One version, in a table's word.
 const VERSION: u64 = 1 << 20;
 
-/// How often a cache had what was asked for (nearly, where more than 64
-/// threads ask), and what it holds.
+/// How often a cache had the requested row (approximate if more than 64 threads read), and its
+/// size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CacheStats {
-    /// Reads by key that it answered.
+    /// Reads by key that the cache answered.
     pub hits: u64,
-    /// Reads by key that it could have answered, and the engine did.
+    /// Reads by key that the engine answered although the cache was allowed to.
     pub misses: u64,
-    /// Rows kept, stale ones among them.
+    /// Cached rows, including stale ones.
     pub rows: u64,
-    /// Bytes they take, about.
+    /// The approximate size of these rows in bytes.
     pub bytes: u64,
-    /// Bytes they may take.
+    /// The maximum size in bytes.
     pub bytes_max: u64,
 }
 
@@ -78,8 +75,7 @@ pub(crate) struct Cache {
     tables: Box<[Watched]>,
     numbers: HashMap<usize, u32>,
     rows: Kept<Key, Arc<Row>, ByBytes>,
-    /// Tables of writes that were given up while they waited; they are still
-    /// announced.
+    /// Tables of writes that were cancelled while they waited; they are still announced.
     abandoned: Mutex<Vec<u32>>,
     any_abandoned: AtomicBool,
     counts: Box<[Counts]>,
@@ -88,12 +84,12 @@ pub(crate) struct Cache {
 /// A table and its word.
 struct Watched {
     table: Arc<Table>,
-    /// The place of its database.
+    /// The index of its database.
     database: usize,
     word: AtomicU64,
 }
 
-/// The counts of one thread, on a cache line of their own.
+/// The counts of one thread, on a separate cache line.
 #[repr(align(128))]
 #[derive(Default)]
 struct Counts {
@@ -101,12 +97,12 @@ struct Counts {
     misses: AtomicU64,
 }
 
-/// A table's version, known while no write is under way.
+/// A table's version, known while no write is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version(u64);
 
 impl Version {
-    /// As a number, which no later version of the table has again.
+    /// Returns it as a number, which no later version of the table has again.
     pub(crate) const fn number(self) -> u64 {
         self.0 / VERSION
     }
@@ -131,7 +127,7 @@ enum OwnedKey {
     Text(Box<str>),
 }
 
-/// The same, borrowed.
+/// A borrowed [`Key`].
 #[derive(Clone, Copy)]
 struct KeyRef<'a> {
     table: u32,
@@ -156,7 +152,7 @@ impl OwnedKey {
     }
 }
 
-// The two hash alike, since both hash what they borrow.
+// The two have the same hash, since both hash the borrowed form.
 impl std::hash::Hash for OwnedKey {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.borrow().hash(state);
@@ -232,34 +228,34 @@ impl Weighter<Key, Arc<Row>> for ByBytes {
 /// A read by key that the cache may answer.
 pub(crate) struct Lookup<'a> {
     key: KeyRef<'a>,
-    /// The fields that are asked for, where they are not all that are kept.
+    /// The requested fields; `None` if the read requests all cached fields.
     fields: Option<FieldSet>,
     version: Version,
 }
 
-/// A read by key that waits; what it reads is to be kept.
+/// A read by key that waits, and whose row is to be cached.
 #[derive(Debug)]
 pub(crate) struct Fetch {
     key: Key,
     version: Version,
 }
 
-/// Tables that are being written to. Announced, they have to be ended by
-/// [`Cache::ended`] or [`Cache::abandon`]: else they stay without a cache.
+/// Tables that are being written to. Announced writes have to be ended by [`Cache::ended`] or
+/// [`Cache::abandon`]; otherwise their tables are never cached again.
 #[derive(Debug, Default)]
 pub(crate) struct Writing {
     tables: SmallVec<[u32; 4]>,
-    /// Those of writes that were given up before, which end with this one.
+    /// The tables of writes cancelled before, which end with this one.
     taken_over: Option<Box<[u32]>>,
 }
 
 impl Lookup<'_> {
-    /// The same, for when its row comes later.
+    /// Returns the lookup in owned form, for a row that arrives later.
     pub(crate) fn fetch(&self) -> Box<Fetch> {
         Box::new(Fetch { key: self.key.to_owned(), version: self.version })
     }
 
-    /// True if it asks for all that a kept row has, so that its answer is one.
+    /// Returns true if the read requests all fields of a cached row, so that the row is the answer.
     pub(crate) const fn is_whole(&self) -> bool {
         self.fields.is_none()
     }
@@ -294,8 +290,8 @@ impl Cache {
         self.numbers.get(&(std::ptr::from_ref(table) as usize)).copied()
     }
 
-    /// The version of a table; none while it is written to, or if it is not
-    /// of this store.
+    /// Returns the version of a table; `None` while it is written to, or if it does not belong to
+    /// this store.
     pub(crate) fn version(&self, table: &Table) -> Option<Version> {
         self.version_of(self.number(table)?)
     }
@@ -306,7 +302,7 @@ impl Cache {
         word.is_multiple_of(VERSION).then_some(Version(word))
     }
 
-    /// What to look up for a read by key; none if it is not for the cache.
+    /// Returns the lookup for a read by key; `None` if the read does not use the cache.
     #[inline]
     pub(crate) fn lookup<'a>(
         &self,
@@ -324,7 +320,7 @@ impl Cache {
         Some(Lookup { key: KeyRef::new(number, key)?, fields, version })
     }
 
-    /// Lends the row, if it is kept and good.
+    /// Lends the row to `sink` if it is cached and valid.
     #[inline]
     pub(crate) fn lend(&self, lookup: &Lookup<'_>, slot: usize, sink: &mut dyn RowSink) -> bool {
         let counts = &self.counts[slot];
@@ -351,7 +347,7 @@ impl Cache {
         true
     }
 
-    /// Keeps a row that was read, unless its table was written to meanwhile.
+    /// Caches a row that was read, unless its table was written to meanwhile.
     pub(crate) fn keep(&self, lookup: &Lookup<'_>, values: Box<[Value]>) {
         if self.version_of(lookup.key.table) == Some(lookup.version) {
             let row = Row { version: lookup.version, values };
@@ -367,14 +363,14 @@ impl Cache {
         }
     }
 
-    /// Others have written to a table.
+    /// Invalidates the rows of a table to which others have written.
     pub(crate) fn others_wrote(&self, table: &str) {
         if let Some(watched) = self.tables.iter().find(|watched| watched.table.name() == table) {
             watched.word.fetch_add(VERSION, Ordering::AcqRel);
         }
     }
 
-    /// Announces a write to all of these tables that are of this store.
+    /// Announces a write to all these tables, except those that do not belong to this store.
     pub(crate) fn announce_all(&self, tables: &[Arc<Table>]) -> Writing {
         let mut writing = Writing::default();
         tables.iter().for_each(|table| self.add(&mut writing, table));
@@ -388,8 +384,7 @@ impl Cache {
         }
     }
 
-    /// Announces a write to the operation's tables. Ended with
-    /// [`Cache::ended`].
+    /// Announces a write to the operation's tables. It is ended with [`Cache::ended`].
     pub(crate) fn write(&self, operation: &Operation<'_>) -> Writing {
         let mut writing = Writing::default();
         self.note(&mut writing, operation);
@@ -400,7 +395,7 @@ impl Cache {
     /// Adds the tables of an operation to those of its transaction.
     pub(crate) fn note(&self, writing: &mut Writing, operation: &Operation<'_>) {
         match operation {
-            // Nobody knows which: a statement has triggers and cascades behind it.
+            // The tables are unknown: a statement may run triggers and cascades.
             Operation::Sql { statement, .. } if statement.writes => {
                 writing.tables = (0..self.tables.len() as u32).collect();
             }
@@ -416,7 +411,7 @@ impl Cache {
         }
     }
 
-    /// Announces the writes to tables that were noted.
+    /// Announces the writes to the collected tables.
     pub(crate) fn announce(&self, writing: &mut Writing) {
         self.begin(&writing.tables);
         if self.any_abandoned.load(Ordering::Acquire) {
@@ -424,8 +419,7 @@ impl Cache {
         }
     }
 
-    /// Announced writes have ended, or taken place. One that failed tells
-    /// nothing of those that were given up before it.
+    /// Ends announced writes. One that failed does not end those that were cancelled before it.
     pub(crate) fn ended(&self, writing: Writing, succeeded: bool) {
         self.finish(&writing.tables);
         match writing.taken_over {
@@ -437,12 +431,12 @@ impl Cache {
 
     fn finish(&self, tables: &[u32]) {
         for &number in tables {
-            // The version first seen by who sees no write under way.
+            // This is the version that the next reader sees that finds no write in progress.
             self.tables[number as usize].word.fetch_add(VERSION - UNDER_WAY, Ordering::AcqRel);
         }
     }
 
-    /// Announced writes may take place until the next one has.
+    /// Leaves announced writes open until the next write has ended: they may still be executed.
     pub(crate) fn abandon(&self, writing: Writing) {
         self.leave(&writing.tables);
         if let Some(tables) = writing.taken_over {
@@ -457,13 +451,13 @@ impl Cache {
         }
     }
 
-    /// Makes the writes to the same database that were given up end with this
-    /// one; until then they stay announced.
+    /// Makes the cancelled writes to the same database end with this one; until then they stay
+    /// announced.
     #[cold]
     fn take_over(&self, writing: &mut Writing) {
         let database = |number: &u32| self.tables[*number as usize].database;
         let Some(own) = writing.tables.first().map(database) else { return };
-        // SQL may write to any table, but writes to one database: nobody says which.
+        // SQL may write to any table, but only to one database, which is not known here.
         if writing.tables.iter().any(|number| database(number) != own) {
             return;
         }
@@ -491,22 +485,21 @@ impl Cache {
     }
 }
 
-/// Borrows a value to where it is wanted: returned, it would be copied there,
-/// and the copy would wait for the bytes just written.
+/// Borrows a value into its destination: returned by value, it would be copied there, and the copy
+/// would wait for the bytes just written.
 #[inline(never)]
 fn borrow<'v>(value: &'v Value, to: &mut ValueRef<'v>) {
     *to = value.as_ref();
 }
 
-/// Counts one more. Not one atomic step, which costs as much as the look into
-/// the cache: a slot is one thread's, and if more than its number share it, a
-/// count may be lost.
+/// Adds one to a counter, without an atomic addition, which costs as much as the lookup. A slot
+/// belongs to one thread; if there are more threads than slots, a count may be lost.
 #[inline]
 fn count(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// Keeps a copy of the row that it hands on.
+/// A sink that keeps a copy of the row that it passes on.
 pub(crate) struct Copying<'s> {
     pub(crate) sink: &'s mut dyn RowSink,
     pub(crate) copy: Option<Box<[Value]>>,

@@ -2,7 +2,7 @@
 
 use marmota_model::{Error, ErrorKind, Result};
 
-/// What an engine does and what it guarantees.
+/// The features and guarantees of an engine.
 ///
 /// Callers read this instead of testing which engine they have. A store of
 /// several databases combines the capabilities of its parts; the client of a
@@ -19,52 +19,48 @@ use marmota_model::{Error, ErrorKind, Result};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capability {
-    /// Its name: the scheme of its URL.
+    /// The engine's name: the scheme of its URL.
     pub name: &'static str,
     /// True if acknowledged writes survive the end of the process.
     pub durable: bool,
     /// True if a store that is opened again after [`crate::Store::close`] has the
     /// rows that were written before. Default: as `durable`.
     pub persistent: bool,
-    /// True if it carries out [`crate::operation::Operation::Sql`]. Default: false.
+    /// True if it executes [`crate::operation::Operation::Sql`]. Default: false.
     pub sql: bool,
-    /// True if it carries out [`crate::operation::Operation::Aggregate`]. Default: false.
+    /// True if it executes [`crate::operation::Operation::Aggregate`]. Default: false.
     pub aggregation: bool,
-    /// True if several writes take place as one: transactions, batches of
-    /// which all or nothing takes place, and what is made of them (batches that
-    /// take place once, migrations, the history of audited models). An engine
-    /// without transactions refuses them as
-    /// [`ErrorKind::Unsupported`]. Default: true.
+    /// True if it supports transactions, and what is built on them: batches that are executed all
+    /// or none, batches with an idempotency key, migrations, and the history of audited models. An
+    /// engine without transactions refuses them as [`ErrorKind::Unsupported`]. Default: true.
     pub transactions: bool,
-    /// True if it carries out writes that check rows against the rights of their
-    /// caller ([`crate::Store::with_rights`]). The client of a remote store does
-    /// not: the server checks the rights of the client's credential. Default: true.
+    /// True if it executes writes that check rows against the rights of their caller
+    /// ([`crate::Store::with_rights`]). The client of a remote store does not: the server checks
+    /// the rights of the client's credential. Default: true.
     pub guarded_writes: bool,
-    /// True if a write waits for an open transaction of another session only
-    /// where that has written to the same row. Default: false, writes to other
-    /// rows may wait as well.
+    /// True if a write waits for an open transaction of another session only if that has written to
+    /// the same row. Default: false, writes to other rows may wait as well.
     pub row_locks: bool,
-    /// What a read of one session does while another has a transaction open.
-    /// Default: [`ReadsMeanwhile::Before`].
+    /// How a session reads while another has a transaction open. Default:
+    /// [`ReadsMeanwhile::Before`].
     pub reads_meanwhile: ReadsMeanwhile,
     /// True if an insert that was refused or undone uses up its automatic key, so
     /// that keys have gaps. Keys ascend in either case. Default: false.
     pub key_gaps: bool,
-    /// True if the highest automatic key is given again after its row was deleted.
-    /// No engine gives another key again. Where rows of others hold keys without a
-    /// [`marmota_model::Ref`] (rules such as `owner = @user.id`), use a `Uuid` key on
-    /// such an engine. Default: false.
+    /// True if the highest automatic key is used again after its row was deleted. No engine reuses
+    /// another key. If other rows hold keys without a [`marmota_model::Ref`] (rules such as `owner
+    /// = @user.id`), use a `Uuid` key on such an engine. Default: false.
     pub reuses_last_key: bool,
-    /// True if the database is a file that other processes may have open as well: what they write
-    /// is seen by the next read, which needs no round trip. Default: false.
+    /// True if the database is a file that other processes may have open as well. The next read
+    /// sees their writes, without a round trip. Default: false.
     pub shared_file: bool,
-    /// The database server that it is connected to, if that runs on this machine, such as
-    /// `PostgreSQL on this machine (127.0.0.1:5432)`. Default: `None`, as for an engine in this
-    /// process.
+    /// The database server that the engine is connected to, if the server runs on this machine,
+    /// such as `PostgreSQL on this machine (127.0.0.1:5432)`. Default: `None`, as for an engine in
+    /// this process.
     pub local_server: Option<String>,
 }
 
-/// What a read does while another session has a transaction open.
+/// How a session reads while another has a transaction open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadsMeanwhile {
     /// It reads what was committed before.
@@ -77,7 +73,7 @@ pub enum ReadsMeanwhile {
 }
 
 impl Capability {
-    /// An engine of this name.
+    /// Creates the capability of an engine with this name.
     #[must_use]
     pub const fn new(name: &'static str, durable: bool) -> Self {
         Self {
@@ -118,7 +114,7 @@ impl Capability {
         self
     }
 
-    /// The same engine, whose reads do this while a transaction is open.
+    /// The same engine, with this behaviour of reads while a transaction is open.
     #[must_use]
     pub const fn with_reads_meanwhile(mut self, reads: ReadsMeanwhile) -> Self {
         self.reads_meanwhile = reads;
@@ -147,7 +143,7 @@ impl Capability {
         self
     }
 
-    /// The same engine, which gives the highest automatic key again
+    /// The same engine, which uses the highest automatic key again
     /// ([`Capability::reuses_last_key`]).
     #[must_use]
     pub const fn with_reused_last_key(mut self) -> Self {
@@ -169,8 +165,8 @@ impl Capability {
         self
     }
 
-    /// Refuses what needs transactions where the engine has none; `what` begins the
-    /// message, such as "a migration".
+    /// Returns an error if the engine has no transactions; `what` begins its message, such as "a
+    /// migration".
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`].
@@ -186,8 +182,8 @@ impl Capability {
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
-    /// The capability of a client over the server with this one: the guarantees
-    /// are the server's; raw SQL, aggregations and rights stay with the server.
+    /// Returns the capability of a client of the server with this one. The guarantees are the
+    /// server's; raw SQL, aggregations and rights are only available on the server.
     #[must_use]
     pub const fn of_client(&self, name: &'static str) -> Self {
         Self {
@@ -207,8 +203,8 @@ impl Capability {
         }
     }
 
-    /// The capability of a store over this database and another: it guarantees
-    /// what both guarantee. SQL and aggregations run where one of them has them.
+    /// Returns the capability of a store with this database and another: it guarantees what both
+    /// guarantee. SQL and aggregations run on the database that supports them.
     pub(crate) fn and(&self, other: &Self) -> Self {
         Self {
             name: self.name,
@@ -227,7 +223,7 @@ impl Capability {
         }
     }
 
-    /// The capability of a store over this database and one without tables.
+    /// Returns the capability of a store with this database and one without tables.
     pub(crate) fn and_without_tables(&self, other: &Self) -> Self {
         Self {
             name: self.name,

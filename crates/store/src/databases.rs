@@ -1,11 +1,10 @@
-//! Several databases behind one store: an engine made of engines, each of
-//! which keeps some of the tables.
+//! An engine made of several engines, for a store with several databases. Each of them keeps some
+//! of the tables.
 //!
-//! An operation goes where its table is. What would write to two databases is
-//! refused before anything is written, since no commit covers both; a
-//! transaction holds all of them, taken in their order, so that no two
-//! transactions can wait for each other. References reach into no other
-//! database: nobody would keep them true.
+//! An operation is executed on the database of its table. A write to two databases is refused
+//! before anything is written, since no commit covers both. A transaction begins on all databases,
+//! always in the same order, so that no two transactions can wait for each other. References to
+//! rows of another database are refused, because no engine would enforce them.
 
 mod session;
 
@@ -23,7 +22,7 @@ use session::DatabasesSession;
 
 /// The name of a store's first database.
 pub(crate) const MAIN: &str = "main";
-/// The most databases of a store: SQLite takes ten beside the first.
+/// The maximum number of databases of a store: SQLite attaches ten to the first.
 pub(crate) const DATABASES_MAX: usize = 9;
 
 /// One of a store's databases.
@@ -32,17 +31,17 @@ struct Database {
     engine: Box<dyn Engine>,
 }
 
-/// Engines, and which table is whose.
+/// The engines, and the database of each table.
 pub(crate) struct Databases {
-    /// What the databases have in common before they are migrated.
+    /// The combined capability before the databases are migrated.
     opening: Capability,
-    /// The same afterwards.
+    /// The combined capability afterwards.
     capability: OnceLock<Capability>,
     homes: Arc<Homes>,
     shared: Arc<[Database]>,
 }
 
-/// Where each table is kept: the place of its database.
+/// The database of each table, as an index.
 #[derive(Default)]
 struct Homes {
     by_name: HashMap<String, usize>,
@@ -50,7 +49,7 @@ struct Homes {
 }
 
 impl Homes {
-    /// The place of a table's database.
+    /// Returns the index of a table's database.
     #[inline]
     fn of(&self, table: &Table) -> Result<usize> {
         let address = std::ptr::from_ref(table) as usize;
@@ -63,12 +62,11 @@ impl Homes {
 }
 
 impl Databases {
-    /// These engines, the first of which is called `main`; `homes` has the
-    /// place of each table's.
+    /// Creates a store's engine from these engines, the first of which is called `main`; `homes`
+    /// has the index of each table's database.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a name that is none, or taken, and for too
-    /// many.
+    /// [`ErrorKind::Invalid`] for a name that is invalid or taken, and for too many databases.
     pub(crate) fn new(
         engines: Vec<(String, Box<dyn Engine>)>,
         homes: HashMap<String, usize>,
@@ -117,10 +115,11 @@ impl Databases {
         Ok(())
     }
 
-    /// The tables of the database at a place.
+    /// Returns the tables of the database at a place.
     fn tables_of(&self, place: usize, tables: &[Arc<Table>]) -> Vec<Arc<Table>> {
         let own = |table: &&Arc<Table>| {
-            // Answers are kept where the writes are that they tell of.
+            // Idempotent answers are stored in the database of their writes, so each has that
+            // table.
             table.name() == ANSWERS || self.homes.of(table).ok() == Some(place)
         };
         tables.iter().filter(own).cloned().collect()
@@ -137,8 +136,8 @@ impl Databases {
         plan.map_err(|error| in_database(&database.name, &error))
     }
 
-    /// The allowed destructive steps of one database. Those of no table go to the
-    /// first, which refuses it.
+    /// Returns the allowed destructive steps of one database. Steps of unknown tables go to the
+    /// first database, which refuses them.
     fn destructive_of(&self, place: usize, destructive: &Destructive) -> Destructive {
         let home = |name: &String| {
             let table = name.split('.').next().unwrap_or_default();
@@ -148,12 +147,12 @@ impl Databases {
         Destructive { needed: destructive.needed, columns: columns.collect() }
     }
 
-    /// Has the database whose SQL is used see the others.
+    /// Attaches the other databases to the one whose SQL is used.
     fn introduce(&self, tables: &[Arc<Table>]) -> Result<()> {
         let Some(hub) = hub(&self.shared) else { return Ok(()) };
         for (place, database) in self.shared.iter().enumerate() {
             for (other, neighbour) in self.shared.iter().enumerate() {
-                // Rows in memory are seen from everywhere, files from the first.
+                // Every database with SQL sees rows in memory; only the hub sees files.
                 let shown = neighbour.engine.attach_source();
                 if other == place || place != hub && !shown.is_rows() {
                     continue;
@@ -171,8 +170,8 @@ impl Databases {
     }
 }
 
-/// What all databases guarantee. One without tables counts for what a
-/// transaction, which begins on all of them, and raw SQL can do.
+/// Combines the guarantees of all databases. A database without tables only affects transactions,
+/// which begin on all of them, and raw SQL.
 fn combine(databases: &[Database], homes: &Homes) -> Capability {
     let mut all = Capability::new("databases", true).with_row_locks();
     for (place, database) in databases.iter().enumerate() {
@@ -185,12 +184,12 @@ fn combine(databases: &[Database], homes: &Homes) -> Capability {
     all
 }
 
-/// The place of the database whose SQL a store has.
+/// Returns the index of the database whose SQL a store uses.
 fn hub(databases: &[Database]) -> Option<usize> {
     databases.iter().position(|database| database.engine.capability().sql)
 }
 
-/// True for what can be the name of a database, and a part of a file's.
+/// Returns true if a text is a valid name of a database, which becomes a part of a file name.
 pub(crate) fn is_name(name: &str) -> bool {
     name.len() <= 64
         && name.starts_with(|first: char| first.is_ascii_lowercase())
@@ -230,7 +229,8 @@ impl Engine for Databases {
         destructive: &Destructive,
     ) -> Result<Plan> {
         self.check_references(tables)?;
-        // Before the first is changed, since no commit covers all of them.
+        // All plans are checked before the first database is changed, since no commit covers all of
+        // them.
         for (place, database) in self.shared.iter().enumerate() {
             let plan = self.plan_of(place, database, tables, version)?;
             plan.check(&self.destructive_of(place, destructive))
@@ -244,12 +244,12 @@ impl Engine for Databases {
             plan.steps
                 .append(&mut done.map_err(|error| in_database(&database.name, &error))?.steps);
         }
-        // Those of servers are known by now.
+        // The capabilities of engines that connect to a server are known by now.
         let _ = self.capability.set(combine(&self.shared, &self.homes));
         let address = |table: &Arc<Table>| Arc::as_ptr(table) as usize;
         let placed = tables.iter().filter(|table| table.name() != ANSWERS);
         let homes = placed.map(|table| Ok((address(table), self.homes.of(table)?)));
-        // Prepared again, it keeps what it knew; names tell the rest.
+        // If it is prepared again, the known addresses stay; other tables are found by name.
         let _ = self.homes.by_address.set(homes.collect::<Result<_>>()?);
         self.introduce(tables)?;
         Ok(plan)
@@ -292,7 +292,7 @@ impl Engine for Databases {
     }
 
     fn close(&self) -> Result<()> {
-        // The one that sees the others first, since it has their files open.
+        // The database that sees the others is closed first, since it has their files open.
         let hub = hub(&self.shared);
         let order = hub.into_iter().chain((0..self.shared.len()).filter(|&at| Some(at) != hub));
         let mut first = Ok(());
@@ -307,7 +307,7 @@ impl Engine for Databases {
     }
 }
 
-/// The same error, with the database that it is from.
+/// Returns the same error with the name of its database.
 #[cold]
 pub(crate) fn in_database(name: &str, error: &Error) -> Error {
     let message = format!("database `{name}`: {}", error.message());

@@ -1,9 +1,9 @@
-//! What survives a loss of power: a store's choice, and a single write's.
+//! Durability: the writes that survive a power loss, set for a store or for a single write.
 //!
-//! It says when a write is answered, not where it goes: all go to the same
-//! log, in the order in which they were carried out.
+//! The durability determines when a write is answered, not where it is stored: all writes go to the
+//! same log, in the order in which they were executed.
 
-/// What survives what.
+/// The writes that survive a crash.
 ///
 /// | | the process ends | the power is cut | the file afterwards |
 /// |---|---|---|---|
@@ -11,20 +11,19 @@
 /// | relaxed | all that was acknowledged | all but the last second | sound |
 /// | none | all that was acknowledged | nothing is promised | see below |
 ///
-/// A single write of a store that is full or relaxed may ask for another one
-/// ([`crate::action::Action::durability`]). With none it is written as a
-/// relaxed one is, but nobody sees to it that it reaches the disk: that
-/// happens with the next write that asks for more, or when the log is moved to
-/// the file, and the file stays sound. A *store* kept with none never waits
-/// for the disk, so that a loss of power may damage its file; what a single
-/// write asks for changes nothing there.
+/// A single write of a store with full or relaxed durability may have another one
+/// ([`crate::action::Action::durability`]). A write with `None` is written like a relaxed one, but
+/// is not synced by itself: it reaches the disk with the next write that has a higher durability,
+/// or when the log is moved to the file. The file stays sound. A *store* with `None` never waits
+/// for the disk, so a power loss may damage its file; the durability of a single write has no
+/// effect there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Durability {
     /// Nothing waits for the disk.
     None,
-    /// Answered once it is in the log, which reaches the disk within a second.
+    /// A write is answered once it is in the log, which reaches the disk within a second.
     Relaxed,
-    /// Answered once it is on the disk.
+    /// A write is answered once it is on the disk.
     #[default]
     Full,
 }

@@ -1,16 +1,14 @@
-//! What an engine has to be: something that opens sessions, and sessions that
-//! carry out operations.
+//! The contract of an engine, which opens sessions, and of sessions, which execute operations.
 //!
-//! The contract is dyn-safe and poll-style: one virtual call an operation and
-//! one a row. An engine that has its answer at once (memory, SQLite) gives it
-//! inside [`Session::submit`]; one that has to wait (for a lock, for a
-//! socket) gives a [`Ticket`], to be driven by [`Session::poll`]: by a future,
-//! or by a thread that parks between polls ([`run`]). There is no second,
-//! blocking engine.
+//! The contract is dyn-safe and poll-style: one virtual call for each operation and one for each
+//! row. An engine that has its answer at once (memory, SQLite) returns it from [`Session::submit`].
+//! One that has to wait (for a lock or a socket) returns a [`Ticket`], which a future, or a thread
+//! that parks between polls ([`run`]), drives with [`Session::poll`]. There is no second, blocking
+//! kind of engine.
 //!
-//! An outcome is written where the caller wants it. Handed up by value through
-//! the layers it was copied five times, and each copy stalled on the bytes
-//! just written: a tenth of a read by key.
+//! An outcome is written directly to the caller's variable. Returned by value through the layers,
+//! it was copied five times, and each copy stalled on the bytes just written: this took a tenth of
+//! a read by key.
 
 use std::any::Any;
 use std::path::Path;
@@ -35,24 +33,23 @@ pub use crate::watch::{Happened, Source, Watch, Watched, Watcher, Watching, wake
 
 /// An engine: process-wide, shared by all threads.
 pub trait Engine: Send + Sync {
-    /// What it is, does and guarantees. Final once [`Engine::migrate`] has succeeded:
-    /// an engine that connects to a server learns of it there.
+    /// Returns the engine's features and guarantees. They are final once [`Engine::migrate`] has
+    /// succeeded: an engine that connects to a server learns them there.
     fn capability(&self) -> &Capability;
 
-    /// Says what has to change for the database to fit the tables, and changes
-    /// nothing.
+    /// Returns the changes that the database needs to fit the tables, and changes nothing.
     ///
     /// # Errors
     /// [`marmota_model::ErrorKind::Invalid`] for a database of a higher version.
     fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan>;
 
-    /// Carries out a new plan, all of it or nothing, as far as it loses nothing
-    /// or that is allowed; gives the plan. Called before any operation on the
-    /// tables; those that others refer to come first where they can.
+    /// Makes a new plan and executes it, all of it or nothing; returns the plan. A step that loses
+    /// data has to be allowed by `destructive`. Called before any operation on the tables. Tables
+    /// that others refer to come first where possible.
     ///
     /// # Errors
-    /// [`marmota_model::ErrorKind::Invalid`] for what would lose data or
-    /// cannot be done, with the way out.
+    /// [`marmota_model::ErrorKind::Invalid`] for a step that would lose data or cannot be executed;
+    /// the message names the way out.
     fn migrate(
         &self,
         tables: &[Arc<Table>],
@@ -68,95 +65,94 @@ pub trait Engine: Send + Sync {
         self.migrate(tables, version, &Destructive::default()).map(drop)
     }
 
-    /// Lets sessions use a table as it is in the database, whose version is
-    /// not looked at; changes nothing. False if there is no such table.
+    /// Lets sessions use a table as it is in the database, without checking the database's version,
+    /// and changes nothing. Returns false if there is no such table.
     ///
-    /// For a table of the store's own, that is read before [`Engine::migrate`].
+    /// This is for internal tables of the store that are read before [`Engine::migrate`].
     ///
     /// # Errors
-    /// What keeps the engine from finding it.
+    /// An error if the database cannot be read.
     fn open_table(&self, table: &Arc<Table>) -> Result<bool>;
 
     /// Opens a session.
     ///
     /// # Errors
-    /// What keeps the engine from opening one.
+    /// An error if no session can be opened.
     fn session(&self) -> Result<Box<dyn Session>>;
 
-    /// Copies all that is committed to a new file of this name, and checks the
-    /// copy. Others go on meanwhile. `progress` hears how many parts of how
-    /// many are done.
+    /// Copies all committed data to a new file with this name, and checks the copy. Other sessions
+    /// can read and write meanwhile. `progress` receives how many parts of how many are done.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] by an engine that cannot;
-    /// [`ErrorKind::Engine`] for a database that is damaged.
+    /// [`ErrorKind::Unsupported`] if the engine makes no backups; [`ErrorKind::Engine`] if the
+    /// database is damaged.
     fn copy_to(&self, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
         let _ = (path, progress);
         let message = format!("the engine `{}` makes no backups", self.capability().name);
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
-    /// The databases that it is made of, with their names; none for an engine
-    /// that is of one.
+    /// Returns the databases that it consists of, with their names; empty for an engine with only
+    /// one.
     fn databases(&self) -> Vec<(&str, &dyn Engine)> {
         Vec::new()
     }
 
-    /// The names of the tables that the database has, with those that no model
-    /// names, without the engine's own; `None` for an engine that cannot tell.
+    /// Returns the names of all tables of the database, including those without a model but not the
+    /// engine's internal ones; `None` for an engine that cannot list them.
     ///
     /// # Errors
-    /// What keeps it from reading them.
+    /// An error if they cannot be read.
     fn existing_tables(&self) -> Result<Option<Vec<String>>> {
         Ok(None)
     }
 
-    /// What it has done since it was opened; what an engine does not count is 0.
+    /// Returns the engine's counters since it was opened; one that the engine does not count is 0.
     fn statistics(&self) -> EngineStatistics {
         EngineStatistics::default()
     }
 
-    /// What the SQL of another engine in the same store can see of this one.
+    /// Returns the part of this database that the SQL of another engine in the same store can see.
     fn attach_source(&self) -> AttachSource {
         AttachSource::Nothing
     }
 
-    /// Has the SQL of this engine see another one's tables. Called behind
+    /// Makes the tables of another engine visible to the SQL of this one. Called after
     /// [`Engine::migrate`], before there is a session.
     ///
     /// # Errors
-    /// What keeps them from being seen; [`marmota_model::ErrorKind::Conflict`]
-    /// for a name that is taken.
+    /// An error if the tables cannot be attached; [`marmota_model::ErrorKind::Conflict`] for a name
+    /// that is taken.
     fn attach(&self, attached: AttachedDatabase) -> Result<()> {
         let _ = attached;
         Ok(())
     }
 
-    /// Tells a store's cache from now on what others write to these tables: other
-    /// processes, and whoever else uses the database. An engine that returns
-    /// hears them, and says when it does not ([`InvalidationFeed::pause`]). Called once,
-    /// behind [`Engine::migrate`], before there are sessions of others.
+    /// Subscribes a store's cache to the writes of others to these tables: those of other processes
+    /// and other users of the database. Once this has returned, the engine reports such writes, and
+    /// calls [`InvalidationFeed::pause`] while it cannot. Called once, after [`Engine::migrate`],
+    /// before there are sessions of others.
     ///
-    /// One that does nothing is for a database that nobody else writes to.
+    /// The default does nothing, for a database that only this process writes to.
     ///
     /// # Errors
-    /// What keeps it from hearing them.
+    /// An error if the engine cannot receive these notifications.
     fn subscribe_changes(&self, tables: &[Arc<Table>], feed: &Arc<InvalidationFeed>) -> Result<()> {
         let _ = (tables, feed);
         Ok(())
     }
 
-    /// Makes everything durable and lets go of files. Operations fail with
+    /// Makes everything durable and releases files. Operations fail with
     /// [`marmota_model::ErrorKind::Closed`] afterwards.
     ///
     /// # Errors
-    /// What could not be made durable.
+    /// An error if the data could not be made durable.
     fn close(&self) -> Result<()>;
 }
 
-/// Boxes an engine for [`crate::Store::builder`], which takes a boxed one as it
-/// is. A box is not an engine itself: an implementation that passes calls on
-/// would forget each method that is added with a default.
+/// Boxes an engine for [`crate::Store::builder`], which accepts a boxed one as it is. A box is not
+/// an engine itself: an implementation that forwards calls would miss each method that is added
+/// with a default.
 ///
 /// ```compile_fail
 /// use marmota_store::engine::Engine;
@@ -170,7 +166,7 @@ impl<E: Engine + 'static> From<E> for Box<dyn Engine> {
     }
 }
 
-/// What an engine shows to the SQL of others.
+/// The part of a database that an engine shows to the SQL of others.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum AttachSource {
@@ -178,7 +174,7 @@ pub enum AttachSource {
     Nothing,
     /// Rows in memory, which [`Session::lend`] lends.
     Rows,
-    /// What only engines of its own kind understand, such as a file.
+    /// Data that only engines of the same kind understand, such as a file.
     Own(Arc<dyn Any + Send + Sync>),
 }
 
@@ -193,40 +189,39 @@ impl std::fmt::Debug for AttachSource {
 }
 
 impl AttachSource {
-    /// True for [`AttachSource::Rows`].
+    /// Returns true for [`AttachSource::Rows`].
     #[must_use]
     pub const fn is_rows(&self) -> bool {
         matches!(self, Self::Rows)
     }
 }
 
-/// Another database of the same store, to be seen by an engine's SQL.
+/// Another database of the same store, which an engine's SQL is to see.
 #[derive(Debug)]
 pub struct AttachedDatabase {
-    /// Its place in the store.
+    /// Its index in the store.
     pub place: usize,
-    /// What it is called in front of its tables: `name.table`.
+    /// The name in front of its tables: `name.table`.
     pub name: String,
     /// Its tables.
     pub tables: Vec<Arc<Table>>,
-    /// What it shows.
+    /// The part of it that is visible.
     pub shown: AttachSource,
 }
 
-/// Where operations are carried out. Used by one thread at a time; may move
-/// between threads.
+/// A session, which executes operations. It is used by one thread at a time and may move between
+/// threads.
 ///
-/// A session dropped inside a transaction undoes it.
+/// A session that is dropped inside a transaction rolls it back.
 pub trait Session: Send {
-    /// Begins an operation, and ends it where that needs no waiting; what it
-    /// did is written to `outcome`, which is as [`Outcome::default`] makes it.
+    /// Begins an operation, and ends it if it need not wait. Its result is written to `outcome`,
+    /// which has to be equal to [`Outcome::default`].
     ///
-    /// `durability` is given where the operation asks for another one than its
-    /// store has; an engine that knows only one may leave it at that.
+    /// `durability` is set if the operation has another durability than its store; an engine that
+    /// supports only one may ignore it.
     ///
     /// # Errors
-    /// What went wrong; then nothing was changed, unless the operation says
-    /// otherwise.
+    /// The operation's error; then nothing was changed, unless the operation documents otherwise.
     fn submit(
         &mut self,
         durability: Option<Durability>,
@@ -235,9 +230,9 @@ pub trait Session: Send {
         outcome: &mut Outcome,
     ) -> Result<Submitted>;
 
-    /// Goes on with an operation that has to wait; wakes `context` when it
-    /// is worth calling again. The operation and sink are the same as at
-    /// [`Session::submit`] in meaning, though they may lie elsewhere.
+    /// Continues an operation that has to wait, and wakes `context` when another call makes sense.
+    /// The operation and sink have the same meaning as at [`Session::submit`], but may be at
+    /// another address.
     fn poll(
         &mut self,
         ticket: Ticket,
@@ -247,28 +242,27 @@ pub trait Session: Send {
         context: &mut Context<'_>,
     ) -> Poll<Result<()>>;
 
-    /// Lends tables to a statement of another engine: they do not change until
-    /// they are given back. None if a transaction of another session keeps one
-    /// of them; `waker` is woken when it is worth asking again.
+    /// Lends tables to a statement of another engine: they do not change until they are returned.
+    /// Returns `None` if a transaction of another session holds one of them; then `waker` is woken
+    /// when another call makes sense.
     ///
     /// # Errors
-    /// [`marmota_model::ErrorKind::Unsupported`] for an engine that lends none.
+    /// [`marmota_model::ErrorKind::Unsupported`] if the engine lends no tables.
     fn lend(&mut self, tables: &[&Table], waker: Option<&Waker>) -> Result<Option<LentTables>> {
         let _ = (tables, waker);
         Err(Error::new(ErrorKind::Unsupported, "this engine lends no tables"))
     }
 
-    /// Gives up an operation that has to wait. It may take place or not, but
-    /// if it does, then before any write that is submitted later, on whichever
-    /// session, has succeeded, or it is told like another's ([`Engine::subscribe_changes`]).
+    /// Cancels an operation that has to wait. It may still be executed, but then before any write
+    /// that is submitted later, on any session, has succeeded; or it is reported like a write of
+    /// others ([`Engine::subscribe_changes`]).
     fn cancel(&mut self, ticket: Ticket);
 }
 
-/// Carries out an operation on a session that one holds; parks the thread
-/// while it waits.
+/// Executes an operation on a session, and parks the thread while it waits.
 ///
 /// # Errors
-/// As [`Session::submit`]; [`marmota_model::ErrorKind::Busy`] if it took too long.
+/// Those of [`Session::submit`]; [`marmota_model::ErrorKind::Busy`] if it took too long.
 pub fn run(
     session: &mut dyn Session,
     operation: &mut Operation<'_>,
@@ -281,7 +275,7 @@ pub fn run(
     Ok(outcome)
 }
 
-/// How far [`Session::submit`] came.
+/// The state of an operation after [`Session::submit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submitted {
     /// It is done.

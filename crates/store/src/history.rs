@@ -1,6 +1,6 @@
-//! What was done to the rows of audited models, as rows of a model of its own:
-//! written by the store in the transaction of each write (`audit.rs`), read
-//! like any other.
+//! The history: an entry for each write to a row of an audited model, as rows of a separate model.
+//! The store writes them in the transaction of each write (`audit.rs`); they are read like any
+//! other rows.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -23,35 +23,34 @@ pub const HISTORY_TABLE: &str = "marmota_history";
 /// the model's fields are renamed or gone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
-    /// Its own key: entries are in the order of writes.
+    /// The entry's key: entries are in the order of writes.
     pub id: i64,
-    /// The table written to.
+    /// The table that was written to.
     pub of_table: String,
     /// The row's key, as text.
     pub of_key: String,
-    /// What was done.
+    /// The kind of write.
     pub action: HistoryAction,
-    /// The fields that were written, as JSON shows them; of a blob its number
-    /// of bytes. None for a delete.
+    /// The fields that were written, as JSON; of a blob its number of bytes. `None` for a delete.
     pub fields: Option<Json<serde_json::Value>>,
-    /// When.
+    /// The time of the write.
     pub at: Timestamp,
-    /// The row's version behind the write, where the model has one.
+    /// The row's version after the write, if the model has one.
     pub version: Option<i64>,
-    /// Who, where [`crate::Store::with_actor`] said so.
+    /// The actor, if set by [`crate::Store::with_actor`].
     pub actor: Option<String>,
 }
 
-/// What was done to a row.
+/// A kind of write to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HistoryAction {
-    /// It was made.
+    /// The row was inserted.
     Insert,
-    /// Fields of it were written.
+    /// Fields of the row were written.
     Update,
-    /// A field of it was added to.
+    /// A number was added to a field of the row.
     Increment,
-    /// It was deleted.
+    /// The row was deleted.
     Delete,
 }
 
@@ -64,7 +63,7 @@ impl HistoryAction {
         [named("insert", 0), named("update", 1), named("increment", 2), named("delete", 3)]
     };
 
-    /// Its name, as it is stored.
+    /// Returns its name, as it is stored.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -170,7 +169,7 @@ impl Model for History {
     }
 }
 
-/// A key as it stands in [`History::of_key`].
+/// Formats a key as it is stored in [`History::of_key`].
 pub(crate) fn key_text(key: ValueRef<'_>) -> String {
     match key {
         ValueRef::Int(key) => key.to_string(),
@@ -180,8 +179,8 @@ pub(crate) fn key_text(key: ValueRef<'_>) -> String {
     }
 }
 
-/// The entries of one row, as a filter on the history's table: those from
-/// before the table was renamed too.
+/// Returns a filter on the history's table for the entries of one row, including those from before
+/// the table was renamed.
 pub fn of_row(schema: &Schema, key: ValueRef<'_>) -> Filter<History> {
     let of_table = match &schema.was {
         Some(was) => History::OF_TABLE.is_in([&*schema.name, was]),
@@ -191,8 +190,8 @@ pub fn of_row(schema: &Schema, key: ValueRef<'_>) -> Filter<History> {
 }
 
 impl Scope {
-    /// What was done to the row of an audited model with this key, from the
-    /// first write to the last: also to one that was deleted.
+    /// Lists the history of the row with this key, from the first write to the last. The row of the
+    /// audited model may have been deleted.
     ///
     /// # Errors
     /// [`marmota_model::ErrorKind::NotFound`] if no model of the store is audited.

@@ -1,5 +1,5 @@
-//! What others have written to a database, as its engine tells it to a store's
-//! cache ([`crate::engine::Engine::subscribe_changes`]).
+//! Notifications of writes by others to a database, from its engine to a store's cache
+//! ([`crate::engine::Engine::subscribe_changes`]).
 
 use std::sync::Arc;
 
@@ -7,12 +7,11 @@ use marmota_model::Table;
 
 use crate::cache::{Cache, Writing};
 
-/// Where an engine tells what others have written.
+/// The receiver of an engine's notifications of writes by others.
 pub struct InvalidationFeed(Arc<Cache>);
 
-/// While this is there, a store keeps no rows of some tables, because what
-/// others write to them is not heard; nor does it know those that it kept
-/// before any more.
+/// A pause of the notifications for some tables. As long as it exists, the store caches no rows of
+/// them, because writes of others are not reported; rows cached before are no longer used.
 pub struct FeedPause {
     cache: Arc<Cache>,
     writing: Writing,
@@ -23,14 +22,13 @@ impl InvalidationFeed {
         Self(Arc::clone(cache))
     }
 
-    /// Others have written to the table of this name: to be told behind that.
-    /// What is no table of the store's is passed over.
+    /// Notifies the cache that others have written to the table with this name. Call it after such
+    /// a write. A name that is not a table of the store is ignored.
     pub fn invalidate(&self, table: &str) {
         self.0.others_wrote(table);
     }
 
-    /// Writes to these tables are not reported until the result is
-    /// dropped.
+    /// Pauses the notifications of writes to these tables until the result is dropped.
     #[must_use]
     pub fn pause(&self, tables: &[Arc<Table>]) -> FeedPause {
         let writing = self.0.announce_all(tables);

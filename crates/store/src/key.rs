@@ -1,8 +1,8 @@
-//! Keys of encrypted files, and where they come from. What is done with them
-//! is each engine's, which needs its feature `encryption` for that.
+//! Keys of encrypted files, and their sources. Each engine implements the encryption, for which it
+//! needs its feature `encryption`.
 //!
-//! A key never appears in what is printed: neither its own `Debug`, nor
-//! errors, nor SQL. The memory it lay in is wiped when it is dropped.
+//! A key is never printed: neither by its `Debug`, nor in errors, nor in SQL. Its memory is wiped
+//! when it is dropped.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,19 +10,20 @@ use std::sync::Arc;
 use marmota_model::{Error, ErrorKind, Result};
 use zeroize::{Zeroize, Zeroizing};
 
-/// How long a key is.
+/// The length of a key in bytes.
 pub const KEY_BYTES: usize = 32;
 
 /// A key, wiped when it is dropped.
 pub type KeyBytes = Zeroizing<[u8; KEY_BYTES]>;
 
-/// The variable that a key is taken from, where a URL names no other.
+/// The environment variable with the key, if a URL names no other.
 const KEY_ENV: &str = "MARMOTA_KEY";
 
-/// Longer ones are taken for a mistake, such as a file's content.
+/// The maximum length of a passphrase in bytes. A longer text is probably a mistake, such as a
+/// file's content.
 const PASSPHRASE_BYTES_MAX: usize = 1024;
 
-/// What encrypts a file: 32 random bytes, or a passphrase.
+/// A key that encrypts a file: 32 random bytes, or a passphrase.
 ///
 /// ```
 /// use marmota_store::key::Key;
@@ -33,18 +34,18 @@ const PASSPHRASE_BYTES_MAX: usize = 1024;
 #[derive(Clone)]
 pub struct Key(Secret);
 
-/// What a key is made of, for an engine that encrypts with it.
+/// The content of a key, for an engine that encrypts with it.
 #[derive(Clone)]
 pub enum Secret {
     /// The key itself.
     Raw(KeyBytes),
-    /// What a key is to be derived from.
+    /// The passphrase from which the key is derived.
     Passphrase(Zeroizing<String>),
 }
 
 impl Key {
-    /// 32 bytes that nobody can guess: from a secret store, or made by
-    /// `openssl rand -hex 32`. Connections open at once with it.
+    /// Creates a key of 32 random bytes: from a secret store, or made by `openssl rand -hex 32`.
+    /// Connections open without delay with it.
     #[must_use]
     pub fn raw(mut bytes: [u8; KEY_BYTES]) -> Self {
         let key = KeyBytes::new(bytes);
@@ -52,12 +53,11 @@ impl Key {
         Self(Secret::Raw(key))
     }
 
-    /// A passphrase of 1 to 1024 bytes. A key is derived from it by Argon2id
-    /// (some 20 ms and 19 MiB, once for an engine), with a salt that lies in
-    /// the file.
+    /// Creates a key from a passphrase of 1 to 1024 bytes. The key is derived from it by Argon2id
+    /// (some 20 ms and 19 MiB, once for an engine), with a salt that is stored in the file.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for one of another length.
+    /// [`ErrorKind::Invalid`] for a passphrase of another length.
     pub fn passphrase(text: String) -> Result<Self> {
         let text = Zeroizing::new(text);
         match text.len() {
@@ -69,8 +69,8 @@ impl Key {
         }
     }
 
-    /// A text as it stands in an environment variable: 64 hex digits are the
-    /// bytes of [`Key::raw`], anything else is a passphrase.
+    /// Parses the text of an environment variable: 64 hex digits are the bytes of [`Key::raw`],
+    /// anything else is a passphrase.
     ///
     /// # Errors
     /// As [`Key::passphrase`].
@@ -81,7 +81,7 @@ impl Key {
         }
     }
 
-    /// What an engine encrypts with.
+    /// Returns the content, for an engine that encrypts with it.
     #[must_use]
     pub const fn secret(&self) -> &Secret {
         &self.0
@@ -106,7 +106,7 @@ fn from_hex(digits: &[u8]) -> Option<KeyBytes> {
     Some(bytes)
 }
 
-/// Where a key is asked for: a function of the program's, or the environment.
+/// The source of a key: a function of the program, or the environment.
 ///
 /// ```
 /// use marmota_store::key::{Key, KeySource};
@@ -117,8 +117,8 @@ fn from_hex(digits: &[u8]) -> Option<KeyBytes> {
 pub struct KeySource(Arc<dyn Fn() -> Result<Key> + Send + Sync>);
 
 impl KeySource {
-    /// Asks a function: for each connection if it gives raw keys, once for an
-    /// engine if it gives a passphrase.
+    /// Takes the key from a function: it is called for each connection if it returns raw keys, and
+    /// once for an engine if it returns a passphrase.
     pub fn new(ask: impl Fn() -> Result<Key> + Send + Sync + 'static) -> Self {
         Self(Arc::new(ask))
     }
@@ -132,7 +132,7 @@ impl KeySource {
                 let message = format!("the environment variable {name}: {}", error.message());
                 Error::new(error.kind(), message)
             }),
-            // What it holds is not shown, not even in part.
+            // The value of the variable is not shown, not even in part.
             Err(_) => Err(Error::new(
                 ErrorKind::Invalid,
                 format!(
@@ -143,11 +143,11 @@ impl KeySource {
         })
     }
 
-    /// The variable that the option `key_env` of a URL names. What is no name
-    /// is not repeated: it may be the key itself.
+    /// Takes the key from the variable that the option `key_env` of a URL names. An invalid name is
+    /// not repeated in the error: it may be the key itself.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for what is no name of a variable.
+    /// [`ErrorKind::Invalid`] for an invalid name of a variable.
     pub fn named(name: &str) -> Result<Self> {
         let is_name = (1..=50).contains(&name.len())
             && !name.starts_with(|first: char| first.is_ascii_digit())
@@ -160,24 +160,23 @@ impl KeySource {
         Ok(Self::env(name))
     }
 
-    /// The variable `MARMOTA_KEY`, if it is set.
+    /// Takes the key from the variable `MARMOTA_KEY`, if it is set.
     #[must_use]
     pub fn usual() -> Option<Self> {
         std::env::var_os(KEY_ENV).map(|_| Self::env(KEY_ENV))
     }
 
-    /// A key that is at hand.
+    /// Uses this key.
     #[must_use]
     pub fn of(key: &Key) -> Self {
         let key = key.clone();
         Self::new(move || Ok(key.clone()))
     }
 
-    /// Asks for the key.
+    /// Returns the key.
     ///
     /// # Errors
-    /// What the function fails with; [`ErrorKind::Invalid`] if the variable
-    /// has none.
+    /// The function's error; [`ErrorKind::Invalid`] if the variable has no key.
     pub fn ask(&self) -> Result<Key> {
         (self.0)()
     }
@@ -189,7 +188,7 @@ impl fmt::Debug for KeySource {
     }
 }
 
-/// The same function, not the same key.
+/// Two sources are equal if they have the same function, not the same key.
 impl PartialEq for KeySource {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -198,10 +197,10 @@ impl PartialEq for KeySource {
 
 impl Eq for KeySource {}
 
-/// Refuses a URL that holds a secret, without repeating it.
+/// Refuses a URL that contains a secret, without repeating it.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`], with where to put the key instead.
+/// [`ErrorKind::Invalid`]; the message names the right place for the key.
 pub fn refuse_secrets(url: &str) -> Result<()> {
     const SECRETS: [&str; 8] =
         ["key", "hexkey", "textkey", "password", "passphrase", "passwd", "pass", "secret"];

@@ -1,10 +1,9 @@
-//! Tables that one engine lends to the SQL of another in the same store: locked
-//! for one statement, found by key and index, read field by field where they
-//! lie.
+//! Tables that one engine lends to the SQL of another in the same store. They are locked for one
+//! statement; their rows are found by key and index and read field by field in place.
 //!
-//! All tables of a statement are locked before its first step and given back
-//! after its last, in an order that every operation of their engine keeps: so a
-//! statement sees one state of all of them and does not wait while it runs.
+//! All tables of a statement are locked before its first step and returned after its last, in an
+//! order that every operation of their engine keeps. So a statement sees one state of all of them
+//! and does not wait while it runs.
 //!
 //! An engine that lends tables declares
 //! [`AttachSource::Rows`](crate::engine::AttachSource::Rows) and implements
@@ -16,13 +15,13 @@ use std::sync::Arc;
 use marmota_model::{Table, ValueRef};
 use smallvec::SmallVec;
 
-/// A table that does not change as long as this lives.
+/// A table that does not change as long as this value lives.
 pub trait LentTable: Debug + Send + Sync {
     /// The table.
     fn table(&self) -> &Arc<Table>;
 
-    /// True if a statement may keep the table for long: no open transaction has
-    /// changed it, whose end would wait for the statement.
+    /// Returns true if a statement may keep the table for long: no open transaction has changed it,
+    /// whose end would wait for the statement.
     fn can_be_kept(&self) -> bool;
 
     /// Keeps the table for a statement that continues on another thread: writes
@@ -32,17 +31,15 @@ pub trait LentTable: Debug + Send + Sync {
     /// The row with this key.
     fn by_key(&self, key: ValueRef<'_>) -> RowNumbers;
 
-    /// The rows whose keys lie between two ends, in the order of keys or
-    /// against it.
+    /// The rows whose keys lie between two ends, in the order of keys or reversed.
     fn by_keys(&self, low: RangeEnd<'_>, high: RangeEnd<'_>, reverse: bool) -> RowNumbers;
 
-    /// The row that has these values in the fields of a unique index
-    /// ([`Table::indexes`]); none if the index is not unique.
+    /// The row that has these values in the fields of a unique index ([`Table::indexes`]); no row
+    /// if the index is not unique.
     fn by_unique(&self, index: usize, values: &[ValueRef<'_>]) -> RowNumbers;
 
-    /// The rows that have these values in the first fields of an index, and
-    /// one between two ends in the next, in the order of the index or against
-    /// it. Each value is of its field's kind.
+    /// The rows that have these values in the first fields of an index, and a value between two
+    /// ends in the next, in the order of the index or reversed. Each value is of its field's kind.
     fn by_index(
         &self,
         index: usize,
@@ -52,9 +49,9 @@ pub trait LentTable: Debug + Send + Sync {
         reverse: bool,
     ) -> RowNumbers;
 
-    /// All rows, in the order of some fields and then the key: for what no
-    /// index gives. They are sorted here and now; none once `stop` is true, which
-    /// is called every few thousand rows.
+    /// All rows, in the order of some fields and then the key, for an order without an index. They
+    /// are sorted by this call. `stop` is called every few thousand rows; once it returns true, the
+    /// result is `None`.
     fn sorted(
         &self,
         fields: &[usize],
@@ -62,22 +59,21 @@ pub trait LentTable: Debug + Send + Sync {
         stop: &dyn Fn() -> bool,
     ) -> Option<RowNumbers>;
 
-    /// Takes some rows from the front of a range, or from its back if it is
-    /// reversed, and moves that end. No row: the range has none left.
+    /// Moves some rows from the front of a range to `rows`, or from its back if it is reversed. If
+    /// it adds no row, the range is empty.
     fn draw(&self, range: &mut RowRange, rows: &mut Vec<u32>);
 
-    /// Reads fields of a row that was drawn from this table to where their
-    /// values are wanted.
+    /// Reads fields of a row that was drawn from this table into `to`.
     fn read<'t>(&'t self, row: u32, fields: &[usize], to: &mut [ValueRef<'t>]);
 
-    /// The value of a field of a row that was drawn from this table.
+    /// Returns the value of a field of a row that was drawn from this table.
     fn value(&self, row: u32, field: usize) -> ValueRef<'_>;
 }
 
 /// Tables lent together: most statements read one or two.
 pub type LentTables = SmallVec<[Arc<dyn LentTable>; 4]>;
 
-/// One end of a range of values, and whether the value is in it.
+/// One end of a range of values, and true if the value itself is in the range.
 pub type RangeEnd<'v> = Option<(ValueRef<'v>, bool)>;
 
 /// A part of the order of a table's keys, or of one of its indexes.
@@ -85,7 +81,7 @@ pub type RangeEnd<'v> = Option<(ValueRef<'v>, bool)>;
 pub struct RowRange {
     /// The index; `None` for the keys.
     pub index: Option<usize>,
-    /// The first place. Only the table that made it knows what the numbers mean.
+    /// The first place. Only the table that made the range knows the meaning of the numbers.
     pub from: [usize; 2],
     /// The place after the last.
     pub to: [usize; 2],
@@ -93,13 +89,13 @@ pub struct RowRange {
     pub reverse: bool,
 }
 
-/// Row numbers of a lent table, to be drawn one by one.
+/// Row numbers of a lent table, read one by one.
 #[derive(Debug)]
 pub struct RowNumbers {
     left: Option<RowRange>,
-    /// The only one, where there is at most one.
+    /// The only row, if there is at most one.
     one: Option<u32>,
-    /// Those drawn from the table and not yet given, the next one last.
+    /// The rows drawn from the table but not yet returned, the next one last.
     block: Vec<u32>,
 }
 
@@ -110,13 +106,13 @@ impl RowNumbers {
         Self::one(None)
     }
 
-    /// One row at most.
+    /// At most one row.
     #[must_use]
     pub const fn one(row: Option<u32>) -> Self {
         Self { left: None, one: row, block: Vec::new() }
     }
 
-    /// The rows of a range, which [`LentTable::draw`] takes as they are needed.
+    /// The rows of a range, which [`LentTable::draw`] reads as they are needed.
     #[must_use]
     pub const fn range(range: RowRange) -> Self {
         Self { left: Some(range), one: None, block: Vec::new() }
@@ -129,7 +125,7 @@ impl RowNumbers {
         Self { left: None, one: None, block: rows }
     }
 
-    /// The next row; `table` is the one that the numbers are of.
+    /// Returns the next row; `table` is the table of the row numbers.
     #[inline]
     pub fn next(&mut self, table: &dyn LentTable) -> Option<u32> {
         match self.one.take().or_else(|| self.block.pop()) {

@@ -1,14 +1,11 @@
-//! Operations on models, over any engine: the second of Marmota's narrow
-//! waists.
+//! Operations on models, over any engine.
 //!
-//! A verb ([`Scope::get`], [`Scope::insert`], …) makes an
-//! [`Action`](action::Action); carried out, it becomes an
-//! [`Operation`](operation::Operation), which an
-//! [`Engine`](engine::Engine)'s session answers with rows lent to a sink and
-//! an outcome. Rows are made ready ([`prepare`]) on this side, so that engines
-//! only store and find.
+//! A verb ([`Scope::get`], [`Scope::insert`], …) makes an [`Action`](action::Action). When it is
+//! executed, it becomes an [`Operation`](operation::Operation), which a session of an
+//! [`Engine`](engine::Engine) answers with rows lent to a sink and an outcome. This crate makes
+//! rows ready ([`prepare`]), so that engines only store and find them.
 //!
-//! This crate hands SQL on ([`sql`]) but knows none, and no socket.
+//! This crate passes SQL on ([`sql`]) but does not interpret it, and has no sockets.
 #![forbid(unsafe_code)]
 
 pub mod action;

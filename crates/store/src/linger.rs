@@ -1,36 +1,36 @@
-//! Looking on for a moment before falling asleep.
+//! Spinning for a moment before a thread sleeps.
 //!
-//! A core without anything to do halts, and takes its time to run again: in a virtual machine of
-//! ours a round trip to a database beside us took 90 µs when nothing else ran, and 11 µs
-//! when something else kept the cores awake. So a thread whose answers come that soon looks a few
-//! times more, and lets others run in between. Where others want the cores, there is nothing to
-//! win and a turn to lose; who finds that out sleeps at once for a while. Only one thread of the
-//! process lingers, as the others would take time from each other.
+//! An idle core halts, and takes time to run again: in a virtual machine, a round trip to a
+//! database on the same machine took 90 µs when nothing else ran, and 11 µs when something else
+//! kept the cores awake. So a thread whose answers come that soon polls a few more times, and
+//! yields to other threads in between. If other threads want the cores, spinning gains nothing and
+//! loses a turn; a thread that notices this sleeps without spinning for a while. Only one thread of
+//! the process spins at a time, as several would take time from each other.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// So long it looks at most; and others that keep the core longer are busy with something else
-/// than the answer.
+/// The maximum time of spinning. If other threads keep the core longer than that, they do not work
+/// on the answer.
 const LINGER_MAX: Duration = Duration::from_micros(100);
-/// The last waits count by this part less with each new one.
+/// The weight of a new wait in the moving average is 1 / `FADES`.
 const FADES: u32 = 8;
-/// So long nobody lingers after others wanted the core: a turn is some milliseconds.
+/// The time without spinning after other threads wanted the core: a turn takes some milliseconds.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// True while a thread lingers.
+/// True while a thread spins.
 static LINGERS: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// How long this thread's waits have been of late.
+    /// The average length of this thread's recent waits.
     static TYPICAL: Cell<Duration> = const { Cell::new(Duration::ZERO) };
-    /// Until when the machine is taken to be busy.
+    /// The time until which the machine counts as busy.
     static BUSY_UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// A wait for an answer, from its beginning until this is dropped.
+/// A wait for an answer, from its beginning until this value is dropped.
 pub(crate) struct Wait {
     begun: Instant,
 }
@@ -40,7 +40,7 @@ impl Wait {
         Self { begun: Instant::now() }
     }
 
-    /// Looks until something has come (true), or it makes no sense to go on.
+    /// Spins until the answer has come (then it returns true), or spinning makes no sense.
     pub(crate) fn linger(&self, mut has_come: impl FnMut() -> bool) -> bool {
         let is_busy = BUSY_UNTIL.get().is_some_and(|until| self.begun < until);
         if is_busy || TYPICAL.get() > LINGER_MAX || LINGERS.swap(true, Ordering::Relaxed) {
@@ -69,7 +69,7 @@ impl Wait {
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        // One that was very long is not to be held against all that come later.
+        // One very long wait must not dominate the average.
         let waited = self.begun.elapsed().min(LINGER_MAX * FADES);
         TYPICAL.set(TYPICAL.get() * (FADES - 1) / FADES + waited / FADES);
     }

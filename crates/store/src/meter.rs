@@ -1,11 +1,11 @@
-//! What is done with a store, counted where all operations pass: for each
-//! table and verb how often, how many rows, what failed and how long it took;
-//! the same for each session; and which operations took long.
+//! Counters of a store's operations, at the point that all operations pass: for each table and
+//! verb, and for each session, the number of calls, rows and errors and the time; and the slow
+//! operations.
 //!
-//! A store counts if it is opened so ([`crate::StoreBuilder::metering`]).
-//! Each thread counts in memory of its own as far as there are slots (threads
-//! beyond them share), made when it first uses a table; so nobody waits, and
-//! what counting costs is two looks at the clock and three additions.
+//! A store counts if it is opened with [`crate::StoreBuilder::metering`]. Each thread counts in a
+//! separate slot of memory, made when it first uses a table; if there are more threads than slots,
+//! they share them. So no thread waits, and counting costs two reads of the clock and three
+//! additions.
 
 mod counts;
 mod slow;
@@ -27,7 +27,7 @@ pub use counts::{CLASS_ENDS_US, Counts, Measured};
 pub use slow::SlowCall;
 use slow::SlowCalls;
 
-/// What a store counts, and how much of it is kept.
+/// The settings of a store's counters, and how much of them is kept.
 ///
 /// ```
 /// use std::time::Duration;
@@ -61,56 +61,56 @@ impl Default for Metering {
 }
 
 impl Metering {
-    /// What takes so long goes to the log (target `marmota::slow`, a warning):
-    /// what it was, how long it took, and who called; no value. The last of
-    /// them are kept ([`Activity::slow`]).
+    /// Logs calls that take at least this long (target `marmota::slow`, a warning), with the
+    /// operation, its time and the caller, but no values. The last of them are kept
+    /// ([`Activity::slow`]).
     pub const fn slow_call(mut self, from: Duration) -> Self {
         self.slow = Some(from);
         self
     }
 
-    /// Sessions that are counted by themselves at once, 10,000 by default; one
-    /// more takes the place of the one that has been silent longest.
+    /// Sets how many sessions are counted separately. Default: 10,000. When there are more, the
+    /// sessions that have been silent longest are removed.
     pub const fn sessions_max(mut self, sessions: usize) -> Self {
         self.sessions_max = sessions;
         self
     }
 }
 
-/// What was done with a store since it was opened.
+/// The operations of a store since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Activity {
-    /// By table and verb; what never happened is left out.
+    /// By table and verb; verbs that were never used are left out.
     pub verbs: Vec<VerbActivity>,
     /// By session ([`crate::Store::in_session`]), by name.
     pub sessions: Vec<SessionActivity>,
-    /// The calls that took long, the newest last.
+    /// The slow calls, the newest last.
     pub slow: Vec<SlowCall>,
 }
 
-/// What was done by one verb to one table.
+/// The operations of one verb on one table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct VerbActivity {
     /// The table; empty for batches, SQL and the steps of transactions.
     pub table: String,
-    /// The verb, `get` say.
+    /// The verb, such as `get`.
     pub verb: &'static str,
-    /// Operations of their own.
+    /// Single operations.
     #[serde(flatten)]
     pub done: Measured,
-    /// Writes that were part of a batch, which as a whole is counted by itself.
+    /// Writes that were part of a batch. The batch as a whole is counted separately.
     pub in_batches: u64,
 }
 
-/// What was done in one session.
+/// The operations of one session.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SessionActivity {
-    /// Its name, `session 7` say.
+    /// Its name, such as `session 7`.
     pub session: String,
-    /// What it did.
+    /// Its operations.
     #[serde(flatten)]
     pub done: Measured,
 }
@@ -133,7 +133,7 @@ const VERBS: [&str; 15] = [
     "aggregate",
 ];
 
-/// The place of an operation's verb in [`VERBS`].
+/// The index of an operation's verb in [`VERBS`].
 const fn verb_of(operation: &Operation<'_>) -> usize {
     match operation {
         Operation::Get { .. } => 0,
@@ -158,7 +158,7 @@ const fn verb_of(operation: &Operation<'_>) -> usize {
     }
 }
 
-/// An operation's verb, as it is counted.
+/// Returns the name of an operation's verb in the counters.
 pub(crate) const fn verb_name(operation: &Operation<'_>) -> &'static str {
     VERBS[verb_of(operation)]
 }
@@ -170,22 +170,23 @@ const fn verb_of_write(write: &Write) -> usize {
         Write::Increment { .. } => 7,
         Write::Delete { .. } => 8,
         Write::DeleteWhere { .. } => 9,
-        // What these are around is asked for instead.
+        // The caller passes the write inside of these instead.
         Write::Audited { .. } | Write::Compared { .. } | Write::Guarded { .. } => 13,
     }
 }
 
-/// What a thread counts of a table.
+/// The counts of one thread for one table.
 #[derive(Default)]
 struct OfTable {
     verbs: [Counts; VERBS.len()],
     in_batches: [AtomicU64; VERBS.len()],
 }
 
-/// What one thread counts: a place for each table, the last for none.
+/// The counts of one thread: an entry for each table, and a last one for operations without a
+/// table.
 type Shard = Box<[OnceLock<Box<OfTable>>]>;
 
-/// An operation under way.
+/// An operation in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
     at: Instant,
@@ -193,25 +194,25 @@ pub(crate) struct Begun {
     verb: u32,
 }
 
-/// Who does something, as far as that is known.
+/// The caller of an operation, as far as it is known.
 #[derive(Clone, Copy)]
 pub(crate) struct Who<'w> {
     pub(crate) name: Option<&'w str>,
     pub(crate) session: Option<&'w OfSession>,
 }
 
-/// What is counted of a session.
+/// The counts of one session.
 pub(crate) struct OfSession {
     name: Arc<str>,
     counts: Counts,
-    /// When it was last asked for, in numbers that grow.
+    /// The number of its last use; the numbers ascend.
     last: AtomicU64,
 }
 
-/// See the module.
+/// The counters of a store.
 pub(crate) struct Meter {
     names: Vec<Arc<Table>>,
-    /// Tables by where they lie.
+    /// The number of each table, by its address.
     numbers: HashMap<usize, u32>,
     shards: Box<[Shard]>,
     sessions: Mutex<HashMap<Arc<str>, Arc<OfSession>>>,
@@ -252,7 +253,7 @@ impl Meter {
         Begun { at: Instant::now(), table, verb }
     }
 
-    /// An operation has ended.
+    /// Records that an operation has ended.
     pub(crate) fn end(
         &self,
         begun: Begun,
@@ -263,7 +264,7 @@ impl Meter {
     ) {
         let time = begun.at.elapsed();
         let rows = match (ended, operation) {
-            // They were counted, not handled.
+            // These rows were only counted, not read.
             (Ok(_), Operation::Count { .. }) | (Err(()), _) => 0,
             (Ok(outcome), _) => outcome.rows,
         };
@@ -289,7 +290,7 @@ impl Meter {
         }
     }
 
-    /// An operation was given up by its caller: counted as failed.
+    /// Records that an operation was cancelled by its caller: it counts as failed.
     pub(crate) fn give_up(&self, begun: Begun, slot: usize) {
         self.of(begun, slot).note(begun.at.elapsed(), 0, true);
     }
@@ -298,7 +299,7 @@ impl Meter {
         &self.counts(slot, begun.table).verbs[begun.verb as usize]
     }
 
-    /// A call that is no operation, of a service say, took so long.
+    /// Records the time of a call that is not an operation, such as a call of a service.
     pub(crate) fn note_call(&self, time: Duration, who: Who<'_>, what: impl FnOnce() -> String) {
         if let Some(slow) = &self.slow
             && slow.is_slow(time)
@@ -307,7 +308,7 @@ impl Meter {
         }
     }
 
-    /// What is counted for a session.
+    /// Returns the counts of a session.
     pub(crate) fn session(&self, name: &str) -> Arc<OfSession> {
         let last = AtomicU64::new(self.asked.fetch_add(1, Ordering::Relaxed));
         let mut sessions = self.sessions.lock();
@@ -317,7 +318,7 @@ impl Meter {
         }
         if sessions.len() >= self.sessions_max {
             let age = |session: &Arc<OfSession>| session.last.load(Ordering::Relaxed);
-            // The older half: so that not every newcomer looks at all.
+            // The older half is removed, so that not every new session searches all of them.
             let mut ages: Vec<u64> = sessions.values().map(age).collect();
             let middle = ages.len() / 2;
             let bound = *ages.select_nth_unstable(middle).1;
@@ -330,7 +331,7 @@ impl Meter {
         session
     }
 
-    /// All that was counted.
+    /// Returns all counts.
     pub(crate) fn activity(&self) -> Activity {
         let names = self.names.iter().map(|table| table.name()).chain([""]).enumerate();
         let mut verbs = Vec::new();

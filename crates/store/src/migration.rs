@@ -1,9 +1,8 @@
-//! Migrations: changes to rows that no comparison of models finds, each done
-//! once in a database, in order, in a transaction with its record.
+//! Migrations: changes of rows that a comparison of models cannot find. Each is executed once for a
+//! database, in order, in one transaction with its record.
 //!
-//! Tables and columns are the plan's ([`crate::plan`]), which is carried out
-//! before them: a migration moves what lies in them, by the verbs of the
-//! program's own models, or by SQL.
+//! The plan ([`crate::plan`]) changes tables and columns, and is executed before them. A migration
+//! changes rows, with the verbs of the program's models or with SQL.
 
 mod sequence;
 
@@ -15,12 +14,12 @@ use marmota_model::{Error, Result, Timestamp};
 pub(crate) use self::sequence::Sequence;
 use crate::transaction::Transaction;
 
-/// The table with the records of what was done.
+/// The table with the records of executed migrations.
 pub const MIGRATIONS: &str = "marmota_migration";
 
 type Run = Box<dyn Fn(&mut Transaction) -> Result<()> + Send + Sync>;
 
-/// A change to rows, with its number and name; see
+/// A change of rows, with its number and name; see
 /// [`StoreBuilder::migration`](crate::StoreBuilder::migration).
 ///
 /// ```
@@ -41,7 +40,7 @@ pub struct Migration {
     skips_empty: bool,
 }
 
-/// A migration, and whether a database has it.
+/// A migration, and its state in a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MigrationStatus {
@@ -49,23 +48,23 @@ pub struct MigrationStatus {
     pub number: u32,
     /// Its name.
     pub name: String,
-    /// When it was done; none if it was not.
+    /// The time when it was executed; `None` if it was not.
     pub done: Option<Timestamp>,
     /// True if it can be undone.
     pub has_down: bool,
-    /// False if the database has it, and this program does not.
+    /// False if the database has a record of it, but this program does not have the migration.
     pub is_known: bool,
 }
 
 impl Migration {
-    /// The migration of this number. A program's numbers are 1, 2, 3 and so
-    /// on; what was done under one stays as it is.
+    /// Creates the migration with this number. A program's numbers are 1, 2, 3 and so on; a
+    /// migration that was executed may not change.
     #[must_use]
     pub fn new(number: u32, name: impl Into<Cow<'static, str>>) -> Self {
         Self { number, name: name.into(), up: None, down: None, skips_empty: false }
     }
 
-    /// What it does. The transaction is committed behind it.
+    /// Sets the function that executes it. The transaction is committed afterwards.
     #[must_use]
     pub fn up(
         mut self,
@@ -75,15 +74,15 @@ impl Migration {
         self
     }
 
-    /// What it does, as statements of SQL for an engine that has it: such as
-    /// [`Scope::execute`](crate::Scope::execute) takes.
+    /// Sets SQL statements that execute it, such as [`Scope::execute`](crate::Scope::execute)
+    /// takes, for an engine with SQL.
     #[must_use]
     pub fn up_sql(self, statements: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.up(each(statements))
     }
 
-    /// What undoes it: where the program goes back to an older one that cannot
-    /// use what this one wrote.
+    /// Sets the function that undoes it, for a return to an older program that cannot use what this
+    /// migration wrote.
     #[must_use]
     pub fn down(
         mut self,
@@ -93,14 +92,14 @@ impl Migration {
         self
     }
 
-    /// What undoes it, as statements of SQL.
+    /// Sets SQL statements that undo it.
     #[must_use]
     pub fn down_sql(self, statements: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.down(each(statements))
     }
 
-    /// In a database whose models have no rows at all it counts as done, and
-    /// does nothing: for SQL that names columns which only older ones have.
+    /// Skips the migration in a database whose models have no rows at all: it counts as executed,
+    /// but does nothing. This is for SQL that names columns which only older databases have.
     #[must_use]
     pub const fn skip_empty(mut self) -> Self {
         self.skips_empty = true;
@@ -108,7 +107,7 @@ impl Migration {
     }
 }
 
-/// Runs statements, one after the other.
+/// Returns a function that runs statements, one after the other.
 fn each(
     statements: impl IntoIterator<Item = impl Into<String>>,
 ) -> impl Fn(&mut Transaction) -> Result<()> + Send + Sync + 'static {
@@ -116,7 +115,7 @@ fn each(
     move |transaction| {
         let mut statements = statements.iter();
         statements.try_for_each(|sql| {
-            // A change of what rows look like is nobody's write to a row.
+            // A change of the form of rows is not audited as a write to a row.
             transaction.execute(sql.as_str()).unaudited().run().map(drop)
         })
     }
@@ -140,7 +139,7 @@ impl fmt::Display for MigrationStatus {
     }
 }
 
-/// What a migration is called in messages.
+/// The name of a migration in messages.
 struct Named<'n>(u32, &'n str);
 
 impl fmt::Display for Named<'_> {
@@ -149,7 +148,7 @@ impl fmt::Display for Named<'_> {
     }
 }
 
-/// The same error, saying which migration it was, and that nothing of it stays.
+/// Returns the same error with the migration's name, and that its changes were undone.
 #[cold]
 fn failed(migration: &Migration, what: &str, error: Error) -> Error {
     let message = format!(

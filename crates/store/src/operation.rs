@@ -1,9 +1,7 @@
-//! The second narrow waist: an operation on rows is data, not a method per
-//! verb and engine.
+//! Operations: each operation on rows is data, not a method for each verb and engine.
 //!
-//! By the time an engine sees an operation, the store has checked its rows
-//! against the schema, filled in keys, stamps and defaults, and checked its
-//! query. The engine's part is to carry it out, atomically.
+//! Before an engine gets an operation, the store has checked its rows against the schema, filled in
+//! keys, timestamps and defaults, and checked its query. The engine executes it atomically.
 
 mod conflict;
 mod driver;
@@ -28,11 +26,11 @@ pub use machine::{BatchMachine, BatchParts, BatchStep};
 pub(crate) use once::schema as answers_schema;
 pub use once::{ANSWERS, Answered, Fingerprint, Idempotency, KEY_BYTES_MAX, Once, OnceKey};
 
-/// What an engine is asked to do. Rows have one value for each field of the
-/// table, in its order; absent ones are not written.
+/// An operation for an engine. Rows have one value for each field of the table, in its order;
+/// absent values are not written.
 #[non_exhaustive]
 pub enum Operation<'a> {
-    /// Lends the row with this key to the sink; none if there is none.
+    /// Lends the row with this key to the sink; no row if it is missing.
     Get {
         /// The table.
         table: &'a Table,
@@ -45,23 +43,23 @@ pub enum Operation<'a> {
     List {
         /// The table.
         table: &'a Table,
-        /// Which rows; its order gets the key as its last member.
+        /// The query; the key is added to its order as the last member.
         query: &'a Query,
     },
     /// Counts rows ([`Outcome::rows`]).
     Count {
         /// The table.
         table: &'a Table,
-        /// Which rows; none for all.
+        /// The filter; `None` for all rows.
         filter: Option<&'a FilterExpr>,
     },
-    /// Inserts a row. An absent automatic key is given by the engine.
+    /// Inserts a row. The engine generates an absent automatic key.
     Insert {
         /// The table.
         table: &'a Table,
         /// The row.
         row: &'a [ValueRef<'a>],
-        /// What to do where a row is there already.
+        /// The action if a row exists.
         on_conflict: OnConflict,
     },
     /// Inserts rows that all have the same fields present: all or none.
@@ -70,8 +68,7 @@ pub enum Operation<'a> {
         table: &'a Table,
         /// The rows.
         rows: &'a mut dyn RowSource<'a>,
-        /// What to do where a row is there already; one that was written by
-        /// the same operation is.
+        /// The action if a row exists, which includes rows that this operation has inserted.
         on_conflict: OnConflict,
     },
     /// Writes the fields of `row` that are present to the row with this key,
@@ -83,19 +80,20 @@ pub enum Operation<'a> {
         key: ValueRef<'a>,
         /// The fields to write; never the key or the version.
         row: &'a [ValueRef<'a>],
-        /// Refuse with [`marmota_model::ErrorKind::Stale`] unless this is the row's version.
+        /// Makes the write fail with [`marmota_model::ErrorKind::Stale`] unless this is the row's
+        /// version.
         version: Option<i64>,
     },
-    /// Updates rows by the keys they hold, which all have the same fields
-    /// present: all or none. Versions are not compared.
+    /// Updates rows by the keys in them, which all have the same fields present: all or none.
+    /// Versions are not compared.
     UpdateMany {
         /// The table.
         table: &'a Table,
         /// The rows, their key present.
         rows: &'a mut dyn RowSource<'a>,
     },
-    /// Adds to an integer or currency field ([`Outcome::value`] is the sum);
-    /// writes `stamp` to the updated-at field and counts the version.
+    /// Adds to an integer or currency field ([`Outcome::value`] is the sum), writes `stamp` to the
+    /// updated-at field and adds one to the version.
     Increment {
         /// The table.
         table: &'a Table,
@@ -103,7 +101,7 @@ pub enum Operation<'a> {
         key: ValueRef<'a>,
         /// The field, of kind integer or currency.
         field: usize,
-        /// How much: [`ValueRef::Int`] or [`ValueRef::Currency`], as the field is.
+        /// The amount: [`ValueRef::Int`] or [`ValueRef::Currency`], depending on the field.
         by: ValueRef<'a>,
         /// The time of the write.
         stamp: ValueRef<'a>,
@@ -114,75 +112,75 @@ pub enum Operation<'a> {
         table: &'a Table,
         /// The key.
         key: ValueRef<'a>,
-        /// Refuse with [`marmota_model::ErrorKind::Stale`] unless this is the row's version.
+        /// Makes the write fail with [`marmota_model::ErrorKind::Stale`] unless this is the row's
+        /// version.
         version: Option<i64>,
     },
-    /// Deletes the rows that a filter selects ([`Outcome::rows`] of them).
+    /// Deletes the rows that a filter selects ([`Outcome::rows`] is their number).
     DeleteWhere {
         /// The table.
         table: &'a Table,
-        /// Which rows; none for all.
+        /// The filter; `None` for all rows.
         filter: Option<&'a FilterExpr>,
     },
     /// Several writes in one transaction.
     Batch {
         /// The writes, in order.
         writes: &'a [Write],
-        /// The keys that they take from one another, in the order of the
-        /// writes that take them; each checked ([`Link::check`]).
+        /// The keys that writes take from earlier ones, in the order of the writes that take them;
+        /// each is checked ([`Link::check`]).
         links: &'a [Link],
-        /// How it takes place only once, if it does.
+        /// The idempotency key and its answer, if the batch is to be executed only once.
         once: Option<Once<'a>>,
-        /// Keep those that succeed, or none if one fails.
+        /// Whether to keep the writes that succeed, or none if one fails.
         mode: BatchMode,
-        /// Takes the result of each write that was tried, in order.
+        /// Receives the result of each write that was tried, in order.
         results: &'a mut Vec<Result<Outcome>>,
     },
-    /// Runs one statement of SQL, which reads or changes rows as it says
-    /// ([`Outcome::rows`] lent or changed): atomically. The rows lent have one
-    /// value for each column.
+    /// Runs one SQL statement, which reads or changes rows ([`Outcome::rows`] is the number lent or
+    /// changed), atomically. The rows lent have one value for each column.
     Sql {
         /// The statement.
         statement: SqlCall<'a>,
-        /// Who lends tables of other databases, if there are any.
+        /// Lends tables of other databases, if there are any.
         lender: Option<&'a mut dyn Lender>,
     },
-    /// Lends what an aggregation pipeline makes of the table's documents: rows
-    /// of one value, a document as JSON. It reads alone.
+    /// Runs an aggregation pipeline over the table's documents. Each row lent has one value, a
+    /// document as JSON. A pipeline only reads.
     Aggregate {
         /// The table.
         table: &'a Table,
-        /// A JSON array of stages, in the engine's own terms.
+        /// A JSON array of stages, in the engine's own syntax.
         pipeline: &'a str,
     },
     /// Begins a transaction on this session.
     Begin,
-    /// Commits it.
+    /// Commits the transaction.
     Commit,
-    /// Undoes it.
+    /// Rolls back the transaction.
     Rollback,
-    /// Sets a savepoint in it.
+    /// Sets a savepoint in the transaction.
     Savepoint(u32),
-    /// Keeps what was done since the savepoint.
+    /// Keeps the changes since the savepoint.
     Release(u32),
-    /// Undoes what was done since the savepoint, which stays.
+    /// Undoes the changes since the savepoint, which stays.
     RollbackTo(u32),
 }
 
 impl<'a> Operation<'a> {
-    /// An insert that refuses what is there already.
+    /// An insert that fails if the row exists.
     #[must_use]
     pub const fn insert(table: &'a Table, row: &'a [ValueRef<'a>]) -> Self {
         Self::Insert { table, row, on_conflict: OnConflict::Refuse }
     }
 
-    /// An insert of many that refuses what is there already.
+    /// An insert of several rows that fails if one of them exists.
     #[must_use]
     pub const fn insert_many(table: &'a Table, rows: &'a mut dyn RowSource<'a>) -> Self {
         Self::InsertMany { table, rows, on_conflict: OnConflict::Refuse }
     }
 
-    /// True for what changes rows or opens a transaction.
+    /// Returns true for an operation that changes rows or opens a transaction.
     #[must_use]
     pub const fn is_write(&self) -> bool {
         match self {
@@ -194,8 +192,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// The table whose rows it is about; none for a batch and for the steps of
-    /// a transaction.
+    /// Returns the table of its rows; `None` for a batch, SQL and the steps of a transaction.
     #[must_use]
     pub const fn table(&self) -> Option<&'a Table> {
         match self {
@@ -210,7 +207,7 @@ impl<'a> Operation<'a> {
             | Self::Increment { table, .. }
             | Self::Delete { table, .. }
             | Self::DeleteWhere { table, .. } => Some(*table),
-            // Named, so that no table is left out by mistake.
+            // All variants are named, so that none with a table is left out by mistake.
             Self::Batch { .. }
             | Self::Sql { .. }
             | Self::Begin
@@ -222,7 +219,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Calls `with` with each table that it writes to, perhaps more than once.
+    /// Calls `with` for each table that it writes to, possibly more than once.
     pub(crate) fn each_table_written(&self, mut with: impl FnMut(&Table)) {
         match self {
             Self::Batch { writes, .. } => {
@@ -248,7 +245,7 @@ pub enum Write {
         table: Arc<Table>,
         /// The row.
         row: Vec<Value>,
-        /// What to do where a row is there already.
+        /// The action if a row exists.
         on_conflict: OnConflict,
     },
     /// See [`Operation::Update`].
@@ -259,7 +256,7 @@ pub enum Write {
         key: Value,
         /// The fields to write.
         row: Vec<Value>,
-        /// The version expected.
+        /// The expected version.
         version: Option<i64>,
     },
     /// See [`Operation::Increment`].
@@ -270,7 +267,7 @@ pub enum Write {
         key: Value,
         /// The field.
         field: usize,
-        /// How much.
+        /// The amount.
         by: Value,
         /// The time of the write.
         stamp: Value,
@@ -281,22 +278,21 @@ pub enum Write {
         table: Arc<Table>,
         /// The key.
         key: Value,
-        /// The version expected.
+        /// The expected version.
         version: Option<i64>,
     },
     /// See [`Operation::DeleteWhere`].
     DeleteWhere {
         /// The table.
         table: Arc<Table>,
-        /// Which rows; none for all.
+        /// The filter; `None` for all rows.
         filter: Option<FilterExpr>,
     },
-    /// A write to an audited table, with the entry that tells of it; made by
-    /// the store.
+    /// A write to an audited table, with its history entry; made by the store.
     Audited {
         /// The write.
         write: Box<Write>,
-        /// Who writes, and where that is entered.
+        /// The actor, and the table of the entries.
         audit: Audit,
     },
     /// A write that gives values to immutable fields; made by the store.
@@ -304,27 +300,27 @@ pub enum Write {
         /// The write.
         write: Box<Write>,
     },
-    /// A write that its caller may not have the right to; made by the store.
+    /// A write that is checked against the rights of its caller; made by the store.
     Guarded {
         /// The write.
         write: Box<Write>,
-        /// What the caller may do.
+        /// The rights of the caller.
         rights: Arc<Rights>,
     },
 }
 
 impl Write {
-    /// An insert that refuses what is there already.
+    /// An insert that fails if the row exists.
     #[must_use]
     pub const fn insert(table: Arc<Table>, row: Vec<Value>) -> Self {
         Self::Insert { table, row, on_conflict: OnConflict::Refuse }
     }
 
-    /// Calls `run` with the write as an operation of its own.
+    /// Calls `run` with the write as a single operation.
     ///
     /// # Errors
-    /// Those of `run`; [`ErrorKind::Bug`] for a write that is audited or guarded,
-    /// which is several operations ([`BatchMachine`]).
+    /// Those of `run`; [`ErrorKind::Bug`] for a write that is audited or guarded, which takes
+    /// several operations ([`BatchMachine`]).
     pub fn with_operation<T>(
         &self,
         run: impl FnOnce(&mut Operation<'_>) -> Result<T>,
@@ -355,7 +351,7 @@ impl Write {
         }
     }
 
-    /// The table written.
+    /// Returns the table that it writes to.
     #[must_use]
     pub fn table(&self) -> &Arc<Table> {
         match self {
@@ -370,7 +366,7 @@ impl Write {
         }
     }
 
-    /// The write itself, without what goes with it.
+    /// Returns the write itself, without the steps that the store adds.
     pub(crate) fn bare(&self) -> &Self {
         match self {
             Self::Audited { write, .. }
@@ -380,7 +376,7 @@ impl Write {
         }
     }
 
-    /// The same, refusing what is there already.
+    /// Returns the same write, which fails if the row exists.
     pub(crate) fn refusing(&self) -> Self {
         let mut refusing = self.clone();
         let mut inner = &mut refusing;
@@ -396,7 +392,7 @@ impl Write {
         refusing
     }
 
-    /// The key that an insert's row holds, unless the engine is to give one.
+    /// Returns the key in an insert's row, unless the engine is to generate one.
     pub(crate) fn key(&self) -> Option<Value> {
         match self {
             Self::Insert { table, row, .. } => row.get(table.key()).cloned(),
@@ -408,18 +404,18 @@ impl Write {
         .filter(|key| *key != Value::Absent)
     }
 
-    /// Every table written: its own and, where it is audited, the history's.
+    /// Returns every table that it writes to: its own and, if it is audited, the history's.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
         std::iter::once(self.table()).chain(self.audit().map(Audit::table))
     }
 
-    /// True for a write that is more than one operation.
+    /// Returns true for a write that takes more than one operation.
     #[must_use]
     pub const fn is_of_steps(&self) -> bool {
         matches!(self, Self::Audited { .. } | Self::Compared { .. } | Self::Guarded { .. })
     }
 
-    /// What its caller may do, where that is looked at.
+    /// Returns the rights of its caller, if they are checked.
     pub(crate) fn rights(&self) -> Option<&Arc<Rights>> {
         match self {
             Self::Guarded { rights, .. } => Some(rights),
@@ -446,33 +442,33 @@ fn borrow_row(row: &[Value]) -> Vec<ValueRef<'_>> {
     row.iter().map(Value::as_ref).collect()
 }
 
-/// What a batch does when one of its writes fails.
+/// The behaviour of a batch when one of its writes fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BatchMode {
-    /// Undo all; the results end with the one that failed.
+    /// All writes are undone; the results end with the one that failed.
     #[default]
     AllOrNothing,
-    /// Undo that one only; every write has a result.
+    /// Only that write is undone; every write has a result.
     Each,
 }
 
-/// What an operation did.
+/// The result of an operation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Rows lent, counted or changed.
+    /// The number of rows lent, counted or changed.
     pub rows: u64,
-    /// The keys of rows inserted.
+    /// The keys of the inserted rows.
     pub keys: Keys,
-    /// The version of the row written, where the table has one and one row was written.
+    /// The version of the written row, if the table has one and one row was written.
     pub version: Option<i64>,
-    /// The sum that an increment made; absent otherwise.
+    /// The sum after an increment; absent otherwise.
     pub value: Value,
-    /// What an insert of one row came to.
+    /// The effect of an insert of one row.
     pub effect: Effect,
 }
 
 impl Outcome {
-    /// So many rows, and nothing else to tell.
+    /// An outcome with only this number of rows.
     #[must_use]
     pub fn rows(rows: u64) -> Self {
         Self { rows, ..Self::default() }
@@ -482,20 +478,19 @@ impl Outcome {
 /// The keys of inserted rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Keys {
-    /// None inserted, or the rows held their keys already.
+    /// No row was inserted, or the rows had their keys already.
     #[default]
     Known,
     /// One row, with this key.
     One(Value),
-    /// Rows in the order they came, with automatic keys that follow each other.
+    /// Rows in the order of the insert, with consecutive automatic keys.
     Range {
-        /// The first row's.
+        /// The key of the first row.
         first: i64,
     },
-    /// Rows in the order they came.
+    /// Rows in the order of the insert.
     Each(Vec<Value>),
-    /// Rows in the order they came, each with what its insert came to: those
-    /// of an [`Operation::InsertMany`] that was told what to do where a row is
-    /// there already.
+    /// Rows in the order of the insert, each with its effect: for an [`Operation::InsertMany`] with
+    /// a conflict action.
     Upserted(Vec<UpsertResult<Value>>),
 }

@@ -1,6 +1,5 @@
-//! How a thread waits that runs an operation: parked, or, where the engine
-//! says what its answer comes through, asleep on that socket itself. No other
-//! thread has to wake it then.
+//! The wait of a thread that runs an operation: the thread is parked, or, if the engine names the
+//! socket of its answer, sleeps on that socket. Then no other thread has to wake it.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -11,32 +10,32 @@ use std::time::Duration;
 #[cfg(target_os = "linux")]
 use bell::Bell;
 
-/// How long a thread sleeps at most between two polls: an engine's time-out
-/// is found out by polling, and nobody wakes for it.
+/// The maximum time that a thread sleeps between two polls: an engine detects its time-outs when it
+/// is polled, without a wake-up.
 const PARK_MAX: Duration = Duration::from_millis(50);
 
-/// What a thread may sleep on between two polls.
+/// The socket that a thread sleeps on between two polls.
 pub struct Sleep {
-    /// Where the answer comes through.
+    /// The socket of the answer.
     #[cfg(target_os = "linux")]
     pub source: crate::watch::Source,
-    /// True if it is to be woken as well when there is room to write.
+    /// True if the thread is to wake up also when the socket is writable.
     pub writes: bool,
 }
 
 thread_local! {
-    /// Some while this thread polls to sleep afterwards: on what.
+    /// `Some` while this thread polls with the intention to sleep: what to sleep on.
     static SLEEP: RefCell<Option<Option<Sleep>>> = const { RefCell::new(None) };
-    /// True while an operation of this thread is submitted or polled by a caller that waits for it
-    /// with the thread.
+    /// True while an operation of this thread is submitted or polled by a caller that blocks the
+    /// thread until it is done.
     static BLOCKS: Cell<bool> = const { Cell::new(false) };
     #[cfg(target_os = "linux")]
     static BELL: Option<Arc<Bell>> = Bell::new().map(Arc::new);
 }
 
-/// Called by an engine in a poll that is not ready: true if the thread sleeps
-/// on `sleep` next, so that it need not be woken for what happens there;
-/// false if it does something else, as a thread with an event loop does.
+/// Called by an engine in a poll that is not ready. Returns true if the thread sleeps on `sleep`
+/// next, so that it need not be woken for events of that socket. Returns false if the thread does
+/// something else, as one with an event loop does.
 #[must_use]
 pub fn sleep_on(sleep: Sleep) -> bool {
     if cfg!(not(target_os = "linux")) {
@@ -51,14 +50,15 @@ pub fn sleep_on(sleep: Sleep) -> bool {
     })
 }
 
-/// True if whoever called has given its thread to the operation, as `run` does: nothing else is
-/// served by the thread meanwhile, so an engine may take its time there. False on an event loop.
+/// Returns true if the caller blocks its thread until the operation is done, like `run` does: the
+/// thread serves nothing else meanwhile, so an engine may take its time. Returns false on an event
+/// loop.
 #[must_use]
 pub fn caller_blocks() -> bool {
     BLOCKS.get()
 }
 
-/// Calls `work` for a caller that has given its thread to it.
+/// Calls `work` for a caller that blocks its thread until it is done.
 pub(crate) fn blocking<T>(work: impl FnOnce() -> T) -> T {
     struct Before(bool);
     impl Drop for Before {
@@ -70,14 +70,14 @@ pub(crate) fn blocking<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Runs a future on this thread, which sleeps while it has to wait: for futures that are made of
-/// actions. Not on a thread that serves others.
+/// Runs a future on this thread, which sleeps while the future waits. It is for futures that
+/// consist of actions. Do not call it on a thread of an event loop.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     park_until(|context| future.as_mut().poll(context))
 }
 
-/// Polls until it is ready, with the thread asleep in between.
+/// Polls until the result is ready, and sleeps between polls.
 pub(crate) fn park_until<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
     blocking(|| {
         #[cfg(target_os = "linux")]
@@ -88,7 +88,7 @@ pub(crate) fn park_until<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T 
     })
 }
 
-/// [`park_until`] where there is nothing to sleep on.
+/// [`park_until`] without a socket to sleep on.
 fn parked_until<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
     struct Unpark(thread::Thread);
     impl std::task::Wake for Unpark {
@@ -107,7 +107,7 @@ fn parked_until<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
 
 #[cfg(target_os = "linux")]
 mod bell {
-    //! Waking a thread that may sleep on a socket.
+    //! A bell that wakes a thread which may sleep on a socket.
 
     use std::os::fd::OwnedFd;
     use std::sync::Arc;
@@ -121,11 +121,11 @@ mod bell {
     use crate::linger::Wait;
 
     const AWAKE: u8 = 0;
-    /// Asleep on a socket and this bell.
+    /// The thread sleeps on a socket and this bell.
     const ASLEEP: u8 = 1;
     const RUNG: u8 = 2;
 
-    /// A thread's own, made once.
+    /// The bell of one thread, made once.
     pub(super) struct Bell {
         thread: Thread,
         state: AtomicU8,
@@ -149,7 +149,7 @@ mod bell {
                 ];
                 let wait = Wait::begin();
                 let at_once = Timespec::default();
-                // Interrupted or failed, it is polled again.
+                // If the wait is interrupted or fails, the operation is polled again.
                 if !wait.linger(|| poll(&mut on, Some(&at_once)) != Ok(0)) {
                     let timeout = Timespec::try_from(PARK_MAX).ok();
                     let _ = poll(&mut on, timeout.as_ref());
@@ -174,7 +174,7 @@ mod bell {
         }
     }
 
-    /// Takes what the poll said to sleep on; ends also if the poll panics.
+    /// Collects what the poll sets to sleep on; ends also if the poll panics.
     struct Polling;
 
     impl Polling {

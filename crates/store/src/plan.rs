@@ -1,110 +1,110 @@
-//! What has to change in a database for it to fit its models: steps, as data.
+//! Plans: the changes that a database needs to fit its models, as data.
 //!
-//! An engine compares and makes the steps ([`crate::engine::Engine::plan`]);
-//! opening a store carries out those that lose nothing, by the same plan. What
-//! else there is waits for [`Destructive`] that allow it, or for a person.
+//! An engine compares the two and makes the steps ([`crate::engine::Engine::plan`]). Opening a
+//! store executes those steps of the same plan that lose no data. The others wait for a
+//! [`Destructive`] that allows them, or for a person.
 
 use std::fmt;
 
 use marmota_model::{Error, ErrorKind, Result};
 
-/// The steps from what a database has to what its models need, in order.
+/// The steps from the current state of a database to the one that its models need, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The steps; none if the database fits.
+    /// The steps; empty if the database fits.
     pub steps: Vec<Step>,
 }
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The table, as the model calls it.
+    /// The table's name in the model.
     pub table: String,
-    /// What changes.
+    /// The change.
     pub change: Change,
-    /// What that does to the rows.
+    /// The effect on the rows.
     pub effect: Effect,
-    /// How the engine does it: statements of SQL, or none if it has no language.
+    /// The SQL statements with which the engine executes it; empty if the engine has no SQL.
     pub statements: Vec<String>,
 }
 
-/// What changes in a table. New kinds may be added.
+/// A change of a table. New kinds may be added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// The table is made.
+    /// The table is created.
     AddTable,
-    /// The table gets another name.
+    /// The table is renamed.
     RenameTable {
         /// The name that it has in the database.
         from: String,
     },
     /// A column is added.
     AddColumn(String),
-    /// A column gets another name.
+    /// A column is renamed.
     RenameColumn {
         /// The name that it has in the database.
         from: String,
-        /// The name that it gets.
+        /// Its new name.
         to: String,
     },
     /// A column gets another type, comparison or reference.
     ChangeColumn {
         /// The column.
         column: String,
-        /// What it is in the database.
+        /// Its type in the database.
         from: String,
-        /// What it is in the model.
+        /// Its type in the model.
         to: String,
     },
-    /// A column may be NULL from here on.
+    /// A column becomes nullable.
     AllowNull(String),
-    /// A column may no longer be NULL.
+    /// A column becomes NOT NULL.
     RequireValue(String),
-    /// A column goes that the model has not.
+    /// A column is dropped, because the model does not have it.
     DropColumn(String),
-    /// An index is made.
+    /// An index is created.
     AddIndex {
         /// Its columns, in order.
         columns: Vec<String>,
-        /// True if no two rows may agree in all of them.
+        /// True if no two rows may have the same values in all of them.
         unique: bool,
     },
-    /// An index goes that the model no longer has.
+    /// An index is dropped, because the model no longer has it.
     DropIndex(String),
-    /// The index of the words in these columns is made, or made anew.
+    /// The full-text index of these columns is created or rebuilt.
     AddSearch(Vec<String>),
-    /// The index of words goes: no field is searched any more.
+    /// The full-text index is dropped: no field is searched any more.
     DropSearch,
-    /// The table in the database is none that a model can have.
+    /// No model can have the form of the table in the database.
     SchemaMismatch,
 }
 
-/// What a step does to the rows there are.
+/// The effect of a step on existing rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// They lose nothing: the step is carried out when the store is opened.
+    /// No data is lost: the step is executed when the store is opened.
     Safe,
-    /// They lose something: the step waits until it is allowed.
+    /// Data is lost: the step waits until it is allowed.
     Destructive {
-        /// What is lost, in a sentence.
+        /// The data that is lost, in one sentence.
         what: String,
-        /// What else could be done.
+        /// An alternative.
         way_out: String,
-        /// False if the models can be used without the step: then the store
-        /// opens, and the column stays as it is.
+        /// False if the models can be used without the step: then the store opens, and the column
+        /// stays as it is.
         needed: bool,
     },
-    /// It cannot be done so; says why, and the way out.
+    /// The step cannot be executed; the text has the reason and an alternative.
     Refused(String),
 }
 
-/// Which steps that lose data are allowed.
+/// The destructive steps that are allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Destructive {
-    /// All that the models cannot be used without.
+    /// Allows all steps without which the models cannot be used.
     pub needed: bool,
-    /// Those of these columns, by the names `table.column`.
+    /// Allows the steps of these columns, named `table.column`.
     pub columns: Vec<String>,
 }
 
@@ -125,17 +125,17 @@ impl Destructive {
 }
 
 impl Plan {
-    /// The steps that are carried out with these allowed.
+    /// Returns the steps that are executed if these destructive steps are allowed.
     pub fn to_do(&self, destructive: &Destructive) -> impl Iterator<Item = &Step> {
         self.steps.iter().filter(|step| destructive.allow(step))
     }
 
-    /// Refuses what stands between the database and its models, and names of
-    /// columns of which nothing is to be lost.
+    /// Returns an error for steps that prevent the use of the models, and for allowed columns that
+    /// lose no data.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] naming the table and the field, what would be
-    /// lost, and the way out.
+    /// [`ErrorKind::Invalid`] with the table and the field, the data that would be lost, and an
+    /// alternative.
     pub fn check(&self, destructive: &Destructive) -> Result<()> {
         let hindrances: Vec<String> = self
             .steps
@@ -169,7 +169,7 @@ impl Plan {
 }
 
 impl Step {
-    /// The column that it is about, as the model calls it.
+    /// Returns the column that changes, by its name in the model.
     #[must_use]
     pub fn column(&self) -> Option<&str> {
         match &self.change {
@@ -183,7 +183,7 @@ impl Step {
         }
     }
 
-    /// Why a store is not opened as long as this is not done; none if it is.
+    /// Returns the reason why a store cannot be opened without this step; `None` if it can.
     #[must_use]
     pub fn blocking_reason(&self) -> Option<String> {
         let why = match &self.effect {

@@ -1,9 +1,8 @@
-//! Waking futures of threads that have no event loop of their own to watch a
-//! socket: one thread for the whole process, asleep in epoll.
+//! A poller that wakes futures of threads without an event loop when something happens to a socket:
+//! one thread for the whole process, which sleeps in epoll.
 //!
-//! Threads that run an operation do not need it: they sleep on the socket
-//! itself ([`crate::park`]). Nor do a server's threads, which watch sockets
-//! themselves ([`crate::watch`]).
+//! Threads that run an operation do not need it: they sleep on the socket itself ([`crate::park`]).
+//! Nor do a server's threads, which watch sockets themselves ([`crate::watch`]).
 
 use std::collections::BinaryHeap;
 use std::os::fd::OwnedFd;
@@ -19,12 +18,13 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 
 use crate::watch::{Source, Watch};
 
-/// The event of the bell that tells of an earlier alarm.
+/// The event number of the bell, which rings when an earlier alarm was added.
 const BELL: u64 = 0;
-/// How long the thread sleeps at most.
+/// The maximum time that the thread sleeps.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 
-/// A socket that the poller tells a watch of, until this is dropped.
+/// The registration of a socket, whose events the poller reports to a watch until this value is
+/// dropped.
 pub(crate) struct Polled {
     number: u64,
     source: Source,
@@ -39,7 +39,7 @@ impl Drop for Polled {
     }
 }
 
-/// See the module.
+/// The thread that watches sockets, and wakes at times, for the whole process.
 pub(crate) struct Poller {
     epoll: OwnedFd,
     bell: OwnedFd,
@@ -48,7 +48,7 @@ pub(crate) struct Poller {
     next: AtomicU64,
 }
 
-/// Whom to wake when.
+/// A waker, and the time at which to wake it.
 struct Alarm(Instant, Waker);
 
 impl PartialEq for Alarm {
@@ -66,14 +66,14 @@ impl PartialOrd for Alarm {
 }
 
 impl Ord for Alarm {
-    /// The earliest is the greatest.
+    /// The earliest alarm is the greatest, for the heap.
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         other.0.cmp(&self.0)
     }
 }
 
 impl Poller {
-    /// The process's own; none if the system gives none.
+    /// Returns the poller of the process; `None` if the system does not provide one.
     pub(crate) fn the() -> Option<&'static Self> {
         static POLLER: OnceLock<Option<Poller>> = OnceLock::new();
         static THREAD: OnceLock<bool> = OnceLock::new();
@@ -93,7 +93,7 @@ impl Poller {
         Ok(Self { epoll, bell, watches, alarms, next: AtomicU64::new(BELL + 1) })
     }
 
-    /// Tells `watch` of what happens to a socket.
+    /// Reports the events of a socket to `watch` from now on.
     pub(crate) fn add(&self, source: Source, watch: &Arc<Watch>) -> std::io::Result<Polled> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.watches.lock().insert(number, Arc::clone(watch));
@@ -106,7 +106,7 @@ impl Poller {
         Ok(Polled { number, source })
     }
 
-    /// Wakes at this time.
+    /// Wakes `waker` at this time.
     pub(crate) fn wake_at(&self, at: Instant, waker: Waker) {
         let mut alarms = self.alarms.lock();
         let is_first = alarms.peek().is_none_or(|first| at < first.0);
@@ -144,7 +144,7 @@ impl Poller {
         }
     }
 
-    /// Wakes whose time has come; gives how long to sleep.
+    /// Wakes the wakers whose time has come, and returns how long to sleep.
     fn ring_alarms(&self) -> Duration {
         loop {
             let mut alarms = self.alarms.lock();

@@ -1,9 +1,8 @@
-//! Evaluates filters on rows, in SQL's logic of three values.
+//! Evaluates filters on rows, in SQL's three-valued logic.
 //!
-//! Rights, and engines that cannot hand a filter to a database, use the same
-//! evaluation, so that they cannot disagree. A [`Condition`] is evaluated on
-//! slices of values; a [`Predicate`] on rows as an engine keeps them, of which
-//! it reads only the fields that it needs.
+//! Rights, and engines that cannot pass a filter to a database, use the same evaluation, so their
+//! results agree. A [`Condition`] is evaluated on slices of values. A [`Predicate`] is evaluated on
+//! rows in an engine's own form, and reads only the fields that it needs.
 
 use std::cell::RefCell;
 
@@ -14,33 +13,31 @@ use marmota_model::{
 };
 use smallvec::SmallVec;
 
-/// A field as an engine keeps it, with what it needs to find the field's value
-/// in a row.
+/// A field in an engine's own form, with the data that locates the field's value in a row.
 pub trait FieldColumn: Copy {
-    /// The field's place among the fields of its table.
+    /// Returns the index of the field in its table.
     fn field(&self) -> usize;
 
-    /// The form of the field's values.
+    /// Returns the form of the field's values.
     fn form(&self) -> Form;
 
-    /// How the field's texts compare.
+    /// Returns the collation of the field's texts.
     fn collation(&self) -> Collation;
 }
 
 /// A row that a [`Predicate`] is evaluated on, with columns of type `C`.
 pub trait FilteredRow<'a, C>: Copy {
-    /// True if the field is NULL.
+    /// Returns true if the field is NULL.
     fn is_null(self, column: &C) -> bool;
 
-    /// The integer of a field that is not NULL and for whose values
-    /// [`ordinal`] gives one.
+    /// Returns the integer of a field that is not NULL and whose values have an [`ordinal`].
     fn ordinal(self, column: &C) -> i64;
 
-    /// The field's value.
+    /// Returns the field's value.
     fn value(self, column: &C) -> ValueRef<'a>;
 }
 
-/// Values in the order of fields; what is absent is as unknown as NULL.
+/// Values in the order of fields; an absent value is unknown, like NULL.
 impl<'a, C: FieldColumn> FilteredRow<'a, C> for &[ValueRef<'a>] {
     fn is_null(self, column: &C) -> bool {
         FilteredRow::value(self, column).is_null()
@@ -58,8 +55,8 @@ impl<'a, C: FieldColumn> FilteredRow<'a, C> for &[ValueRef<'a>] {
     }
 }
 
-/// The integer whose order is that of a value: of an integer, an amount, a
-/// date or a time. `None` for other values.
+/// Returns an integer with the same order as the value: for an integer, an amount, a date or a
+/// time. `None` for other values.
 #[must_use]
 pub const fn ordinal(value: ValueRef<'_>) -> Option<i64> {
     match value {
@@ -72,7 +69,7 @@ pub const fn ordinal(value: ValueRef<'_>) -> Option<i64> {
     }
 }
 
-/// True if [`ordinal`] gives an integer for each value of this form.
+/// Returns true if [`ordinal`] has an integer for each value of this form.
 const fn is_ordinal(form: Form) -> bool {
     matches!(form, Form::Int | Form::Currency | Form::Date | Form::Time | Form::Timestamp)
 }
@@ -124,7 +121,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Makes a condition of a filter on rows of this table.
+    /// Creates a condition from a filter on rows of this table.
     #[must_use]
     pub fn new(filter: FilterExpr, table: &Table) -> Self {
         let columns = table.fields().iter().enumerate().map(|(field, of)| ValueColumn {
@@ -135,16 +132,16 @@ impl Condition {
         Self { filter, columns: columns.collect() }
     }
 
-    /// The filter.
+    /// Returns the filter.
     #[must_use]
     pub const fn filter(&self) -> &FilterExpr {
         &self.filter
     }
 
-    /// Prepares it to be evaluated on rows.
+    /// Prepares the condition to be evaluated on rows.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a field that the table has not.
+    /// [`ErrorKind::Invalid`] for a field that the table does not have.
     pub fn asked(&self, table: &Table) -> Result<Ready<'_>> {
         Predicate::new(&self.filter, table, &self.columns).map(Ready)
     }
@@ -154,7 +151,7 @@ impl Condition {
 pub struct Ready<'f>(Predicate<'f, ValueColumn>);
 
 impl Ready<'_> {
-    /// True if the row is selected; fields that are absent are unknown.
+    /// Returns true if the row is selected; absent fields are unknown.
     #[must_use]
     pub fn selects(&self, row: &[ValueRef<'_>]) -> bool {
         self.0.selects(row)
@@ -171,19 +168,19 @@ impl std::fmt::Debug for Ready<'_> {
 pub struct Predicate<'f, C>(Node<'f, C>);
 
 enum Node<'f, C> {
-    /// A field kept as an integer, against one.
+    /// A field with integer values, compared to an integer.
     Ordinal {
         column: C,
         comparison: Comparison,
         value: i64,
     },
-    /// Any other field against a value.
+    /// Any other field, compared to a value.
     Compare {
         column: C,
         comparison: Comparison,
         value: ValueRef<'f>,
     },
-    /// One of the values, which are sorted.
+    /// A field that equals one of the values, which are sorted.
     In {
         column: C,
         values: Vec<ValueRef<'f>>,
@@ -203,7 +200,7 @@ enum Node<'f, C> {
     Search {
         columns: SmallVec<[C; 4]>,
         search: &'f Search,
-        /// The words of the row that was asked last, kept for their memory.
+        /// The words of the last row, kept to reuse their memory.
         words: RefCell<Vec<Words>>,
     },
     Not(Box<Node<'f, C>>),
@@ -215,12 +212,12 @@ impl<'f, C: FieldColumn> Predicate<'f, C> {
     /// Prepares a filter; `columns` has a column for each field of the table.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a field that the table has not.
+    /// [`ErrorKind::Invalid`] for a field that the table does not have.
     pub fn new(filter: &'f FilterExpr, table: &Table, columns: &[C]) -> Result<Self> {
         Node::new(filter, table, columns).map(Self)
     }
 
-    /// True if the row is selected: what is unknown does not select.
+    /// Returns true if the row is selected; an unknown result does not select it.
     #[inline]
     pub fn selects<'a>(&self, row: impl FilteredRow<'a, C>) -> bool {
         self.0.ask(row) == Some(true)
@@ -281,7 +278,7 @@ impl<'f, C: FieldColumn> Node<'f, C> {
         })
     }
 
-    /// True, false, or neither.
+    /// Returns true, false, or `None` for unknown.
     fn ask<'a>(&self, row: impl FilteredRow<'a, C>) -> Option<bool> {
         match self {
             Self::Ordinal { column, comparison, value } => {
@@ -294,7 +291,7 @@ impl<'f, C: FieldColumn> Node<'f, C> {
                 let stored = known(row, column)?;
                 Some(comparison.holds(column.collation().order(stored, *value)))
             }
-            // SQL says false, not unknown, where there is nothing to be in.
+            // In SQL, `IN` with an empty list is false, not unknown.
             Self::In { values, .. } if values.is_empty() => Some(false),
             Self::In { column, values } => {
                 let stored = known(row, column)?;
@@ -324,8 +321,8 @@ impl<'f, C: FieldColumn> Node<'f, C> {
     }
 }
 
-/// The answer `decisive` if one gives it; otherwise unknown if one is, and
-/// the opposite if none.
+/// Returns `decisive` if one node has this result; otherwise unknown if one node is unknown, and
+/// the opposite of `decisive` if none is.
 fn until<'a, C: FieldColumn>(
     nodes: &[Node<'_, C>],
     row: impl FilteredRow<'a, C>,

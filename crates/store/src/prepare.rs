@@ -1,51 +1,50 @@
-//! What the store does to a row before an engine sees it: keys, stamps,
-//! versions and defaults filled in, then the rules checked. The same for
-//! structs, records, batches and REST bodies.
+//! Prepares rows for an engine: fills in keys, timestamps, versions and defaults, then checks the
+//! rules. Structs, records, batches and REST bodies use the same code.
 
 use marmota_model::rule::violation;
 use marmota_model::{
     Error, ErrorKind, Field, KeyKind, Result, Table, Timestamp, Uuid, ValueRef, Violation,
 };
 
-/// Where a row comes from, which says how much of it has to be checked.
+/// The source of a row, which determines how much of it has to be checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueSource {
-    /// A struct: its types hold by themselves.
+    /// A struct: its types need no check.
     Struct,
-    /// Anywhere else.
+    /// Any other source.
     Values,
 }
 
-/// What the rows of one write share.
+/// The timestamp that all rows of one write share.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteTimestamp {
     now: Timestamp,
 }
 
 impl WriteTimestamp {
-    /// Reads the clock if the table has a field for it.
+    /// Reads the system clock if the table has a field for it.
     #[must_use]
     pub fn now(table: &Table) -> Self {
         Self::by(table, Timestamp::now)
     }
 
-    /// Reads that clock if the table has a field for it.
+    /// Reads the clock `clock` if the table has a field for it.
     pub(crate) fn by(table: &Table, clock: impl FnOnce() -> Timestamp) -> Self {
         let wanted = table.created_at().is_some() || table.updated_at().is_some();
         Self { now: if wanted { clock() } else { Timestamp::default() } }
     }
 
-    /// The time, as it stands in a row.
+    /// Returns the time as a value of a row.
     #[must_use]
     pub const fn value(self) -> ValueRef<'static> {
         ValueRef::Timestamp(self.now)
     }
 }
 
-/// Makes a row ready to be inserted.
+/// Prepares a row for an insert.
 ///
 /// # Errors
-/// [`marmota_model::ErrorKind::Invalid`] with a violation for each field at fault.
+/// [`marmota_model::ErrorKind::Invalid`] with a violation for each invalid field.
 pub fn insert<'a>(
     table: &'a Table,
     row: &mut [ValueRef<'a>],
@@ -57,7 +56,7 @@ pub fn insert<'a>(
     finish(violations)
 }
 
-/// [`insert`] that adds to violations already found.
+/// [`insert`] that adds its violations to a list.
 pub fn insert_into<'a>(
     table: &'a Table,
     row: &mut [ValueRef<'a>],
@@ -79,11 +78,11 @@ pub fn insert_into<'a>(
     check(table, row, origin, violations);
 }
 
-/// Makes a row ready to be written over one that is stored: the fields
-/// present are written, the others left alone.
+/// Prepares a row for an update of a stored one: the fields with a value are written, the others
+/// are unchanged.
 ///
 /// # Errors
-/// As [`insert`].
+/// Those of [`insert`].
 pub fn update<'a>(
     table: &'a Table,
     row: &mut [ValueRef<'a>],
@@ -95,7 +94,7 @@ pub fn update<'a>(
     finish(violations)
 }
 
-/// [`update`] that adds to violations already found.
+/// [`update`] that adds its violations to a list.
 pub fn update_into<'a>(
     table: &'a Table,
     row: &mut [ValueRef<'a>],
@@ -113,9 +112,8 @@ pub fn update_into<'a>(
     check(table, row, origin, violations);
 }
 
-/// Fills what is absent with its default or NULL, as an insert does; for a
-/// write that replaces a row whole. Blobs, which reads leave out, stay as
-/// they are.
+/// Fills absent fields with their default or NULL, like an insert, for a write that replaces a row
+/// as a whole. Blobs, which reads leave out by default, stay as they are.
 pub fn fill_for_replace<'a>(
     table: &'a Table,
     row: &mut [ValueRef<'a>],
@@ -131,7 +129,7 @@ pub fn fill_for_replace<'a>(
     }
 }
 
-/// The error of a row that gives other fields than those it is upserted with.
+/// The error for a row that has other fields than the rows that it is upserted with.
 #[cold]
 #[must_use]
 pub fn not_the_same_fields() -> Error {
@@ -142,16 +140,16 @@ pub fn not_the_same_fields() -> Error {
     )
 }
 
-/// An error if there are violations.
+/// Returns an error if there are violations.
 ///
 /// # Errors
-/// [`marmota_model::ErrorKind::Invalid`] with all of them.
+/// [`marmota_model::ErrorKind::Invalid`] with all violations.
 pub fn finish(violations: Vec<Violation>) -> Result<()> {
     if violations.is_empty() { Ok(()) } else { Err(Error::invalid(violations)) }
 }
 
-/// The violation of a reference to a row that is not there: the same from every
-/// engine, and for a row that is not there for the caller.
+/// The violation of a reference to a missing row. It is the same for every engine, and for a row
+/// that the caller may not see.
 #[cold]
 #[must_use]
 pub fn no_target(field: &Field, key: ValueRef<'_>, target: &str) -> Violation {
@@ -189,7 +187,7 @@ fn prepare_key(table: &Table, row: &mut [ValueRef<'_>], violations: &mut Vec<Vio
 fn fill_absent<'a>(table: &'a Table, row: &mut [ValueRef<'a>], violations: &mut Vec<Violation>) {
     let key = table.key();
     let mut from = 0;
-    // Nearly always there is nothing to fill, so the search is all there is.
+    // Usually nothing is absent, and the search is the whole cost.
     while let Some(found) = row[from..].iter().position(ValueRef::is_absent) {
         if from + found != key {
             fill_one(table, row, from + found, violations);
@@ -206,7 +204,7 @@ fn fill_one<'a>(
     violations: &mut Vec<Violation>,
 ) {
     let field = &table.fields()[position];
-    // A field that was given, but wrongly, is complained about once.
+    // A field with an invalid value is reported only once.
     let known = |violations: &[Violation]| violations.iter().any(|v| v.field == field.name);
     match table.default(position) {
         Some(default) => row[position] = default,

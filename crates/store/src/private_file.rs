@@ -1,6 +1,6 @@
-//! Files and folders that a database makes: for their owner alone (modes 0600
-//! and 0700, less what the umask takes away), since they hold rows, and among
-//! them hashes of passwords. What exists keeps its mode.
+//! Files and folders of a database. They are created for their owner only (modes 0600 and 0700,
+//! less the umask), since they contain rows, including hashes of passwords. Existing files keep
+//! their mode.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result};
 
-/// Options that make a file for its owner alone, if they make one.
+/// Returns options that create a file for its owner only, if they create one.
 #[must_use]
 pub fn options() -> OpenOptions {
     #[allow(unused_mut, reason = "only Unix has modes")]
@@ -18,18 +18,18 @@ pub fn options() -> OpenOptions {
     options
 }
 
-/// Makes a file, or empties the one that exists.
+/// Creates a file, or truncates the existing one.
 ///
 /// # Errors
-/// The system's.
+/// Those of the system.
 pub fn create(path: &Path) -> io::Result<File> {
     options().write(true).create(true).truncate(true).open(path)
 }
 
-/// Gives a new file the mode of the one that it replaces, if that exists.
+/// Gives a new file the mode of the file that it replaces, if that exists.
 ///
 /// # Errors
-/// The system's.
+/// Those of the system.
 pub fn take_mode(new: &Path, replaced: &Path) -> io::Result<()> {
     match std::fs::metadata(replaced) {
         Ok(metadata) => std::fs::set_permissions(new, metadata.permissions()),
@@ -38,7 +38,7 @@ pub fn take_mode(new: &Path, replaced: &Path) -> io::Result<()> {
     }
 }
 
-/// The folder that a file is in.
+/// Returns the folder that contains a file.
 #[must_use]
 pub fn folder_of(path: &Path) -> &Path {
     match path.parent() {
@@ -47,10 +47,10 @@ pub fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Makes sure that a file's folder exists; makes it if `creates` says so.
+/// Ensures that a file's folder exists; creates it if `creates` is true.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] naming the folder and the way out.
+/// [`ErrorKind::Io`] with the folder and an alternative.
 pub fn have_folder(path: &Path, creates: bool) -> Result<()> {
     let folder = folder_of(path);
     if folder.is_dir() {

@@ -13,7 +13,7 @@ use crate::action::{Action, Verb};
 use crate::operation::{Operation, Outcome};
 use crate::scope::Scope;
 
-/// The error of a verb that names a row that is not there.
+/// The error of a verb on a row that does not exist.
 #[cold]
 pub(crate) fn no_row(table: &Table, key: ValueRef<'_>) -> Error {
     let key = marmota_model::text::excerpt_of(key);
@@ -24,7 +24,7 @@ pub(crate) fn no_row(table: &Table, key: ValueRef<'_>) -> Error {
 /// Checks that a value can be a key of the table.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] naming the field and the value.
+/// [`ErrorKind::Invalid`] with the field and the value.
 pub fn check_key(table: &Table, key: ValueRef<'_>) -> Result<()> {
     use marmota_model::KeyKind;
     match (table.key_kind(), key) {
@@ -33,7 +33,7 @@ pub fn check_key(table: &Table, key: ValueRef<'_>) -> Result<()> {
         | (KeyKind::Text, ValueRef::Text(_)) => Ok(()),
         _ => {
             let mut row = vec![ValueRef::Absent; table.fields().len()];
-            // A key of the wrong kind must be refused even where NULL is written.
+            // A key of the wrong kind is refused even where NULL is allowed.
             row[table.key()] = if key.is_absent() { ValueRef::Null } else { key };
             table.validate(&row)
         }
@@ -90,9 +90,9 @@ impl<'s, M: Model> Action<'s, Get<M>> {
         self
     }
 
-    /// `None` instead of an error where there is no such row.
+    /// Returns `None` instead of an error if the row does not exist.
     pub fn optional(self) -> Action<'s, Optional<Get<M>>> {
-        // Nothing was submitted yet, so nothing is left behind.
+        // Nothing was submitted yet, so nothing has to be cancelled.
         let verb =
             Get { key: self.verb.key.clone(), fields: self.verb.fields, one: One { read: None } };
         Action::new(self.scope, Optional(verb))
@@ -122,7 +122,7 @@ impl<V: Verb> Verb for Optional<V> {
     }
 }
 
-/// Collects structs until one does not fit.
+/// Collects structs until a row cannot be read as one.
 struct Many<M> {
     rows: Vec<M>,
     error: Option<Error>,
@@ -180,7 +180,7 @@ fn narrow(filter: &mut Option<FilterExpr>, with: FilterExpr) {
     });
 }
 
-/// Begins after a row, whose values by position are given.
+/// Continues after a row, whose values by position are given.
 fn continue_after(query: &mut Query, key: usize, value: impl Fn(usize) -> Value) {
     let mut after: Vec<Value> = query.order.iter().map(|by| value(by.field)).collect();
     match query.order.iter().position(|by| by.field == key) {
@@ -191,26 +191,26 @@ fn continue_after(query: &mut Query, key: usize, value: impl Fn(usize) -> Value)
 }
 
 impl<M: Model> Action<'_, List<M>> {
-    /// Only rows that the filter selects (and those set before).
+    /// Selects rows that match the filter, and those set before.
     pub fn filter(mut self, filter: Filter<M>) -> Self {
         narrow(&mut self.verb.query.filter, filter.into_expr());
         self
     }
 
-    /// Sorted by this, behind the orders set before.
+    /// Sorts by this, after the orders set before.
     pub fn order(mut self, order: Order<M>) -> Self {
         self.verb.query.order.push(order.into_key());
         self
     }
 
-    /// At most so many rows.
+    /// Reads at most this many rows.
     pub fn limit(mut self, rows: u64) -> Self {
         self.verb.query.limit = Some(rows);
         self
     }
 
-    /// The rows behind `last` in the list's order: the next page. Set the
-    /// order first.
+    /// Continues after `last` in the list's order: the next page (keyset pagination). Set the order
+    /// first.
     pub fn after(mut self, last: &M) -> Self {
         let schema = M::schema();
         let scratch = marmota_model::Scratch::new();
@@ -228,7 +228,7 @@ impl<M: Model> Action<'_, List<M>> {
 }
 
 impl<'s, M: Model> Action<'s, List<M>> {
-    /// One field of each row instead of the rows; nothing else is read.
+    /// Reads one field of each row, instead of the rows.
     pub fn column<T: FieldValue>(self, column: Column<M, T>) -> Action<'s, Pluck<M, T>> {
         let mut query = self.verb.query.clone();
         query.fields = Some(FieldSet::EMPTY.with(column.position()));
@@ -306,7 +306,7 @@ impl<M: Model> Verb for Count<M> {
 }
 
 impl<M: Model> Action<'_, Count<M>> {
-    /// Only rows that the filter selects (and those set before).
+    /// Counts rows that match the filter, and those set before.
     pub fn filter(mut self, filter: Filter<M>) -> Self {
         narrow(&mut self.verb.filter, filter.into_expr());
         self
@@ -409,7 +409,7 @@ impl Action<'_, ListRecords> {
         self
     }
 
-    /// Reads at most so many rows. Default: no limit.
+    /// Reads at most this many rows. Default: no limit.
     pub fn limit(mut self, rows: u64) -> Self {
         self.verb.query.limit = Some(rows);
         self
@@ -446,33 +446,32 @@ impl Action<'_, ListRecords> {
 }
 
 impl Scope {
-    /// The row with this key.
+    /// Reads the row with this key.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if there is none; see [`Action::optional`].
+    /// [`ErrorKind::NotFound`] if the row does not exist; see [`Action::optional`].
     pub fn get<M: Model>(&self, key: impl Into<M::Key>) -> Action<'_, Get<M>> {
         Action::new(self, Get { key: key.into(), fields: None, one: One { read: None } })
     }
 
-    /// Rows, in the order of keys unless told otherwise.
+    /// Lists rows. Default: all, in the order of keys.
     pub fn list<M: Model>(&self) -> Action<'_, List<M>> {
         let many = Many { rows: Vec::new(), error: None };
         Action::new(self, List { query: Query::new(), many })
     }
 
-    /// How many rows there are.
+    /// Counts rows. Default: all.
     pub fn count<M: Model>(&self) -> Action<'_, Count<M>> {
         Action::new(self, Count { filter: None, model: PhantomData })
     }
 
-    /// The row of a run-time table with this key.
+    /// Reads the row with this key of a run-time table.
     pub fn get_record(&self, table: &Arc<Table>, key: impl Into<Value>) -> Action<'_, GetRecord> {
         let records = Records::new(Arc::clone(table));
         Action::new(self, GetRecord { table: Arc::clone(table), key: key.into(), records })
     }
 
-    /// Rows of a run-time table, in the order of keys unless
-    /// [`Action::order`] gives another.
+    /// Lists rows of a run-time table, in the order of keys unless [`Action::order`] sets another.
     pub fn list_records(&self, table: &Arc<Table>) -> Action<'_, ListRecords> {
         let records = Records::new(Arc::clone(table));
         let (table, query) = (Arc::clone(table), Query::new());

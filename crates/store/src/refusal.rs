@@ -1,12 +1,12 @@
-//! The words in which every engine refuses a write: the field, the value and
-//! the way out.
+//! The errors with which all engines refuse a write: they have the field, the value and an
+//! alternative.
 
 use std::ops::Deref;
 use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Table, ValueRef, Violation};
 
-/// An error of `kind` that reads as its violation, if it has but one.
+/// Creates an error of `kind` with these violations; a single violation is also its message.
 #[must_use]
 pub fn with_violations(kind: ErrorKind, violations: Vec<Violation>) -> Error {
     let message = match violations.as_slice() {
@@ -19,7 +19,7 @@ pub fn with_violations(kind: ErrorKind, violations: Vec<Violation>) -> Error {
     violations.into_iter().fold(Error::new(kind, message), Error::with_violation)
 }
 
-/// The same error once more, for a second one who is told; its source is not.
+/// Copies an error for a second receiver, without its source.
 #[cold]
 #[must_use]
 pub fn copy_of(error: &Error) -> Error {
@@ -28,7 +28,7 @@ pub fn copy_of(error: &Error) -> Error {
     error.violations().iter().cloned().fold(copy, Error::with_violation)
 }
 
-/// The same error with the place of the row in front.
+/// Returns the same error with the index of the row in front of the message.
 #[cold]
 #[must_use]
 pub fn at_row(index: usize, error: &Error) -> Error {
@@ -36,7 +36,7 @@ pub fn at_row(index: usize, error: &Error) -> Error {
     error.violations().iter().cloned().fold(placed, Error::with_violation)
 }
 
-/// There is no row with this key.
+/// The error for a key without a row.
 #[cold]
 #[must_use]
 pub fn not_found(table: &Table, key: ValueRef<'_>) -> Error {
@@ -45,7 +45,7 @@ pub fn not_found(table: &Table, key: ValueRef<'_>) -> Error {
     Error::new(ErrorKind::NotFound, format!("no {} with {name} {key}", table.name()))
 }
 
-/// The row with this key has another version than the one expected.
+/// The error for a row whose version differs from the expected one.
 #[cold]
 #[must_use]
 pub fn stale(table: &Table, key: ValueRef<'_>, version: i64, expected: i64) -> Error {
@@ -60,8 +60,8 @@ pub fn stale(table: &Table, key: ValueRef<'_>, version: i64, expected: i64) -> E
     )
 }
 
-/// Rows inserted together differ in whether they have a key, this one from
-/// those before.
+/// The error for rows inserted together of which some have a key and others do not; `row` differs
+/// from those before it.
 #[cold]
 #[must_use]
 pub fn mixed_keys(row: usize) -> Error {
@@ -69,8 +69,8 @@ pub fn mixed_keys(row: usize) -> Error {
     Error::new(ErrorKind::Invalid, message)
 }
 
-/// The row with this key (or one of several) is still referred to by these
-/// fields of other tables.
+/// The error for a delete of a row (or of one of several) to which these fields of other tables
+/// still refer.
 #[cold]
 #[must_use]
 pub fn still_referred_to(
@@ -93,8 +93,7 @@ pub fn still_referred_to(
     Error::new(ErrorKind::Conflict, message)
 }
 
-/// A table was not free for so long, because a transaction or a long statement
-/// keeps it.
+/// The error for a table that a transaction or a long statement did not release in time.
 #[cold]
 #[must_use]
 pub fn table_kept(waited: Duration) -> Error {

@@ -1,5 +1,4 @@
-//! The tables a store knows. They are settled when it is opened, so that a
-//! lookup takes no lock.
+//! The tables of a store. They are fixed when it is opened, so that a lookup takes no lock.
 
 use std::any::{TypeId, type_name};
 use std::collections::HashMap;
@@ -14,12 +13,12 @@ pub struct Registry {
     tables: Vec<Arc<Table>>,
     by_name: HashMap<String, Arc<Table>>,
     by_type: HashMap<TypeId, Arc<Table>, BuildHasherDefault<TypeIdHasher>>,
-    /// The database of each table, in a store of several.
+    /// The index of each table's database, in a store with several.
     databases: HashMap<String, usize>,
 }
 
-/// A `TypeId` is a hash already; hashing it again would only cost time on
-/// the way of every typed operation.
+/// A hasher that returns a `TypeId` as it is: it already is a hash, and hashing it again would cost
+/// time in every typed operation.
 #[derive(Clone, Copy, Debug, Default)]
 struct TypeIdHasher(u64);
 
@@ -42,16 +41,16 @@ impl Hasher for TypeIdHasher {
 }
 
 impl Registry {
-    /// Every table, in the order of registration.
+    /// Returns every table, in the order of registration.
     #[must_use]
     pub fn tables(&self) -> &[Arc<Table>] {
         &self.tables
     }
 
-    /// The table called `name`.
+    /// Returns the table called `name`.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] naming the tables there are.
+    /// [`ErrorKind::NotFound`] with the names of the existing tables.
     pub fn table(&self, name: &str) -> Result<&Arc<Table>> {
         self.by_name.get(name).ok_or_else(|| {
             let names: Vec<&str> = self.tables.iter().map(|table| table.name()).collect();
@@ -61,15 +60,15 @@ impl Registry {
         })
     }
 
-    /// The table called `name`, if it is registered.
+    /// Returns the table called `name`, if it is registered.
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<Table>> {
         self.by_name.get(name)
     }
 
-    /// The table of the model `M`.
+    /// Returns the table of the model `M`.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] saying how to register it.
+    /// [`ErrorKind::NotFound`]; the message explains how to register the model.
     pub fn of<M: Model>(&self) -> Result<&Arc<Table>> {
         self.by_type.get(&TypeId::of::<M>()).ok_or_else(|| {
             let name = type_name::<M>().rsplit("::").next().unwrap_or_default();
@@ -81,22 +80,22 @@ impl Registry {
         })
     }
 
-    /// Notes in which of several databases each table is.
+    /// Sets the database of each table, in a store with several.
     pub(crate) fn set_databases(&mut self, databases: impl Iterator<Item = (String, usize)>) {
         self.databases = databases.collect();
     }
 
-    /// The place of the database that a table is in.
+    /// Returns the index of a table's database.
     pub(crate) fn database_of(&self, table: &Table) -> usize {
         self.databases.get(table.name()).copied().unwrap_or(0)
     }
 
-    /// True if writes to one of the tables are entered in the history.
+    /// Returns true if a table is audited.
     pub(crate) fn is_audited(&self) -> bool {
         self.tables.iter().any(|table| table.schema().audit)
     }
 
-    /// Adds a table, for the model `of` if it is typed.
+    /// Adds a table; `of` is the type of its model, if it has one.
     pub(crate) fn add(&mut self, table: Arc<Table>, of: Option<TypeId>) -> Result<()> {
         if self.by_name.contains_key(table.name()) {
             let message = format!("two models have the table `{}`; rename one", table.name());
@@ -110,8 +109,8 @@ impl Registry {
         Ok(())
     }
 
-    /// The tables with those that others refer to in front of them (tables
-    /// that refer to each other in a circle come as they were registered).
+    /// Returns the tables, each after the tables that it refers to. Tables that refer to each other
+    /// in a circle keep the order of registration.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a reference to a table that is not registered.

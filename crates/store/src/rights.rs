@@ -1,21 +1,19 @@
-//! What a caller may do, in the one place where all operations pass: a scope
-//! that has rights ([`crate::Store::with_rights`]) refuses or narrows each
-//! operation, whichever way it came (verbs, batches, transactions, REST, reads
-//! that the cache answers). What they are given to, and how somebody proves to
-//! be that, is not known here.
+//! The rights of a caller, checked at the one point that all operations pass. A scope with rights
+//! ([`crate::Store::with_rights`]) refuses or narrows each operation, independent of its origin
+//! (verbs, batches, transactions, REST, reads from the cache). This module does not authenticate
+//! callers, nor does it store grants.
 //!
-//! - A right is for a table and a verb, maybe for those rows only that suit a
-//!   rule: a filter, which may compare with `@user.id`, `@user.name` and
-//!   `@user.groups`. Of several grants one is enough.
-//! - A row that may not be read is not there: a get, a write or a reference to
-//!   it is answered as if there were no such row. What may be read but not
-//!   written is refused as [`ErrorKind::Denied`].
-//! - A write's new row has to suit the rule that allows the write.
-//! - What a database cannot keep from telling: that a unique value is taken
-//!   (never by which row), and that a row cannot be deleted because something
-//!   refers to it (never what).
+//! - A right applies to a table and a verb, optionally only to rows that match a rule: a filter,
+//!   which may compare with `@user.id`, `@user.name` and `@user.groups`. One of several grants is
+//!   enough.
+//! - A row that the caller may not read does not exist for them: a get, a write or a reference to
+//!   it is answered as if the row were missing. A write to a row that may only be read is refused
+//!   as [`ErrorKind::Denied`].
+//! - The new row of a write has to match the rule that allows the write.
+//! - A database cannot hide that a unique value is taken (but never by which row), and that a row
+//!   cannot be deleted because something refers to it (but never what).
 //!
-//! SQL of one's own is refused: no rule holds there.
+//! Raw SQL is refused, because no rule applies to it.
 
 mod access;
 mod exposure;
@@ -40,20 +38,19 @@ pub use exposure::is_internal;
 pub(crate) use guard::Checks;
 pub(crate) use narrow::HistoryOf;
 
-/// Tables with this prefix are the framework's own: they are granted by name
-/// only.
+/// The prefix of Marmota's own tables. They are only granted by name.
 pub const OWN_PREFIX: &str = "marmota_";
 
-/// What stands before the name of a service in a grant.
+/// The prefix of a service's name in a grant.
 const SERVICE_PREFIX: &str = "service:";
 
-/// What can be allowed on a table.
+/// A right on a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Right {
     /// To get, list and count rows.
     Read,
-    /// To see what was done to rows that may be read, from before that too.
+    /// To see the history of rows that may be read, including entries from before they could be.
     History,
     /// To insert.
     Insert,
@@ -61,18 +58,18 @@ pub enum Right {
     Update,
     /// To delete rows that may be read.
     Delete,
-    /// To refer to rows from others; who may read a row may do so as well.
+    /// To refer to rows from other rows; the right to read a row includes it.
     Refer,
-    /// To call methods of services ([`Grant::call`]); no table has it.
+    /// To call methods of services ([`Grant::call`]); it does not apply to tables.
     Call,
 }
 
 impl Right {
-    /// All of them that a table has.
+    /// All rights that apply to a table.
     pub const ALL: [Self; 6] =
         [Self::Read, Self::History, Self::Insert, Self::Update, Self::Delete, Self::Refer];
 
-    /// The right in one word, as in the JSON of a grant.
+    /// Returns the right as one word, as in the JSON of a grant.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -92,42 +89,41 @@ impl Right {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
-    /// The table; `*` for all of the program's models. `service:` and what
-    /// [`Grant::call`] takes for methods.
+    /// The table; `*` for all models of the program. For methods it is `service:` and the argument
+    /// of [`Grant::call`].
     pub table: String,
-    /// What is allowed.
+    /// The rights.
     pub rights: Vec<Right>,
-    /// On which rows; none for all.
+    /// The rule that selects rows; `None` for all rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
 }
 
 impl Grant {
-    /// Rights on all rows of a table, or of all models (`*`).
+    /// Grants rights on all rows of a table, or of all models (`*`).
     #[must_use]
     pub fn new(table: impl Into<String>, rights: &[Right]) -> Self {
         Self { table: table.into(), rights: rights.to_vec(), rule: None }
     }
 
-    /// The right to call: a method (`calculator.add`, `sum`), all of a service
-    /// (`calculator`), or all there are (`*`).
+    /// Grants the right to call a method (`calculator.add`, `sum`), all methods of a service
+    /// (`calculator`), or all methods (`*`).
     #[must_use]
     pub fn call(methods: &str) -> Self {
         Self::new(format!("{SERVICE_PREFIX}{methods}"), &[Right::Call])
     }
 
-    /// Only on rows that suit this.
+    /// Limits the grant to rows that match this rule.
     #[must_use]
     pub fn rule(mut self, rule: impl Into<String>) -> Self {
         self.rule = Some(rule.into());
         self
     }
 
-    /// Checks that it makes sense for a store's tables.
+    /// Checks that the grant is valid for a store's tables.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] for a table that there is not,
-    /// [`ErrorKind::Invalid`] for a rule that is none.
+    /// [`ErrorKind::NotFound`] for an unknown table, [`ErrorKind::Invalid`] for an invalid rule.
     pub fn check(&self, registry: &Registry) -> Result<()> {
         let is_service = self.table.starts_with(SERVICE_PREFIX);
         if is_service && (self.rights != [Right::Call] || self.rule.is_some()) {
@@ -153,30 +149,30 @@ impl Grant {
         self.table == table.name() || self.table == "*" && !table.name().starts_with(OWN_PREFIX)
     }
 
-    /// The filter of its rows, none for all; the outer none where it asks for
-    /// a caller, and nobody calls.
+    /// Returns the filter of its rows: the inner `None` for all rows, the outer `None` if the rule
+    /// needs a caller and the caller is anonymous.
     fn filter(&self, table: &Table, caller: Option<&Caller>) -> Result<Option<Option<FilterExpr>>> {
         let Some(rule) = &self.rule else { return Ok(Some(None)) };
         let made = |filter: Result<Filter>| Ok(Some(Some(filter?.into_expr_for(table)?)));
         match caller {
             Some(caller) => made(parse_rule(table, rule, caller)),
-            // In no place of a rule may a caller that is none be a value: `not
-            // owner = …` would let them see everything.
+            // An anonymous caller may not be a value in any part of a rule: `not owner = …` would
+            // give them access to everything.
             None if asks_for_caller(table, rule) => Ok(None),
             None => made(parse_filter(table, rule)),
         }
     }
 }
 
-/// What one caller may do with a store's tables; see the module.
+/// The rights of one caller on a store's tables; see the module's documentation.
 pub struct Rights {
     caller: Option<Caller>,
     tables: Vec<TableRights>,
-    /// Tables by where they lie.
+    /// The index of each table, by its address.
     numbers: HashMap<usize, usize>,
-    /// The methods that may be called, as they are granted.
+    /// The methods that may be called, as in the grants.
     calls: Vec<Box<str>>,
-    /// No two have the same.
+    /// The number of these rights, which is unique.
     number: u64,
 }
 
@@ -187,8 +183,8 @@ impl std::fmt::Debug for Rights {
 }
 
 impl Rights {
-    /// The rights that grants give a caller; none for one who is nobody, whom
-    /// grants with `@user` in their rule give nothing.
+    /// Makes a caller's rights from grants. An anonymous caller (`None`) gets nothing from grants
+    /// with `@user` in their rule.
     ///
     /// ```
     /// use marmota_model::{Caller, Field, Kind, Record, Role, Schema};
@@ -215,8 +211,8 @@ impl Rights {
     /// ```
     ///
     /// # Errors
-    /// As [`Grant::check`]; [`ErrorKind::Invalid`] for a caller whose id cannot
-    /// be a value of the field that a rule compares it with.
+    /// Those of [`Grant::check`]; [`ErrorKind::Invalid`] for a caller whose id cannot be a value of
+    /// the field that a rule compares it with.
     pub fn new(registry: &Registry, caller: Option<Caller>, grants: &[Grant]) -> Result<Arc<Self>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         grants.iter().try_for_each(|grant| grant.check(registry))?;
@@ -240,23 +236,23 @@ impl Rights {
         Ok(Arc::new(Self { caller, tables, numbers, calls, number }))
     }
 
-    /// Whose they are; none for nobody.
+    /// Returns the caller; `None` for an anonymous one.
     #[must_use]
     pub const fn caller(&self) -> Option<&Caller> {
         self.caller.as_ref()
     }
 
-    /// True if the caller may do this with at least some rows of a table.
+    /// Returns true if the caller has this right for at least some rows of a table.
     #[must_use]
     pub fn allow(&self, table: &Table, right: Right) -> bool {
         self.of(table).is_ok_and(|rights| !matches!(rights.access(right), Access::Denied))
     }
 
-    /// Refuses a call of a service's method that was not granted
-    /// ([`Grant::call`]); of a function by itself the service is the name.
+    /// Checks that a call of a service's method was granted ([`Grant::call`]); for a single
+    /// function, the service is the function's name.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`], or [`ErrorKind::Unauthenticated`] to nobody.
+    /// [`ErrorKind::Denied`], or [`ErrorKind::Unauthenticated`] for an anonymous caller.
     pub fn check_call(&self, service: &str, method: Option<&str>) -> Result<()> {
         let is_it = |granted: &str| match granted.split_once('.') {
             None => granted == "*" || granted == service,
@@ -271,9 +267,8 @@ impl Rights {
         Err(Error::new(self.refusal(), message))
     }
 
-    /// A number that two callers share only where both may read all rows of a
-    /// table; none where what they may read is not for the table's rows alone
-    /// to say.
+    /// Returns a number that two callers share only if both may read all rows of a table; `None` if
+    /// the rows of the table alone do not determine what the caller may read.
     pub(crate) fn read_number(&self, table: &Table) -> Option<u64> {
         match &self.of(table).ok()?.read {
             Access::All => Some(0),
@@ -282,7 +277,7 @@ impl Rights {
         }
     }
 
-    /// What stands for the caller where things are kept for each.
+    /// Returns a key that identifies the caller, for data that is stored for each caller.
     pub(crate) fn caller_key(&self) -> String {
         self.caller.as_ref().map_or_else(String::new, |caller| format!("user {}", caller.id))
     }
@@ -291,7 +286,7 @@ impl Rights {
         self.caller.as_ref().map_or("nobody", |caller| &caller.name)
     }
 
-    /// The rights on a table.
+    /// Returns the rights on a table.
     pub(crate) fn of(&self, table: &Table) -> Result<&TableRights> {
         let number = self.numbers.get(&(std::ptr::from_ref(table) as usize));
         number.map(|&number| &self.tables[number]).ok_or_else(|| {
@@ -311,12 +306,12 @@ impl Rights {
         Error::new(self.refusal(), message)
     }
 
-    /// What is refused to nobody might be allowed to somebody.
+    /// Returns the kind of a refusal: an anonymous caller could be allowed after a login.
     fn refusal(&self) -> ErrorKind {
         if self.caller.is_some() { ErrorKind::Denied } else { ErrorKind::Unauthenticated }
     }
 
-    /// The error of a new row that the caller may not write.
+    /// The error for a new row that the caller may not write.
     #[cold]
     fn unsuitable(&self, table: &Table) -> Error {
         let who = self.caller_name();
@@ -325,8 +320,8 @@ impl Rights {
     }
 }
 
-/// Entries of the history are for those who have the right to them, table by
-/// table, where the history as such is not granted.
+/// Makes the entries of the history visible to callers with the right to them, table by table,
+/// unless the history as such is granted.
 fn settle_history(tables: &mut [TableRights]) {
     let open = |table: &&TableRights| matches!(table.history, Access::All);
     let names: Vec<String> =

@@ -1,11 +1,11 @@
-//! Copies of rows, for what reads them on one thread and lends them on another.
+//! Copies of rows, which one thread reads and another lends.
 
 use std::ops::ControlFlow;
 
 use marmota_model::{Currency, Date, RowSink, Time, Timestamp, Uuid, ValueRef};
 
-/// Rows copied one after the other: values in one list, their texts and bytes in
-/// two more, so that a buffer that is used again allocates nothing.
+/// A buffer of rows: their values are in one list, their texts and bytes in two more, so that a
+/// reused buffer allocates nothing.
 ///
 /// ```
 /// use std::ops::ControlFlow;
@@ -26,12 +26,12 @@ pub struct RowBuffer {
     values: Vec<Copied>,
     texts: String,
     bytes: Vec<u8>,
-    /// How many values each row has.
+    /// The number of values of each row.
     width: usize,
     rows: usize,
 }
 
-/// A value; of texts and bytes, where they begin and how long they are.
+/// A value; for texts and bytes, their position and length.
 #[derive(Clone, Copy, Debug)]
 enum Copied {
     Absent,
@@ -46,12 +46,12 @@ enum Copied {
     Date(Date),
     Time(Time),
     Timestamp(Timestamp),
-    /// Its sixteen bytes are among the bytes.
+    /// The position of its sixteen bytes.
     Uuid(u32),
 }
 
 impl RowBuffer {
-    /// Copies a row. All rows of a buffer are of the same width.
+    /// Copies a row. All rows of a buffer have the same width.
     ///
     /// # Panics
     /// If the rows of one buffer have more than 4 GiB of texts or of bytes.
@@ -102,7 +102,7 @@ impl RowBuffer {
         place
     }
 
-    /// Lends the rows until the sink has enough; also gives how many were lent.
+    /// Lends the rows until the sink has enough, and returns how many were lent.
     pub fn lend(&self, sink: &mut dyn RowSink) -> (u64, ControlFlow<()>) {
         if self.width == 0 {
             for lent in 1..=self.rows as u64 {
@@ -149,19 +149,19 @@ impl RowBuffer {
         }
     }
 
-    /// How many rows it has.
+    /// Returns the number of rows.
     #[must_use]
     pub const fn rows(&self) -> usize {
         self.rows
     }
 
-    /// How many bytes its rows take.
+    /// Returns the size of its rows in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.values.len() * size_of::<Copied>() + self.texts.len() + self.bytes.len()
     }
 
-    /// Forgets its rows and keeps their memory.
+    /// Removes its rows and keeps their memory.
     pub fn clear(&mut self) {
         self.values.clear();
         self.texts.clear();

@@ -1,10 +1,10 @@
-//! Where operations run: the store at large, or one transaction. Both are a
-//! [`Scope`], and all verbs are a scope's.
+//! Scopes: a [`Scope`] executes operations, either on the store or in one transaction. All verbs
+//! are methods of it.
 //!
-//! The store at large keeps one engine session for each thread that uses it
-//! (a slot; threads beyond the number of slots share), made at first use. So
-//! a session is found by a thread-local number and an uncontended lock, and
-//! a scope is `Send + Sync`: any thread, any executor.
+//! The store keeps one engine session for each thread that uses it (a slot; if there are more
+//! threads than slots, they share them), made at first use. So a session is found by a thread-local
+//! number and an uncontended lock, and a scope is `Send + Sync`: it works on any thread and with
+//! any executor.
 
 mod cached;
 mod guarded;
@@ -36,44 +36,44 @@ use crate::prepare::WriteTimestamp;
 use crate::registry::Registry;
 use crate::rights::Rights;
 
-/// How many sessions a store opens at most, beside those of transactions.
+/// The maximum number of sessions that a store opens, without those of transactions.
 const SLOTS: usize = 64;
 
 /// A thread's session, opened at its first operation.
 type Slot = Mutex<Option<Box<dyn Session>>>;
 
-/// What all scopes of a store share.
+/// The state that all scopes of a store share.
 pub(crate) struct Shared {
-    /// Tells it from other stores.
+    /// Identifies this store among others.
     pub(crate) number: u64,
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) registry: Arc<Registry>,
-    /// None where operations go straight to a session.
+    /// `None` if operations go directly to a session.
     around: Option<Around>,
-    /// What counts operations, if anything does.
+    /// The counters, if operations are counted.
     pub(crate) meter: Option<Meter>,
-    /// Operations have spans.
+    /// True if operations have spans.
     is_traced: bool,
-    /// Where answers are kept, if they are.
+    /// The table of idempotent answers, if they are stored.
     answers: Option<(Arc<Table>, Idempotency)>,
     slots: Box<[Slot]>,
     closed: AtomicBool,
-    /// What is to be carried out before the store is closed.
+    /// The background batches to flush before the store is closed.
     background: Mutex<Vec<Weak<dyn Background>>>,
-    /// Which thread last used each transaction that is open, for a hint.
+    /// The thread that last used each open transaction, for a hint in errors.
     transactions: Mutex<Vec<Weak<AtomicUsize>>>,
 }
 
-/// Something that carries out writes that were accepted before.
+/// A queue of accepted writes.
 pub(crate) trait Background: Send + Sync {
-    /// Carries them out, and waits for that.
+    /// Executes the accepted writes, and waits for them.
     fn flush(&self);
 }
 
-/// What stands between operations and sessions.
+/// The steps between operations and sessions.
 struct Around {
     cache: Option<Arc<Cache>>,
-    /// Where writes to audited tables are entered.
+    /// The history, if a table is audited.
     ledger: Option<Arc<Ledger>>,
 }
 
@@ -107,14 +107,14 @@ impl Shared {
         }
     }
 
-    /// Has this flushed before the store is closed.
+    /// Registers a queue that is flushed before the store is closed.
     pub(crate) fn watch(&self, background: &Arc<dyn Background>) {
         let mut watched = self.background.lock();
         watched.retain(|known| known.strong_count() > 0);
         watched.push(Arc::downgrade(background));
     }
 
-    /// Carries out what was accepted, while there is a store to do it.
+    /// Executes accepted writes while the store is still open.
     pub(crate) fn flush(&self) {
         let watched = std::mem::take(&mut *self.background.lock());
         watched.iter().filter_map(Weak::upgrade).for_each(|background| background.flush());
@@ -128,7 +128,7 @@ impl Shared {
         self.around.as_ref()?.cache.as_deref()
     }
 
-    /// Has the engine tell the cache what others write.
+    /// Subscribes the cache to the writes of others.
     pub(crate) fn hear(&self) -> Result<()> {
         match self.around.as_ref().and_then(|around| around.cache.as_ref()) {
             Some(cache) => self
@@ -142,10 +142,10 @@ impl Shared {
         if self.closed.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
-        // Sessions stay: what waits in them is still told how it ended.
+        // Sessions stay, so that operations that wait in them still get a result.
         let closed = self.engine.close();
         if closed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Busy) {
-            // A transaction is still open; closing can be tried again behind it.
+            // A transaction is still open; the store can be closed after it has ended.
             self.closed.store(false, Ordering::SeqCst);
         }
         closed
@@ -161,7 +161,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Nobody is left to hear of an error; a caller who wants to calls `close`.
+        // An error cannot be reported here; a caller who needs it calls `close`.
         let _ = self.close();
     }
 }
@@ -171,7 +171,7 @@ thread_local! {
     static SLOT: Cell<usize> = const { Cell::new(0) };
     /// The store whose engine lends rows to a sink on this thread; 0 for none.
     static LENDING: Cell<usize> = const { Cell::new(0) };
-    /// Those around it: a store may be served by another one of this process.
+    /// The stores around it: one store of a process may serve another.
     static LENDING_AROUND: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -186,8 +186,8 @@ fn slot_number() -> usize {
     })
 }
 
-/// Refuses an operation from within a row callback of the same store: the
-/// engine is in the middle of a step and the session's lock is held.
+/// Refuses an operation from within a row callback of the same store: the engine is in the middle
+/// of a step, and the session's lock is held.
 struct Lending {
     around: usize,
 }
@@ -226,37 +226,37 @@ impl Drop for Lending {
     }
 }
 
-/// Where operations run: a store derefs to one, a transaction to another.
-/// The verbs (`get`, `list`, `insert`, …) are its methods.
+/// The target of operations: a store derefs to one, a transaction to another. The verbs (`get`,
+/// `list`, `insert`, …) are its methods.
 pub struct Scope {
     // Dropped first: a transaction that outlives its store ends before the
     // engine is closed.
     place: Place,
     pub(crate) shared: Arc<Shared>,
-    /// Who is said to write, where that is entered.
+    /// The actor that history entries name.
     pub(crate) actor: Option<Arc<str>>,
-    /// What may be done here; none for everything.
+    /// The rights; `None` if everything is allowed.
     rights: Option<Arc<Rights>>,
-    /// The session that what is done here is counted for, where it is.
+    /// The session for which operations are counted, if there is one.
     session: Option<Arc<OfSession>>,
-    /// True if operations go straight to a session: no rights, nothing
-    /// around, nothing counted and no spans.
+    /// True if operations go directly to a session: without rights, cache, history, counters and
+    /// spans.
     is_plain: bool,
 }
 
 enum Place {
-    /// The session of whichever thread asks.
+    /// The session of the calling thread.
     Threads,
-    /// One session of its own, until its transaction has ended: what is asked
-    /// of it then would take place at once, and could not be undone.
+    /// A separate session, until its transaction has ended: a later operation would be executed at
+    /// once, and could not be undone.
     Held {
         session: Mutex<Box<dyn Session>>,
         ended: AtomicBool,
-        /// When it wrote first; its writes all bear this time.
+        /// The time of its first write, which all its writes have.
         time: OnceLock<Timestamp>,
-        /// The tables it has written to, where there is a cache to be told.
+        /// The tables that it has written to, for the cache.
         written: Mutex<Writing>,
-        /// The thread that used it last, while it is open; else 0.
+        /// The thread that used it last, while it is open; otherwise 0.
         user: Arc<AtomicUsize>,
     },
 }
@@ -266,32 +266,31 @@ enum Place {
 pub struct Pending {
     slot: usize,
     ticket: Ticket,
-    /// Writes that end with it, where there is a cache to be told.
+    /// The writes that end with it, for the cache.
     writing: Writing,
-    /// What it reads is kept there.
+    /// Where to cache the row that it reads.
     fetch: Option<Box<Fetch>>,
-    /// What it became, where it is carried out as a batch.
+    /// The batch as which it is executed, if it is.
     job: Option<Box<Job>>,
-    /// It is the look at the row whose history is asked for.
+    /// True if it is the check of the row whose history was requested.
     looks: bool,
-    /// When it began, where that is counted.
+    /// The time when it began, if operations are counted.
     begun: Option<Begun>,
-    /// Its span, where it has one.
+    /// Its span, if operations have spans.
     span: Option<Box<tracing::Span>>,
 }
 
-/// How far [`Scope::submit`] came.
+/// The state of an operation after [`Scope::submit`].
 #[derive(Debug)]
 pub enum Progress {
     /// It is done.
     Done,
-    /// It has to wait: drive it by [`Scope::poll`], or give it up by
-    /// [`Scope::cancel`].
+    /// It has to wait: continue it with [`Scope::poll`], or cancel it with [`Scope::cancel`].
     Pending(Pending),
 }
 
 impl Progress {
-    /// How far an operation came on this thread's session.
+    /// Converts the state of an operation on this thread's session.
     fn of(submitted: Submitted) -> Self {
         match submitted {
             Submitted::Done => Self::Done,
@@ -331,7 +330,7 @@ impl Scope {
         Self { place, shared, actor, rights, session, is_plain }
     }
 
-    /// A transaction on behalf of whom the store acts for.
+    /// Creates the scope of a transaction with the store's actor and rights.
     pub(crate) fn of_session(&self, session: Box<dyn Session>) -> Self {
         let place = Place::Held {
             session: Mutex::new(session),
@@ -344,45 +343,45 @@ impl Scope {
         Self::new(place, Arc::clone(&self.shared), actor, rights, self.session.clone())
     }
 
-    /// The same scope with another actor.
+    /// Returns the same scope with another actor.
     pub(crate) fn with_actor(&self, actor: Arc<str>) -> Self {
         let (rights, session) = (self.rights.clone(), self.session.clone());
         Self::new(Place::Threads, Arc::clone(&self.shared), Some(actor), rights, session)
     }
 
-    /// The same scope under these rights.
+    /// Returns the same scope under these rights.
     pub(crate) fn with_rights(&self, rights: Arc<Rights>) -> Self {
         let actor = rights.caller().map(|caller| Arc::from(&*caller.name));
         let session = self.session.clone();
         Self::new(Place::Threads, Arc::clone(&self.shared), actor, Some(rights), session)
     }
 
-    /// What may be done here; none for everything.
+    /// Returns the rights; `None` if everything is allowed.
     #[must_use]
     pub const fn rights(&self) -> Option<&Arc<Rights>> {
         self.rights.as_ref()
     }
 
-    /// The tables.
+    /// Returns the tables.
     #[must_use]
     #[inline]
     pub fn registry(&self) -> &Arc<Registry> {
         &self.shared.registry
     }
 
-    /// The table called `name`.
+    /// Returns the table called `name`.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] naming the tables there are.
+    /// [`ErrorKind::NotFound`] with the names of the existing tables.
     pub fn table(&self, name: &str) -> Result<Arc<Table>> {
         self.registry().table(name).cloned()
     }
 
-    /// What makes a batch take place once: its answer is made by `answer` and
-    /// kept, or was kept before, and is put into `answered`.
+    /// Returns the settings with which a batch is executed once. Its answer is made by `answer` and
+    /// stored, or is the stored one; it is written to `answered`.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] for a store that keeps no answers.
+    /// [`ErrorKind::Unsupported`] if the store keeps no answers.
     pub fn once<'a>(
         &'a self,
         key: &'a OnceKey,
@@ -399,8 +398,8 @@ impl Scope {
         Ok(Once { table, limits: *limits, key, answer, answered })
     }
 
-    /// The time that a write here bears, where the table has a field for it:
-    /// now, or in a transaction that of its first write, as in SQL.
+    /// Returns the timestamp of a write, if the table has a field for it: the current time, or in a
+    /// transaction that of its first write, as in SQL.
     #[must_use]
     pub fn stamp(&self, table: &Table) -> WriteTimestamp {
         WriteTimestamp::by(table, || self.time())
@@ -421,8 +420,8 @@ impl Scope {
     ) -> Result<T> {
         let _lending = Lending::begin(&self.shared)?;
         match &self.place {
-            // A transaction goes on while the store is being closed: the
-            // engine waits for its end.
+            // A transaction continues while the store is being closed: the engine waits for its
+            // end.
             Place::Held { session, ended, .. } => {
                 let mut session = session.lock();
                 if ended.load(Ordering::Relaxed) {
@@ -446,7 +445,7 @@ impl Scope {
         }
     }
 
-    /// A commit that fails has undone the transaction: it has ended as well.
+    /// A commit that fails has rolled back the transaction, which ends as well.
     #[inline]
     fn note_end(&self, operation: &Operation<'_>, succeeded: bool) {
         let Place::Held { ended, user, .. } = &self.place else { return };
@@ -460,14 +459,13 @@ impl Scope {
         }
     }
 
-    /// Begins an operation on rows that are ready (see [`crate::prepare`]);
-    /// the typed verbs do that and more. For layers that lend rows straight
-    /// to an answer, such as REST. What it did is written to `outcome`, a new
-    /// one. `durability` is given where the operation asks for another one than
-    /// the store has.
+    /// Begins an operation on rows that are ready (see [`crate::prepare`]). The typed verbs do this
+    /// and more; this method is for layers that lend rows directly to an answer, such as REST. The
+    /// result is written to `outcome`, which has to be a new one. `durability` is set if the
+    /// operation has another durability than the store.
     ///
     /// # Errors
-    /// The operation's.
+    /// Those of the operation.
     #[inline]
     pub fn submit(
         &self,
@@ -483,7 +481,7 @@ impl Scope {
         self.submit_observed(durability, operation, sink, outcome)
     }
 
-    /// [`Scope::submit`] where there is more to it than the session.
+    /// [`Scope::submit`] if operations do not go directly to the session.
     fn submit_around(
         &self,
         durability: Option<Durability>,
@@ -500,7 +498,7 @@ impl Scope {
         }
     }
 
-    /// By way of the cache, if there is one.
+    /// Submits an operation to the cache, if there is one, or to the session.
     fn submit_beneath(
         &self,
         durability: Option<Durability>,
@@ -531,7 +529,7 @@ impl Scope {
         })
     }
 
-    /// Goes on with an operation that waits, from a future.
+    /// Continues an operation that waits, from a future.
     pub fn poll(
         &self,
         pending: &mut Pending,
@@ -610,18 +608,18 @@ impl Scope {
         polled
     }
 
-    /// [`Scope::submit`], then [`Scope::poll`] until it is done, with the
-    /// thread parked in between: the session is free for others meanwhile.
+    /// Calls [`Scope::submit`], then [`Scope::poll`] until the operation is done. The thread is
+    /// parked in between, and other operations can use the session meanwhile.
     ///
     /// # Errors
-    /// The operation's.
+    /// Those of the operation.
     pub fn run(&self, operation: &mut Operation<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
         let mut outcome = Outcome::default();
         self.run_into(None, operation, sink, &mut outcome)?;
         Ok(outcome)
     }
 
-    /// [`Scope::run`] that writes to an outcome.
+    /// [`Scope::run`] with a caller's outcome.
     pub(crate) fn run_into(
         &self,
         durability: Option<Durability>,
@@ -631,7 +629,7 @@ impl Scope {
     ) -> Result<()> {
         let progress = if self.is_plain {
             match blocking(|| self.submit_to_session(durability, operation, sink, outcome))? {
-                // Nearly always. (A `Progress` takes longer to look at.)
+                // This is the usual case. (A `Progress` takes longer to inspect.)
                 Submitted::Done => return Ok(()),
                 waiting => Progress::of(waiting),
             }
@@ -646,7 +644,7 @@ impl Scope {
         }
     }
 
-    /// Gives up an operation that waits; it may still take place.
+    /// Cancels an operation that waits; it may still be executed.
     pub fn cancel(&self, pending: Pending) {
         if let Some(span) = &pending.span {
             span.record("error.type", "given up");
@@ -654,7 +652,7 @@ impl Scope {
         if let (Some(meter), Some(begun)) = (&self.shared.meter, pending.begun) {
             meter.give_up(begun, pending.slot);
         }
-        // A closed store has nothing left to cancel.
+        // A closed store has no operations left to cancel.
         let _ = self.with_session(pending.slot, false, |session| {
             session.cancel(pending.ticket);
             Ok(())

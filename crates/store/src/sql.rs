@@ -1,11 +1,9 @@
-//! SQL of one's own: one statement with bound values, and what its rows are.
-//! The verbs are in [`query`]; an engine that has SQL says so by its
-//! [`Capability`](crate::engine::Capability).
+//! Raw SQL: statements with bound values, and their rows. The verbs are in [`query`]; an engine
+//! that supports SQL declares so in its [`Capability`](crate::engine::Capability).
 //!
-//! The rows of a statement are of no table. Their columns have names, and the
-//! kind of the field that they were read from, where they were read from one;
-//! what was worked out (`sum(amount)`) is as SQL keeps it: an integer, a
-//! float, a text or bytes.
+//! The rows of a statement do not belong to a table. Each column has a name. If it was read from a
+//! field, it also has the field's kind; a computed value (`sum(amount)`) has one of SQL's types: an
+//! integer, a float, a text or bytes.
 
 pub mod query;
 pub mod text;
@@ -17,37 +15,36 @@ use marmota_model::{Error, ErrorKind, FieldValue, Kind, Result, Table, Value, Va
 
 use crate::lent::LentTables;
 
-/// A statement on its way to an engine.
+/// A statement that is passed to an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct SqlCall<'a> {
     /// One statement.
     pub text: &'a str,
-    /// The values of its parameters, in their order.
+    /// The values of its parameters, in order.
     pub values: &'a [Value],
     /// True if it may change rows, false if it must not.
     pub writes: bool,
-    /// True if it may write to tables whose history is kept, and leave no entry.
+    /// True if it may write to audited tables without a history entry.
     pub unaudited: bool,
-    /// The database to run it on, where a store has several and one was named.
+    /// The database to run it on, if the store has several and the caller named one.
     pub database: Option<&'a str>,
-    /// Takes the columns, before the first row is lent.
+    /// Receives the columns, before the first row is lent.
     pub columns: &'a OnceCell<Arc<SqlColumns>>,
 }
 
 /// Lends tables of other databases to a statement that reads them.
 pub trait Lender {
-    /// The tables, in the order asked for; they do not change until they are
-    /// given back.
+    /// Lends the tables, in the order of `wanted`. They do not change until they are returned.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] if a transaction keeps one of them.
+    /// [`ErrorKind::Busy`] if a transaction holds one of them.
     fn lend(&mut self, wanted: &[Wanted]) -> Result<LentTables>;
 }
 
 /// A table of another database.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// The database's place in the store.
+    /// The index of the database in the store.
     pub database: usize,
     /// The table.
     pub table: Arc<Table>,
@@ -57,22 +54,21 @@ pub struct Wanted {
 #[derive(Debug, Default)]
 pub struct SqlColumns {
     columns: Box<[SqlColumn]>,
-    /// The first name that two columns have.
+    /// The first column whose name another column has as well.
     twice: Option<usize>,
 }
 
 /// A column of a statement's rows.
 #[derive(Clone, Debug)]
 pub struct SqlColumn {
-    /// Its name: that after `AS`, else the field's, else the expression.
+    /// Its name: the one after `AS`, otherwise the field's name, otherwise the expression.
     pub name: String,
-    /// The kind of the field that it was read from; none for what was worked
-    /// out.
+    /// The kind of the field that it was read from; `None` for a computed value.
     pub kind: Option<Kind>,
 }
 
 impl SqlColumns {
-    /// These columns.
+    /// Creates a list of columns.
     #[must_use]
     pub fn new(columns: Vec<SqlColumn>) -> Self {
         let is_twice = |&at: &usize| columns[..at].iter().any(|c| c.name == columns[at].name);
@@ -80,16 +76,16 @@ impl SqlColumns {
         Self { columns: columns.into(), twice }
     }
 
-    /// The columns, in order.
+    /// Returns the columns, in order.
     #[must_use]
     pub fn list(&self) -> &[SqlColumn] {
         &self.columns
     }
 
-    /// The place of the column called `name`.
+    /// Returns the index of the column called `name`.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a name that no column has, or two.
+    /// [`ErrorKind::Invalid`] for a name that no column or more than one has.
     pub fn position(&self, name: &str) -> Result<usize> {
         let mut found = self.columns.iter().enumerate().filter(|(_, column)| column.name == name);
         match (found.next(), found.next()) {
@@ -105,10 +101,10 @@ impl SqlColumns {
         }
     }
 
-    /// An error if two columns have the same name.
+    /// Returns an error if two columns have the same name.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] naming it.
+    /// [`ErrorKind::Invalid`] with the name.
     pub fn check_names(&self) -> Result<()> {
         match self.twice {
             Some(at) => Err(called_twice(&self.columns[at].name)),
@@ -123,7 +119,7 @@ fn called_twice(name: &str) -> Error {
     Error::new(ErrorKind::Invalid, message)
 }
 
-/// A row of a statement, lent for a call.
+/// A row of a statement, lent for one call.
 #[derive(Clone, Copy, Debug)]
 pub struct SqlRow<'r> {
     columns: &'r SqlColumns,
@@ -131,37 +127,37 @@ pub struct SqlRow<'r> {
 }
 
 impl<'r> SqlRow<'r> {
-    /// A row with these columns.
+    /// Creates a row with these columns.
     #[must_use]
     pub const fn new(columns: &'r SqlColumns, values: &'r [ValueRef<'r>]) -> Self {
         Self { columns, values }
     }
 
-    /// The columns.
+    /// Returns the columns.
     #[must_use]
     pub const fn columns(&self) -> &'r SqlColumns {
         self.columns
     }
 
-    /// The values, in the order of columns.
+    /// Returns the values, in the order of columns.
     #[must_use]
     pub const fn values(&self) -> &'r [ValueRef<'r>] {
         self.values
     }
 
-    /// The value of a column, as any type that a field can have.
+    /// Reads the value of a column as any type of a field.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a name that no column has, or two;
-    /// [`ErrorKind::Engine`] for a value that the type cannot hold.
+    /// [`ErrorKind::Invalid`] for a name that no column or more than one has; [`ErrorKind::Engine`]
+    /// for a value that the type cannot hold.
     pub fn read<T: FieldValue>(&self, name: &str) -> Result<T> {
         self.read_at(self.columns.position(name)?)
     }
 
-    /// The value of the column at a place.
+    /// Reads the value of the column at an index.
     ///
     /// # Errors
-    /// As [`SqlRow::read`].
+    /// Those of [`SqlRow::read`].
     pub fn read_at<T: FieldValue>(&self, place: usize) -> Result<T> {
         let value = self.values.get(place).copied().unwrap_or_default();
         read_as(value).ok_or_else(|| {
@@ -175,7 +171,7 @@ impl<'r> SqlRow<'r> {
         })
     }
 
-    /// Appends the row as a JSON object, the columns' names its members.
+    /// Appends the row as a JSON object with the columns' names as members.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.push(b'{');
         for (at, (column, value)) in self.columns.columns.iter().zip(self.values).enumerate() {
@@ -193,7 +189,7 @@ impl<'r> SqlRow<'r> {
     }
 }
 
-/// A value as a type: by its kind, or by what SQL keeps of it.
+/// Reads a value as a type: by its kind, or from SQL's representation of that.
 fn read_as<T: FieldValue>(value: ValueRef<'_>) -> Option<T> {
     T::from_row(value).or_else(|| T::from_row(T::KIND.read_stored(value)?))
 }
@@ -208,10 +204,10 @@ pub struct SqlRows {
 }
 
 impl SqlRows {
-    /// The value of a column of a row; none where there is no such row.
+    /// Returns the value of a column of a row; `None` if the row does not exist.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a name that no column has, or two.
+    /// [`ErrorKind::Invalid`] for a name that no column or more than one has.
     pub fn value(&self, row: usize, column: &str) -> Result<Option<&Value>> {
         let column = self.columns.position(column)?;
         Ok(self.rows.get(row).map(|row| &row[column]))

@@ -1,11 +1,10 @@
-//! What a store and its engine have done so far, in numbers. As data: whoever
-//! wants to show them serialises them.
+//! Counters of a store and its engine, as data that can be serialized.
 
 use serde::Serialize;
 
 use crate::cache::CacheStats;
 
-/// What a store has done since it was opened.
+/// The counters of a store since it was opened.
 ///
 /// ```
 /// use marmota_store::Store;
@@ -17,51 +16,51 @@ use crate::cache::CacheStats;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// What its engine has done.
+    /// The counters of its engine.
     pub engine: EngineStatistics,
-    /// What its cache has done; none for a store without one.
+    /// The counters of its cache; `None` for a store without one.
     pub cache: Option<CacheStats>,
 }
 
-/// What an engine has done since it was opened. Each number is right by
-/// itself; while others write, two of them may be of different moments.
+/// The counters of an engine since it was opened. Each is exact by itself; while others write, two
+/// of them may be of different moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct EngineStatistics {
-    /// Commits: of groups, transactions and writes by themselves.
+    /// Commits: of groups, transactions and single writes.
     pub commits: u64,
-    /// Waits for the disk that writes of several sessions could share.
+    /// Group commits: waits for the disk that writes of several sessions could share.
     pub groups: u64,
-    /// The writes that took part in those.
+    /// The writes in these groups.
     pub grouped_writes: u64,
-    /// The most writes that were in one group.
+    /// The largest number of writes in one group.
     pub group_writes_max: u64,
     /// System calls that waited for the disk.
     pub syncs: u64,
-    /// How often the log's content was taken to the file.
+    /// Checkpoints, which move the content of the log to the file.
     pub checkpoints: u64,
-    /// Writes that wait for their turn or for the disk at this moment.
+    /// Writes that currently wait for the write lock or for the disk.
     pub writes_waiting: u64,
-    /// Writes that were refused because too many waited.
+    /// Writes that were refused because too many were waiting.
     pub writes_refused: u64,
-    /// Connections to a server that are open at this moment.
+    /// Connections to a server that are currently open.
     pub connections: u64,
-    /// Those of them that an operation uses.
+    /// Connections that an operation currently uses.
     pub connections_in_use: u64,
-    /// Operations that wait for one, or for their turn to use it.
+    /// Operations that wait for a connection, or for their turn to use one.
     pub connections_wanted: u64,
     /// Reads that used up their first budget and continued on a helper thread.
     pub read_handovers: u64,
-    /// How often a read has left its thread to others before its end.
+    /// How often a read has yielded its thread to others before its end.
     pub read_yields: u64,
     /// Reads that were ended by their deadline.
     pub read_timeouts: u64,
-    /// Reads that were given up before their end.
+    /// Reads that were cancelled before their end.
     pub reads_cancelled: u64,
 }
 
 impl EngineStatistics {
-    /// What two engines have done together.
+    /// Returns the sum of the counters of two engines.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
             commits: self.commits + other.commits,
@@ -82,7 +81,7 @@ impl EngineStatistics {
         }
     }
 
-    /// How many writes shared a wait for the disk, on average; 0 if none did.
+    /// Returns the average number of writes that shared a wait for the disk; 0 if none did.
     #[must_use]
     pub fn writes_per_group(&self) -> f64 {
         self.grouped_writes as f64 / (self.groups as f64).max(1.0)

@@ -1,4 +1,4 @@
-//! A store: an engine with the models it keeps.
+//! A store: an engine with its models.
 
 use std::any::TypeId;
 use std::ops::Deref;
@@ -22,8 +22,8 @@ use crate::rights::Rights;
 use crate::scope::{Background, Scope, Shared};
 use crate::statistics::Statistics;
 
-/// Models in an engine. Cheap to clone; `Send + Sync`; derefs to the
-/// [`Scope`] that has the verbs.
+/// An engine with its models. It is cheap to clone and `Send + Sync`, and derefs to the [`Scope`]
+/// with the verbs.
 #[derive(Clone, Debug)]
 pub struct Store(Arc<Scope>);
 
@@ -36,7 +36,7 @@ impl Deref for Store {
 }
 
 impl Store {
-    /// Begins to open a store on an engine.
+    /// Returns a builder that opens a store on an engine.
     #[must_use]
     pub fn builder(engine: impl Into<Box<dyn Engine>>) -> StoreBuilder {
         let engine = engine.into();
@@ -56,82 +56,81 @@ impl Store {
         }
     }
 
-    /// What the engine is and can do.
+    /// Returns the engine's features and guarantees.
     #[must_use]
     pub fn capability(&self) -> &Capability {
         self.shared.engine.capability()
     }
 
-    /// How often the cache had what was asked for; none for a store without
-    /// one.
+    /// Returns the counters of the cache; `None` for a store without one.
     #[must_use]
     pub fn cache_stats(&self) -> Option<CacheStats> {
         self.shared.cache().map(Cache::stats)
     }
 
-    /// What it has done since it was opened: commits, groups, waits for the
-    /// disk, how often its cache had what was asked for.
+    /// Returns the counters since the store was opened: commits, groups, waits for the disk, hits
+    /// of its cache.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         Statistics { engine: self.shared.engine.statistics(), cache: self.cache_stats() }
     }
 
-    /// What was done with it, by table, verb and session, and what took long;
-    /// none unless it was opened to count ([`StoreBuilder::metering`]).
+    /// Returns the operations by table, verb and session, and the slow ones; `None` unless the
+    /// store was opened with [`StoreBuilder::metering`].
     #[must_use]
     pub fn activity(&self) -> Option<Activity> {
         self.shared.meter.as_ref().map(Meter::activity)
     }
 
-    /// The same store, whose operations are counted for a session of this name
-    /// too ([`Activity::sessions`]).
+    /// Returns the same store, with operations that also count for a session of this name
+    /// ([`Activity::sessions`]).
     #[must_use]
     pub fn in_session(&self, name: &str) -> Self {
         Self(Arc::new(self.0.in_session(name)))
     }
 
-    /// The version of a table: a number that changes with every write to it,
-    /// and that is never the same again as long as the store is open. None
-    /// while one is under way, and for a store without a cache.
+    /// Returns the version of a table: a number that changes with every write to it, and that no
+    /// later version has again as long as the store is open. `None` while a write is in progress,
+    /// and for a store without a cache.
     ///
-    /// What is read between two calls that give the same version is what the
-    /// table has at that version.
+    /// Data that is read between two calls with the same result is the content of the table at that
+    /// version.
     #[must_use]
     pub fn table_version(&self, table: &Table) -> Option<u64> {
         Some(self.shared.cache()?.version(table)?.number())
     }
 
-    /// True until it is closed.
+    /// Returns true until the store is closed.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.shared.check_open().is_ok()
     }
 
-    /// A number that no other store of this process has or had.
+    /// Returns a number that no other store of this process has or had.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.shared.number
     }
 
-    /// The same store, whose writes are said to be by `actor`: entered in the
-    /// history of audited models ([`Scope::history`]), by its transactions as
-    /// well. Cheap, so that a server does it for each request.
+    /// Returns the same store with `actor` as the author of its writes, also in its transactions.
+    /// The history of audited models ([`Scope::history`]) names the actor. The call is cheap enough
+    /// for each request of a server.
     #[must_use]
     pub fn with_actor(&self, actor: impl Into<Arc<str>>) -> Self {
         Self(Arc::new(self.0.with_actor(actor.into())))
     }
 
-    /// The same store for a caller who may not do everything: whatever is done
-    /// through it, also by its transactions, is refused or narrowed by their
-    /// rights ([`crate::rights`]), and entered in the history under their name.
+    /// Returns the same store for a caller with limited rights. Every operation through it, also in
+    /// its transactions, is refused or narrowed by these rights ([`crate::rights`]), and entered in
+    /// the history under the caller's name.
     #[must_use]
     pub fn with_rights(&self, rights: Arc<Rights>) -> Self {
         Self(Arc::new(self.0.with_rights(rights)))
     }
 
-    /// A number for what is read of a table here: two stores give the same one
-    /// only if they may read the same rows at the same [`Store::table_version`].
-    /// None where that alone does not say what there is to be read.
+    /// Returns a number for the rows of a table that are visible here: two stores return the same
+    /// number only if they may read the same rows at the same [`Store::table_version`]. `None` if
+    /// that alone does not determine the visible rows.
     #[must_use]
     pub fn read_view_id(&self, table: &Table) -> Option<u64> {
         self.rights().map_or(Some(0), |rights| rights.read_number(table))
@@ -141,37 +140,35 @@ impl Store {
         self.shared.watch(background);
     }
 
-    /// True if nobody else holds it, nor a transaction on it.
+    /// Returns true if no other clone of it and no transaction on it exists.
     pub(crate) fn is_idle(&self) -> bool {
         Arc::strong_count(&self.0) == 1 && Arc::strong_count(&self.0.shared) == 1
     }
 
-    /// Makes everything durable and lets go of files. Dropping the last clone
-    /// does the same, but cannot say what went wrong. What a background batch
-    /// has accepted is carried out first.
+    /// Makes everything durable and releases files. Writes that a background batch has accepted are
+    /// executed first. Dropping the last clone does the same, but cannot report errors.
     ///
     /// # Errors
-    /// What could not be made durable.
+    /// An error if the data could not be made durable.
     pub fn close(&self) -> Result<()> {
         self.shared.flush();
         self.shared.close()
     }
 }
 
-/// Collects the models of one of a store's databases; see
-/// [`StoreBuilder::database`].
+/// A collection of the models of one of a store's databases; see [`StoreBuilder::database`].
 #[derive(Default)]
 pub struct Models(Vec<(Schema, Option<TypeId>)>);
 
 impl Models {
-    /// Keeps the model `M`.
+    /// Adds the model `M`.
     #[must_use]
     pub fn model<M: Model>(mut self) -> Self {
         self.0.push((M::schema().clone(), Some(TypeId::of::<M>())));
         self
     }
 
-    /// Keeps a model made at run time.
+    /// Adds a model made at run time.
     #[must_use]
     pub fn schema(mut self, schema: Schema) -> Self {
         self.0.push((schema, None));
@@ -179,7 +176,7 @@ impl Models {
     }
 }
 
-/// Collects a store's models.
+/// A builder that opens a store; it has the engine, the models and the settings.
 pub struct StoreBuilder {
     engine: Box<dyn Engine>,
     tables: Vec<(Schema, Option<TypeId>)>,
@@ -193,30 +190,29 @@ pub struct StoreBuilder {
     destructive: Destructive,
     history_age_max: Option<Duration>,
     migrations: Vec<Migration>,
-    /// Tables that a transfer leaves where they are.
+    /// Tables that a transfer does not move.
     pub(crate) left: Vec<String>,
 }
 
 impl StoreBuilder {
-    /// Keeps the model `M`.
+    /// Adds the model `M`.
     #[must_use]
     pub fn model<M: Model>(mut self) -> Self {
         self.tables.push((M::schema().clone(), Some(TypeId::of::<M>())));
         self
     }
 
-    /// Keeps a model made at run time.
+    /// Adds a model made at run time.
     #[must_use]
     pub fn schema(mut self, schema: Schema) -> Self {
         self.tables.push((schema, None));
         self
     }
 
-    /// Keeps further models in a database of their own, of any engine. Verbs
-    /// find each table where it is; a batch or transaction writes to one
-    /// database, and references stay in theirs. SQL of one's own sees all of
-    /// them: see the guide's page on databases. The first database is called
-    /// `main`; nine are the most.
+    /// Adds a separate database, with any engine, for further models. Verbs find the database of
+    /// each table. A batch or transaction writes to one database, and references cannot leave
+    /// theirs. Raw SQL can read all of them: see the guide's page on databases. The first database
+    /// is called `main`; a store has at most nine.
     ///
     /// ```
     /// use marmota_store::Store;
@@ -242,44 +238,43 @@ impl StoreBuilder {
         self
     }
 
-    /// The version of the models as a whole: a database written by a program
-    /// with a higher one is refused. 0 if never set.
+    /// Sets the version of the models as a whole: a database written by a program with a higher
+    /// version is refused. Default: 0.
     #[must_use]
     pub const fn schema_version(mut self, version: u32) -> Self {
         self.version = version;
         self
     }
 
-    /// Keeps rows that were read by key, up to so many bytes, and answers
-    /// later reads of them: some five times as fast as SQLite does. A row is
-    /// never older than what this store acknowledged before it was asked for.
+    /// Caches rows that were read by key, up to this many bytes, and answers later reads from the
+    /// cache, some five times as fast as SQLite. A row is never older than the last write that this
+    /// store had acknowledged before the read.
     ///
-    /// PostgreSQL tells what others write to it, whoever they are: a row may be
-    /// as much older as that takes to come, and is read anew behind it. With
-    /// any other engine, only for a database that nobody else writes to: what
-    /// other processes write, or other stores of this one, goes unseen there.
-    /// (SQLite's `exclusive=true` sees to it that there is nobody.)
+    /// PostgreSQL notifies the cache of writes by others: a row may be older by the delay of the
+    /// notification, and is read again after it. With any other engine, enable the cache only for a
+    /// database to which no one else writes: the cache does not see writes of other processes, or
+    /// of other stores in this process. (SQLite's `exclusive=true` rules both out.)
     #[must_use]
     pub const fn cache(mut self, bytes_max: u64) -> Self {
         self.cache_bytes_max = Some(bytes_max);
         self
     }
 
-    /// Counts what is done: by table, verb and session ([`Store::activity`]), and
-    /// which operations took long. An operation takes some 140 ns more for it.
+    /// Counts operations by table, verb and session ([`Store::activity`]), and records slow ones.
+    /// An operation takes some 140 ns longer with it.
     #[must_use]
     pub const fn metering(mut self, metering: Metering) -> Self {
         self.metering = Some(metering);
         self
     }
 
-    /// Puts a span of the crate `tracing` around each operation that is asked for: target
-    /// `marmota_store`, level info, fields named as OpenTelemetry's conventions for databases have it
-    /// (`db.system.name`: the engine, `db.operation.name`: the verb, `db.collection.name`: the table,
-    /// `error.type`: the kind of an error), and `marmota.rows`, read or written. It lasts as long as
-    /// the operation, inside of whatever span the caller is in, and has no value of a row. While
-    /// nobody records it, an operation takes some 180 instructions more; a store that was not asked to
-    /// pays nothing.
+    /// Creates a span of the crate `tracing` for each operation of a caller: target
+    /// `marmota_store`, level info. Its fields have the names of OpenTelemetry's conventions for
+    /// databases (`db.system.name`: the engine, `db.operation.name`: the verb,
+    /// `db.collection.name`: the table, `error.type`: the kind of an error), and `marmota.rows`,
+    /// read or written. The span lasts as long as the operation, is a child of the caller's current
+    /// span, and contains no value of a row. While no subscriber records it, an operation takes
+    /// some 180 instructions more; without this setting there is no cost.
     ///
     /// ```
     /// # use marmota_model::{Field, Kind, Role, Schema};
@@ -296,24 +291,23 @@ impl StoreBuilder {
         self
     }
 
-    /// Lets go of entries in the history of audited models that are older:
-    /// not at once, but in the course of later writes. They are kept for ever
-    /// if this is never set.
+    /// Deletes entries in the history of audited models that are older than this, not at once, but
+    /// in the course of later writes. Default: they are kept forever.
     #[must_use]
     pub const fn history_age_max(mut self, age: Duration) -> Self {
         self.history_age_max = Some(age);
         self
     }
 
-    /// Allows steps of the plan that lose data; none if never called.
+    /// Allows steps of the plan that lose data. Default: none.
     #[must_use]
     pub fn allow_destructive(mut self, destructive: Destructive) -> Self {
         self.destructive = destructive;
         self
     }
 
-    /// Says what opening the store would change in the database, and what it
-    /// would not dare to; changes nothing, and closes the engine.
+    /// Returns the changes that opening the store would make in the database, and those that it
+    /// would refuse. Changes nothing, and closes the engine.
     ///
     /// ```
     /// use marmota_model::{Field, Kind, Role, Schema};
@@ -326,8 +320,8 @@ impl StoreBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`marmota_model::ErrorKind::Invalid`] for a schema that makes no sense,
-    /// or a database of a newer program.
+    /// [`marmota_model::ErrorKind::Invalid`] for an invalid schema, or a database of a newer
+    /// program.
     pub fn plan(self) -> Result<Plan> {
         let version = self.version;
         let Assembled { engine, tables, migrations, .. } = self.assemble()?;
@@ -339,10 +333,10 @@ impl StoreBuilder {
         closed.map(|()| plan)
     }
 
-    /// Adds a migration behind those that were given: a change to rows, done
-    /// once in every database. [`StoreBuilder::open`] does those that are
-    /// pending, each in a transaction with its record, which lies in the table
-    /// `marmota_migration` of the first database, to which alone it can write.
+    /// Adds a migration after those added before: a change of rows, executed once in every
+    /// database. [`StoreBuilder::open`] executes pending migrations, each in a transaction with its
+    /// record. The records are in the table `marmota_migration` of the first database, and a
+    /// migration can only write to that database.
     ///
     /// ```
     /// # use marmota_model::{Field, Kind, Record, Role, Schema};
@@ -368,12 +362,12 @@ impl StoreBuilder {
         self
     }
 
-    /// Says which migrations the program has, and which of them the database;
-    /// changes nothing, and closes the engine.
+    /// Returns the migrations of the program, and which of them the database has. Changes nothing,
+    /// and closes the engine.
     ///
     /// # Errors
-    /// [`marmota_model::ErrorKind::Invalid`] for migrations that make no sense;
-    /// not for a database of a newer program.
+    /// [`marmota_model::ErrorKind::Invalid`] for invalid migrations; not for a database of a newer
+    /// program.
     pub fn migration_status(self) -> Result<Vec<MigrationStatus>> {
         let Assembled { engine, migrations, .. } = self.assemble()?;
         let status = migrations.read(&*engine).map(|done| migrations.status(&done));
@@ -382,13 +376,13 @@ impl StoreBuilder {
         closed.map(|()| status)
     }
 
-    /// Carries out the plan, as [`StoreBuilder::open`] does, then does or undoes
-    /// migrations until the one of this number is the last that is done (0: none
-    /// is), and closes the store: for the program before, which opens it next.
+    /// Executes the plan, like [`StoreBuilder::open`], then executes or undoes migrations until the
+    /// one with this number is the last executed one (0: none is), and closes the store. This is
+    /// for a downgrade: the previous version of the program opens the database next.
     ///
     /// # Errors
-    /// [`marmota_model::ErrorKind::Unsupported`] for a migration that cannot be
-    /// undone, before anything is changed; otherwise as [`StoreBuilder::open`].
+    /// [`marmota_model::ErrorKind::Unsupported`] for a migration that cannot be undone, before
+    /// anything is changed; otherwise those of [`StoreBuilder::open`].
     pub fn migrate_to(self, number: u32) -> Result<()> {
         self.open_at(Some(number))?.close()
     }
@@ -398,14 +392,14 @@ impl StoreBuilder {
         &*self.engine
     }
 
-    /// True if a model of any of its databases has the table.
+    /// Returns true if a model of any of its databases has the table.
     pub(crate) fn names_table(&self, table: &str) -> bool {
         let of_others = self.databases.iter().flat_map(|(_, _, Models(tables))| tables);
         self.tables.iter().chain(of_others).any(|(schema, _)| schema.name == table)
     }
 
-    /// The engine, made of several where there are more databases than one,
-    /// and all their tables.
+    /// Returns the engine, which combines the engines if there are several databases, and all
+    /// tables.
     pub(crate) fn assemble(self) -> Result<Assembled> {
         let mut registry = Registry::default();
         let mut engines = vec![(MAIN.to_owned(), self.engine)];
@@ -419,7 +413,7 @@ impl StoreBuilder {
             homes.insert(schema.name.to_string(), database);
             registry.add(Arc::new(Table::new(schema)?), of)?;
         }
-        // Each of these is committed together with the writes that it is about.
+        // Each of these is committed together with the writes that it belongs to.
         if registry.is_audited() {
             let home = home_of_history(&registry, &homes)?;
             engines[home].1.capability().check_transactions("the history of audited models")?;
@@ -455,26 +449,25 @@ impl StoreBuilder {
         Ok(Assembled { engine, registry, tables, answers, migrations })
     }
 
-    /// Keeps the answers to batches with a key of their own
-    /// ([`crate::batch::Batch::idempotency_key`], `Idempotency-Key` in REST),
-    /// so that a repeat is answered the same and writes nothing. They lie in
-    /// the table `marmota_answer`, which is no resource of REST; of several
-    /// databases each has its own, so that a key is known where it was used.
+    /// Stores the answers to batches with an idempotency key
+    /// ([`crate::batch::Batch::idempotency_key`], `Idempotency-Key` in REST), so that a repeat
+    /// returns the same answer and writes nothing. They are in the table `marmota_answer`, which is
+    /// not a resource of REST. Each of several databases has its own table, so a key is known in
+    /// the database where it was used.
     #[must_use]
     pub const fn idempotency(mut self, idempotency: Idempotency) -> Self {
         self.idempotency = Some(idempotency);
         self
     }
 
-    /// Opens the store: carries out the steps of the plan that lose nothing
-    /// (tables, columns and indexes that are missing are made), and those that
-    /// lose what [`StoreBuilder::allow_destructive`] allows; then does the migrations that
-    /// are pending.
+    /// Opens the store. It executes the steps of the plan that lose no data (it creates missing
+    /// tables, columns and indexes), and the destructive ones that
+    /// [`StoreBuilder::allow_destructive`] allows; then it executes the pending migrations.
     ///
     /// # Errors
-    /// [`marmota_model::ErrorKind::Invalid`] for a schema that makes no sense, a
-    /// database that would lose data, or one that does not belong to the
-    /// program's migrations, with the way out; a migration's own.
+    /// [`marmota_model::ErrorKind::Invalid`] for an invalid schema, a database that would lose
+    /// data, or one that does not belong to the program's migrations, with an alternative; those of
+    /// a migration.
     pub fn open(self) -> Result<Store> {
         self.open_at(None)
     }
@@ -490,7 +483,7 @@ impl StoreBuilder {
                 history_age_max.map(|age| i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
             Ledger::new(table, age_max_us)
         });
-        // Looked at first: what is refused is left as it was.
+        // The records are checked first: a refused database is not changed.
         let done = migrations.read(&*engine)?;
         migrations.check(&done, to)?;
         engine
@@ -499,23 +492,23 @@ impl StoreBuilder {
         let shared = Arc::new(Shared::new(engine, registry, cache, answers, ledger, observed));
         let store = Store(Arc::new(Scope::of_store(shared)));
         migrations.carry_out(&store, &done, to)?;
-        // Whatever those have read is forgotten.
+        // Rows that the migrations have read are not in the cache afterwards.
         store.shared.hear()?;
         Ok(store)
     }
 }
 
-/// What a builder makes of its models and databases.
+/// The result of a builder: its engine, tables and migrations.
 pub(crate) struct Assembled {
     pub(crate) engine: Box<dyn Engine>,
     registry: Registry,
-    /// All tables that the engine keeps: the models', and the store's own.
+    /// All tables of the engine: those of the models and the store's internal ones.
     pub(crate) tables: Vec<Arc<Table>>,
     answers: Option<(Arc<Table>, Idempotency)>,
     migrations: Sequence,
 }
 
-/// The table that answers are kept in.
+/// Returns the table of idempotent answers.
 fn answers_table(registry: &Registry) -> Result<Arc<Table>> {
     if registry.table(operation::ANSWERS).is_ok() {
         let message = format!("the table `{}` is the store's; rename yours", operation::ANSWERS);
@@ -524,8 +517,8 @@ fn answers_table(registry: &Registry) -> Result<Arc<Table>> {
     Ok(Arc::new(Table::new(operation::answers_schema())?))
 }
 
-/// The place of the database whose models are audited: their history lies
-/// there too, since each entry is committed with the write that it tells of.
+/// Returns the index of the database with the audited models. It has the history as well, since
+/// each entry is committed together with its write.
 fn home_of_history(registry: &Registry, homes: &HashMap<String, usize>) -> Result<usize> {
     let mut audited = registry.tables().iter().filter(|table| table.schema().audit);
     let home = |table: &Arc<Table>| homes.get(table.name()).copied().unwrap_or(0);

@@ -1,6 +1,5 @@
-//! The tables that an engine has prepared, each with a number by which its
-//! statements are found. Kept here for the engines that have sessions with
-//! statements of their own.
+//! The tables that an engine has prepared, each with a number by which a session finds its
+//! statements. This is for engines whose sessions have prepared statements.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,8 +8,8 @@ use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Kind, Result, Table};
 use parking_lot::RwLock;
 
-/// The engine's tables, in the order of their numbers. They are kept as long
-/// as the engine, so that the address of one names it.
+/// The engine's tables, in the order of their numbers. They are kept as long as the engine, so that
+/// an address identifies a table.
 #[derive(Debug, Default)]
 pub struct Tables {
     list: RwLock<Vec<Arc<Table>>>,
@@ -18,7 +17,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Adds tables behind those that are there.
+    /// Adds tables after the existing ones.
     pub fn add(&self, tables: &[Arc<Table>]) {
         let mut list = self.list.write();
         list.extend_from_slice(tables);
@@ -32,21 +31,21 @@ pub struct KnownTables {
     all: Arc<Tables>,
     known: Vec<Arc<Table>>,
     by_address: HashMap<usize, u32>,
-    /// The one asked for last.
+    /// The table of the last lookup.
     last: (usize, u32),
 }
 
 impl KnownTables {
-    /// A view that knows none of them yet.
+    /// Creates a view without any table.
     #[must_use]
     pub fn new(all: Arc<Tables>) -> Self {
         Self { all, known: Vec::new(), by_address: HashMap::new(), last: (0, 0) }
     }
 
-    /// The number of a table.
+    /// Returns the number of a table.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if it was not prepared.
+    /// [`ErrorKind::Invalid`] if the table was not prepared.
     #[inline]
     pub fn number(&mut self, table: &Table) -> Result<u32> {
         let address = std::ptr::from_ref(table) as usize;
@@ -56,16 +55,16 @@ impl KnownTables {
         self.look_up(table, address)
     }
 
-    /// The table with a number.
+    /// Returns the table with a number.
     #[must_use]
     pub fn at(&self, number: usize) -> Option<&Arc<Table>> {
         self.known.get(number)
     }
 
-    /// The table itself, to be kept beyond the caller's use of it.
+    /// Returns the table itself, which can outlive the caller's reference.
     ///
     /// # Errors
-    /// As [`Self::number`].
+    /// Those of [`Self::number`].
     pub fn kept(&mut self, table: &Table) -> Result<Arc<Table>> {
         let number = self.number(table)?;
         Ok(Arc::clone(&self.known[number as usize]))
@@ -86,7 +85,7 @@ impl KnownTables {
         Ok(number)
     }
 
-    /// Takes over the tables that were prepared since.
+    /// Adds the tables that were prepared since the last call.
     pub fn learn(&mut self) {
         if self.all.count.load(Ordering::Acquire) == self.known.len() {
             return;
@@ -99,13 +98,13 @@ impl KnownTables {
         }
     }
 
-    /// The last prepared table called `name`.
+    /// Returns the last prepared table called `name`.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<&Arc<Table>> {
         self.known.iter().rev().find(|table| table.name().eq_ignore_ascii_case(name))
     }
 
-    /// The tables whose rows' history is kept, and that of the history.
+    /// Returns the audited tables and the table of the history.
     pub fn audited(&self) -> impl Iterator<Item = &Arc<Table>> {
         let is_kept = |table: &&Arc<Table>| {
             table.schema().audit || table.name() == crate::history::HISTORY_TABLE
@@ -114,7 +113,7 @@ impl KnownTables {
         self.known.iter().filter(move |table| any && is_kept(table))
     }
 
-    /// Every field that refers to rows of `name`, with its table.
+    /// Returns every field that refers to rows of `name`, with its table.
     #[must_use]
     pub fn references_to(&self, name: &str) -> Vec<(Arc<Table>, usize)> {
         let mut found = Vec::new();

@@ -1,6 +1,5 @@
-//! One database for each tenant, opened when it is asked for: a bounded
-//! number at once, of which the one used least recently is closed for the
-//! next. One that somebody holds is never closed.
+//! A database for each tenant, opened on first use. The number of open ones is limited; to open
+//! another, the least recently used one is closed. One that is in use is never closed.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -11,15 +10,15 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::store::Store;
 
-/// How long one waits for a tenant that another thread opens or closes.
+/// The maximum wait for a tenant that another thread opens or closes.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// The most characters of a tenant's name.
+/// The maximum length of a tenant's name, in characters.
 const NAME_CHARS_MAX: usize = 64;
 
 type Open = dyn Fn(&str) -> Result<Store> + Send + Sync;
 type TenantExists = dyn Fn(&str) -> bool + Send + Sync;
 
-/// Stores by the name of their tenant. Cheap to clone.
+/// The stores of tenants, by name. It is cheap to clone.
 ///
 /// ```
 /// use marmota_memory::Memory;
@@ -43,7 +42,7 @@ pub struct Tenants {
 
 struct Shared {
     open: Box<Open>,
-    /// Says which tenants there are.
+    /// Returns true if a tenant exists.
     known: OnceLock<Box<TenantExists>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -58,7 +57,7 @@ struct State {
 }
 
 enum Slot {
-    /// A thread opens or closes it.
+    /// A thread opens or closes the store.
     Busy,
     Open {
         store: Store,
@@ -66,25 +65,25 @@ enum Slot {
     },
 }
 
-/// What has become of tenants so far.
+/// The counters of tenants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct TenantStatistics {
-    /// How many are open.
+    /// The number of open stores.
     pub open: u64,
-    /// How often one that was asked for was open.
+    /// How often a requested store was open.
     pub hits: u64,
-    /// How often one had to be opened.
+    /// How often a store had to be opened.
     pub opened: u64,
-    /// How often one was closed to make room.
+    /// How often a store was closed to make room.
     pub evicted: u64,
-    /// How often one could not be opened.
+    /// How often a store could not be opened.
     pub failed: u64,
 }
 
 impl Tenants {
-    /// Tenants whose stores `open` opens; it gets names that are good as
-    /// names of files. 64 are open at once unless told otherwise.
+    /// Creates tenants whose stores `open` opens. It receives names that are safe as file names.
+    /// Default: at most 64 are open at once.
     pub fn new(open: impl Fn(&str) -> Result<Store> + Send + Sync + 'static) -> Self {
         let state = State {
             tenants: HashMap::new(),
@@ -98,29 +97,28 @@ impl Tenants {
         Self { shared: Arc::new(Shared { open: Box::new(open), known, state, changed }) }
     }
 
-    /// How many stores may be open at once; one at least.
+    /// Sets how many stores may be open at once; at least one.
     #[must_use]
     pub fn open_max(self, stores: usize) -> Self {
         self.shared.state.lock().open_max = stores.max(1);
         self
     }
 
-    /// Says which tenants there are, by names that are good as names of files:
-    /// whose file is there, say. Strangers' requests ask for those alone
-    /// ([`Tenants::get_known`]). What is said first holds.
+    /// Sets the function that returns true if a tenant exists, for example if it has a file. It
+    /// receives names that are safe as file names. Requests of unknown callers can only open
+    /// existing tenants ([`Tenants::get_known`]). Only the first call has an effect.
     #[must_use]
     pub fn known(self, known: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        // Said again, it changes nothing.
+        // A second call changes nothing.
         let _ = self.shared.known.set(Box::new(known));
         self
     }
 
-    /// [`Tenants::get`] of a tenant that there is: none is made by being asked
-    /// for.
+    /// [`Tenants::get`] of an existing tenant: the request does not create one.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] for another one, [`ErrorKind::Unsupported`] if
-    /// nobody has said which there are; otherwise as [`Tenants::get`].
+    /// [`ErrorKind::NotFound`] for a tenant that does not exist, [`ErrorKind::Unsupported`] without
+    /// [`Tenants::known`]; otherwise those of [`Tenants::get`].
     pub fn get_known(&self, tenant: &str) -> Result<Store> {
         check_name(tenant)?;
         if let Some(store) = self.get_open(tenant)? {
@@ -137,7 +135,7 @@ impl Tenants {
         self.get(tenant)
     }
 
-    /// The store of a tenant, if it is open.
+    /// Returns the store of a tenant, if it is open.
     fn get_open(&self, tenant: &str) -> Result<Option<Store>> {
         let mut state = self.shared.state.lock();
         if state.closed {
@@ -146,16 +144,15 @@ impl Tenants {
         Ok(state.hit(tenant))
     }
 
-    /// The store of a tenant. It stays open as long as it, a clone of it or a
-    /// transaction on it is held. Blocks while it is opened, once for all who
-    /// ask meanwhile.
+    /// Returns the store of a tenant. It stays open as long as the store, a clone of it or a
+    /// transaction on it exists. Blocks while the store is opened; it is opened once for all
+    /// callers that wait.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a name that is none (small letters, digits,
-    /// `-` and `_`, a letter or digit first), [`ErrorKind::Busy`] if all that
-    /// may be open are in use, [`ErrorKind::Closed`] behind
-    /// [`Tenants::close`]; else what the opening fails with, which is tried
-    /// again the next time.
+    /// [`ErrorKind::Invalid`] for an invalid name (valid are small letters, digits, `-` and `_`,
+    /// with a letter or digit first), [`ErrorKind::Busy`] if the maximum number of stores is in
+    /// use, [`ErrorKind::Closed`] after [`Tenants::close`]; otherwise the error of the opening,
+    /// which the next call tries again.
     pub fn get(&self, tenant: &str) -> Result<Store> {
         check_name(tenant)?;
         let deadline = Instant::now() + WAIT_MAX;
@@ -169,7 +166,7 @@ impl Tenants {
             }
             let has_room = state.tenants.len() < state.open_max;
             match state.tenants.get(tenant) {
-                // Found open just before.
+                // Another thread has opened it meanwhile.
                 Some(Slot::Open { store, .. }) => return Ok(store.clone()),
                 Some(Slot::Busy) => self.shared.wait(&mut state, deadline)?,
                 None if has_room => break,
@@ -179,7 +176,7 @@ impl Tenants {
         self.shared.open(state, tenant)
     }
 
-    /// What has become of tenants so far.
+    /// Returns the counters.
     #[must_use]
     pub fn statistics(&self) -> TenantStatistics {
         let state = self.shared.state.lock();
@@ -187,10 +184,10 @@ impl Tenants {
         TenantStatistics { open: open as u64, ..state.statistics }
     }
 
-    /// Closes all stores, those in use as well; none is opened any more.
+    /// Closes all stores, also those in use; none is opened afterwards.
     ///
     /// # Errors
-    /// The first that could not be closed; the others are all the same.
+    /// The first error; the other stores are closed nevertheless.
     pub fn close(&self) -> Result<()> {
         let deadline = Instant::now() + WAIT_MAX;
         let mut state = self.shared.state.lock();
@@ -214,7 +211,7 @@ impl Tenants {
 }
 
 impl State {
-    /// The store of a tenant, if it is open; used just now.
+    /// Returns the store of a tenant, if it is open, and records its use.
     fn hit(&mut self, tenant: &str) -> Option<Store> {
         let Some(Slot::Open { store, used }) = self.tenants.get_mut(tenant) else { return None };
         self.uses += 1;
@@ -234,7 +231,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Closes the store that was used least recently and that nobody holds.
+    /// Closes the least recently used store that is not in use.
     fn make_room(&self, state: &mut MutexGuard<'_, State>, deadline: Instant) -> Result<()> {
         let idle = state.tenants.iter().filter_map(|(name, slot)| match slot {
             Slot::Open { store, used } if store.is_idle() => Some((*used, name)),
@@ -258,17 +255,17 @@ impl Shared {
         let done = MutexGuard::unlocked(state, || store.close());
         state.tenants.remove(&name);
         self.changed.notify_all();
-        // Its own next opening would fail as well if it stays as it is; whoever
-        // needs the room should not.
+        // The next opening of this tenant reports a lasting error; the tenant that needs the room
+        // is not affected.
         if let Err(error) = done {
             log::warn!("the database of tenant {name} was not closed well: {error}");
         }
         Ok(())
     }
 
-    /// Opens a store while others go on.
+    /// Opens a store; other threads can use the tenants meanwhile.
     fn open(&self, mut state: MutexGuard<'_, State>, tenant: &str) -> Result<Store> {
-        /// Takes the slot away, also when the opening panics.
+        /// Removes the slot, also when the opening panics.
         struct Opening<'s>(&'s Shared, &'s str);
         impl Drop for Opening<'_> {
             fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! A pool of threads for engines: it carries out what would block the thread of a caller.
+//! A pool of threads for engines: it executes work that would block a caller's thread.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// How long a thread without work stays.
+/// How long an idle thread stays.
 const IDLE: Duration = Duration::from_secs(10);
-/// The fewest and the most threads of an engine.
+/// The minimum and maximum number of threads of an engine.
 const THREADS: std::ops::RangeInclusive<usize> = 2..=8;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Threads of an engine that carry out what would take a caller's thread too long.
+/// A pool of threads for an engine's work that would block a caller's thread for too long.
 ///
-/// They are started when they are needed, 2 to 8 at most by the number of processors, and end when
-/// there is nothing to do for 10 s.
+/// Threads are started when they are needed, at most 2 to 8 depending on the number of processors,
+/// and end after 10 s without work.
 ///
 /// ```
 /// use marmota_store::thread_pool::ThreadPool;
@@ -50,7 +50,8 @@ impl Default for ThreadPool {
 }
 
 impl ThreadPool {
-    /// Carries out a job on a thread of the pool; on the caller's where the system gives none.
+    /// Executes a job on a thread of the pool, or on the caller's if the system cannot start a
+    /// thread.
     pub fn run(self: &Arc<Self>, job: impl FnOnce() + Send + 'static) {
         let mut state = self.state.lock();
         state.jobs.push_back(Box::new(job));
@@ -91,7 +92,7 @@ impl ThreadPool {
     }
 
     fn work(self: &Arc<Self>) {
-        /// Counts the thread out, also if a job panics.
+        /// Subtracts the thread from the count, also if a job panics.
         struct Working<'h>(&'h ThreadPool);
         impl Drop for Working<'_> {
             fn drop(&mut self) {
@@ -103,7 +104,7 @@ impl ThreadPool {
         loop {
             if let Some(job) = state.jobs.pop_front() {
                 drop(state);
-                // A panic is that of one job; its caller is told by its guard.
+                // The panic concerns one job, whose guard reports it to the caller.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
                 state = self.state.lock();
                 continue;

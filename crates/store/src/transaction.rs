@@ -1,4 +1,4 @@
-//! Transactions and savepoints: a scope with a session of its own.
+//! Transactions and savepoints: a scope with a separate session.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::operation::{Operation, Outcome};
 use crate::scope::Scope;
 use crate::store::Store;
 
-/// A transaction. It derefs to a [`Scope`], so every verb works in it, sees
-/// its writes, and is undone unless [`Transaction::commit`] is carried out.
+/// A transaction. It derefs to a [`Scope`], so every verb works in it and sees its writes. It is
+/// rolled back unless [`Transaction::commit`] is executed.
 #[must_use = "a transaction that is dropped is undone"]
 #[derive(Debug)]
 pub struct Transaction {
@@ -23,7 +23,7 @@ pub struct Transaction {
     hooks: Arc<Hooks>,
 }
 
-/// What [`Transaction::after_commit`] was given, each with the number of savepoints set before.
+/// The hooks of [`Transaction::after_commit`], each with the number of savepoints set before.
 #[derive(Default)]
 struct Hooks(Mutex<Vec<(u32, Hook)>>);
 
@@ -33,7 +33,7 @@ impl Hooks {
     fn step_succeeded(&self, step: Step) {
         match step {
             Step::Commit => {
-                // Taken out first: a hook may take as long as it wants.
+                // The hooks are moved out first, so that a slow hook does not hold the lock.
                 let hooks = std::mem::take(&mut *self.0.lock());
                 hooks.into_iter().for_each(|(_, hook)| hook());
             }
@@ -58,7 +58,7 @@ impl Deref for Transaction {
     }
 }
 
-/// A place in a transaction to go back to.
+/// A savepoint of a transaction.
 #[derive(Debug)]
 pub struct Savepoint(u32);
 
@@ -71,7 +71,7 @@ enum Step {
     RollbackTo(u32),
 }
 
-/// The verb of a transaction's own steps.
+/// The verb of commits, rollbacks and savepoints.
 pub struct Control(Step, Arc<Hooks>);
 
 impl Verb for Control {
@@ -118,19 +118,19 @@ impl Verb for Begin {
 }
 
 impl Transaction {
-    /// A session of its own, on which nothing has begun: for layers that hand
-    /// in operations themselves ([`Scope::submit`]), the first of which is
-    /// [`Operation::Begin`]. Others use [`Store::begin`].
+    /// Creates a transaction with a separate session, in which no transaction has begun yet. It is
+    /// for layers that submit operations themselves ([`Scope::submit`]), of which the first is
+    /// [`Operation::Begin`]. Other callers use [`Store::begin`].
     ///
     /// # Errors
-    /// What keeps the engine from opening a session.
+    /// An error if the engine cannot open a session.
     pub fn detached(store: &Store) -> Result<Self> {
         store.shared.check_open()?;
         let session = store.shared.engine.session()?;
         Ok(Self { scope: store.of_session(session), savepoints: 0, hooks: Arc::default() })
     }
 
-    /// Says who makes the writes from here on; see [`Store::with_actor`].
+    /// Sets the actor of the following writes; see [`Store::with_actor`].
     pub fn act_as(&mut self, actor: impl Into<Arc<str>>) {
         self.scope.actor = Some(actor.into());
     }
@@ -140,12 +140,13 @@ impl Transaction {
     }
 
     /// Calls `hook` once [`Transaction::commit`] has succeeded, on the thread that finishes it; not
-    /// if the transaction is undone, nor if it is undone to a savepoint that was set before. Hooks
-    /// run in the order in which they were added. Where no one learns whether the commit took place
-    /// ([`marmota_model::ErrorKind::Lost`], or a commit dropped while it waits), they are not called.
+    /// if the transaction is rolled back, nor if it is rolled back to a savepoint that was set
+    /// before. Hooks run in the order in which they were added. If it is unknown whether the commit
+    /// took place ([`marmota_model::ErrorKind::Lost`], or a commit dropped while it waits), they
+    /// are not called.
     ///
-    /// For what others see outside of the store, such as a message: within the transaction it would
-    /// be early, and wrong if the transaction runs again.
+    /// Use it for effects outside of the store, such as a message: within the transaction they
+    /// would be early, and wrong if the transaction runs again.
     ///
     /// ```
     /// # use marmota_model::{Kind, Field, Role, Schema, Record};
@@ -165,36 +166,36 @@ impl Transaction {
         self.hooks.0.lock().push((self.savepoints, Box::new(hook)));
     }
 
-    /// Makes what was written permanent.
+    /// Commits the transaction.
     ///
     /// # Errors
-    /// What kept the engine from it; the transaction is undone then.
+    /// The engine's error; then the transaction is rolled back.
     pub fn commit(&self) -> Action<'_, Control> {
         self.step(Step::Commit)
     }
 
-    /// Undoes what was written, as dropping the transaction does.
+    /// Rolls the transaction back, like dropping it.
     ///
     /// # Errors
-    /// What kept the engine from it.
+    /// The engine's error.
     pub fn rollback(&self) -> Action<'_, Control> {
         self.step(Step::Rollback)
     }
 
-    /// Sets a place to go back to.
+    /// Sets a savepoint.
     ///
     /// # Errors
-    /// What kept the engine from it.
+    /// The engine's error.
     pub async fn savepoint(&mut self) -> Result<Savepoint> {
         let savepoint = self.next_savepoint();
         self.step(Step::Savepoint(savepoint.0)).await?;
         Ok(savepoint)
     }
 
-    /// [`Transaction::savepoint`] for a thread.
+    /// [`Transaction::savepoint`] for blocking callers.
     ///
     /// # Errors
-    /// What kept the engine from it.
+    /// The engine's error.
     pub fn savepoint_run(&mut self) -> Result<Savepoint> {
         let savepoint = self.next_savepoint();
         self.step(Step::Savepoint(savepoint.0)).run()?;
@@ -206,18 +207,18 @@ impl Transaction {
         Savepoint(self.savepoints)
     }
 
-    /// Undoes what was written since the savepoint, which can be used again.
+    /// Undoes the writes since the savepoint, which can be used again.
     ///
     /// # Errors
-    /// What kept the engine from it.
+    /// The engine's error.
     pub fn rollback_to(&self, savepoint: &Savepoint) -> Action<'_, Control> {
         self.step(Step::RollbackTo(savepoint.0))
     }
 
-    /// Forgets the savepoint and keeps what was written since.
+    /// Removes the savepoint and keeps the writes since then.
     ///
     /// # Errors
-    /// What kept the engine from it.
+    /// The engine's error.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "a released savepoint must not be used again"
@@ -228,7 +229,7 @@ impl Transaction {
 }
 
 impl Store {
-    /// Begins a transaction, waiting its turn where another one is open.
+    /// Begins a transaction, and waits for its turn if another one is open.
     ///
     /// # Errors
     /// [`marmota_model::ErrorKind::Busy`] if that took too long.
@@ -238,24 +239,23 @@ impl Store {
         Ok(transaction)
     }
 
-    /// [`Store::begin`] for a thread.
+    /// [`Store::begin`] for blocking callers.
     ///
     /// # Errors
-    /// As [`Store::begin`].
+    /// Those of [`Store::begin`].
     pub fn begin_run(&self) -> Result<Transaction> {
         let transaction = Transaction::detached(self)?;
         Action::new(&transaction.scope, Begin).run()?;
         Ok(transaction)
     }
 
-    /// Runs `work` in a transaction: committed if it returns `Ok`, undone if
+    /// Runs `work` in a transaction, which is committed if `work` returns `Ok`, and rolled back if
     /// it returns an error or panics.
     ///
-    /// **`work` may run more than once.** Some engines let transactions run
-    /// side by side and refuse one of two that are in each other's way; nothing
-    /// of it was done then, and `work` runs again from its beginning, after a
-    /// pause. So it should do nothing but work on the store, and forget what
-    /// it has read in an earlier run.
+    /// **`work` may run more than once.** Some engines run transactions concurrently and refuse one
+    /// of two that conflict. Then nothing of it was done, and `work` runs again from its beginning,
+    /// after a pause. So it should only use the store, and discard data that it has read in an
+    /// earlier run.
     ///
     /// ```
     /// # use marmota_model::{Kind, Field, Role, Schema, Record};
@@ -270,9 +270,8 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// `work`'s, or the engine's; [`marmota_model::ErrorKind::Conflict`] if it
-    /// lost against others again and again
-    /// ([`is_retryable`](marmota_model::Error::is_retryable)).
+    /// Those of `work` or the engine; [`marmota_model::ErrorKind::Conflict`] if it conflicted with
+    /// others too many times ([`is_retryable`](marmota_model::Error::is_retryable)).
     pub fn transaction<T>(&self, mut work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         let mut pauses = Pauses::begin();
         loop {
@@ -288,7 +287,7 @@ impl Store {
     }
 }
 
-/// How often a transaction runs again, at most.
+/// The maximum number of times that a transaction runs again.
 const REPEATS_MAX: u32 = 100;
 
 /// The first pause between the runs of a transaction, and the longest.
@@ -306,7 +305,7 @@ impl Pauses {
         Self { count: 0, backoff: Backoff::new(PAUSE, PAUSE_MAX) }
     }
 
-    /// Sleeps; false if that was often enough.
+    /// Sleeps and returns true; returns false when the maximum is reached.
     fn pause(&mut self) -> bool {
         self.count += 1;
         if self.count > REPEATS_MAX {

@@ -1,10 +1,9 @@
-//! Moving all rows from one database to another, of whatever engines: in pieces
-//! that each are there whole or not at all, so that it goes on after a break,
-//! and compared at the end, row by row.
+//! Moves all rows from one database to another, with any engines. Each piece is copied completely
+//! or not at all, so that the transfer can continue after an interruption. At the end the databases
+//! are compared row by row.
 //!
-//! Rows go as they are, the store's own tables included: no rule, stamp or
-//! history has a part in it. Whoever writes to the database meanwhile is found
-//! out by the comparison.
+//! Rows are copied unchanged, including the store's internal tables: no rule, timestamp or history
+//! applies. The comparison detects concurrent writes to the database.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -19,66 +18,65 @@ use crate::operation::{Fingerprint, Operation};
 use crate::plan::Destructive;
 use crate::store::{Assembled, StoreBuilder};
 
-/// The most rows of a piece.
+/// The maximum number of rows in a piece.
 const PIECE_ROWS: usize = 2_000;
-/// A piece ends once its texts and blobs have so many bytes.
+/// A piece ends once its texts and blobs have this many bytes.
 const PIECE_BYTES: usize = 8 << 20;
-/// The most rows that are held back because they refer to rows of their own
-/// table that come later.
+/// The maximum number of rows that wait because they refer to later rows of their own table.
 const HELD_ROWS_MAX: usize = 1_000_000;
 
-/// What a transfer has come to.
+/// The result of the transfer of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transferred {
     /// The table.
     pub table: String,
-    /// Its rows, as many in both databases.
+    /// The number of its rows, equal in both databases.
     pub rows: u64,
-    /// How many of them were there from an earlier try.
+    /// The number of rows that an earlier attempt had copied.
     pub were_there: u64,
-    /// A sum over all values, the same in both databases.
+    /// A checksum of all values, equal in both databases.
     pub checksum: u128,
 }
 
-/// How far a transfer has come.
+/// The progress of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransferProgress<'t> {
     /// The table.
     pub table: &'t str,
-    /// Rows that were looked at, copied or compared.
+    /// The number of rows that were processed: copied or compared.
     pub rows: u64,
-    /// Of how many: each is read once to be copied and twice to be compared.
+    /// The total number: each row is read once for the copy and twice for the comparison.
     pub rows_total: u64,
 }
 
 impl StoreBuilder {
-    /// Leaves these tables, which no model names, where they are when all rows
-    /// are moved ([`StoreBuilder::transfer_to`]); without that they are an error.
+    /// Excludes these tables, which have no model, from a transfer ([`StoreBuilder::transfer_to`]).
+    /// Otherwise such tables are an error.
     #[must_use]
     pub fn leave(mut self, tables: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.left.extend(tables.into_iter().map(Into::into));
         self
     }
 
-    /// The names of the tables that the database has, also those that no model
-    /// names; `None` for an engine that cannot tell. Nothing is changed.
+    /// Returns the names of all tables of the database, including those without a model; `None` for
+    /// an engine that cannot list them. Changes nothing.
     ///
     /// # Errors
-    /// What keeps the engine from reading them.
+    /// An error if the engine cannot read them.
     pub fn existing_tables(&self) -> Result<Option<Vec<String>>> {
         self.engine().existing_tables()
     }
 
-    /// True if a model of this store has the table.
+    /// Returns true if a model of this store has the table.
     #[must_use]
     pub fn has_model(&self, table: &str) -> bool {
         self.names_table(table)
     }
 
-    /// Copies all rows of this database to another one with the same models,
-    /// and compares them; both engines are closed at the end. The other database
-    /// is made to fit the models; its migrations are those that this one has
-    /// done. What an earlier try has copied stays, and is not copied again.
+    /// Copies all rows of this database to another one with the same models, and compares them;
+    /// both engines are closed at the end. The other database is changed to fit the models; its
+    /// migrations are recorded as in this one. Rows that an earlier attempt has copied stay, and
+    /// are not copied again.
     ///
     /// ```
     /// use marmota_model::{Field, Kind, Record, Role, Schema};
@@ -102,11 +100,11 @@ impl StoreBuilder {
     /// ```
     ///
     /// # Errors
-    /// - [`ErrorKind::Invalid`] if this database does not fit its models, has a
-    ///   table that no model names and that [`StoreBuilder::leave`] does not
-    ///   name, or the other one cannot be made to fit.
-    /// - [`ErrorKind::Conflict`] if the other database has other rows, or this
-    ///   one was written to meanwhile.
+    /// - [`ErrorKind::Invalid`] if this database does not fit its models, if it has a table without
+    ///   a model that [`StoreBuilder::leave`] does not name, or if the other one cannot be changed
+    ///   to fit.
+    /// - [`ErrorKind::Conflict`] if the other database has other rows, or this one was written to
+    ///   meanwhile.
     pub fn transfer_to(
         self,
         to: Self,
@@ -125,7 +123,7 @@ impl StoreBuilder {
     }
 }
 
-/// Refuses to leave a table behind that nobody has named.
+/// Returns an error for a table that is neither moved nor excluded.
 fn check_all_are_moved(from: &Assembled, left: &[String]) -> Result<()> {
     let Some(mut others) = from.engine.existing_tables()? else { return Ok(()) };
     let is_moved = |name: &String| {
@@ -148,7 +146,7 @@ fn check_all_are_moved(from: &Assembled, left: &[String]) -> Result<()> {
     Err(Error::new(ErrorKind::Invalid, message))
 }
 
-/// Has the engine use a database that fits already; changes nothing.
+/// Prepares the engine for a database that already fits; changes nothing.
 fn check_source(from: &Assembled, version: u32) -> Result<()> {
     let plan = from.engine.plan(&from.tables, version)?;
     plan.check(&Destructive::default())?;
@@ -213,7 +211,7 @@ fn count(session: &mut dyn Session, table: &Table) -> Result<u64> {
     counted.map(|outcome| outcome.rows)
 }
 
-/// A session on each side.
+/// A session on each of the two databases.
 struct Ends {
     from: Box<dyn Session>,
     to: Box<dyn Session>,
@@ -222,7 +220,7 @@ struct Ends {
 type Row = Vec<Value>;
 
 impl Ends {
-    /// Copies the rows of a table that are not there; gives how many are.
+    /// Copies the missing rows of a table; returns the number of rows that existed already.
     fn copy(
         &mut self,
         from: &Arc<Table>,
@@ -258,7 +256,7 @@ impl Ends {
         while !held.is_empty() {
             let piece = self.ready(to, &own, &mut held)?;
             if piece.is_empty() {
-                // They refer to each other: together, or not at all.
+                // They refer to each other, so they are inserted together or not at all.
                 insert(&mut *self.to, to, &held)
                     .map_err(|error| circle(from).with_source(error))?;
                 break;
@@ -268,7 +266,7 @@ impl Ends {
         Ok(were_there)
     }
 
-    /// The keys of those rows that are there.
+    /// Returns the keys of the rows that exist.
     fn known(&mut self, table: &Table, rows: &[Row]) -> Result<HashSet<String>> {
         let values: Vec<Value> = rows.iter().map(|row| row[table.key()].clone()).collect();
         self.keys(table, &values)
@@ -290,8 +288,8 @@ impl Ends {
         Ok(known)
     }
 
-    /// Takes those rows whose references to their own table find a row that is
-    /// there or among them.
+    /// Moves the rows out of `held` whose references to their own table find an existing row or one
+    /// that is moved as well.
     fn ready(&mut self, table: &Table, own: &[usize], held: &mut Vec<Row>) -> Result<Vec<Row>> {
         let targets = |row: &Row| -> Vec<Value> {
             own.iter().map(|&field| row[field].clone()).filter(|to| *to != Value::Null).collect()
@@ -322,7 +320,7 @@ fn key_of(table: &Table, row: &Row) -> String {
     format!("{:?}", row[table.key()].as_ref())
 }
 
-/// The fields that refer to rows of the table that they are in.
+/// Returns the fields that refer to rows of their own table.
 fn references_to_itself(table: &Table) -> Vec<usize> {
     let is_own =
         |kind: &Kind| matches!(kind, Kind::Reference { table: to, .. } if to == table.name());
@@ -339,7 +337,7 @@ fn circle(table: &Table) -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
 
-/// The next rows by key, whole.
+/// Reads the next rows by key, with all fields.
 fn piece(session: &mut dyn Session, table: &Table, after: Option<Value>) -> Result<Vec<Row>> {
     let (after, fields) = (after.map(|key| vec![key]), Some(table.all()));
     let query = Query { after, fields, limit: Some(PIECE_ROWS as u64), ..Query::new() };
@@ -385,7 +383,7 @@ fn insert(session: &mut dyn Session, table: &Table, rows: &[Row]) -> Result<()> 
     engine::run(session, &mut Operation::insert_many(table, &mut rows), &mut NoRows).map(drop)
 }
 
-/// How many rows a table has, and a sum over their values in whatever order.
+/// The number of rows of a table, and a checksum of their values that is independent of the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sum {
     rows: u64,

@@ -1,4 +1,4 @@
-//! Waiting for what another operation has: one queue for all engines.
+//! Wait queues, which all engines share: operations wait for a resource of another operation.
 
 mod blocking;
 mod deadline;

@@ -1,8 +1,7 @@
-//! Who watches the sockets through which engines hear of their futures'
-//! answers: a server's thread, if one of its handlers awaits the operation, or
-//! one thread for the whole process ([`crate::poller`]). The server knows no
-//! engine and engines no server, so whoever puts them together tells one of the
-//! other ([`watch_by`]).
+//! Watches the sockets through which engines receive the answers of their futures. The watcher is a
+//! server's thread, if one of its handlers awaits the operation, or one thread for the whole
+//! process ([`crate::poller`]). Servers do not know engines, and engines do not know servers, so
+//! the code that combines them registers the watcher ([`watch_by`]).
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, OnceLock};
@@ -13,41 +12,41 @@ use parking_lot::Mutex;
 
 use crate::poller::{Polled, Poller};
 
-/// What is watched.
+/// A socket that can be watched.
 pub type Source = Arc<dyn AsFd + Send + Sync>;
 
-/// A socket that is watched, until this is dropped.
+/// A registration of a socket, which is watched until this value is dropped.
 pub trait Watching: Send + Sync {
-    /// True if it is the calling thread that watches.
+    /// Returns true if the calling thread is the watcher.
     fn is_here(&self) -> bool;
 
-    /// True once nobody watches any more.
+    /// Returns true once the watcher has ended.
     fn is_over(&self) -> bool;
 }
 
-/// What is called when bytes have come, there is room for more, or an end.
+/// The callback for incoming bytes, room to write, or the end of the connection.
 pub type Happened = Arc<dyn Fn() + Send + Sync>;
 
-/// Has the calling thread watch a socket and call, once for each thing that
-/// happens to it; none on a thread that watches nothing.
+/// A function with which the calling thread watches a socket. The callback is called once for each
+/// event; `None` on a thread that does not watch sockets.
 pub type Watcher = fn(Source, Happened) -> Option<Box<dyn Watching>>;
 
 static WATCHER: OnceLock<Watcher> = OnceLock::new();
 
-/// Says how a thread is asked to watch a socket; the first one stays.
+/// Registers the function with which threads watch sockets; only the first call has an effect.
 pub fn watch_by(watcher: Watcher) {
-    // One is as good as another: a process has one kind of server.
+    // A second registration is ignored: a process has one kind of server.
     let _ = WATCHER.set(watcher);
 }
 
-/// Wakes whoever waits at this time; false if the system gives no thread for it.
+/// Wakes `waker` at this time. Returns false if the system cannot start a thread for it.
 #[must_use]
 pub fn wake_at(at: Instant, waker: Waker) -> bool {
     let poller = Poller::the();
     poller.inspect(|poller| poller.wake_at(at, waker)).is_some()
 }
 
-/// Who is to be woken when something happens to a socket.
+/// The waker for events of a socket.
 #[derive(Debug, Default)]
 pub struct Watch {
     slot: Mutex<Slot>,
@@ -56,25 +55,25 @@ pub struct Watch {
 #[derive(Debug, Default)]
 struct Slot {
     waker: Option<Waker>,
-    /// It happened while nobody waited.
+    /// True if an event occurred that no poll has seen yet.
     happened: bool,
     alarm: Option<Instant>,
 }
 
-/// A socket that a watch is told of, until this is dropped.
+/// A socket whose events are reported to a watch, until this value is dropped.
 pub struct Watched {
     source: Source,
     by: By,
 }
 
-/// Who tells.
+/// The source of the events.
 enum By {
     Thread(Box<dyn Watching>),
     Poller(#[expect(dead_code, reason = "watches until it is dropped")] Polled),
 }
 
 impl Watched {
-    /// True if it is the calling thread that watches.
+    /// Returns true if the calling thread is the watcher.
     #[must_use]
     pub fn is_here(&self) -> bool {
         matches!(&self.by, By::Thread(watching) if watching.is_here())
@@ -82,9 +81,9 @@ impl Watched {
 }
 
 impl Watch {
-    /// Sees to it that somebody watches this socket, the calling thread if it is
-    /// a server's; true if it is watched from now on only. What came before is
-    /// told then at once. None stays where the system gives nobody to watch.
+    /// Ensures that this socket is watched, by the calling thread if it belongs to a server.
+    /// Returns true if the socket was not watched before; then earlier events are reported at once.
+    /// `watched` is `None` if the system cannot provide a watcher.
     pub fn keep(self: &Arc<Self>, source: &Source, watched: &mut Option<Watched>) -> bool {
         let same = watched.as_ref().filter(|known| Arc::ptr_eq(&known.source, source));
         match same.map(|known| &known.by) {
@@ -111,15 +110,16 @@ impl Watch {
         true
     }
 
-    /// Forgets what has happened: about to look for itself.
+    /// Clears the event flag: the caller is about to read the socket.
     pub fn look(&self) {
         self.slot.lock().happened = false;
     }
 
-    /// Wakes this one next; at once, if something happened since the look.
+    /// Sets the waker for the next event; it is woken at once if an event occurred since the last
+    /// [`Self::look`].
     pub fn wake(&self, waker: &Waker) {
         let mut slot = self.slot.lock();
-        // It stays true until somebody looks: who finds it false reads nothing.
+        // The flag stays set until the next `look`; a caller that finds it cleared does not read.
         if slot.happened {
             waker.wake_by_ref();
         }
@@ -129,10 +129,10 @@ impl Watch {
         }
     }
 
-    /// Wakes whoever waits at this time or before.
+    /// Wakes the waiting task at this time or earlier.
     pub fn wake_at(self: &Arc<Self>, at: Instant) {
         let mut slot = self.slot.lock();
-        // Who is woken too early asks again, and one alarm serves many waits.
+        // A task that is woken too early sets the alarm again, so one alarm serves many waits.
         if slot.alarm.is_some_and(|alarm| alarm <= at && alarm > Instant::now()) {
             return;
         }
@@ -143,12 +143,12 @@ impl Watch {
         }
     }
 
-    /// True if something happened since the look.
+    /// Returns true if an event occurred since the last [`Self::look`].
     pub fn has_happened(&self) -> bool {
         self.slot.lock().happened
     }
 
-    /// Something has happened.
+    /// Records an event.
     pub(crate) fn happened(&self) {
         let mut slot = self.slot.lock();
         slot.happened = true;

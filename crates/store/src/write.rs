@@ -1,4 +1,4 @@
-//! The verbs that write one row, or many of one table.
+//! The verbs that write one row, or several rows of one table.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -18,12 +18,12 @@ mod upsert;
 
 pub use upsert::{InsertManyOver, InsertOver, InsertRecordOver};
 
-/// Rows of at most this many fields need no allocation to be written.
+/// Rows with at most this many fields are written without an allocation.
 const ROW_FIELDS_FEW: usize = 24;
 
 type Call<'c> = dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()> + 'c;
 
-/// Room for a row: on the stack, unless the model is wide.
+/// Memory for a row: on the stack, unless the model is wide.
 struct RowBuffer<'a> {
     few: [ValueRef<'a>; ROW_FIELDS_FEW],
     many: Vec<ValueRef<'a>>,
@@ -34,7 +34,7 @@ impl<'a> RowBuffer<'a> {
         Self { few: [ValueRef::Absent; ROW_FIELDS_FEW], many: Vec::new() }
     }
 
-    /// A row of the table with every field absent.
+    /// Returns a row of the table with every field absent.
     fn row(&mut self, table: &Table) -> &mut [ValueRef<'a>] {
         let fields = table.fields().len();
         if let Some(row) = self.few.get_mut(..fields) {
@@ -45,15 +45,15 @@ impl<'a> RowBuffer<'a> {
     }
 }
 
-/// The version a struct was read with; `None` for 0, which no stored row has.
+/// Returns the version that a struct was read with; `None` for 0, which no stored row has.
 fn version_of(table: &Table, row: &[ValueRef<'_>]) -> Option<i64> {
     row[table.version()?].as_int().filter(|&version| version != 0)
 }
 
-/// Refuses an expected version where the table counts none.
+/// Refuses an expected version if the table has no version field.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] naming the way out.
+/// [`ErrorKind::Invalid`]; the message has an alternative.
 pub fn check_version(table: &Table, version: Option<i64>) -> Result<()> {
     if version.is_none() || table.version().is_some() {
         return Ok(());
@@ -74,7 +74,7 @@ fn lost_key(table: &Table) -> Error {
 /// The verb of [`Scope::insert`].
 pub struct Insert<'m, M: Model> {
     model: &'m M,
-    /// Kept, so that an action that waits asks for the same key again.
+    /// The generated key, kept so that an action that waits uses the same key again.
     key: Value,
 }
 
@@ -119,12 +119,11 @@ struct Structs<'a, M: Model> {
     scratch: &'a Scratch,
     stamp: WriteTimestamp,
     updates: bool,
-    /// The fields that every row has to give, where rows that are there are
-    /// written to.
+    /// The fields that every row has to have, if existing rows are written to.
     given: Option<FieldSet>,
     index: usize,
-    /// Takes the keys of rows inserted, where the store gives them. A cell,
-    /// because an operation keeps its source borrowed.
+    /// Receives the keys of inserted rows, if the store generates them. It is a cell, because an
+    /// operation keeps its source borrowed.
     keys: Option<&'a RefCell<Vec<M::Key>>>,
 }
 
@@ -157,7 +156,7 @@ impl<'a, M: Model> RowSource<'a> for Structs<'a, M> {
 }
 
 impl<M: Model> Structs<'_, M> {
-    /// Says which row broke a rule.
+    /// Adds the index of the row to an error.
     #[cold]
     fn at(&self, error: &Error) -> Error {
         let mut at = Error::new(error.kind(), format!("row {}: {}", self.index, error.message()));
@@ -171,7 +170,7 @@ impl<M: Model> Structs<'_, M> {
 /// The verb of [`Scope::insert_many`].
 pub struct InsertMany<'m, M: Model> {
     models: &'m [M],
-    /// Those that the store gave; empty where it gives none.
+    /// The keys that the store generated; empty if it generates none.
     keys: Vec<M::Key>,
 }
 
@@ -208,7 +207,7 @@ impl<M: Model> Verb for InsertMany<'_, M> {
             keys: (M::KEY_KIND == KeyKind::Uuid).then_some(&keys),
         };
         call(&mut Operation::insert_many(table, &mut rows), &mut NoRows)?;
-        // A call that goes on with one that waited may not ask for the rows again.
+        // A call that continues one that waited may not read the rows again.
         let keys = keys.take();
         if !keys.is_empty() {
             self.keys = keys;
@@ -322,13 +321,13 @@ impl<M: Model> Verb for Patch<M> {
 }
 
 impl<M: Model> Action<'_, Patch<M>> {
-    /// Writes this field too.
+    /// Adds a field to the patch.
     pub fn set<T: FieldValue>(mut self, column: Column<M, T>, value: impl Comparable<T>) -> Self {
         self.verb.values.push((column.position(), value.into_value()));
         self
     }
 
-    /// Refuses with [`ErrorKind::Stale`] unless this is the row's version.
+    /// Makes the write fail with [`ErrorKind::Stale`] unless this is the row's version.
     pub fn version(mut self, version: i64) -> Self {
         self.verb.version = Some(version);
         self
@@ -364,10 +363,10 @@ impl<M: Model, T: FieldValue> Verb for Increment<M, T> {
     }
 }
 
-/// Checks that a field can be added to, by this.
+/// Checks that this amount can be added to a field.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] naming the field and the value.
+/// [`ErrorKind::Invalid`] with the field and the value.
 pub fn check_increment(table: &Table, field: usize, by: ValueRef<'_>) -> Result<()> {
     use marmota_model::{Kind, Role};
     let what = &table.fields()[field];
@@ -406,7 +405,7 @@ impl<M: Model> Verb for Delete<M> {
 }
 
 impl<M: Model> Action<'_, Delete<M>> {
-    /// Refuses with [`ErrorKind::Stale`] unless this is the row's version.
+    /// Makes the delete fail with [`ErrorKind::Stale`] unless this is the row's version.
     pub fn version(mut self, version: i64) -> Self {
         self.verb.version = Some(version);
         self
@@ -488,7 +487,7 @@ impl Verb for UpdateRecord<'_> {
 }
 
 impl Action<'_, UpdateRecord<'_>> {
-    /// Refuses with [`ErrorKind::Stale`] unless this is the row's version.
+    /// Makes the write fail with [`ErrorKind::Stale`] unless this is the row's version.
     pub fn version(mut self, version: i64) -> Self {
         self.verb.version = Some(version);
         self
@@ -517,22 +516,21 @@ impl Verb for DeleteRecord {
 }
 
 impl Scope {
-    /// Inserts a row and gives its key. A key that is unset (0, the nil UUID)
-    /// is given by the store; `created_at`, `updated_at` and `version` are its
-    /// own. [`Action::or_ignore`], [`Action::or_replace`] and
-    /// [`Action::or_update`] say what to do where a row is there already.
+    /// Inserts a row and returns its key. The store generates a key that is unset (0, the nil
+    /// UUID), and sets `created_at`, `updated_at` and `version`. [`Action::or_ignore`],
+    /// [`Action::or_replace`] and [`Action::or_update`] set the action if the row exists.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for broken rules, [`ErrorKind::Conflict`] for a
-    /// unique value that is taken.
+    /// [`ErrorKind::Invalid`] for broken rules, [`ErrorKind::Conflict`] for a unique value that is
+    /// taken.
     pub fn insert<'s, 'm, M: Model>(&'s self, model: &'m M) -> Action<'s, Insert<'m, M>> {
         Action::new(self, Insert { model, key: Value::Absent })
     }
 
-    /// Inserts rows, all or none, at batch speed, and gives their keys.
+    /// Inserts rows, all or none, in one operation, and returns their keys.
     ///
     /// # Errors
-    /// As [`Scope::insert`], naming the row by its place in `models`.
+    /// Those of [`Scope::insert`], with the row's index in `models`.
     pub fn insert_many<'s, 'm, M: Model>(
         &'s self,
         models: &'m [M],
@@ -540,21 +538,20 @@ impl Scope {
         Action::new(self, InsertMany { models, keys: Vec::new() })
     }
 
-    /// Writes every field of a row that is stored and gives its new version
-    /// (0 for a model without). A blob that was not read is left alone.
+    /// Writes every field of a stored row and returns its new version (0 for a model without one).
+    /// A blob that was not read is unchanged.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::Stale`] if the model has a
-    /// version and the row was written since it was read.
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Stale`] if the model has a version and the row was
+    /// written to since it was read.
     pub fn update<'s, 'm, M: Model>(&'s self, model: &'m M) -> Action<'s, Update<'m, M>> {
         Action::new(self, Update { model })
     }
 
-    /// Writes every field of rows that are stored, all or none, without
-    /// comparing versions.
+    /// Writes every field of stored rows, all or none, without comparing versions.
     ///
     /// # Errors
-    /// As [`Scope::update`].
+    /// Those of [`Scope::update`].
     pub fn update_many<'s, 'm, M: Model>(
         &'s self,
         models: &'m [M],
@@ -562,19 +559,18 @@ impl Scope {
         Action::new(self, UpdateMany { models })
     }
 
-    /// Writes the fields given by [`Action::set`] and gives the new version.
+    /// Writes the fields set with [`Action::set`] and returns the new version.
     ///
     /// # Errors
-    /// As [`Scope::update`].
+    /// Those of [`Scope::update`].
     pub fn patch<M: Model>(&self, key: impl Into<M::Key>) -> Action<'_, Patch<M>> {
         Action::new(self, Patch { key: key.into(), values: Vec::new(), version: None })
     }
 
-    /// Adds to an integer or currency field, at once, and gives the sum.
+    /// Adds to an integer or currency field, atomically, and returns the sum.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::Invalid`] if the sum is out of
-    /// the field's range.
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Invalid`] if the sum is out of the field's range.
     pub fn increment<M: Model, T: FieldValue>(
         &self,
         column: Column<M, T>,
@@ -592,26 +588,26 @@ impl Scope {
         Action::new(self, Delete { key: key.into(), version: None })
     }
 
-    /// Deletes the rows that a filter selects and says how many.
+    /// Deletes the rows that match a filter and returns their number.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] if a row refers to one of them; none is deleted then.
+    /// [`ErrorKind::Conflict`] if a row refers to one of them; then none is deleted.
     pub fn delete_where<M: Model>(&self, filter: Filter<M>) -> Action<'_, DeleteWhere<M>> {
         Action::new(self, DeleteWhere { filter: filter.into_expr(), model: PhantomData })
     }
 
-    /// Inserts a row of a run-time table and gives its key.
+    /// Inserts a row of a run-time table and returns its key.
     ///
     /// # Errors
-    /// As [`Scope::insert`].
+    /// Those of [`Scope::insert`].
     pub fn insert_record<'s, 'r>(&'s self, record: &'r Record) -> Action<'s, InsertRecord<'r>> {
         Action::new(self, InsertRecord { record, key: Value::Absent })
     }
 
-    /// Writes the fields that `record` has to the row with this key.
+    /// Writes the fields that `record` has a value for to the row with this key.
     ///
     /// # Errors
-    /// As [`Scope::update`].
+    /// Those of [`Scope::update`].
     pub fn update_record<'s, 'r>(
         &'s self,
         key: impl Into<Value>,
@@ -623,7 +619,7 @@ impl Scope {
     /// Deletes a row of a run-time table.
     ///
     /// # Errors
-    /// As [`Scope::delete`].
+    /// Those of [`Scope::delete`].
     pub fn delete_record(
         &self,
         table: &Arc<Table>,

@@ -1,6 +1,5 @@
-//! [`Builder`]: the cells of one field while they are read from CSV, a run of
-//! records at a time. A text is checked against the field's rules when it is
-//! first seen, other values each time.
+//! [`Builder`]: the cells of one field while they are read from CSV, a run of records at a time. A
+//! text is checked against the field's rules when it first occurs, other values each time.
 
 use marmota_model::{
     Error, ErrorKind, Field, Kind, Result, Table, Uuid, ValueRef, Violation, rule, text,
@@ -12,7 +11,7 @@ use crate::dictionary::{FULL, Interning, Short, What};
 use crate::narrow::{Ids, Ints};
 use crate::steps::TextIds;
 
-/// Rows of an appended part that are copied in one go.
+/// Rows of an appended part that are copied at once.
 const BATCH_ROWS: usize = 4096;
 
 /// The growing cells of one field.
@@ -21,10 +20,10 @@ pub(crate) struct Builder<'t> {
     growing: Growing,
     nulls: Nulls,
     rows: usize,
-    /// What a run of records gives, before it is made narrow.
+    /// The values of a run of records, before they are narrowed.
     ids: Vec<u32>,
     ints: Vec<i64>,
-    /// A field in quotes, as it reads without them.
+    /// A quoted field without its quotes.
     unquoted: Vec<u8>,
 }
 
@@ -40,9 +39,9 @@ enum Growing {
 struct Check<'t> {
     table: &'t Table,
     position: usize,
-    /// An integer between these ends needs no further look.
+    /// Integers in this range need no further check.
     plain_int: Option<(i64, i64)>,
-    /// A text without NUL needs no further look.
+    /// True if a text without NUL needs no further check.
     is_plain_text: bool,
 }
 
@@ -70,11 +69,11 @@ impl<'t> Check<'t> {
         violations.pop().map_or(Ok(()), Err)
     }
 
-    /// The value of a text.
+    /// Parses the text of a value.
     fn parse<'a>(&self, text: &'a str) -> Result<ValueRef<'a>, Violation> {
         let field = self.field();
         let Ok(value) = text::parse(&field.kind, text) else {
-            // As what it is it breaks the rule of the field's kind, in the words of all others.
+            // Reports it as a violation of the field's kind, in the same words as elsewhere.
             self.value(ValueRef::Text(text))?;
             return Err(rule::violation(
                 field,
@@ -89,7 +88,7 @@ impl<'t> Check<'t> {
 }
 
 impl<'t> Builder<'t> {
-    /// For the field at `position`; nothing if its kind has no text.
+    /// Returns a builder for the field at `position`, or `None` if its kind has no text form.
     pub(crate) fn new(table: &'t Table, position: usize) -> Option<Self> {
         let growing = match Form::of(&table.fields()[position].kind)? {
             Form::Text => Growing::Text(Ids::new(), Interning::new(false)),
@@ -101,7 +100,7 @@ impl<'t> Builder<'t> {
         Some(Self::of(table, position, growing))
     }
 
-    /// For a key that the rows' numbers stand for.
+    /// Returns a builder for a key whose values are the row numbers.
     pub(crate) fn row_numbers(table: &'t Table, position: usize) -> Self {
         Self::of(table, position, Growing::RowNumber)
     }
@@ -118,7 +117,7 @@ impl<'t> Builder<'t> {
         }
     }
 
-    /// Makes room for about so many more rows.
+    /// Reserves room for about `rows` more rows.
     pub(crate) fn reserve(&mut self, rows: usize) {
         match &mut self.growing {
             Growing::Text(ids, _) => ids.reserve(rows),
@@ -129,10 +128,10 @@ impl<'t> Builder<'t> {
         }
     }
 
-    /// Appends what the records of a run have in their field number `column`.
+    /// Appends the values in column `column` of a run's records.
     ///
     /// # Errors
-    /// The first record that has no value here.
+    /// The first record with an invalid value in this column.
     pub(crate) fn extend(&mut self, run: &Run<'_>, column: usize) -> Result<(), Fault> {
         match &mut self.growing {
             Growing::RowNumber => {}
@@ -151,7 +150,7 @@ impl<'t> Builder<'t> {
         Ok(())
     }
 
-    /// Integers without rules of their own, most of which are short.
+    /// Appends integers of a field without rules. Most are short.
     fn extend_plain_ints(&mut self, run: &Run<'_>, column: usize) -> Result<(), Fault> {
         let (min, max) = self.check.plain_int.unwrap_or((i64::MIN, i64::MAX));
         self.ints.clear();
@@ -209,7 +208,7 @@ impl<'t> Builder<'t> {
     /// Appends the rows of another part of the same file.
     ///
     /// # Errors
-    /// The texts of both are too many for one dictionary.
+    /// The texts of both parts are too many for one dictionary.
     pub(crate) fn append(&mut self, part: Self) -> Result<()> {
         if !part.nulls.words().is_empty() {
             for row in (0..part.rows).filter(|&row| part.nulls.has(row)) {
@@ -273,7 +272,7 @@ impl<'t> Builder<'t> {
 }
 
 impl Check<'_> {
-    /// The value that a field's bytes stand for; nothing, without quotes, is NULL.
+    /// Returns the value of a field's bytes. An empty field without quotes is NULL.
     fn value_of<'a>(&self, bytes: &'a [u8], is_quoted: bool) -> Result<ValueRef<'a>, What> {
         if bytes.is_empty() && !is_quoted {
             self.value(ValueRef::Null).map_err(What::broken)?;
@@ -284,8 +283,8 @@ impl Check<'_> {
     }
 }
 
-/// The numbers of one field's texts. Rows near one another often have the same
-/// text, and then it is not looked up.
+/// Appends the numbers of one field's texts. Adjacent rows often have the same text, which is then
+/// not looked up again.
 fn number_texts(
     check: &Check<'_>,
     interning: &mut Interning,
@@ -328,7 +327,7 @@ fn number_texts(
     Ok(())
 }
 
-/// What a field in quotes says. The scan has seen to it that quotes inside are doubled.
+/// Returns the content of a quoted field. The scan has checked that quotes inside are doubled.
 fn unquote<'a>(quoted: &[u8], out: &'a mut Vec<u8>) -> &'a [u8] {
     out.clear();
     let inner = quoted.get(1..quoted.len() - 1).unwrap_or_default();
@@ -341,7 +340,7 @@ fn unquote<'a>(quoted: &[u8], out: &'a mut Vec<u8>) -> &'a [u8] {
     out
 }
 
-/// The number that up to 18 digits make.
+/// Parses up to 18 digits.
 fn short_digits(bytes: &[u8]) -> Option<i64> {
     if bytes.is_empty() || bytes.len() > 18 {
         return None;

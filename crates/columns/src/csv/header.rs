@@ -1,4 +1,4 @@
-//! The first record: which column of a file belongs to which field.
+//! The first record, which assigns the columns of a file to fields.
 
 use marmota_model::{Error, ErrorKind, KeyKind, Result, Table};
 
@@ -11,7 +11,7 @@ const BYTE_ORDER_MARK: [u8; 3] = *b"\xef\xbb\xbf";
 /// The columns of a file.
 pub(crate) struct Header {
     pub(crate) names: Vec<String>,
-    /// Where the first record behind it begins.
+    /// The offset of the first record after the header.
     pub(crate) end: u64,
 }
 
@@ -29,7 +29,7 @@ impl Header {
         while window.move_on(taken)? {
             let (bytes, marks) = (window.bytes(), window.scan().marks());
             let lines = (1..marks.len()).filter(|&mark| bytes[marks[mark] as usize] == b'\n');
-            // Each line from the mark before its first field to the one at its end.
+            // Each line spans from the mark before its first field to the mark at its end.
             let (mut from, mut first) = (0, None);
             for to in lines {
                 let line = &bytes[marks[from].wrapping_add(1) as usize..marks[to] as usize];
@@ -39,7 +39,7 @@ impl Header {
                 }
                 from = to;
             }
-            // Behind the empty lines, all of which are left at once.
+            // Skip all empty lines at once.
             taken = marks[from].wrapping_add(1) as usize;
             let Some(line) = first else {
                 if taken == 0 && window.at_end() {
@@ -65,11 +65,11 @@ impl Header {
         Err(refused(source, "it is empty; its first line should name its columns"))
     }
 
-    /// The column of each of the table's fields.
+    /// Returns the column of each of the table's fields.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] naming the file and the columns that are missing
-    /// or there twice; [`ErrorKind::Unsupported`] for a field that CSV cannot carry.
+    /// [`ErrorKind::Invalid`] naming the file and the columns that are missing or duplicate;
+    /// [`ErrorKind::Unsupported`] for a field of a kind without a text form in CSV.
     pub(crate) fn columns(&self, source: &Source<'_>, table: &Table) -> Result<Vec<Option<usize>>> {
         let mut missing = Vec::new();
         let mut columns = Vec::with_capacity(table.fields().len());

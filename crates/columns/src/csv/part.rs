@@ -1,11 +1,10 @@
-//! [`Part`]: the records of a source that begin between two places, read into
-//! builders; by one thread, while others read other parts.
+//! [`Part`]: the records of a source that begin between two offsets, read into builders by one
+//! thread, while other threads read other parts.
 //!
-//! Nobody knows, without reading all that is before it, whether a line end in
-//! the middle of a file ends a record or stands inside of quotes. So a part
-//! begins at the first line end it finds, and says where the record begins that
-//! it has not read any more; if that is not where the next part has begun, the
-//! latter's guess was wrong, and it is read again.
+//! In the middle of a file, a line end may end a record or be inside of quotes; only reading
+//! everything before it can decide that. So a part starts at the first line end that it finds, and
+//! reports the start of the first record that it did not read. If the next part did not start
+//! there, its guess was wrong, and it is read again.
 
 use marmota_model::{Error, ErrorKind, Result, Table, Violation};
 
@@ -15,7 +14,7 @@ use super::source::Source;
 use super::window::Window;
 use crate::dictionary::{FULL, What};
 
-/// What all parts of a file have in common.
+/// The settings that all parts of a file share.
 pub(crate) struct Plan<'a> {
     pub(crate) source: &'a Source<'a>,
     pub(crate) table: &'a Table,
@@ -25,23 +24,23 @@ pub(crate) struct Plan<'a> {
     pub(crate) names: &'a [String],
     /// The column of each field.
     pub(crate) columns: &'a [Option<usize>],
-    /// Is told how many bytes more have been read.
+    /// Called with the number of bytes read since the last call.
     pub(crate) progress: &'a (dyn Fn(u64) + Sync),
 }
 
-/// Some records, read.
+/// The records of one part.
 pub(crate) struct Part<'t> {
     pub(crate) builders: Vec<Builder<'t>>,
     pub(crate) rows: u64,
-    /// Where its first record begins.
+    /// The offset of its first record.
     pub(crate) start: u64,
-    /// Where the first record begins that it has not read.
+    /// The offset of the first record that was not read.
     pub(crate) end: u64,
-    /// What is wrong with that one.
+    /// The error in that record.
     pub(crate) broken: Option<Broken>,
 }
 
-/// What is wrong, and where.
+/// An error and its offset.
 pub(crate) struct Broken {
     offset: u64,
     message: String,
@@ -49,10 +48,10 @@ pub(crate) struct Broken {
 }
 
 impl<'a> Plan<'a> {
-    /// The builders of all fields, empty.
+    /// Returns empty builders for all fields.
     fn builders(&self) -> Vec<Builder<'a>> {
         let builder = |(position, column): (usize, &Option<usize>)| match column {
-            // The header has seen to it that there is one.
+            // The header has checked that the kind has a text form.
             Some(_) => Builder::new(self.table, position)
                 .unwrap_or_else(|| Builder::row_numbers(self.table, position)),
             None => Builder::row_numbers(self.table, position),
@@ -60,7 +59,7 @@ impl<'a> Plan<'a> {
         self.columns.iter().enumerate().map(builder).collect()
     }
 
-    /// The place behind the first line end at or behind `offset - 1`.
+    /// Returns the offset after the first line end at or after `offset - 1`.
     pub(crate) fn line_start(&self, offset: u64) -> Result<u64> {
         let (mut at, mut buffer) = (offset - 1, vec![0; 4096]);
         loop {
@@ -75,11 +74,11 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Reads the records that begin at `start` or behind it, and before `end`.
+    /// Reads the records that begin at or after `start` and before `end`.
     ///
     /// # Errors
-    /// The source cannot be read, or a record is too long. What is wrong with a
-    /// record is in the part.
+    /// The source cannot be read, or a record is too long. An error in a record is returned in the
+    /// part.
     pub(crate) fn read(&self, start: u64, end: u64) -> Result<Part<'a>> {
         let (builders, broken) = (self.builders(), None);
         let mut part = Part { builders, rows: 0, start, end: start, broken };
@@ -111,7 +110,7 @@ impl<'a> Plan<'a> {
         Ok(part)
     }
 
-    /// Makes room for as many rows as the first window lets expect.
+    /// Reserves room for as many rows as the first window suggests.
     fn reserve(&self, part: &mut Part<'a>, taken: usize, end: u64) {
         let bytes = end - part.start;
         let rows = bytes.saturating_mul(part.rows) / taken as u64;
@@ -120,12 +119,12 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Takes the whole records of a window, and says how many bytes they have.
+    /// Reads the complete records of a window. Returns their size in bytes.
     fn take(&self, window: &Window<'_>, end: u64, part: &mut Part<'a>) -> usize {
         let scan = window.scan();
         let (bytes, marks, fields) = (window.bytes(), scan.marks(), self.names.len());
         let is_line = |mark: usize| bytes[marks[mark] as usize] == b'\n';
-        // Behind a quote that should not be, the marks say nothing.
+        // The marks after a stray quote have no meaning.
         let sound = scan.stray_quote.map_or(marks.len(), |quote| {
             1 + marks[1..].partition_point(|&mark| (mark as usize) < quote)
         });
@@ -163,7 +162,7 @@ impl<'a> Plan<'a> {
 }
 
 impl Part<'_> {
-    /// Adds the records of the part behind it.
+    /// Appends the records of the next part.
     pub(crate) fn append(&mut self, next: Self) -> Result<()> {
         for (builder, more) in self.builders.iter_mut().zip(next.builders) {
             builder.append(more)?;
@@ -174,20 +173,20 @@ impl Part<'_> {
     }
 }
 
-/// Takes runs of records out of a window.
+/// Reads runs of records from a window.
 struct Taker<'p, 'a, 'w> {
     plan: &'p Plan<'a>,
     window: &'w Window<'w>,
     end: u64,
     part: &'p mut Part<'a>,
-    /// Bytes of the window that are done.
+    /// Bytes of the window that were processed.
     taken: usize,
-    /// The end of the part, or a record that is refused.
+    /// True at the end of the part or at a refused record.
     is_done: bool,
 }
 
 impl Taker<'_, '_, '_> {
-    /// Goes line by line: some are empty, or have too many or too few fields.
+    /// Processes line by line: some are empty, or have too many or too few fields.
     fn lines(&mut self, whole: usize, is_line: impl Fn(usize) -> bool) {
         let (mut from, mut last) = (0, 0);
         for mark in (1..=whole).filter(|&mark| is_line(mark)) {
@@ -209,7 +208,7 @@ impl Taker<'_, '_, '_> {
         self.run(from, whole);
     }
 
-    /// Where in the window that begins which the mark ends.
+    /// Returns where in the window the field after this mark begins.
     fn start(&self, mark: usize) -> usize {
         self.window.scan().marks()[mark].wrapping_add(1) as usize
     }
@@ -237,7 +236,7 @@ impl Taker<'_, '_, '_> {
         self.is_done = true;
     }
 
-    /// Takes the records between two marks, up to the end of the part.
+    /// Reads the records between two marks, up to the end of the part.
     fn run(&mut self, from: usize, to: usize) {
         let (scan, fields) = (self.window.scan(), self.plan.names.len());
         let marks = &scan.marks()[from..=to];
@@ -261,12 +260,12 @@ impl Taker<'_, '_, '_> {
         }
     }
 
-    /// Appends a run to all fields; what is wrong with its first faulty record.
+    /// Appends a run to all fields. Returns the error in its first invalid record.
     fn extend(&mut self, run: &Run<'_>) -> Option<Broken> {
         let mut first: Option<Fault> = None;
         for (builder, column) in self.part.builders.iter_mut().zip(self.plan.columns) {
             let sound = first.as_ref().map_or(run.len(), |fault| fault.record);
-            // Where the file has no column, any does: the rows are counted.
+            // A field without a column in the file only counts rows, so any column works.
             if let Err(fault) = builder.extend(&run.up_to(sound), column.unwrap_or(0)) {
                 first = Some(fault);
             }
@@ -275,7 +274,7 @@ impl Taker<'_, '_, '_> {
     }
 }
 
-/// How many records begin at places for which `is_before` holds.
+/// Returns the number of records that begin at places for which `is_before` is true.
 fn records_before(run: &Run<'_>, is_before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, run.len());
     while low < high {
@@ -289,13 +288,13 @@ fn records_before(run: &Run<'_>, is_before: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-/// Where the field begins that a window ends within.
+/// Returns the start of the field that is incomplete at the end of the window.
 fn last_start(window: &Window<'_>) -> usize {
     window.scan().marks().last().map_or(0, |&mark| mark.wrapping_add(1) as usize)
 }
 
 impl Broken {
-    /// As an error that names the file, the line and the column.
+    /// Converts it to an error that names the file, the line and the column.
     pub(crate) fn error(self, source: &Source<'_>) -> Error {
         let (line, column) = source.place(self.offset);
         let message = format!("{}, line {line}, column {column}: {}", source.name(), self.message);

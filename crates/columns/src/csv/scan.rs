@@ -1,49 +1,47 @@
-//! Finds the separators of CSV: 64 bytes at a time, by comparing vectors, the
-//! commas and line ends that stand outside of quotes. Bytes only; what lies
-//! between two separators is the reader's.
+//! Finds the separators of CSV with vector comparisons, 64 bytes at a time: the commas and line
+//! ends outside of quotes. It handles bytes only; the caller parses what is between two separators.
 //!
-//! Not the `csv` crate's parser, because of its speed: over the 79 MB of stop
-//! times of the transit example, ten fields a row, on one core of the machine
-//! that this was made on, reading the file alone took 12 ms of CPU time,
-//! `csv-core` 115 ms, `memchr3_iter` 141 ms (a call for each separator) and
-//! these masks 27 ms. Tests compare the two parsers over random inputs.
+//! The `csv` crate's parser is not used because of its speed. Over the 79 MB of stop times of the
+//! transit example (ten fields per row), on one core of the development machine, reading the file
+//! alone took 12 ms of CPU time, `csv-core` 115 ms, `memchr3_iter` 141 ms (a call for each
+//! separator) and these masks 27 ms. Tests compare the two parsers over random inputs.
 //!
-//! A quote is one that opens or closes if the count of quotes before it is even
-//! or odd (a doubled one does both). That holds as long as every quote that
-//! opens stands at a field's beginning, which is looked at here as well.
+//! A quote opens if the number of quotes before it is even and closes if it is odd (a doubled one
+//! does both). That holds as long as every opening quote is at the beginning of a field, which is
+//! checked here as well.
 
 use wide::u8x16;
 
-/// Bytes that are looked at in one go.
+/// The number of bytes processed at once.
 pub(crate) const BLOCK_BYTES: usize = 64;
 
-/// Where the separators of a piece of CSV stand.
+/// The positions of the separators in a piece of CSV.
 #[derive(Debug)]
 pub(crate) struct Scan {
     separator: u8,
     marks: Vec<u32>,
     count: usize,
-    /// How many of them are line ends.
+    /// The number of line ends among them.
     pub(crate) lines: usize,
-    /// Whether there is any quote.
+    /// True if there is any quote.
     pub(crate) has_quotes: bool,
     /// The first quote in the middle of a field.
     pub(crate) stray_quote: Option<usize>,
-    /// Whether the end lies inside of quotes: those of the field behind the last mark.
+    /// True if the input ends inside of quotes, in the field after the last mark.
     pub(crate) ends_inside: bool,
 }
 
-/// What is carried from one block to the next.
+/// The state carried from one block to the next.
 struct Carry {
     /// All ones inside of quotes.
     inside: u64,
-    /// 1 if the byte before was a separator, or there is none.
+    /// 1 if the previous byte was a separator or does not exist.
     separator: u64,
-    /// 1 if the byte before was a quote.
+    /// 1 if the previous byte was a quote.
     quote: u64,
 }
 
-/// The bits of a block's bytes.
+/// One bit per byte of a block.
 struct Masks {
     separators: u64,
     lines: u64,
@@ -74,8 +72,7 @@ impl Masks {
     }
 }
 
-/// Each bit is the sum, without carry, of all up to it: of quotes, whether a
-/// byte lies inside of them.
+/// Sets each bit to the XOR of all bits up to it. For quotes: whether a byte is inside of them.
 const fn prefix_xor(mut bits: u64) -> u64 {
     bits ^= bits << 1;
     bits ^= bits << 2;
@@ -98,8 +95,8 @@ impl Scan {
         }
     }
 
-    /// Looks through the first `length` of `bytes`, at which a record begins.
-    /// `bytes` goes on to the end of the last block.
+    /// Scans the first `length` bytes of `bytes`, which start with a record. `bytes` must extend to
+    /// the end of the last block.
     pub(crate) fn run(&mut self, bytes: &[u8], length: usize) {
         if self.marks.is_empty() {
             self.marks.push(u32::MAX);
@@ -124,13 +121,13 @@ impl Scan {
         self.ends_inside = carry.inside != 0;
     }
 
-    /// One less than where the first field begins (wrapped), then the place of
-    /// each separator.
+    /// Returns one less than the start of the first field (wrapped), then the position of each
+    /// separator.
     pub(crate) fn marks(&self) -> &[u32] {
         &self.marks[..self.count]
     }
 
-    /// Takes out of the masks what stands inside of quotes.
+    /// Clears the bits inside of quotes.
     fn leave_quoted(&mut self, masks: &mut Masks, carry: &mut Carry, base: usize) {
         self.has_quotes = true;
         let inside = prefix_xor(masks.quotes) ^ carry.inside;
@@ -152,7 +149,7 @@ impl Scan {
         if self.marks.len() < end {
             self.marks.resize(2 * end, 0);
         }
-        // By eights, whether so many are left or not: no branch for each.
+        // Eight at a time, even if fewer are left: no branch per separator.
         let places = self.marks[self.count..end].as_chunks_mut::<8>().0;
         for eight in places.iter_mut().take(count.div_ceil(8)) {
             for place in eight {
@@ -171,14 +168,14 @@ mod tests {
 
     fn scan(text: &str) -> Scan {
         let mut bytes = text.as_bytes().to_vec();
-        // What lies behind the end is not looked at.
+        // Bytes after `length` must be ignored.
         bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), b',');
         let mut scan = Scan::new(b',');
         scan.run(&bytes, text.len());
         scan
     }
 
-    /// The same, byte by byte.
+    /// The reference implementation, byte by byte.
     fn plain(text: &str) -> (Vec<u32>, Option<usize>, bool) {
         let (mut marks, mut stray, mut inside, mut before) = (vec![u32::MAX], None, false, b',');
         for (place, byte) in text.bytes().enumerate() {
@@ -193,7 +190,7 @@ mod tests {
                 b',' | b'\n' if !inside => marks.push(place as u32),
                 _ => {}
             }
-            // A separator inside of quotes is none.
+            // A separator inside of quotes does not count.
             before = if inside && byte != b'"' { b'x' } else { byte };
         }
         (marks, stray, inside)

@@ -1,5 +1,4 @@
-//! Where CSV comes from: a file, or bytes in memory; read at any offset, by
-//! several threads.
+//! The input of CSV: a file or bytes in memory, read at any offset by several threads.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -22,14 +21,14 @@ impl Source<'_> {
         });
         let (file, metadata) = opened.map_err(|error| failed(&name, error))?;
         if !metadata.is_file() {
-            // A pipe has no length and is read once only.
+            // A pipe has no length and can be read only once.
             let message = format!("{name} is no regular file; read it and use `csv::read`");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         Ok(Self::File { file, name, length: metadata.len() })
     }
 
-    /// What to call it in errors.
+    /// Returns the name for error messages.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::File { name, .. } => name,
@@ -44,8 +43,8 @@ impl Source<'_> {
         }
     }
 
-    /// Reads up to `into.len()` bytes; fewer only at the end. A file that grows
-    /// meanwhile is read to the length that it had.
+    /// Reads up to `into.len()` bytes; fewer only at the end. A file that grows meanwhile is read
+    /// up to its original length.
     pub(crate) fn read(&self, into: &mut [u8], offset: u64) -> Result<usize> {
         let left = self.length().saturating_sub(offset);
         let wanted = into.len().min(usize::try_from(left).unwrap_or(usize::MAX));
@@ -74,7 +73,7 @@ impl Source<'_> {
         }
     }
 
-    /// The line of a place and the character in it, both from 1.
+    /// Returns the line of an offset and the character within the line, both from 1.
     pub(crate) fn place(&self, offset: u64) -> (u64, usize) {
         let (mut line, mut line_start, mut at) = (1, 0, 0);
         let mut buffer = vec![0; 1 << 16];
@@ -86,7 +85,7 @@ impl Source<'_> {
             }
             at += before as u64;
         }
-        // Of a line that is megabytes long, the end tells enough.
+        // Characters are counted only up to 64 kB into a line.
         buffer.truncate(usize::try_from(offset - line_start).map_or(0, |bytes| bytes.min(1 << 16)));
         let read = self.read(&mut buffer, line_start).unwrap_or_default();
         let text = String::from_utf8_lossy(&buffer[..read]);

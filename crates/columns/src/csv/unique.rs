@@ -1,4 +1,4 @@
-//! Whether the values of unique fields are: looked at when all rows are there.
+//! Checks unique fields after all rows are loaded.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use marmota_model::{Error, ErrorKind, Result, Role, Table, ValueRef, rule};
 use crate::cells::{Cells, Values};
 
 /// # Errors
-/// [`ErrorKind::Conflict`] naming the first two rows of a field that agree.
+/// [`ErrorKind::Conflict`] naming the first two rows of a field with the same value.
 pub(crate) fn check(name: &str, table: &Table, cells: &[Cells], rows: u32) -> Result<()> {
     for (field, cells) in table.fields().iter().zip(cells) {
         if !field.unique && field.role != Role::Key {
@@ -27,7 +27,7 @@ pub(crate) fn check(name: &str, table: &Table, cells: &[Cells], rows: u32) -> Re
     Ok(())
 }
 
-/// The first row whose value an earlier one has, with that one.
+/// Returns the first row whose value occurred before, after the row where it did.
 fn twice<'c>(
     cells: &'c Cells,
     rows: usize,
@@ -36,7 +36,7 @@ fn twice<'c>(
     match &cells.values {
         Values::RowNumber => None,
         Values::Text(ids, dictionary) => {
-            // As many texts as rows: no need to look for the place.
+            // There are as many texts as rows, so all are different.
             if dictionary.null().is_none() && dictionary.len() == rows {
                 return None;
             }

@@ -1,5 +1,5 @@
-//! [`Window`]: the part of a source that is in memory, beginning at a record,
-//! with its separators found. It moves on by what has been taken.
+//! [`Window`]: the part of a source that is in memory, from the start of a record, with the
+//! positions of its separators. It advances by the bytes that were read.
 
 use marmota_model::{Error, ErrorKind, Result};
 
@@ -7,7 +7,7 @@ use super::run::SPARE_BYTES;
 use super::scan::Scan;
 use super::source::Source;
 
-/// Small enough to stay in a core's cache with its marks.
+/// Small enough to stay in a core's cache together with its marks.
 const WINDOW_BYTES: usize = 128 * 1024;
 
 /// Some records of a source.
@@ -15,15 +15,15 @@ pub(crate) struct Window<'s> {
     source: &'s Source<'s>,
     scan: Scan,
     bytes: Vec<u8>,
-    /// How many of `bytes` are of the source.
+    /// The number of bytes in `bytes` that come from the source.
     filled: usize,
-    /// Where in the source it begins.
+    /// Its offset in the source.
     origin: u64,
     record_bytes_max: usize,
 }
 
 impl<'s> Window<'s> {
-    /// Beginning at `origin`, with nothing in it yet.
+    /// Returns an empty window that starts at `origin`.
     pub(crate) fn new(
         source: &'s Source<'s>,
         separator: u8,
@@ -34,11 +34,10 @@ impl<'s> Window<'s> {
         Self { source, scan: Scan::new(separator), bytes, filled: 0, origin, record_bytes_max }
     }
 
-    /// Leaves the first `taken` bytes behind and reads what follows; false if
-    /// there is nothing more.
+    /// Drops the first `taken` bytes and reads more. Returns false if nothing is left.
     ///
     /// # Errors
-    /// The source cannot be read, or a record has more bytes than are allowed.
+    /// The source cannot be read, or a record is longer than allowed.
     pub(crate) fn move_on(&mut self, taken: usize) -> Result<bool> {
         let taken = taken.min(self.filled);
         self.bytes.copy_within(taken..self.filled, 0);
@@ -53,7 +52,7 @@ impl<'s> Window<'s> {
         let offset = self.origin + filled as u64;
         let read = self.source.read(&mut self.bytes[filled..room], offset)?;
         self.filled += read;
-        // The last line may have no end of its own, and is given one.
+        // A line end is appended to a last line without one.
         if self.at_end() && self.filled > 0 && self.bytes[self.filled - 1] != b'\n' {
             self.bytes[self.filled] = b'\n';
             self.scan.run(&self.bytes, self.filled + 1);
@@ -63,27 +62,28 @@ impl<'s> Window<'s> {
         Ok(self.filled > 0)
     }
 
-    /// How much of the source it may hold: a line end and the spare bytes follow.
+    /// Returns the most bytes of the source that it can hold: a line end and the spare bytes
+    /// follow.
     const fn room(&self) -> usize {
         self.bytes.len() - SPARE_BYTES - 1
     }
 
-    /// Whether the source ends with it.
+    /// Returns true if the source ends with this window.
     pub(crate) fn at_end(&self) -> bool {
         self.origin + self.filled as u64 >= self.source.length()
     }
 
-    /// Where in the source a byte of it is.
+    /// Returns the offset in the source of a byte in the window.
     pub(crate) const fn offset(&self, at: usize) -> u64 {
         self.origin + at as u64
     }
 
-    /// Its bytes, with some to spare behind them.
+    /// Returns its bytes, followed by spare bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Its separators.
+    /// Returns its separators.
     pub(crate) const fn scan(&self) -> &Scan {
         &self.scan
     }

@@ -1,14 +1,13 @@
-//! What the payloads of a log say: which tables there are, and what a commit
-//! has done to their rows.
+//! The payloads of a log: the list of tables, and the changes of rows by a commit.
 //!
 //! ```text
 //! tables   1 u8, schema u32, count u32, { key u16, name, fields u16, { name, form u8 } }
 //! changes  2 u8, { table, deleted, { key }, put, { row } }
 //! ```
-//! Numbers of tables are of the last list of tables before them. Integers
-//! without a size are of variable length; rows and keys are as in
-//! [`super::super::row_codec`]. A change is the key of a row that is gone, or a
-//! whole row that is there afterwards: read once more it does no harm.
+//! Numbers of tables refer to the last list of tables before them. Integers without a size have
+//! variable length; rows and keys are encoded as in [`super::super::row_codec`]. A change is either
+//! the key of a deleted row, or a complete row as it is after the commit; so changes can be
+//! replayed repeatedly.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ use super::super::table_rows::Values;
 const TABLES: u8 = 1;
 const CHANGES: u8 = 2;
 
-/// A table, as a list of tables has it.
+/// A table in a list of tables.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Definition {
     pub(super) name: String,
@@ -43,12 +42,12 @@ pub(in super::super) fn write_tables(out: &mut Vec<u8>, schema: u32, catalog: &C
         let fields = slot.table.fields().iter();
         let fields = fields.map(|field| (&*field.name, field.kind.form()));
         out.extend_from_slice(&(slot.table.key() as u16).to_le_bytes());
-        // A vector takes whatever is written.
+        // Writing to a vector cannot fail.
         let _ = write_head(out, slot.table.name(), fields);
     }
 }
 
-/// What a commit does to one table.
+/// The changes of a commit to one table.
 #[derive(Default)]
 struct Group {
     table: u32,
@@ -58,10 +57,10 @@ struct Group {
     rows: Vec<u8>,
 }
 
-/// Writes what was done to tables that are still locked.
+/// Writes the changes of tables that are still locked.
 ///
 /// # Errors
-/// A defect of the engine only.
+/// Only a defect of the engine.
 pub(in super::super) fn write_changes(
     out: &mut Vec<u8>,
     log: &Log,
@@ -75,7 +74,7 @@ pub(in super::super) fn write_changes(
         write_unsigned(out, 1);
         return write_image(out, locked, *table, *row);
     }
-    // A row is written as it is at the end, once.
+    // Only the final state of a row is written, once.
     let is_plain = steps.iter().all(|step| matches!(step, Undo::Insert { .. }));
     let last: HashMap<(u32, u32), usize> = match is_plain {
         true => HashMap::new(),
@@ -127,17 +126,17 @@ pub(super) enum Payload {
     Changes(Vec<Change>),
 }
 
-/// What became of one row.
+/// The change of one row.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) table: usize,
-    /// Where the key lies.
+    /// The position of the key.
     pub(super) key: Range<usize>,
-    /// Where the row lies, if it is there.
+    /// The position of the row, if it exists.
     pub(super) row: Option<Range<usize>>,
 }
 
-/// Reads the payload that lies in a part of a log; none if it makes no sense.
+/// Reads the payload in a part of a log; `None` if it cannot be decoded.
 pub(super) fn read(
     log: &[u8],
     payload: Range<usize>,

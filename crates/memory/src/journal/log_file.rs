@@ -1,14 +1,13 @@
-//! A log that is written to: its file, how long it is, and what its records
-//! are sealed with if there is a key.
+//! A log that is written to: its file, its length, and the cipher that seals its records if there
+//! is a key.
 //!
-//! The payload of a sealed record is its number, the ciphertext and the tag,
-//! bound to where the record lies and up to where the file was settled. What
-//! lies around it, its checksum included, is as in a log without a key: so a
-//! torn end is told from damage in the same way, before any key is tried.
+//! The payload of a sealed record is its number, the ciphertext and the tag, bound to the record's
+//! position and to the position up to which the file was settled. The rest of the record, including
+//! its checksum, is the same as in a log without a key. So a torn end is distinguished from damage
+//! in the same way, before any key is tried.
 //!
-//! Numbers are never used twice, not for a record either that the disk did not
-//! take. A log that is sealed is only written to by who began it: another
-//! process begins another one, with a key of its own.
+//! Numbers are never used twice, not even for a record whose write failed. Only the process that
+//! began a sealed log writes to it: another process begins another log, with a separate key.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -25,9 +24,9 @@ use crate::seal::{TAG_BYTES, Use};
 use crate::vault::{Cipher, Vault};
 
 const NUMBER_BYTES: usize = 8;
-/// What a sealed payload is longer by.
+/// The difference in length between a sealed payload and a plain one.
 const SEALED_BYTES: usize = NUMBER_BYTES + TAG_BYTES;
-/// Above this the buffer is given back.
+/// A larger buffer is freed.
 const BUFFER_BYTES_KEPT: usize = 1 << 20;
 
 pub(super) struct LogFile {
@@ -39,16 +38,16 @@ pub(super) struct LogFile {
 
 struct Sealing {
     cipher: Cipher,
-    /// How many records were sealed, whether they were written or not.
+    /// The number of sealed records, including those whose write failed.
     count: u64,
     buffer: Vec<u8>,
 }
 
 impl LogFile {
-    /// Begins a log; its name and its head are on the disk then.
+    /// Begins a log; its name and its head are then on the disk.
     ///
     /// # Errors
-    /// [`marmota_model::ErrorKind::Io`], or what asking for the key fails with.
+    /// [`marmota_model::ErrorKind::Io`], or the error of the key's source.
     pub(super) fn begin(path: &Path, identity: Identity, vault: &Vault) -> Result<Self> {
         let cipher = vault.begin(Use::Log)?;
         let head = match &cipher {
@@ -60,12 +59,12 @@ impl LogFile {
         Ok(Self { file: Arc::new(file), identity, bytes: head.len() as u64, sealing })
     }
 
-    /// Goes on with a log that is not sealed.
+    /// Continues a log that is not sealed.
     pub(super) fn go_on(file: File, identity: Identity, bytes: u64) -> Self {
         Self { file: Arc::new(file), identity, bytes, sealing: None }
     }
 
-    /// How long a log is that has one record of so many bytes.
+    /// Returns the length of a log that has one record with a payload of this length.
     pub(super) const fn bytes_with(&self, payload_bytes: usize) -> u64 {
         let (head, seal) = match self.sealing {
             None => (record::HEAD_BYTES, 0),
@@ -74,10 +73,10 @@ impl LogFile {
         (head + RECORD_BYTES + seal + payload_bytes) as u64
     }
 
-    /// Writes a record, whose payload has this checksum; gives how long it is.
+    /// Writes a record whose payload has this checksum; returns its length.
     ///
     /// # Errors
-    /// The disk's; half the record may be there then.
+    /// Those of the disk; then the record may be written in part.
     pub(super) fn write(
         &mut self,
         plain: &mut [u8],
@@ -100,7 +99,7 @@ impl LogFile {
 }
 
 impl Sealing {
-    /// Makes a record of a payload.
+    /// Makes a sealed record from a payload.
     fn seal(&mut self, payload: &[u8], identity: Identity, at: u64, settled: u64) -> &[u8] {
         self.count += 1;
         let record = &mut self.buffer;
@@ -119,7 +118,7 @@ impl Sealing {
     }
 }
 
-/// What a record is bound to. (Its log has a key of its own.)
+/// Returns the bytes that a record is bound to. (Its log has a separate key.)
 fn bound(at: u64, settled: u64) -> [u8; 16] {
     let mut bound = [0; 16];
     bound[..8].copy_from_slice(&at.to_le_bytes());
@@ -127,8 +126,7 @@ fn bound(at: u64, settled: u64) -> [u8; 16] {
     bound
 }
 
-/// Decrypts the payload of a record in its place; none if any of it was
-/// changed.
+/// Decrypts the payload of a record in place; `None` if any of it was changed.
 pub(super) fn unseal(
     log: &mut [u8],
     payload: &Range<usize>,
@@ -165,7 +163,7 @@ mod tests {
         log.write(&mut record, &sum, settled).unwrap();
     }
 
-    /// A log, and the cipher to read it with.
+    /// Makes a log, and the cipher to read it with.
     fn log(payloads: &[&[u8]]) -> (Vec<u8>, Cipher) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
@@ -186,7 +184,8 @@ mod tests {
         scan.payloads.iter().map(&mut opened).collect()
     }
 
-    /// What somebody writes who has no key, but knows the form of a log.
+    /// Makes records that an attacker could write without the key, but with knowledge of the
+    /// format.
     fn forged(log: &[u8], records: &[Range<usize>]) -> Vec<u8> {
         let mut file = log[..record::SEALED_HEAD_BYTES].to_vec();
         for payload in records {
@@ -236,7 +235,7 @@ mod tests {
         let end = log.bytes;
         write(&mut log, b"two");
         let first = std::fs::read(&path).unwrap();
-        // As after a disk that did not take it.
+        // This is the state after a failed write.
         log.file.set_len(end).unwrap();
         log.bytes = end;
         write(&mut log, b"two");
@@ -245,7 +244,7 @@ mod tests {
         let at = end as usize + RECORD_BYTES;
         assert_ne!(first[at..at + NUMBER_BYTES], second[at..at + NUMBER_BYTES]);
         assert_ne!(first[at + NUMBER_BYTES..], second[at + NUMBER_BYTES..]);
-        // Nor is a key, by two logs.
+        // Nor do two logs share a key.
         let other = LogFile::begin(&folder.path().join("other"), IDENTITY, &vault());
         drop(other.unwrap());
         let other = std::fs::read(folder.path().join("other")).unwrap();

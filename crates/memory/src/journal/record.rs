@@ -1,22 +1,21 @@
-//! How a log lies in its file: a head, then one record a commit.
+//! The format of a log file: a head, then one record for each commit.
 //!
 //! ```text
 //! head    magic (8 bytes), version u32, lineage (16 bytes), generation u64, crc32 u32
 //! record  mark u32, length u32, crc32 u32, settled u64, payload
 //! ```
-//! The head of a log that is encrypted has another magic, and a seal before its
-//! checksum (`vault.rs`); its records' payloads are sealed (`log_file.rs`).
+//! The head of an encrypted log has another magic, and a seal before its checksum (`vault.rs`); the
+//! payloads of its records are sealed (`log_file.rs`).
 //!
-//! All integers are little-endian. A record's checksum covers its length, its
-//! payload, where it lies and of which log it is, so that bytes which only
-//! look like a record (an older log's, or a log kept in a blob) are none.
+//! All integers are little-endian. A record's checksum covers its length, its payload, its position
+//! and the identity of its log. So bytes that only look like a record (of an older log, or of a log
+//! stored in a blob) are not accepted as one.
 //!
-//! `settled` says up to where the file was known to be on the disk when the
-//! record was made. It tells damage from a loss of power: what was not yet
-//! waited for may be missing in the middle, because a disk writes in any
-//! order, and is cut off with all that lies behind it. Where a later record
-//! says that the damaged place had been on the disk, nothing may be cut: that
-//! would lose what was acknowledged.
+//! `settled` is the position up to which the file was known to be on the disk when the record was
+//! made. It distinguishes damage from a power loss. Bytes that were not synced yet may be missing
+//! in the middle, because a disk writes in any order; they are cut off with everything after them.
+//! If a later record shows that the damaged position had been on the disk, nothing may be cut: that
+//! would lose acknowledged commits.
 
 use std::ops::Range;
 
@@ -25,28 +24,28 @@ use marmota_model::Uuid;
 use crate::seal::SEAL_BYTES;
 
 const MAGIC: &[u8; 8] = b"MARMLOG\0";
-/// Differs from the other by so much that no damage makes one of the other.
+/// It differs from the other in so many bits that damage cannot convert one to the other.
 const MAGIC_SEALED: &[u8; 8] = b"\x9ESEALEDL";
 const VERSION: u32 = 1;
-/// What of a head says which log it is.
+/// The part of a head that identifies the log.
 const START_BYTES: usize = 36;
 pub(super) const HEAD_BYTES: usize = START_BYTES + 4;
-/// The head of a log that is encrypted.
+/// The length of the head of an encrypted log.
 pub(super) const SEALED_HEAD_BYTES: usize = HEAD_BYTES + SEAL_BYTES;
 const MARK: [u8; 4] = [0xA7, b'm', b'r', 0x1C];
-/// What lies in front of a payload.
+/// The length of a record without its payload, which follows.
 pub(super) const RECORD_BYTES: usize = 20;
-/// The longest payload.
+/// The maximum length of a payload.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 
-/// Which log it is.
+/// The identity of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) lineage: Uuid,
     pub(super) generation: u64,
 }
 
-/// The head of a log.
+/// Makes the head of a log.
 pub(super) fn head(identity: Identity) -> [u8; HEAD_BYTES] {
     let mut head = [0; HEAD_BYTES];
     head[..START_BYTES].copy_from_slice(&start(MAGIC, identity));
@@ -55,7 +54,7 @@ pub(super) fn head(identity: Identity) -> [u8; HEAD_BYTES] {
     head
 }
 
-/// The head of a log that is encrypted, with the seal that `seal` gives.
+/// Makes the head of an encrypted log, with the seal that `seal` returns.
 pub(super) fn sealed_head(
     identity: Identity,
     seal: impl FnOnce(&[u8]) -> [u8; SEAL_BYTES],
@@ -75,28 +74,28 @@ fn start(magic: &[u8; 8], identity: Identity) -> [u8; START_BYTES] {
     start
 }
 
-/// What a head says.
+/// The content of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) identity: Identity,
     pub(super) is_sealed: bool,
-    /// Where the first record lies.
+    /// The position of the first record.
     pub(super) bytes: usize,
 }
 
 impl Head {
-    /// What the seal is over, and the seal.
+    /// Returns the length of the sealed bytes together with the seal.
     pub(super) const fn sealed_bytes(&self) -> usize {
         self.bytes - 4
     }
 }
 
-/// What is wrong with a head.
+/// The defect of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeadFault {
-    /// It was never written whole, so that nothing came behind it.
+    /// It was never written completely, so nothing was written after it.
     Torn,
-    /// It is none of ours, or damaged.
+    /// It is not a head of this format, or damaged.
     Foreign,
     /// It was written by a newer program.
     Version(u32),
@@ -126,7 +125,7 @@ pub(super) fn read_head(file: &[u8]) -> Result<Head, HeadFault> {
     Ok(Head { identity, is_sealed, bytes })
 }
 
-/// The checksum of a record but for its payload.
+/// Starts the checksum of a record, without its payload.
 fn sum_of(identity: Identity, at: u64, length: u32, settled: u64) -> crc32fast::Hasher {
     let mut sum = crc32fast::Hasher::new();
     sum.update(identity.lineage.as_bytes());
@@ -137,8 +136,7 @@ fn sum_of(identity: Identity, at: u64, length: u32, settled: u64) -> crc32fast::
     sum
 }
 
-/// Fills in what lies in front of a record's payload, whose own checksum
-/// `payload` is.
+/// Fills in the fields before a record's payload; `payload` is the payload's checksum.
 pub(super) fn seal(
     record: &mut [u8],
     payload: &crc32fast::Hasher,
@@ -155,12 +153,12 @@ pub(super) fn seal(
     record[12..20].copy_from_slice(&settled.to_le_bytes());
 }
 
-/// Up to where the file was settled, as what lies in front of a payload says.
+/// Returns the position up to which the file was settled, from the fields before a payload.
 pub(super) fn settled_of(record: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*record.get(12..)?.first_chunk()?))
 }
 
-/// A record that is whole.
+/// A complete record.
 struct Found {
     payload: Range<usize>,
     settled: u64,
@@ -181,29 +179,28 @@ fn record_at(file: &[u8], at: usize, identity: Identity) -> Option<Found> {
     (found.finalize() == sum).then_some(Found { payload, settled })
 }
 
-/// What a log has.
+/// The content of a log.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Scan {
     /// The payloads, in order.
     pub(super) payloads: Vec<Range<usize>>,
-    /// Where the last of them ends.
+    /// The end of the last payload.
     pub(super) end: usize,
-    /// What lies behind that.
+    /// The state of the bytes after it.
     pub(super) rest: Rest,
 }
 
-/// What lies behind the last record that can be relied on.
+/// The state of the bytes after the last valid record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
     Nothing,
-    /// What never came to the disk whole, and was not acknowledged as being
-    /// there.
+    /// They were never completely written to the disk, and not acknowledged as durable.
     Torn,
-    /// Damage: a record at this place says that it was all there once.
+    /// They are damaged: a record at this position shows that they had been complete.
     Damaged(usize),
 }
 
-/// Reads a log behind its head.
+/// Reads a log after its head.
 pub(super) fn scan(file: &[u8], head: Head) -> Scan {
     let identity = head.identity;
     let (mut payloads, mut end) = (Vec::new(), head.bytes);
@@ -218,7 +215,7 @@ pub(super) fn scan(file: &[u8], head: Head) -> Scan {
     Scan { payloads, end, rest }
 }
 
-/// The first record behind `end` which says that there was a whole one there.
+/// Returns the first record after `end` which shows that there was a complete record at `end`.
 fn witness(file: &[u8], end: usize, identity: Identity) -> Option<usize> {
     let mut at = end + 1;
     loop {
@@ -238,7 +235,7 @@ mod tests {
     const IDENTITY: Identity = Identity { lineage: Uuid::from_u128(7), generation: 3 };
     const HEAD: Head = Head { identity: IDENTITY, is_sealed: false, bytes: HEAD_BYTES };
 
-    /// A log with these payloads, each settled up to `settled` of its place.
+    /// Makes a log with these payloads, each with `settled` of its position.
     fn log(payloads: &[&[u8]], settled: impl Fn(u64) -> u64) -> Vec<u8> {
         let mut file = head(IDENTITY).to_vec();
         for payload in payloads {
@@ -294,7 +291,7 @@ mod tests {
             let scan = scan(&file, HEAD);
             assert_eq!((scan.payloads.len(), scan.end, scan.rest), (hit, starts[hit], rest));
         }
-        // Nothing had been waited for: the disk may have written what is behind first.
+        // Nothing had been synced: the disk may have written the later records first.
         let mut file = log(&[b"one", b"two", b"three"], |_| HEAD_BYTES as u64);
         file[starts[1] + 3] ^= 1;
         let scan = scan(&file, HEAD);
@@ -312,7 +309,7 @@ mod tests {
         let record = file[HEAD_BYTES..].to_vec();
         moved.extend_from_slice(&record);
         assert_eq!(scan(&moved, HEAD).payloads.len(), 2);
-        // A log kept as a value in a log.
+        // This is a log that is stored as a value in a log.
         let nested = log(&[&file, b"x"], |at| at);
         let mut torn = nested.clone();
         torn[HEAD_BYTES] ^= 1;

@@ -1,12 +1,10 @@
-//! Finds what a database has on the disk, and makes one of it: the snapshot,
-//! and behind it the logs that belong to it.
+//! Recovers a database from its files: the snapshot, and the logs after it.
 //!
-//! Logs have numbers, the generation. A snapshot names the first log that is
-//! not in it; older ones are left from a program that was killed between
-//! putting the snapshot in its place and removing them, and are removed. There
-//! may be several logs behind a snapshot: when one could not be written, or the
-//! program ended while it was. All but the last are whole: nothing is written
-//! to a log before the one before it is on the disk.
+//! Logs are numbered; the number is the generation. A snapshot names the first log that it does not
+//! include. Older logs are left from a program that was killed after it had renamed the snapshot
+//! and before it had removed them; they are removed. A snapshot may have several logs, if a later
+//! snapshot could not be written, or the program ended while it was being written. All except the
+//! last are complete: a log is only written to after the previous one is on the disk.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -33,7 +31,7 @@ use super::log_file::{self, LogFile};
 use super::record::{self, HeadFault, Identity, Rest};
 use super::{Counts, Journal, Lock, Tail, Waiting, bytes_max, fault, with_suffix};
 
-/// So many logs, of processes that were killed, and a snapshot is due.
+/// The number of logs, left by killed processes, from which on a snapshot is due.
 const LOGS_MAX: usize = 16;
 
 /// A database that was opened.
@@ -42,12 +40,12 @@ pub(in super::super) struct Opened {
     pub(in super::super) loaded: Loaded,
 }
 
-/// The file of a log.
+/// Returns the path of a log.
 pub(super) fn log_path(path: &Path, generation: u64) -> PathBuf {
     with_suffix(path, &format!(".log.{generation}"))
 }
 
-/// The logs beside a file, by generation.
+/// Returns the generations of the logs in a file's folder.
 fn logs(path: &Path) -> Result<Vec<u64>> {
     let Some(name) = path.file_name() else { return Ok(Vec::new()) };
     let begin = format!("{}.log.", name.display());
@@ -67,7 +65,7 @@ fn logs(path: &Path) -> Result<Vec<u64>> {
     Ok(found)
 }
 
-/// The first log beside a file, if there is one.
+/// Returns the first log of a file, if there is one.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if the folder cannot be read.
@@ -75,8 +73,8 @@ pub(in super::super) fn first_log(path: &Path) -> Result<Option<PathBuf>> {
     Ok(logs(path)?.first().map(|&first| log_path(path, first)))
 }
 
-/// Removes logs. What cannot be removed is in nobody's way: it is found to be
-/// older than the snapshot.
+/// Removes logs. A log that cannot be removed has no effect: it is recognized as older than the
+/// snapshot.
 pub(super) fn remove_logs(path: &Path, goes: impl Fn(u64) -> bool) {
     for generation in logs(path).unwrap_or_default() {
         if goes(generation)
@@ -87,7 +85,7 @@ pub(super) fn remove_logs(path: &Path, goes: impl Fn(u64) -> bool) {
     }
 }
 
-/// Makes a log of a head, with its name on the disk.
+/// Creates a log with this head; its name is then on the disk.
 pub(super) fn create(path: &Path, head: &[u8]) -> io::Result<File> {
     let file = private_file::options().append(true).create(true).open(path)?;
     file.set_len(0)?;
@@ -97,7 +95,7 @@ pub(super) fn create(path: &Path, head: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Keeps other processes from opening the same database.
+/// Locks the database, so that other processes cannot open it.
 fn lock(path: &Path) -> Result<Lock> {
     let path = with_suffix(path, ".lock");
     let cannot = |error| failed("lock", &path, error);
@@ -136,52 +134,52 @@ pub(in super::super) struct Alone<'p> {
 }
 
 impl<'p> Alone<'p> {
-    /// Takes it.
+    /// Locks the database.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] if another process has it.
+    /// [`ErrorKind::Busy`] if another process has it open.
     pub(in super::super) fn with(path: &'p Path) -> Result<Self> {
         Ok(Self { path, _lock: lock(path)? })
     }
 
-    /// What it has, with its logs.
+    /// Reads its data, including its logs.
     ///
     /// # Errors
-    /// As [`open`].
+    /// Those of [`open`].
     #[cfg(feature = "encryption")]
     pub(in super::super) fn recover(&self, vault: &Vault) -> Result<Loaded> {
         recover(self.path, vault).map(|found| found.loaded)
     }
 
-    /// A generation behind those of all logs that are there.
+    /// Returns a generation after those of all existing logs.
     pub(in super::super) fn generation_after_all(&self) -> Result<u64> {
         Ok(logs(self.path)?.last().map_or(1, |last| last + 1))
     }
 
-    /// Removes older logs; those that stay are found to be older.
+    /// Removes older logs; those that cannot be removed are recognized as older.
     pub(in super::super) fn remove_logs_before(&self, generation: u64) {
         remove_logs(self.path, |log| log < generation);
     }
 }
 
-/// What was found of a database.
+/// The recovered data of a database.
 struct Recovered {
     loaded: Loaded,
     link: Option<Link>,
-    /// Of the last log, or of the first that is to begin.
+    /// The identity of the last log, or of the first one that is to begin.
     identity: Identity,
-    /// How long the last log is, if there is one that has a head.
+    /// The length of the last log, if there is one with a head.
     end: Option<u64>,
     logs: usize,
     log_bytes: u64,
     snapshot_bytes: u64,
     is_there: bool,
-    /// The schema version that the snapshot has.
+    /// The schema version of the snapshot.
     schema: u32,
 }
 
-/// Reads the snapshot and its logs, and cuts off what was never acknowledged
-/// as being on the disk. Only for who has the database alone.
+/// Reads the snapshot and its logs, and cuts off bytes that were never acknowledged as durable. The
+/// caller needs exclusive access to the database.
 fn recover(path: &Path, vault: &Vault) -> Result<Recovered> {
     file::remove_leftovers(path)?;
     let mut state = State::default();
@@ -216,13 +214,12 @@ fn recover(path: &Path, vault: &Vault) -> Result<Recovered> {
     Ok(Recovered { loaded, link, identity, end, logs, log_bytes, snapshot_bytes, is_there, schema })
 }
 
-/// Opens a database, or begins one.
+/// Opens a database, or creates it.
 ///
 /// # Errors
-/// [`ErrorKind::Busy`] if another process has it, [`ErrorKind::Io`] if it
-/// cannot be read or written, [`ErrorKind::Denied`] if the key is not its own,
-/// [`ErrorKind::Invalid`] if it is damaged or parts of it belong to another
-/// one; all say where and what to do.
+/// [`ErrorKind::Busy`] if another process has it open, [`ErrorKind::Io`] if it cannot be read or
+/// written, [`ErrorKind::Denied`] if the key is wrong, [`ErrorKind::Invalid`] if it is damaged or
+/// parts of it belong to another database; all messages have the position and an instruction.
 pub(in super::super) fn open(
     path: &Path,
     vault: &Arc<Vault>,
@@ -241,7 +238,7 @@ pub(in super::super) fn open(
         tables: Vec::new(),
         since_snapshot: match found.logs {
             0..LOGS_MAX => (found.log_bytes + found.bytes_begun(&log)).max(log.bytes),
-            // The next commit has one made.
+            // The next commit makes a snapshot.
             _ => bytes_max,
         },
         bytes_max,
@@ -273,8 +270,8 @@ pub(in super::super) fn open(
 }
 
 impl Recovered {
-    /// The log to write to. One that is sealed is never gone on with: what was
-    /// cut off its end had numbers that would be used again.
+    /// Returns the log to write to. A sealed log is never continued: bytes that were cut off its
+    /// end had numbers that would be used again.
     fn log(&self, path: &Path, vault: &Vault) -> Result<LogFile> {
         let Identity { lineage, generation } = self.identity;
         let own = log_path(path, generation);
@@ -287,13 +284,13 @@ impl Recovered {
         LogFile::begin(&log_path(path, next.generation), next, vault)
     }
 
-    /// What a log has of its own that was not among those that were read.
+    /// Returns the length of a log that was not among those read.
     fn bytes_begun(&self, log: &LogFile) -> u64 {
         if log.identity == self.identity { 0 } else { log.bytes }
     }
 }
 
-/// Makes a file without a log the snapshot of one that is still to begin.
+/// Makes a file without a log the snapshot before a log that is still to begin.
 fn adopt(path: &Path, vault: &Vault, loaded: &Loaded, identity: Identity) -> Result<()> {
     if loaded.tables.values().any(|section| matches!(section, AnySection::Json(_))) {
         let message = format!(
@@ -315,15 +312,15 @@ fn adopt(path: &Path, vault: &Vault, loaded: &Loaded, identity: Identity) -> Res
     file::replace(path, vault, |mut out| file_binary::write_snapshot(&mut out, &snapshot))
 }
 
-/// Opens a log to go on with it. What was read of it is on the disk then: a
-/// process that was killed has left it to the system.
+/// Opens a log to continue it. The bytes that were read of it are then on the disk: a killed
+/// process may have left them in the system's cache.
 fn append_to(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().append(true).open(path)?;
     file.sync_all()?;
     Ok(file)
 }
 
-/// The logs that go on from the snapshot.
+/// Returns the logs that belong to the snapshot.
 fn belonging(path: &Path, is_there: bool, link: Option<&Link>, logs: Vec<u64>) -> Result<Vec<u64>> {
     let refuse = |what: String| Err(Error::new(ErrorKind::Invalid, what));
     let named = |generation| log_path(path, generation).display().to_string();
@@ -369,12 +366,12 @@ fn consecutive(path: &Path, logs: Vec<u64>) -> Result<Vec<u64>> {
     }
 }
 
-/// A log that is read.
+/// A log that is being read.
 struct Reading<'v> {
     vault: &'v Vault,
     path: PathBuf,
     is_last: bool,
-    /// How long it has to be.
+    /// The minimum length of the log.
     position: u64,
 }
 
@@ -383,8 +380,8 @@ impl Reading<'_> {
         Error::new(ErrorKind::Invalid, format!("{} {what}", self.path.display()))
     }
 
-    /// Takes what the log says, and cuts off what was never acknowledged as
-    /// being on the disk. Gives its length, or 0 if even its head is missing.
+    /// Applies the records of the log, and cuts off bytes that were never acknowledged as durable.
+    /// Returns its length, or 0 if even its head is missing.
     fn replay(&self, identity: &mut Identity, is_known: bool, state: &mut State) -> Result<u64> {
         let mut log =
             std::fs::read(&self.path).map_err(|error| failed("read", &self.path, error))?;
@@ -468,7 +465,7 @@ impl Reading<'_> {
     }
 }
 
-/// What the snapshot and the logs say so far.
+/// The state of the snapshot and the logs read so far.
 #[derive(Default)]
 struct State {
     schema: u32,
@@ -477,10 +474,10 @@ struct State {
     changed: BTreeMap<String, Changed>,
 }
 
-/// A key as it lies in a row, with its form in front.
+/// A key as encoded in a row, after its form.
 type Key = Box<[u8]>;
 
-/// The rows of a table that logs are about.
+/// The rows of a table that logs have changed.
 #[derive(Default)]
 struct Changed {
     /// The field that is the key.
@@ -519,7 +516,7 @@ impl State {
         Some(())
     }
 
-    /// Puts what the logs say in the place of what the snapshot says.
+    /// Replaces rows of the snapshot by those of the logs.
     fn finish(mut self, path: &Path) -> Result<Loaded> {
         for (name, changed) in self.changed {
             let section = match self.tables.remove(&name) {
@@ -547,11 +544,11 @@ fn key_of(form: marmota_model::Form, bytes: &[u8]) -> Key {
 }
 
 impl Changed {
-    /// The rows of a snapshot that no log is about, and the rows of the logs.
+    /// Returns the rows of a snapshot that no log has changed, and the rows of the logs.
     fn put_into(self, mut section: Section) -> Option<Section> {
         section.retain(&self.key, |form, key| !self.rows.contains_key(&key_of(form, key)))?;
         let mut images: Vec<Image> = self.rows.into_values().flatten().collect();
-        // Those of one log and shape together, in the order they were written.
+        // Rows of the same log and shape come together, in the order in which they were written.
         let place = |image: &Image| {
             let log = Arc::as_ptr(&image.log) as usize;
             (log, Arc::as_ptr(&image.definition) as usize, image.range.start)

@@ -1,4 +1,4 @@
-//! Operations that take more than one turn: what each of their polls does.
+//! Operations that take more than one turn: the work of each of their polls.
 
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -13,7 +13,7 @@ use crate::long_delete::{DeleteTurn, LongDelete};
 use crate::long_scan::Turn;
 
 impl MemorySession {
-    /// One more turn of a long read.
+    /// Executes one more turn of a long read.
     pub(super) fn poll_scan(
         &mut self,
         place: usize,
@@ -41,13 +41,13 @@ impl MemorySession {
         }))
     }
 
-    /// Leaves the thread to others, and is polled again after them.
+    /// Yields the thread to other tasks, and is polled again after them.
     pub(super) fn leave_turn(&self, context: &Context<'_>) {
         self.shared.read_yields.fetch_add(1, Ordering::Relaxed);
         context.waker().wake_by_ref();
     }
 
-    /// True if a delete of the open transaction has turns left.
+    /// Returns true if a delete of the open transaction needs more turns.
     pub(super) fn is_deleting(&self) -> bool {
         self.waiting.iter().any(|waiting| match &waiting.long {
             Some(Long::Delete(delete)) => delete.is_in_transaction(),
@@ -55,7 +55,7 @@ impl MemorySession {
         })
     }
 
-    /// Forgets the deletes of a transaction that is undone.
+    /// Removes the deletes of a transaction that is rolled back.
     pub(super) fn forget_deletes(&mut self) {
         let gate = &self.shared.gate;
         self.waiting.retain_mut(|waiting| match &waiting.long {
@@ -67,7 +67,7 @@ impl MemorySession {
         });
     }
 
-    /// One more turn of a long delete.
+    /// Executes one more turn of a long delete.
     pub(super) fn poll_delete(
         &mut self,
         place: usize,
@@ -76,7 +76,7 @@ impl MemorySession {
         context: &Context<'_>,
     ) -> Poll<Result<()>> {
         let Waiting { durability, until, .. } = self.waiting[place];
-        // Before it is tried: a long statement that ends now wakes it.
+        // It registers before it tries, so that a long statement that ends now wakes it.
         self.shared.gate.register(&mut self.waiting[place].gate_place, context.waker());
         let Some(Long::Delete(delete)) = &mut self.waiting[place].long else {
             return Poll::Ready(Err(given_up()));
@@ -118,8 +118,8 @@ impl MemorySession {
         Poll::Ready(ended.map(drop))
     }
 
-    /// Ends a long delete: gives up its tables, or lets the transaction's other
-    /// operations in. Gives where it is in the log.
+    /// Ends a long delete: releases its tables, or wakes the other operations of the transaction.
+    /// Returns its position in the log.
     fn end_delete(&mut self, delete: &mut LongDelete, undo: bool) -> Result<Option<u64>> {
         if delete.is_in_transaction() {
             self.shared.gate.wake();
@@ -137,8 +137,8 @@ impl MemorySession {
         ended
     }
 
-    /// Ends a long delete that was given up: it takes place if it has begun
-    /// to, else it leaves nothing.
+    /// Ends a long delete that was cancelled: if it has removed a row it is executed to its end,
+    /// otherwise it is undone.
     pub(super) fn give_up_delete(&mut self, mut delete: Box<LongDelete>) {
         if delete.is_in_transaction() && self.transaction.is_none() {
             return;

@@ -1,4 +1,4 @@
-//! Reads: what is asked of the server, by the transaction if there is one.
+//! Reads, in the transaction if there is one.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use crate::filter::{matching, sort};
 use crate::reading::{Reading, Wanted};
 use crate::shape::Shape;
 
-/// What fetches documents for a read.
+/// A task that fetches documents for a read.
 pub(super) struct Fetching {
     task: JoinHandle<()>,
-    /// It is part of a transaction, which a command that is cut off would end.
+    /// True in a transaction, which would end if a command were interrupted.
     is_inside: bool,
 }
 
 impl Fetching {
-    /// Nobody wants more of it: it ends, in a transaction with the next message.
+    /// Stops the fetch. In a transaction, it stops at the next message.
     pub(super) fn end(self) {
         if !self.is_inside {
             self.task.abort();
@@ -34,7 +34,7 @@ impl Fetching {
 }
 
 impl MongoSession {
-    /// Begins to read what is sought.
+    /// Starts a read.
     fn read(&mut self, shape: &Arc<Shape>, find: Find, wanted: Wanted<'_>) -> Result<Submitted> {
         let (receiver, task) = self.fetch(|database| async move { database.find(&find).await })?;
         let (handle, counts) = (&self.shared.handle, &self.shared.counts);
@@ -42,7 +42,7 @@ impl MongoSession {
         self.wait(Running::Reading(Box::new(reading), task))
     }
 
-    /// Begins an aggregation.
+    /// Starts an aggregation.
     pub(super) fn aggregate(&mut self, collection: &str, pipeline: &str) -> Result<Submitted> {
         let command = aggregate::command(collection, pipeline, self.shared.database.time_max_ms)?;
         let (receiver, task) =
@@ -51,7 +51,8 @@ impl MongoSession {
         self.wait(Running::Aggregating(Box::new(aggregating), task))
     }
 
-    /// Has the engine's thread fetch what a command finds, a message at a time.
+    /// Starts a task on the engine's thread that fetches the results of a command, one message at a
+    /// time.
     fn fetch<F>(
         &self,
         begin: impl FnOnce(Database) -> F,
@@ -89,7 +90,7 @@ impl MongoSession {
         Ok((receiver, Fetching { task, is_inside }))
     }
 
-    /// Begins to read a row by its key: with others, outside of transactions.
+    /// Starts a read of a row by its key. Outside of transactions, it shares a query with others.
     pub(super) fn get(
         &mut self,
         shape: &Arc<Shape>,
@@ -133,7 +134,7 @@ impl MongoSession {
                 .map(|limit| i64::try_from(limit).unwrap_or(i64::MAX)),
             sort,
         };
-        // To the server, 0 is no limit.
+        // The server treats 0 as unlimited.
         self.read(shape, find, wanted)
     }
 

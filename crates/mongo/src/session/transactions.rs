@@ -1,4 +1,4 @@
-//! Transactions and batches: the steps that a session takes for them.
+//! Transactions and batches.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl MongoSession {
             || self.transaction.is_some()
             || has_transactions && writes.iter().any(batch::reads_first);
         let work = async move {
-            // What runs a batch calls and waits: on a thread that may.
+            // Running a batch makes blocking calls, so it needs a thread that may block.
             let run = move || {
                 let mut results = Vec::new();
                 let ended = match is_inside {
@@ -59,8 +59,8 @@ impl MongoSession {
         self.begin(work, number)
     }
 
-    /// Begins a batch that takes place once: from poll to poll, as the caller
-    /// makes the answer in the middle.
+    /// Starts a batch with an idempotency key. It is driven by polls, as the caller makes the
+    /// answer in between.
     pub(super) fn batch_once(&mut self, durability: Option<Durability>) -> Result<Submitted> {
         if !self.shared.capability.transactions {
             return Err(no_transactions("a batch that takes place once"));
@@ -77,16 +77,16 @@ impl MongoSession {
         self.transaction.is_some()
     }
 
-    /// Has all that follows take place in a transaction that was begun.
+    /// Executes all later operations in a transaction that was begun.
     pub(crate) fn go_into(&mut self, transaction: Arc<Transaction>) {
         self.transaction = Some(transaction);
     }
 
-    /// Inserts the rows of writes to one table in the transaction, together, and
-    /// waits for that; none if one is refused, and none was written.
+    /// Inserts the rows of writes to one table together, in the transaction, and waits for that.
+    /// Returns `None` if a row was refused; then nothing was written.
     ///
     /// # Errors
-    /// Why the transaction has come to nothing.
+    /// The reason why the transaction was aborted.
     pub(crate) fn insert_together(
         &self,
         table: &Table,
@@ -129,7 +129,7 @@ impl MongoSession {
         self.begin(work, number)
     }
 
-    /// Commits the transaction, or undoes it.
+    /// Commits the transaction or rolls it back.
     pub(super) fn end_transaction(&mut self, commits: bool) -> Result<Submitted> {
         let transaction = self.transaction.take().ok_or_else(no_open)?;
         let (shared, number) = (Arc::clone(&self.shared), self.shared.turns.number());
@@ -151,7 +151,7 @@ impl MongoSession {
             if commits && done.is_ok() {
                 shared.counts.committed();
             }
-            // Gone before anybody hears that it has ended.
+            // Dropped before the caller is notified that it has ended.
             drop(transaction);
             done.map(|()| Done::One(Outcome::default()))
         });
@@ -174,7 +174,7 @@ impl MongoSession {
     }
 }
 
-/// A step of a transaction about a savepoint.
+/// A savepoint operation of a transaction.
 pub(super) enum Savepoint {
     Set(u32),
     Release(u32),

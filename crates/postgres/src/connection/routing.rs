@@ -1,5 +1,5 @@
-//! Whose is what has come: every message is looked at once, in the order that
-//! it came in, and held for the exchange that it answers.
+//! Assigns messages to exchanges: every message is processed once, in the order of its arrival, and
+//! held for the exchange that it answers.
 
 use std::collections::VecDeque;
 
@@ -7,25 +7,25 @@ use super::{Connection, Exchange, State};
 use crate::fault::code;
 use crate::wire::backend::{self, Message};
 
-/// So much of another's answer is kept before reading stops.
+/// The most bytes of another exchange's answer that are kept before reading stops.
 const KEPT_BYTES_MAX: usize = 4 << 20;
 
-/// So much of what was kept is given in one turn.
+/// The most kept bytes that are passed on in one turn.
 const TURN_BYTES: usize = 128 << 10;
 
-/// What became of what has come.
+/// The result of processing the input.
 pub(super) enum Routed {
-    /// Some of it was handed on.
+    /// Some messages were assigned.
     Some,
-    /// There is nothing more.
+    /// Nothing is left.
     None,
-    /// So much of another's answer is kept that it has to be taken first.
+    /// The kept answer of another exchange has reached its limit and must be taken first.
     Full,
 }
 
 impl Connection {
-    /// Gives what has come of an answer to `take`; false if so much was kept
-    /// that some of it is for another turn.
+    /// Passes the available part of an answer to `take`. Returns false if the rest is left for
+    /// another turn, because too much was kept.
     pub(super) fn take(&mut self, place: usize, take: &mut dyn FnMut(Message<'_>)) -> bool {
         let exchange = &mut self.exchanges[place];
         if !exchange.kept.is_empty() {
@@ -43,7 +43,7 @@ impl Connection {
             }
         }
         while let Ok(Some((message, taken))) = backend::first(&self.input[exchange.held.clone()]) {
-            // Before the sink sees it: one that panics has had it.
+            // Before the sink receives it: one that panics has received it.
             exchange.held.start += taken;
             self.held -= taken;
             take(message);
@@ -51,8 +51,8 @@ impl Connection {
         true
     }
 
-    /// Finds out whose is what has come, and wakes those whose answer is whole,
-    /// but for the exchange that asks.
+    /// Assigns available messages to exchanges, and wakes those with complete answers, except the
+    /// exchange `number`.
     pub(super) fn route(&mut self, number: u64) -> Routed {
         let mut routed = Routed::None;
         while let Some(current) = self.exchanges.get(self.ended) {
@@ -69,14 +69,14 @@ impl Connection {
                 Some(Ok(())) => routed = Routed::Some,
             }
         }
-        // Nobody asked for more: a word of the server's beside any answer.
+        // Messages of the server outside of any answer.
         while let Some(Ok(())) = self.step(None) {
             routed = Routed::Some;
         }
         routed
     }
 
-    /// Looks at one message; none if it has not come whole.
+    /// Processes one message. Returns `None` if it is not complete.
     pub(super) fn step(&mut self, asking: Option<u64>) -> Option<Result<(), ()>> {
         let (message, taken) = match backend::first(&self.input[self.unread.clone()]) {
             Ok(Some(found)) => found,
@@ -99,7 +99,7 @@ impl Connection {
         }
         let Some(exchange) = self.exchanges.get_mut(self.ended) else {
             if let Message::Failure(notice) = message {
-                // The server ends: a failure that answers nothing.
+                // The server shuts down: a failure that answers nothing.
                 let words = notice.field(b'M').unwrap_or_default();
                 self.lose(&words);
             }
@@ -115,10 +115,10 @@ impl Connection {
                     self.in_order = None;
                 }
                 if notice.field(b'C').as_deref() == Some(code::STATEMENT_EXISTS) {
-                    // By that name there is no other statement than this one.
+                    // A statement with this name is identical to this one.
                     exchange.parsing.pop_front();
                 }
-                // The rest of the group is skipped, and what it would prepare.
+                // The rest of the group is skipped, including its Parse messages.
                 let group = exchange.groups - exchange.groups_left;
                 while let Some(&(statement, of)) = exchange.parsing.front()
                     && of == group
@@ -142,7 +142,7 @@ impl Connection {
         }
         let ends = exchange.groups_left == 0 && exchange.calls_left == 0;
         if exchange.is_wanted {
-            // An announcement may lie in between.
+            // An announcement may be in between.
             let start = if exchange.held.is_empty() { came.start } else { exchange.held.start };
             self.held += came.end - start - exchange.held.len();
             exchange.held = start..came.end;
@@ -163,8 +163,8 @@ impl Connection {
         Some(Ok(()))
     }
 
-    /// An exchange has failed that does not have the Sync of its group: the server skips the others,
-    /// and what they would prepare.
+    /// Marks the exchanges after a failed one in a group with a shared Sync: the server skips them,
+    /// including their Parse messages.
     fn skip(&mut self) {
         for exchange in self.exchanges.iter_mut().skip(self.ended) {
             (exchange.is_skipped, exchange.calls_left) = (true, 0);
@@ -177,7 +177,7 @@ impl Connection {
         }
     }
 
-    /// Lets go of exchanges at the front that are over.
+    /// Removes completed exchanges at the front.
     pub(super) fn let_go(&mut self) {
         while self.ended > 0 && !self.exchanges[0].is_wanted {
             self.exchanges.pop_front();
@@ -186,11 +186,11 @@ impl Connection {
         }
     }
 
-    /// Somebody else has to go on reading.
+    /// Wakes the next waiting exchange, which must continue reading.
     pub(super) fn pass_on(&mut self) {
         let next = self.exchanges.iter().skip(self.ended).find_map(|one| one.waker.as_ref());
         if let Some(waker) = next {
-            // What has come already is told by nobody again.
+            // If everything available was read, the watch wakes it; otherwise it is woken at once.
             if self.is_dry && self.unread.is_empty() && self.watched.is_some() {
                 self.watch.wake(waker);
             } else {
@@ -200,8 +200,8 @@ impl Connection {
     }
 }
 
-/// The Sync of a group is answered: its skipped exchanges are over, but for the last, which has that
-/// answer.
+/// Ends the skipped exchanges of a group after the answer to its Sync, except the last one, which
+/// has that answer.
 fn end_skipped(exchanges: &mut VecDeque<Exchange>, ended: &mut usize) {
     while let Some(exchange) = exchanges.get_mut(*ended)
         && exchange.is_skipped

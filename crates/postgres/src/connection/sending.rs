@@ -1,5 +1,4 @@
-//! What an exchange sends: statements, prepared at their first use, with their
-//! parameters.
+//! The messages of an exchange: statements, prepared at their first use, with their parameters.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +10,7 @@ use crate::wire::frontend;
 /// The most statements that are prepared at once.
 const STATEMENTS_MAX: usize = 256;
 
-/// What a statement is called in a message.
+/// The name of a statement in a message.
 enum SentName {
     Named(StatementName),
     Unnamed,
@@ -26,15 +25,15 @@ impl SentName {
     }
 }
 
-/// What an exchange sends.
+/// Writes the messages of an exchange.
 pub(crate) struct Sending<'c> {
     connection: &'c mut Connection,
     exchange: &'c mut Exchange,
 }
 
 impl Sending<'_> {
-    /// Runs a statement with parameters, as [`crate::wire::value::put`] wrote
-    /// them; prepares it at its first use, or each time over a pooler.
+    /// Runs a statement with parameters that [`crate::wire::value::put`] wrote. Prepares it at its
+    /// first use, or each time over a pooler.
     pub(crate) fn call(&mut self, text: &Text, count: u16, parameters: &[u8]) {
         let name = self.name(text);
         let out = &mut self.connection.out;
@@ -49,43 +48,42 @@ impl Sending<'_> {
         self.exchange.calls_left += u32::from(self.exchange.shares_sync);
     }
 
-    /// True if what this exchange sends ends without a Sync of its own.
+    /// Returns true if this exchange has no Sync message of its own.
     pub(crate) const fn shares_sync(&self) -> bool {
         self.exchange.shares_sync
     }
 
-    /// Asks what a statement's parameters and rows are.
+    /// Requests the types of a statement's parameters and rows.
     pub(crate) fn describe(&mut self, text: &Text) {
         let name = self.name(text);
         frontend::describe(&mut self.connection.out, name.bytes());
     }
 
-    /// What a statement is called on this connection, once it is prepared.
+    /// Returns the name of a statement on this connection, and prepares it if necessary.
     fn name(&mut self, text: &Text) -> SentName {
         if self.connection.settings.is_none() {
             self.prepare(text);
             return SentName::Named(text.name);
         }
-        // The next transaction may be on a connection that knows nothing of it.
+        // The next transaction may be on a server connection without it.
         frontend::parse(&mut self.connection.out, b"", &text.sql, &text.types);
         SentName::Unnamed
     }
 
-    /// What begins a transaction over a pooler; none on a connection that keeps
-    /// its settings.
+    /// Returns the settings that begin a transaction over a pooler, or `None` on a connection that
+    /// keeps its settings.
     pub(crate) fn settings(&self) -> Option<Arc<Text>> {
         self.connection.settings.clone()
     }
 
-    /// Sends what a COPY takes, behind its call.
+    /// Sends the data of a COPY after its call.
     pub(crate) fn copy(&mut self, body: impl FnOnce(&mut Vec<u8>)) {
         frontend::copy_data(&mut self.connection.out, body);
         frontend::copy_done(&mut self.connection.out);
     }
 
-    /// True if the server has to be told first that statements are to find rows
-    /// in order, or no more. Taken as told from here on, until a group that
-    /// does tell it fails.
+    /// Returns true if the server must first be switched to finding rows in order, or back. The
+    /// switch counts as done from here on, until a group with such a switch fails.
     pub(crate) fn turns_to_order(&mut self, in_order: bool) -> bool {
         let turns = self.connection.in_order != Some(in_order);
         self.connection.in_order = Some(in_order);
@@ -93,7 +91,7 @@ impl Sending<'_> {
         turns
     }
 
-    /// Runs SQL as it stands, and ends its group.
+    /// Runs SQL unchanged, and ends its group.
     pub(crate) fn query(&mut self, sql: &str) {
         frontend::query(&mut self.connection.out, sql);
         self.exchange.groups += 1;
@@ -107,7 +105,7 @@ impl Sending<'_> {
         self.exchange.groups_left += 1;
     }
 
-    /// Prepares a statement, unless it is, or cannot be kept.
+    /// Prepares a statement, unless it is already prepared or cannot be kept.
     pub(crate) fn prepare(&mut self, text: &Text) {
         let connection = &mut *self.connection;
         if connection.settings.is_some() {
@@ -138,16 +136,16 @@ impl Sending<'_> {
 }
 
 impl Connection {
-    /// Adds an exchange to what is sent with the next poll; gives its number.
+    /// Adds an exchange, which is sent with the next poll. Returns its number.
     pub(crate) fn submit(&mut self, build: impl FnOnce(&mut Sending<'_>)) -> u64 {
         self.end_shared_sync();
         self.push(Exchange { is_wanted: true, ..Exchange::default() }, build)
     }
 
-    /// The same for statements that only read, soon end and do not fail by themselves: those that
-    /// are submitted before the next poll have one Sync ([`Sending::shares_sync`]), at which
+    /// Like [`Self::submit`] for short statements that only read and do not fail by themselves:
+    /// those submitted before the next poll share one Sync ([`Sending::shares_sync`]), at which
     /// PostgreSQL sends their answers together. If one fails, those after it are
-    /// [skipped](super::Ending::Skipped). Over a pooler each has its own.
+    /// [skipped](super::Ending::Skipped). Over a pooler each has its own Sync.
     pub(crate) fn submit_shared(&mut self, build: impl FnOnce(&mut Sending<'_>)) -> u64 {
         if self.settings.is_some() {
             return self.submit(build);
@@ -166,8 +164,8 @@ impl Connection {
         }
     }
 
-    /// Ends a group. What gave its place to other statements is closed at the beginning of the
-    /// next one, where nothing before it can fail.
+    /// Ends a group. Evicted statements are closed at the start of the next one, where nothing
+    /// before it can fail.
     fn write_sync(&mut self) {
         frontend::sync(&mut self.out);
         for name in std::mem::take(&mut self.evicted) {
@@ -185,8 +183,8 @@ impl Connection {
         self.first + self.exchanges.len() as u64 - 1
     }
 
-    /// Prepares a statement again at its next use: the server does not know it
-    /// any more, or knows it by tables that have changed.
+    /// Marks a statement to be prepared again at its next use: the server no longer has it, or has
+    /// it for tables that have changed.
     pub(crate) fn forget(&mut self, text: &Text) {
         if self.prepared.remove(&text.name.key()).is_some() {
             frontend::close(&mut self.out, text.name.bytes());

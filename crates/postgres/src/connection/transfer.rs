@@ -1,5 +1,4 @@
-//! Bytes to and from the server: one buffer for what goes out, one for what has
-//! come, and the wait for more.
+//! Sending and receiving bytes: one output buffer, one input buffer, and the wait for input.
 
 use std::io;
 use std::sync::Arc;
@@ -11,14 +10,14 @@ use marmota_store::engine::{Sleep, Source, Watched, sleep_on};
 use super::Connection;
 use crate::wire::backend;
 
-/// What the buffer for answers begins with, and goes back to.
+/// The initial size of the input buffer, to which it also shrinks back.
 const INPUT_BYTES: usize = 16 << 10;
-/// A buffer larger than this is given back when it is empty.
+/// A larger buffer is freed when it is empty.
 const BUFFER_BYTES_MAX: usize = 256 << 10;
 
 impl Connection {
-    /// Wakes this one when it is worth polling again. A thread that sleeps
-    /// between its polls sleeps on the socket.
+    /// Wakes `waker` when another poll may succeed. A thread that sleeps between its polls sleeps
+    /// on the socket.
     pub(crate) fn wait(&mut self, number: u64, waker: &Waker) {
         let writes = self.sent < self.out.len();
         if let Some(place) = self.place(number) {
@@ -29,7 +28,7 @@ impl Connection {
         }
         let source: Source = Arc::clone(self.socket.stream()) as Source;
         if sleep_on(Sleep { source: Arc::clone(&source), writes }) {
-            // It looks for itself, whatever the watch has heard.
+            // It checks the socket itself, independent of the watch.
             self.is_dry = false;
             return;
         }
@@ -42,7 +41,7 @@ impl Connection {
         self.watch.wake(waker);
     }
 
-    /// True if there is nothing to read, which the thread knows that watches.
+    /// Returns true if the watching thread knows that nothing can be read.
     fn has_nothing(&self) -> bool {
         self.is_dry
             && self.watched.as_ref().is_some_and(Watched::is_here)
@@ -68,9 +67,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends and reads what it can; true if something has come.
+    /// Sends and reads as much as possible. Returns true if data was received.
     pub(super) fn pump(&mut self) -> bool {
-        // Each of many that wait in a turn would ask the system anew.
+        // Otherwise each of many waiting exchanges in a turn would make another system call.
         let pumped = match self.has_nothing() {
             true => self.send().map(|()| false),
             false => {
@@ -104,7 +103,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// Makes room for more input: for all of a message, if its length is known.
+    /// Makes room for more input: for a whole message if its length is known.
     fn make_room(&mut self) {
         if self.held > 0 {
             if self.input.len() - self.unread.end >= INPUT_BYTES / 4 {
@@ -132,7 +131,7 @@ impl Connection {
         }
     }
 
-    /// Moves what exchanges hold of the input elsewhere.
+    /// Copies the input that exchanges hold to their own buffers.
     fn keep(&mut self) {
         for exchange in self.exchanges.iter_mut().take(self.ended + 1) {
             exchange.kept.extend_from_slice(&self.input[std::mem::take(&mut exchange.held)]);

@@ -1,5 +1,5 @@
-//! libpq's password file: lines of `host:port:database:user:password`, where
-//! `*` is anything and `\` escapes.
+//! libpq's password file: lines of `host:port:database:user:password`, where `*` matches anything
+//! and `\` escapes.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,10 @@ use marmota_model::{Error, ErrorKind, Result};
 
 use super::{Host, Options};
 
-/// A file larger than this is none.
+/// A larger file is not a password file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The password of the first line that fits.
+/// Returns the password of the first matching line.
 pub(super) fn look_up(
     options: &Options,
     environment: &dyn Fn(&str) -> Option<String>,
@@ -26,7 +26,7 @@ pub(super) fn look_up(
         return Ok(None);
     }
     if is_open_to_others(&metadata) {
-        // As libpq does: said, and passed over.
+        // Like in libpq: it is ignored with a warning.
         log::warn!("{} can be read by others and is not used: chmod 600", path.display());
         return Ok(None);
     }
@@ -54,7 +54,7 @@ fn password_in(line: &str, options: &Options) -> Option<String> {
     }
     let host = match &options.host {
         Host::Tcp(name) => name.clone(),
-        // libpq's name for the socket where it is by default.
+        // libpq's name for the socket in its default folder.
         Host::Unix(folder) => folder.display().to_string(),
     };
     let mut fields = fields(line).into_iter();

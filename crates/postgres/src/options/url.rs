@@ -1,10 +1,10 @@
-//! The parts of a URL, decoded and by libpq's names.
+//! The parts of a URL, decoded, by libpq's names.
 
 use marmota_model::{Error, ErrorKind, Result};
 
 use super::invalid;
 
-/// The names that a URL may give behind its `?`.
+/// The names that a URL may contain after its `?`.
 const NAMES: [&str; 15] = [
     "host",
     "port",
@@ -23,7 +23,7 @@ const NAMES: [&str; 15] = [
     "direct_url",
 ];
 
-/// What a URL says.
+/// The parts of a URL.
 #[derive(Debug, Default)]
 pub(super) struct Parts(Vec<(String, String)>);
 
@@ -98,7 +98,7 @@ impl Parts {
         Ok(())
     }
 
-    /// The part of this name; the last, if it is given twice.
+    /// Returns the part with this name; the last one if it is repeated.
     pub(super) fn get(&self, name: &str) -> Option<String> {
         self.0.iter().rev().find(|(found, _)| found == name).map(|(_, value)| value.clone())
     }

@@ -1,8 +1,7 @@
-//! The steps from a table as it is to the one that a model needs.
+//! The steps from an existing table to the one that a model needs.
 //!
-//! Steps are in the order in which they can be carried out: names first, then
-//! what columns are, columns that are new, NULLs, columns that go, references,
-//! indexes.
+//! Steps are in the order in which they can be executed: renames, changes of columns, new columns,
+//! NULLs, dropped columns, references, indexes.
 
 use std::sync::Arc;
 
@@ -37,7 +36,7 @@ pub(super) fn compare(
         None => comparison.make_table(&tables[..=at]),
         Some(layout) => comparison.compare(run, &layout)?,
     }
-    // Tables that refer to each other in a circle: once all of them are there.
+    // References of tables that refer to each other in a circle are added when all of them exist.
     for other in &tables[..at] {
         for position in 0..other.fields().len() {
             let refers = |field: &Field| matches!(&field.kind, Kind::Reference { table: to, .. } if to == table.name());
@@ -51,7 +50,7 @@ pub(super) fn compare(
     Ok(())
 }
 
-/// A table that is compared.
+/// A table being compared.
 struct Comparison<'c> {
     steps: TableSteps<'c>,
 }
@@ -66,7 +65,7 @@ const fn integer_bytes(form: Form) -> Option<u8> {
 }
 
 impl Comparison<'_> {
-    /// A new table, with its references to tables that come before it.
+    /// Creates a table, with its references to tables before it.
     fn make_table(&mut self, before: &[Arc<Table>]) {
         let table = self.steps.table;
         let mut statements = vec![definition::create_table(table)];
@@ -83,7 +82,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// A reference to a table that is made behind this one.
+    /// Adds a reference to a table that is created after this one.
     fn add_late_reference(&mut self, run: &mut Preparing<'_>, position: usize) -> Result<()> {
         let field = &self.steps.table.fields()[position];
         let Kind::Reference { table: to, .. } = &field.kind else { return Ok(()) };
@@ -159,7 +158,7 @@ impl Comparison<'_> {
         self.change_indexes(run, layout, &columns)
     }
 
-    /// Why the key in the database cannot be the model's; none if it can.
+    /// Returns the reason why the key in the database cannot be the model's, or `None` if it can.
     fn other_key(&self, layout: &Layout) -> Option<String> {
         let table = self.steps.table;
         let field = &table.fields()[table.key()];
@@ -175,9 +174,8 @@ impl Comparison<'_> {
         Some(self.steps.other_key(&keys, sql_type(wanted)))
     }
 
-    /// True for a table that a model made: its key and texts are as models have
-    /// them. A table of another program's is left as it is, since that program
-    /// may rely on it.
+    /// Returns true for a table that Marmota created: its key and texts have the types of models. A
+    /// table of another program is not changed, since that program may rely on it.
     fn is_own(&self, columns: &[Option<&LayoutColumn>]) -> bool {
         let table = self.steps.table;
         let key_is_own = table.key_kind() != KeyKind::Auto
@@ -191,7 +189,7 @@ impl Comparison<'_> {
         key_is_own && texts.all(|column| column.declared == "text" && column.is_by_bytes)
     }
 
-    /// A column of another type, or one that a model cannot write to.
+    /// Handles a column of another type, or one that a model cannot write to.
     fn change_column(&mut self, position: usize, column: &LayoutColumn, is_own: bool) {
         let field = &self.steps.table.fields()[position];
         let wanted = form(&field.kind);
@@ -218,9 +216,9 @@ impl Comparison<'_> {
             return;
         }
         match (column.integer_bytes(), integer_bytes(wanted)) {
-            // A wider column holds all that a narrower one does.
+            // A wider column holds all values of a narrower one.
             (Some(there), Some(wanted)) if there >= wanted => {}
-            // What does not fit is refused when it is written.
+            // Values that do not fit are refused when they are written.
             (Some(_), Some(_)) if !is_own || position == self.steps.table.key() => {}
             (Some(_), Some(_)) => {
                 let sql =
@@ -259,7 +257,7 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// A column that the model has not.
+    /// Handles a column that is not in the model.
     fn drop_column(&mut self, run: &mut Preparing<'_>, column: &LayoutColumn) -> Result<()> {
         let there = format!("{} IS NOT NULL", quoted(&column.name));
         let values = count(run, &self.steps.there, &there)?;
@@ -305,15 +303,15 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// A value that several rows have in columns that are to be unique.
+    /// Returns a value that several rows have in columns that should be unique.
     fn double(
         &self,
         run: &mut Preparing<'_>,
         index: &Index,
         columns: &[Option<&LayoutColumn>],
     ) -> Result<Option<String>> {
-        // Rows of a column that is yet to come are alike only by its default,
-        // which the making of the index finds out; so is one of another type.
+        // Rows of a column that is still to be added are equal only by its default, which creating
+        // the index detects; the same applies to a column of another type.
         let fits = |&field: &usize| {
             columns[field].is_some_and(|c| {
                 let wanted = form(&self.steps.table.fields()[field].kind);
@@ -347,7 +345,7 @@ impl Comparison<'_> {
     }
 }
 
-/// The fields whose columns sort texts by the rules of a language.
+/// Returns the fields whose columns sort texts by the rules of a language.
 pub(super) fn collated(columns: &[Option<&LayoutColumn>]) -> FieldSet {
     let is_collated = |column: &&LayoutColumn| !column.is_by_bytes;
     columns
@@ -358,14 +356,13 @@ pub(super) fn collated(columns: &[Option<&LayoutColumn>]) -> FieldSet {
         .collect()
 }
 
-/// How many rows of a table satisfy a condition.
+/// Returns the number of rows of a table that satisfy a condition.
 fn count(run: &mut Preparing<'_>, there: &str, condition: &str) -> Result<i64> {
     let there = quoted(there);
     run.number(&format!("SELECT count(*) FROM (SELECT 1 FROM {there} WHERE {condition}) r"))
 }
 
-/// True if an index that is there is over exactly these fields, as they
-/// compare.
+/// Returns true if an existing index consists of exactly these fields, as they compare.
 fn is_over(there: &LayoutIndex, table: &Table, index: &Index) -> bool {
     there.columns.len() == index.fields.len()
         && there.columns.iter().zip(index.fields.iter()).all(|(column, &field)| {

@@ -1,5 +1,5 @@
-//! What a model needs: the SQL of tables, columns, references and indexes, and
-//! their names.
+//! The structure that a model needs: the SQL of tables, columns, references and indexes, and their
+//! names.
 
 use marmota_model::{FieldSet, Index, KeyKind, Kind, Table};
 use marmota_sql::quoted;
@@ -8,11 +8,10 @@ use crate::column::{compared, form, sql_literal, sql_type};
 use crate::composer::name;
 use crate::wire::value::Form;
 
-/// PostgreSQL cuts longer names.
+/// PostgreSQL truncates longer names.
 const NAME_BYTES_MAX: usize = 63;
 
-/// A name that is no longer than PostgreSQL takes: the end of a longer one is
-/// put into a number.
+/// Returns a name within PostgreSQL's limit: the end of a longer one is replaced by a hash.
 pub(crate) fn bounded(name: &str) -> String {
     if name.len() <= NAME_BYTES_MAX {
         return name.to_owned();
@@ -28,20 +27,20 @@ pub(crate) fn bounded(name: &str) -> String {
     format!("{}~{hash:016x}", &name[..end])
 }
 
-/// What an index is called.
+/// Returns the name of an index.
 pub(super) fn index_name(table: &Table, index: &Index) -> String {
     bounded(&marmota_sql::index_name(table, index))
 }
 
-/// The statement that makes an index; `collated` are the fields whose columns
-/// sort texts by the rules of a language.
+/// Returns the statement that creates an index; `collated` are the fields whose columns sort texts
+/// by the rules of a language.
 pub(super) fn create_index(table: &Table, index: &Index, collated: FieldSet) -> String {
     let columns: Vec<String> = index
         .fields
         .iter()
         .map(|&position| {
             let field = &table.fields()[position];
-            // As a list sorts it: NULL is the least.
+            // Like in lists: NULL sorts first.
             let nulls = if field.nullable { " NULLS FIRST" } else { "" };
             format!("{}{nulls}", compared(field, collated.contains(position)))
         })
@@ -51,7 +50,7 @@ pub(super) fn create_index(table: &Table, index: &Index, collated: FieldSet) -> 
     format!("CREATE {unique}INDEX {name} ON {on} ({})", columns.join(","))
 }
 
-/// A table without its references.
+/// Returns the statement that creates a table without its references.
 pub(super) fn create_table(table: &Table) -> String {
     let columns: Vec<String> = (0..table.fields().len())
         .map(|position| column(table, position, table.default(position).map(sql_literal)))
@@ -59,7 +58,7 @@ pub(super) fn create_table(table: &Table) -> String {
     format!("CREATE TABLE {} ({})", quoted(table.name()), columns.join(", "))
 }
 
-/// A column's definition.
+/// Returns a column's definition.
 pub(super) fn column(table: &Table, position: usize, default: Option<String>) -> String {
     let field = &table.fields()[position];
     let form = form(&field.kind);
@@ -82,8 +81,9 @@ pub(super) fn column(table: &Table, position: usize, default: Option<String>) ->
     sql
 }
 
-/// A reference, checked at the end of each statement, so that rows that refer
-/// to each other can be deleted together; none for a field that is none.
+/// Returns the statement that adds a reference, or `None` for a field that is not a reference.
+/// References are checked at the end of each statement, so that rows that refer to each other can
+/// be deleted together.
 pub(super) fn add_reference(table: &Table, position: usize) -> Option<String> {
     let field = &table.fields()[position];
     let Kind::Reference { table: to, .. } = &field.kind else { return None };

@@ -1,5 +1,5 @@
-//! What the database has: a table's columns, references and indexes, as
-//! PostgreSQL's own tables tell them.
+//! The structure of the database: a table's columns, references and indexes, as reported by
+//! PostgreSQL's catalogs.
 
 use marmota_model::{Field, Result, Table};
 
@@ -8,47 +8,46 @@ use crate::column::{quoted, sql_type};
 use crate::search;
 use crate::wire::value::Form;
 
-/// A table as it is.
+/// The structure of an existing table.
 #[derive(Debug, Default)]
 pub(super) struct Layout {
     pub(super) is_table: bool,
-    /// Its number.
+    /// Its OID.
     pub(super) oid: u32,
     pub(super) columns: Vec<LayoutColumn>,
     pub(super) references: Vec<LayoutReference>,
     pub(super) indexes: Vec<LayoutIndex>,
-    /// Columns that it is searched by.
+    /// Its search columns.
     pub(super) searches: Vec<String>,
-    /// The sequence that its key comes from, as SQL names it.
+    /// The sequence of its key, as an SQL name.
     pub(super) sequence: Option<String>,
-    /// True if the server makes keys: by a sequence, or by another default.
+    /// True if the server generates keys: by a sequence, or by another default.
     pub(super) makes_keys: bool,
 }
 
-/// A column as it is.
+/// An existing column.
 #[derive(Debug)]
 pub(super) struct LayoutColumn {
     pub(super) name: String,
     pub(super) number: i16,
-    /// Its type, in SQL's words.
+    /// Its type, as SQL.
     pub(super) declared: String,
     pub(super) not_null: bool,
-    /// True if no row can be inserted without it.
+    /// True if an insert must set it.
     pub(super) is_required: bool,
     pub(super) is_key: bool,
-    /// True if texts in it sort byte by byte.
+    /// True if its texts sort byte by byte.
     pub(super) is_by_bytes: bool,
-    /// True if texts that differ are never equal in it.
+    /// True if different texts are never equal in it.
     pub(super) is_deterministic: bool,
-    /// True if the server makes its values, and takes no others.
+    /// True if the server generates its values and accepts no others.
     pub(super) is_generated: bool,
-    /// True if the server makes its values where none are given, as Marmota's
-    /// keys have it.
+    /// True if the server generates its values if none are given, like for Marmota's keys.
     pub(super) is_identity: bool,
     has_default: bool,
 }
 
-/// A reference as it is.
+/// An existing reference.
 #[derive(Debug)]
 pub(super) struct LayoutReference {
     pub(super) name: String,
@@ -56,18 +55,18 @@ pub(super) struct LayoutReference {
     to: String,
 }
 
-/// An index as it is.
+/// An existing index.
 #[derive(Debug)]
 pub(super) struct LayoutIndex {
     pub(super) name: String,
     pub(super) unique: bool,
-    /// What it is over, in SQL; none for a part of the rows.
+    /// Its columns or expressions, as SQL; empty for a partial index.
     pub(super) columns: Vec<String>,
 }
 
 impl Layout {
-    /// The layout of the table called `name`, with a model's key; `None` if
-    /// there is none.
+    /// Returns the layout of the table `name`, with a model's key, or `None` if the table does not
+    /// exist.
     pub(super) fn of(run: &mut Preparing<'_>, table: &Table, name: &str) -> Result<Option<Self>> {
         let oid = format!("to_regclass({})", literal(&quoted(name)));
         let mut layout: Option<Self> = None;
@@ -84,7 +83,7 @@ impl Layout {
         layout.read_indexes(run, &oid)?;
         let key = layout.column_of(&table.fields()[table.key()]).map(|key| literal(&key.name));
         if let Some(key) = key {
-            // Its own sequence, or one that its default names.
+            // Its own sequence, or one that its default uses.
             let sql = format!(
                 "SELECT coalesce(pg_get_serial_sequence({oid}::text,{key}),\
                  (SELECT c.oid::regclass::text FROM pg_attrdef f \
@@ -181,21 +180,20 @@ impl Layout {
         })
     }
 
-    /// The column that holds a field's values, perhaps by the name that it had
-    /// before.
+    /// Returns the column of a field's values, by its current or former name.
     pub(super) fn column_of(&self, field: &Field) -> Option<&LayoutColumn> {
         let named = |name: &str| self.columns.iter().find(|column| column.name == name);
         named(&field.name).or_else(|| named(field.was.as_deref()?))
     }
 
-    /// True if a column refers to a table.
+    /// Returns true if a column refers to a table.
     pub(super) fn refers(&self, column: &str, table: &str) -> bool {
         self.references.iter().any(|one| one.column == column && one.to == table)
     }
 }
 
 impl LayoutColumn {
-    /// How many bytes its integers have, if it has integers.
+    /// Returns the number of bytes of its integers, if it has integers.
     pub(super) fn integer_bytes(&self) -> Option<u8> {
         match &*self.declared {
             "smallint" => Some(2),
@@ -205,18 +203,18 @@ impl LayoutColumn {
         }
     }
 
-    /// True if values of this form have to be converted to be stored in it.
+    /// Returns true if values of this form must be converted to be stored in it.
     pub(super) fn is_converted(&self, form: Form) -> bool {
         self.integer_bytes().is_some() && self.declared != sql_type(form)
     }
 
-    /// True if its values have this form, though perhaps not all of them:
-    /// reading one loses nothing, and what does not fit is refused.
+    /// Returns true if its values have this form, though perhaps with a smaller range: reading one
+    /// loses nothing, and values that do not fit are refused.
     pub(super) fn is_a(&self, form: Form) -> bool {
         match form {
             Form::Int2 | Form::Int4 | Form::Int8 => self.integer_bytes().is_some(),
             Form::Numeric => match self.declared.strip_prefix("numeric(") {
-                // With fewer decimals the server would round what is written.
+                // With fewer decimals, the server would round written values.
                 Some(modifiers) => {
                     let scale = modifiers.trim_end_matches(')').split(',').nth(1);
                     scale.and_then(|scale| scale.parse::<u32>().ok()).is_some_and(|s| s >= 4)

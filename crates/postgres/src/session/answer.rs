@@ -1,4 +1,4 @@
-//! Taking the answer of an operation, or the loss of its connection.
+//! Processing the answer of an operation, or the loss of its connection.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::lane::LONG;
 use crate::reply::{Lending, Reply, Rows};
 use crate::running::{Next, Running, Stage};
 
-/// How often a read is begun again when its connection went away.
+/// The number of times that a read is retried after its connection was lost.
 const READ_TRIES_MAX: u32 = 3;
 
 impl PostgresSession {
@@ -33,7 +33,7 @@ impl PostgresSession {
         let connection = inside.connection.as_mut().filter(|connection| connection.number() == of);
         let is_first = !std::mem::replace(&mut running.has_yielded, true);
         if is_first && connection.as_ref().is_some_and(|connection| connection.has_unsent()) {
-            // Whoever else is ready on this thread is sent with it.
+            // Other tasks that are ready on this thread are sent with it.
             waker.wake_by_ref();
             return Step::Wait;
         }
@@ -69,7 +69,7 @@ impl PostgresSession {
         drop(inside);
         match answered {
             Poll::Ready(Ok((Ending::Skipped, _))) => {
-                // With a Sync of its own, so that no other skips it again.
+                // With its own Sync, so that no other exchange makes the server skip it again.
                 running.shares_sync = false;
                 running.exchange = None;
                 Step::GoOn
@@ -90,7 +90,7 @@ impl PostgresSession {
         }
     }
 
-    /// The connection went away. A read that has given nothing begins again.
+    /// Handles the loss of the connection. A read that has returned nothing is retried.
     fn lost(&mut self, running: &mut Running, loss: &Loss) -> Step {
         let error = fault::lost(loss, &self.shared.options, running.writes);
         if let Some(open) = &mut self.transaction {
@@ -112,7 +112,7 @@ impl PostgresSession {
     }
 }
 
-/// Takes what has come for an operation; rows of a read go to the sink.
+/// Takes the available messages of an operation's answer; rows of a read are passed to the sink.
 fn take_answer(
     connection: &mut Connection,
     number: u64,

@@ -1,24 +1,22 @@
-//! Which connection an operation is sent on, and the wait for it.
+//! Choosing the connection for an operation, and waiting for it.
 //!
-//! The server executes what comes by one connection in order, and a write may
-//! wait for a row that another transaction has locked. On the shared connection
-//! for writes it fails when it has waited for [`SHARED_LOCK_TIMEOUT`], and is
-//! sent again on a connection of the pool, where it waits as long as it has to.
-//! A write may also take long by itself. So once the shared connection has given
-//! no answer for [`STALL`], or a write on it met a lock within that time, further
-//! writes of the thread use connections of the pool as well, as long as some are
-//! free. What was sent before a slow write was noticed stays in order after it.
-//! Order is not promised between writes that are in progress at once: a write
-//! that has to follow another is submitted when that was answered, and then sees
+//! The server executes the statements of one connection in order, and a write may wait for a row
+//! that another transaction has locked. On the shared connection for writes it fails after waiting
+//! for [`SHARED_LOCK_TIMEOUT`], and is sent again on a connection of the pool, where it waits as
+//! long as necessary. A write may also take long by itself. So once the shared connection has given
+//! no answer for [`STALL`], or a write on it met a lock within that time, further writes of the
+//! thread use connections of the pool as well, as long as some are free. Operations sent before a
+//! slow write was noticed remain in order after it. The order of concurrent writes is not
+//! guaranteed: a write that must follow another is submitted after that was answered, and then sees
 //! it from any connection.
 //!
-//! A read may take long as well, and what was sent after it waits. A list or count
-//! that took [`LONG`] is sent on a connection of the pool the next time, if one is
-//! free. While the server is at a long read on the shared connection, other reads
-//! use the pool too; those that were sent after it are sent again there.
+//! A read may take long as well, and operations sent after it wait. A list or count that took
+//! [`LONG`] is sent on a connection of the pool the next time, if one is free. While the server
+//! executes a long read on the shared connection, other reads use the pool too; those that were
+//! sent after it are sent again there.
 //!
-//! After a write is cancelled, the writes of its
-//! connection are reported to the cache, because it may still take place.
+//! After a write is cancelled, the writes of its connection are reported to the cache, because it
+//! may still take effect.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -34,8 +32,8 @@ use crate::lane::{Inside, Lane, STALL};
 use crate::running::{Running, may_leave_reader};
 
 impl PostgresSession {
-    /// True if the server has been at a write of this thread's shared connection
-    /// for so long that other reads should not wait for it.
+    /// Returns true if the server has executed a write on this thread's shared connection for so
+    /// long that other writes should not wait for it.
     pub(super) fn writer_stalls(&mut self) -> bool {
         if self.met_lock.is_some_and(|at| at.elapsed() < STALL) {
             return true;
@@ -45,14 +43,14 @@ impl PostgresSession {
         inside.connection.as_mut().is_some_and(|connection| connection.stalls(STALL))
     }
 
-    /// True if the server has been at a read of this thread's shared connection
-    /// for so long that other reads should not wait for it.
+    /// Returns true if the server has executed a read on this thread's shared connection for so
+    /// long that other reads should not wait for it.
     pub(super) fn reader_is_held_up(&self) -> bool {
         let mut inside = self.reader.lock();
         inside.connection.as_mut().is_some_and(|connection| connection.is_held_up(STALL))
     }
 
-    /// Gives an operation a connection of its own, if there is one.
+    /// Moves an operation to an exclusive connection, if one is free.
     #[cold]
     pub(super) fn leave_shared(&self, running: &mut Running) -> bool {
         let Some(lane) = self.shared.pool.take_free(&self.shared) else { return false };
@@ -61,7 +59,7 @@ impl PostgresSession {
         true
     }
 
-    /// Moves a read that follows a long one to a connection of its own, if one is free; otherwise
+    /// Moves a read that follows a long one to an exclusive connection, if one is free; otherwise
     /// sets an alarm for the next try.
     pub(super) fn leave_held_up(
         &self,
@@ -91,7 +89,7 @@ impl PostgresSession {
         false
     }
 
-    /// Takes a lane that nobody else has; what to do if there is none.
+    /// Takes an exclusive lane. Returns the step to do if none is free.
     pub(super) fn take_lane(&self, running: &mut Running, waker: &Waker) -> Option<Step> {
         if !running.has_lane {
             match self.shared.pool.take(&self.shared, running.until, &mut running.place, waker) {
@@ -103,13 +101,14 @@ impl PostgresSession {
         None
     }
 
-    /// What was given up on a connection, and what ends it there, must not meet its next owner: it
-    /// would undo a part of the transaction, and the rest be carried out by itself.
+    /// Waits until a connection has no abandoned operations and no pending cancel request:
+    /// otherwise they could hit its next owner, undo a part of its transaction, and let the rest be
+    /// executed outside of it.
     pub(super) fn wait_for_quiet(&self, running: &Running, inside: &Inside, waker: &Waker) -> Step {
         if Instant::now() >= running.until {
             return Step::Done(Err(inside.too_long(&self.shared.options)));
         }
-        // Whoever is not woken then looks when something else happens.
+        // Without an alarm, it checks at its next poll.
         let _ = wake_at(running.until, waker.clone());
         Step::Wait
     }

@@ -1,4 +1,4 @@
-//! The transaction that is open on a session.
+//! The open transaction of a session.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use marmota_store::wait::WaitQueue;
 
 use crate::lane::Lane;
 
-/// A transaction that is open.
+/// An open transaction.
 pub(super) struct Open {
-    /// Tells it from those before it.
+    /// Distinguishes it from previous ones.
     pub(super) number: u64,
     pub(super) lane: Arc<Lane>,
     pub(super) connection: u64,
     pub(super) savepoints: Vec<u32>,
-    /// It lost against another transaction, or its connection.
+    /// True if it conflicted with another transaction or lost its connection.
     pub(super) is_lost: bool,
-    /// The operation that is under way: one at a time, so that one that fails
-    /// can be undone before the next.
+    /// The operation in progress: one at a time, so that a failed one can be rolled back before the
+    /// next.
     pub(super) busy: Option<Ticket>,
-    /// The batch that is under way step by step: others wait until it is over.
+    /// The batch being executed step by step: other operations wait until it is over.
     pub(super) batch: Option<Ticket>,
     /// Operations that wait for their turn. All are woken at each end of one: a
     /// step of a batch may go on where others may not.

@@ -18,7 +18,7 @@ use crate::script::Role;
 use crate::statement::{Text, Verb};
 
 impl PostgresSession {
-    /// A step of a transaction; done at once where that is possible.
+    /// Submits a transaction statement; completes it at once if possible.
     pub(super) fn control(&mut self, operation: &Operation<'_>) -> Option<Result<Submitted>> {
         let step = match operation {
             Operation::Begin => return Some(self.begin()),
@@ -86,7 +86,7 @@ impl PostgresSession {
         Ok(Submitted::Waiting(self.tickets.add(running)))
     }
 
-    /// Looks for a connection that is free, and begins a transaction on it.
+    /// Takes a free connection, and begins a transaction on it.
     pub(super) fn begin_step(&mut self, running: &mut Running, waker: &Waker) -> Step {
         if let Some(step) = self.take_lane(running, waker) {
             return step;
@@ -102,8 +102,8 @@ impl PostgresSession {
         if !connection.is_quiet(waker) {
             return self.wait_for_quiet(running, &inside, waker);
         }
-        // Nobody waits for the answer: it comes before that of the first
-        // operation, and goes out with it.
+        // Its answer is not waited for: it arrives before that of the first operation, and is sent
+        // with it.
         let number = connection.submit(|sending| {
             sending.call(&CONTROLS.begin, 0, &[]);
             if let Some(settings) = sending.settings() {
@@ -127,8 +127,8 @@ impl PostgresSession {
         Step::Done(Ok(()))
     }
 
-    /// Ends the transaction, and gives its connection back; `undoes` if it is
-    /// still open on the server.
+    /// Ends the transaction, and gives its connection back; `undoes` is true if it is still open on
+    /// the server.
     pub(super) fn end(&mut self, undoes: bool) {
         let Some(open) = self.transaction.take() else { return };
         let mut inside = open.lane.lock();

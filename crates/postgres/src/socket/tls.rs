@@ -1,4 +1,4 @@
-//! TLS as libpq's `sslmode` wants it: what the server has to prove.
+//! TLS with libpq's `sslmode`: the checks of the server's certificate.
 
 use std::io::{self, ErrorKind as Io};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use rustls::{
 
 use crate::options::{Host, Options, TlsMode};
 
-/// A client that is about to shake hands.
+/// Creates a client before its handshake.
 pub(super) fn client(options: &Options) -> io::Result<ClientConnection> {
     let Host::Tcp(host) = &options.host else {
         return Err(io::Error::new(Io::Unsupported, "a Unix socket is not encrypted"));
@@ -36,11 +36,11 @@ pub(super) fn client(options: &Options) -> io::Result<ClientConnection> {
     ClientConnection::new(Arc::new(config), name).map_err(|error| refused(&error))
 }
 
-/// Checks what the mode asks for, and no more.
+/// Performs exactly the checks of the mode.
 #[derive(Debug)]
 struct Verifier {
     provider: Arc<CryptoProvider>,
-    /// Checks who has signed the certificate; none if nobody asks.
+    /// Checks the signature of the certificate; `None` if that is not checked.
     signed: Option<Arc<WebPkiServerVerifier>>,
     named: bool,
 }
@@ -100,7 +100,7 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, Error> {
         let Some(signed) = &self.signed else { return Ok(ServerCertVerified::assertion()) };
         match signed.verify_server_cert(end, between, name, stapled, now) {
-            // The name is looked at last, when all else has been found right.
+            // The name is checked last, after all other checks have succeeded.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.named => Ok(ServerCertVerified::assertion()),

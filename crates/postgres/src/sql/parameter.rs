@@ -1,5 +1,5 @@
-//! Values of parameters, as the types that the server expects: binary where
-//! Marmota has the type, as text otherwise.
+//! Values of parameters, in the types that the server expects: binary if Marmota has the type, as
+//! text otherwise.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use crate::wire::value::{self, Form};
 
 pub(super) use crate::wire::value::ValueMismatch;
 
-/// PostgreSQL's own numbers of types that no field has.
+/// PostgreSQL's OIDs of types that no field has.
 pub(super) mod oid {
     pub(in crate::sql) const NAME: u32 = 19;
     pub(in crate::sql) const FLOAT4: u32 = 700;
@@ -20,7 +20,7 @@ pub(super) mod oid {
     pub(in crate::sql) const JSONB: u32 = 3802;
 }
 
-/// The form of a type; none for those that are written as text.
+/// Returns the form of a type, or `None` for types that are written as text.
 pub(super) fn form(oid: u32) -> Option<Form> {
     Some(match oid {
         oid::TIMESTAMP => Form::Timestamptz,
@@ -28,12 +28,12 @@ pub(super) fn form(oid: u32) -> Option<Form> {
     })
 }
 
-/// 1 for a type that is sent in binary, 0 for text.
+/// Returns 1 for a type that is sent in binary, 0 for text.
 pub(super) fn format(oid: u32) -> u8 {
     u8::from(form(oid).is_some_and(|form| form != Form::Numeric))
 }
 
-/// A type's name, for errors.
+/// Returns a type's name, for errors.
 pub(super) fn type_name(oid: u32) -> String {
     match form(oid) {
         Some(form) => crate::column::sql_type(form).to_owned(),
@@ -41,7 +41,7 @@ pub(super) fn type_name(oid: u32) -> String {
     }
 }
 
-/// Appends a value behind its length.
+/// Appends a value with its length before it.
 pub(super) fn put(out: &mut Vec<u8>, oid: u32, value: ValueRef<'_>) -> Result<(), ValueMismatch> {
     let form = form(oid);
     match (form, value) {
@@ -72,7 +72,7 @@ pub(super) fn put(out: &mut Vec<u8>, oid: u32, value: ValueRef<'_>) -> Result<()
     }
 }
 
-/// A value as PostgreSQL reads it from a text.
+/// Returns a value as the text that PostgreSQL parses.
 fn as_text(value: ValueRef<'_>) -> Option<std::borrow::Cow<'_, str>> {
     let mut text = String::new();
     let written = match value {

@@ -1,10 +1,9 @@
-//! Statements of the caller's own that would write past the history: seen by
-//! what they have locked and written, in their own transaction, whatever their
-//! text, triggers and cascades. What is seen undoes them.
+//! Detects raw SQL that would write to audited tables without history entries: by its locks and
+//! written rows, in its own transaction, regardless of its text, triggers and cascades. Detected
+//! statements are rolled back.
 //!
-//! A statement locks the tables that it is to write to, also where it finds no
-//! row. In a transaction that has written to them before, the numbers of rows
-//! that the server counts tell.
+//! A statement locks the tables that it writes to, even if it finds no row. In a transaction that
+//! has written to them before, the server's row counters are compared.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -19,10 +18,10 @@ use crate::fault::Failure;
 use crate::script::{Role, Script};
 use crate::statement::{Text, Verb};
 
-/// A setting that keeps what was there before.
+/// A setting that stores the state before the statement.
 const BEFORE: &str = "marmota.before";
 
-/// Adds what looks before and behind a statement, whose call `add` adds.
+/// Adds the checks before and after a statement, whose call `add` adds.
 pub(crate) fn around(
     composer: &mut Composer,
     script: &mut Script,
@@ -48,7 +47,7 @@ pub(crate) fn around(
         "SELECT 1 WHERE set_config('{BEFORE}',(SELECT string_agg(n||' '||({seen}),'/' ORDER BY o) \
          FROM (VALUES {tables}) t(o,n)),true) IS NULL"
     );
-    // The name of one is no number: the server says it in its refusal.
+    // Converting a table's name to a number fails: the server's error contains the name.
     let behind = format!(
         "SELECT 1 WHERE (SELECT n FROM (VALUES {tables}) t(o,n) WHERE n||' '||({seen}) \
          <>ALL(string_to_array(current_setting('{BEFORE}'),'/')) ORDER BY o LIMIT 1)::int IS NOT NULL"
@@ -58,7 +57,7 @@ pub(crate) fn around(
     script.call(Role::Look, composer.watching(&behind), |_| Ok(0))
 }
 
-/// The error of a statement that was seen.
+/// Returns the error of a detected statement.
 #[cold]
 pub(crate) fn refused(composer: &mut Composer, failure: &Failure, call: &SqlCall<'_>) -> Error {
     let audited = composer.audited();
@@ -72,8 +71,7 @@ pub(crate) fn refused(composer: &mut Composer, failure: &Failure, call: &SqlCall
 }
 
 impl Composer {
-    /// The tables that have a history, and that of the history, by their
-    /// numbers in the database.
+    /// Returns the audited tables and the history's own table, with their OIDs.
     fn audited(&mut self) -> Vec<(u32, String)> {
         self.tables.learn();
         let names: Vec<String> = self.tables.audited().map(|t| t.name().to_owned()).collect();
@@ -87,7 +85,7 @@ impl Composer {
         found
     }
 
-    /// A statement that looks what another has done.
+    /// Returns a statement of these checks.
     fn watching(&mut self, sql: &str) -> Arc<Text> {
         self.texts
             .find(Verb::Control, u32::MAX, FieldSet::EMPTY, 0, sql.as_bytes(), || Text::plain(sql))

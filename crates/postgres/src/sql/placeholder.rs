@@ -1,7 +1,7 @@
-//! Parameters as other engines write them (`?`, `?3`) made into PostgreSQL's
-//! (`$1`). A text that has a `$1` keeps its question marks: they are operators.
+//! Converts parameters of other engines (`?`, `?3`) to PostgreSQL's (`$1`). A text that contains
+//! `$1` keeps its question marks: they are operators.
 
-/// A statement with parameters as PostgreSQL numbers them.
+/// Returns a statement with PostgreSQL's parameter numbers.
 pub(super) fn numbered(text: &str) -> String {
     let pieces = pieces(text);
     let has_own = pieces.iter().any(|piece| matches!(piece, Piece::Own));
@@ -26,7 +26,7 @@ pub(super) fn numbered(text: &str) -> String {
 enum Piece {
     /// `$1`
     Own,
-    /// `?` or `?3`, from where to where.
+    /// `?` or `?3`, with its start and end.
     Mark(usize, usize),
 }
 
@@ -40,7 +40,7 @@ fn pieces(text: &str) -> Vec<Piece> {
         at = match bytes[at] {
             b'\'' | b'"' => {
                 let quote = bytes[at];
-                // In E'…' a backslash takes the next character along.
+                // In E'…' a backslash escapes the next character.
                 let escapes = quote == b'\'' && at > 0 && matches!(bytes[at - 1], b'e' | b'E');
                 quoted_end(bytes, at, quote, escapes)
             }
@@ -64,7 +64,7 @@ fn pieces(text: &str) -> Vec<Piece> {
                 pieces.push(Piece::Mark(at, at + 1 + digits));
                 at + 1 + digits
             }
-            // A name may have a `$` in it.
+            // A name may contain `$`.
             byte if byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 128 => {
                 let is_of_name = |byte: &u8| {
                     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$') || *byte >= 128
@@ -110,7 +110,7 @@ fn quoted_end(bytes: &[u8], start: usize, quote: u8, escapes: bool) -> usize {
     bytes.len()
 }
 
-/// Comments nest.
+/// Returns the end of a comment. Comments nest.
 fn comment_end(bytes: &[u8], start: usize) -> usize {
     let (mut at, mut depth) = (start + 2, 1);
     while at < bytes.len() && depth > 0 {

@@ -1,5 +1,4 @@
-//! Reading a column of a statement's rows: as the field that it is read from,
-//! or as the type that the server worked out.
+//! Reads a column of a statement's rows: as its field, or as the type of the expression.
 
 use marmota_model::{Kind, ValueRef};
 
@@ -7,23 +6,23 @@ use super::parameter::{self, oid};
 use crate::column::form;
 use crate::wire::value::{self, Form};
 
-/// How a column is read.
+/// The conversion of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Reading {
     /// In this form.
     Form(Form),
-    /// A number worked out: whole, an amount, or a float.
+    /// A computed number: an integer, a currency amount, or a float.
     Numeric,
     /// `real`
     Float4,
-    /// What Marmota has no type for, as the server writes it.
+    /// A type that Marmota lacks, as the server's text.
     Text,
-    /// JSON, as the server writes it.
+    /// JSON, as the server's text.
     Json,
 }
 
 impl Reading {
-    /// How a column is read whose field has a kind, or whose type has a number.
+    /// Returns the conversion for a field's kind, or for a type OID.
     pub(super) fn of(kind: Option<&Kind>, oid: u32) -> Self {
         match (kind, oid) {
             (Some(kind), _) => Self::Form(form(kind)),
@@ -38,12 +37,12 @@ impl Reading {
         }
     }
 
-    /// 1 if it is to come in binary, 0 for text.
+    /// Returns 1 if it is received in binary, 0 for text.
     pub(super) fn format(&self) -> u8 {
         u8::from(!matches!(self, Self::Text | Self::Json))
     }
 
-    /// The value in a column; none for one that Marmota has not.
+    /// Returns the value in a column, or `None` if Marmota cannot represent it.
     pub(super) fn read<'b>(&self, bytes: &'b [u8]) -> Option<ValueRef<'b>> {
         Some(match self {
             Self::Form(form) => value::read(*form, bytes)?,
@@ -55,8 +54,7 @@ impl Reading {
     }
 }
 
-/// A number without decimals is an integer, one with four at most an amount,
-/// any other a float.
+/// A number without decimals is an integer, one with at most four an amount, any other a float.
 fn numeric(bytes: &[u8]) -> Option<ValueRef<'_>> {
     let decimals = u16::from_be_bytes(*bytes.get(6..8)?.first_chunk()?);
     if decimals == 0

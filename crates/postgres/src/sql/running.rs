@@ -1,5 +1,5 @@
-//! A statement of the caller's own under way: described first, where nobody has
-//! asked the server what it is, then run.
+//! A raw SQL statement in progress: described by the server first, unless its description is known,
+//! then run.
 
 use std::sync::Arc;
 
@@ -14,8 +14,7 @@ use crate::running::{Next, Running, Stage};
 use crate::script::Role;
 
 impl Running {
-    /// Begins with a statement of the caller's own: to describe it, unless that
-    /// was done.
+    /// Starts a raw SQL statement: describes it, unless that was done before.
     pub(crate) fn begin_sql(&mut self, composer: &mut Composer, call: &SqlCall<'_>) -> Result<()> {
         self.is_held_to_reading = self.in_transaction && !call.writes;
         match composer.described().find(call) {
@@ -41,14 +40,14 @@ impl Running {
         Ok(())
     }
 
-    /// Each poll of a future comes with a call that has no columns yet.
+    /// Each poll of a future has a new call without columns.
     pub(crate) fn tell_columns(&self, call: &SqlCall<'_>) {
         if let Some(known) = &self.sql {
             let _ = call.columns.set(Arc::clone(known.columns()));
         }
     }
 
-    /// The server has said what the statement is.
+    /// Processes the server's description of the statement.
     pub(crate) fn end_description(
         &mut self,
         composer: &mut Composer,
@@ -66,7 +65,7 @@ impl Running {
         }
     }
 
-    /// A statement of the caller's own was refused.
+    /// Handles the failure of a raw SQL statement.
     pub(crate) fn fail_sql(
         &mut self,
         composer: &mut Composer,
@@ -80,7 +79,7 @@ impl Running {
         if role == Role::Look && failure.code() == code::NO_NUMBER {
             return self.give_up(passing_by::refused(composer, failure, statement));
         }
-        // It may be another when it is described again.
+        // Its next description may differ.
         composer.described().forget(statement.text);
         self.give_up(refused(failure, statement))
     }

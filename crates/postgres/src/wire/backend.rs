@@ -1,11 +1,9 @@
-//! Messages from the server, read from where they lie. Nothing is copied: a
-//! row lends its columns.
+//! Messages from the server, parsed in place. Nothing is copied: a row borrows its columns.
 
-/// The largest message that is taken: PostgreSQL's own limit of a value, and
-/// some.
+/// The largest accepted message: PostgreSQL's limit of a value, plus a margin.
 pub const MESSAGE_BYTES_MAX: usize = (1 << 30) + (64 << 20);
 
-/// The bytes are no message of the protocol.
+/// The bytes are not a message of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 
@@ -16,35 +14,34 @@ pub enum Message<'a> {
     Parsed,
     /// A row.
     Row(Row<'a>),
-    /// A statement has ended; its tag says what it was and how many rows.
+    /// A statement has ended; its tag contains the command and the number of rows.
     Complete(&'a [u8]),
-    /// Something failed; all up to the next [`Message::Ready`] is skipped.
+    /// A failure; everything up to the next [`Message::Ready`] is skipped.
     Failure(Notice<'a>),
     /// The answer to a Sync: `I` outside, `T` in, `E` in a failed transaction.
     Ready(u8),
-    /// The server takes what COPY wants.
+    /// The server is ready for the data of COPY.
     CopyIn,
-    /// A word beside the answer.
+    /// A message outside of the answer.
     Notice(Notice<'a>),
-    /// How it wants to know who connects: a number, and what belongs to it.
+    /// An authentication request: its type, and the data for it.
     Authentication(i32, &'a [u8]),
-    /// What it takes to cancel: the process, and a secret.
+    /// The key for cancelling: the process, and a secret.
     BackendKey(i32, &'a [u8]),
     /// The types of a statement's parameters.
     Parameters(Oids<'a>),
-    /// What a statement's rows are.
+    /// The columns of a statement's rows.
     Columns(Columns<'a>),
-    /// What somebody has announced, on a channel that is listened to.
+    /// A notification on a channel that is listened to.
     Announcement(Announcement<'a>),
-    /// Anything that nobody waits for: settings, ends of binding and closing.
+    /// Any message that callers ignore: settings, ends of binding and closing.
     Other(u8),
 }
 
-/// Reads the first message of some bytes, and how many it takes; none if they
-/// end before it does.
+/// Parses the first message, and returns it with its size in bytes, or `None` if it is incomplete.
 ///
 /// # Errors
-/// [`Broken`] for what is no message.
+/// [`Broken`] for bytes that are not a message.
 #[inline]
 pub fn first(bytes: &[u8]) -> Result<Option<(Message<'_>, usize)>, Broken> {
     let Some((head, _)) = bytes.split_first_chunk::<5>() else { return Ok(None) };
@@ -56,7 +53,7 @@ pub fn first(bytes: &[u8]) -> Result<Option<(Message<'_>, usize)>, Broken> {
     Ok(Some((message(head[0], body)?, length + 1)))
 }
 
-/// How many bytes the first message takes; none if that cannot be seen yet.
+/// Returns the size of the first message, or `None` if that is not received yet.
 #[must_use]
 pub fn length(bytes: &[u8]) -> Option<usize> {
     let head = bytes.first_chunk::<5>()?;
@@ -86,25 +83,25 @@ fn message(tag: u8, body: &[u8]) -> Result<Message<'_>, Broken> {
     })
 }
 
-/// What somebody has announced.
+/// A notification by `NOTIFY`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Announcement<'a> {
     /// The channel's name.
     pub channel: &'a [u8],
-    /// What was said.
+    /// The payload.
     pub payload: &'a [u8],
 }
 
 impl<'a> Announcement<'a> {
     fn of(body: &'a [u8]) -> Option<Self> {
-        // Behind the number of the process that it comes from.
+        // After the process id of the sender.
         let mut texts = body.get(4..)?.split(|&byte| byte == 0);
         let (channel, payload, end) = (texts.next()?, texts.next()?, texts.next()?);
         end.is_empty().then_some(Self { channel, payload })
     }
 }
 
-/// Numbers of types.
+/// OIDs of types.
 #[derive(Clone, Copy, Debug)]
 pub struct Oids<'a>(&'a [u8]);
 
@@ -118,16 +115,16 @@ impl Iterator for Oids<'_> {
     }
 }
 
-/// What the columns of rows are.
+/// The columns of rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns<'a>(&'a [u8]);
 
-/// What a column is.
+/// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column<'a> {
     /// Its name.
     pub name: &'a [u8],
-    /// The table that it is read from; 0 for what was worked out.
+    /// The table that it is read from; 0 for a computed value.
     pub table: u32,
     /// Its number in that table.
     pub number: i16,
@@ -153,7 +150,7 @@ impl<'a> Iterator for Columns<'a> {
     }
 }
 
-/// A row: columns one behind the other.
+/// A row: its columns, concatenated.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     count: u16,
@@ -161,22 +158,22 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// How many columns it says it has.
+    /// Returns the number of columns according to the message.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// True if it has none.
+    /// Returns true if it has no columns.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Takes the next column; NULL is none.
+    /// Returns the next column, or `None` for NULL.
     ///
     /// # Errors
-    /// [`Broken`] if there is none, or it goes beyond the row.
+    /// [`Broken`] if no column is left, or it extends beyond the row.
     #[inline]
     pub fn next_column(&mut self) -> Result<Option<&'a [u8]>, Broken> {
         let (length, rest) = self.columns.split_first_chunk().ok_or(Broken)?;
@@ -191,13 +188,13 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A failure, or a word beside the answer: fields, each named by a letter.
+/// A failure or notice: fields, each identified by a letter.
 #[derive(Clone, Copy, Debug)]
 pub struct Notice<'a>(pub &'a [u8]);
 
 impl Notice<'_> {
-    /// The field of this letter: `C` the code, `M` the message, `D` the
-    /// detail, `n` the constraint, …
+    /// Returns the field with this letter: `C` the code, `M` the message, `D` the detail, `n` the
+    /// constraint, …
     #[must_use]
     pub fn field(&self, letter: u8) -> Option<String> {
         let mut rest = self.0;
@@ -215,7 +212,7 @@ impl Notice<'_> {
     }
 }
 
-/// The number of rows that a statement's tag tells: `UPDATE 3`, `INSERT 0 3`.
+/// Returns the number of rows in a statement's tag: `UPDATE 3`, `INSERT 0 3`.
 #[must_use]
 pub fn rows_of(tag: &[u8]) -> u64 {
     let digits = tag.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();

@@ -2,18 +2,18 @@
 
 /// The protocol's version, 3.0.
 const VERSION: i32 = 3 << 16;
-/// Asks for TLS in place of a version.
+/// Requests TLS in place of a version.
 const TLS: i32 = 80_877_103;
-/// Cancels in place of a version.
+/// Requests cancellation in place of a version.
 const CANCEL: i32 = 80_877_102;
 
-/// Appends a message: its tag, its length, and what `body` writes.
+/// Appends a message: its tag, its length, and the output of `body`.
 fn message(out: &mut Vec<u8>, tag: u8, body: impl FnOnce(&mut Vec<u8>)) {
     out.push(tag);
     sized(out, body);
 }
 
-/// Appends what `body` writes behind its length, which counts itself.
+/// Appends the output of `body` with its length before it, which includes itself.
 fn sized(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend([0; 4]);
@@ -27,18 +27,18 @@ fn text(out: &mut Vec<u8>, text: &str) {
     out.push(0);
 }
 
-/// The name of a prepared statement; empty for the unnamed one.
+/// Appends the name of a prepared statement; empty for the unnamed one.
 fn name(out: &mut Vec<u8>, name: &[u8]) {
     out.extend_from_slice(name);
     out.push(0);
 }
 
-/// Asks whether the server speaks TLS; it answers with one byte.
+/// Requests TLS; the server answers with one byte.
 pub fn tls_request(out: &mut Vec<u8>) {
     sized(out, |out| out.extend(TLS.to_be_bytes()));
 }
 
-/// The first message: who connects, to what, with which settings.
+/// The startup message: the user, the database and the settings.
 pub fn startup<'a>(out: &mut Vec<u8>, settings: impl IntoIterator<Item = (&'a str, &'a str)>) {
     sized(out, |out| {
         out.extend(VERSION.to_be_bytes());
@@ -50,7 +50,7 @@ pub fn startup<'a>(out: &mut Vec<u8>, settings: impl IntoIterator<Item = (&'a st
     });
 }
 
-/// Cancels what another connection is at.
+/// Cancels the current statement of another connection.
 pub fn cancel_request(out: &mut Vec<u8>, process: i32, secret: &[u8]) {
     sized(out, |out| {
         out.extend(CANCEL.to_be_bytes());
@@ -59,7 +59,7 @@ pub fn cancel_request(out: &mut Vec<u8>, process: i32, secret: &[u8]) {
     });
 }
 
-/// A password, as it is or hashed.
+/// A password, in plain text or hashed.
 pub fn password(out: &mut Vec<u8>, password: &[u8]) {
     message(out, b'p', |out| {
         out.extend_from_slice(password);
@@ -67,7 +67,7 @@ pub fn password(out: &mut Vec<u8>, password: &[u8]) {
     });
 }
 
-/// Begins SASL with a mechanism and its first message.
+/// Starts SASL with a mechanism and its first message.
 pub fn sasl_initial(out: &mut Vec<u8>, mechanism: &str, first: &[u8]) {
     message(out, b'p', |out| {
         text(out, mechanism);
@@ -76,13 +76,13 @@ pub fn sasl_initial(out: &mut Vec<u8>, mechanism: &str, first: &[u8]) {
     });
 }
 
-/// Goes on with SASL.
+/// Continues SASL.
 pub fn sasl_response(out: &mut Vec<u8>, response: &[u8]) {
     message(out, b'p', |out| out.extend_from_slice(response));
 }
 
-/// Prepares a statement by this name, or the unnamed one for an empty name; its
-/// parameters have these types.
+/// Prepares a statement with this name, or the unnamed one for an empty name; its parameters have
+/// these types.
 pub fn parse(out: &mut Vec<u8>, statement: &[u8], sql: &str, types: &[u32]) {
     message(out, b'P', |out| {
         name(out, statement);
@@ -92,8 +92,8 @@ pub fn parse(out: &mut Vec<u8>, statement: &[u8], sql: &str, types: &[u32]) {
     });
 }
 
-/// Gives a prepared statement its parameters, each behind its length as
-/// [`super::value::put`] writes them; results are to be binary.
+/// Binds a prepared statement to its parameters, as [`super::value::put`] writes them with their
+/// lengths; results are requested in binary.
 #[inline]
 pub fn bind(out: &mut Vec<u8>, statement: &[u8], count: u16, parameters: &[u8]) {
     message(out, b'B', |out| {
@@ -106,8 +106,8 @@ pub fn bind(out: &mut Vec<u8>, statement: &[u8], count: u16, parameters: &[u8]) 
     });
 }
 
-/// [`bind`] of a statement whose parameters and results are not all binary: 1
-/// for one that is, 0 for one that is text.
+/// Like [`bind`] for a statement whose parameters and results are not all binary: 1 for binary, 0
+/// for text.
 pub fn bind_mixed(
     out: &mut Vec<u8>,
     statement: &[u8],
@@ -128,7 +128,7 @@ pub fn bind_mixed(
     });
 }
 
-/// Asks what a prepared statement's parameters and rows are.
+/// Requests the description of a prepared statement's parameters and rows.
 pub fn describe(out: &mut Vec<u8>, statement: &[u8]) {
     message(out, b'D', |out| {
         out.push(b'S');
@@ -136,19 +136,19 @@ pub fn describe(out: &mut Vec<u8>, statement: &[u8]) {
     });
 }
 
-/// Runs what was bound last, to its end.
+/// Runs the last bound statement to its end.
 #[inline]
 pub fn execute(out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'E', 0, 0, 0, 9, 0, 0, 0, 0, 0]);
 }
 
-/// Ends what belongs together: a failure before it skips all up to here.
+/// Ends a group: a failure before it skips everything up to here.
 #[inline]
 pub fn sync(out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'S', 0, 0, 0, 4]);
 }
 
-/// Forgets a prepared statement.
+/// Closes a prepared statement.
 pub fn close(out: &mut Vec<u8>, statement: &[u8]) {
     message(out, b'C', |out| {
         out.push(b'S');
@@ -161,17 +161,17 @@ pub fn query(out: &mut Vec<u8>, sql: &str) {
     message(out, b'Q', |out| text(out, sql));
 }
 
-/// A piece of what COPY takes.
+/// A piece of the data of COPY.
 pub fn copy_data(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     message(out, b'd', body);
 }
 
-/// The end of what COPY takes.
+/// The end of the data of COPY.
 pub fn copy_done(out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'c', 0, 0, 0, 4]);
 }
 
-/// Says goodbye.
+/// Terminates the connection.
 pub fn terminate(out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'X', 0, 0, 0, 4]);
 }

@@ -1,15 +1,15 @@
-//! Values in PostgreSQL's binary format, each behind its length as parameters,
-//! columns of COPY and elements of arrays have it.
+//! Values in PostgreSQL's binary format, each with its length before it, as in parameters, columns
+//! of COPY and elements of arrays.
 
 use marmota_model::{Currency, Date, Time, Timestamp, Uuid, ValueRef};
 
-/// Days from 1970-01-01 to 2000-01-01, from where PostgreSQL counts.
+/// Days from 1970-01-01 to 2000-01-01, PostgreSQL's epoch.
 const DAYS_BEFORE: i32 = 10_957;
 const MICROS_BEFORE: i64 = DAYS_BEFORE as i64 * 86_400_000_000;
-/// A numeric's sign.
+/// The sign of a negative numeric.
 const NEGATIVE: u16 = 0x4000;
 
-/// The forms that values have in PostgreSQL: those of its types that are used.
+/// The binary forms of values: the PostgreSQL types that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Form {
@@ -59,7 +59,7 @@ impl Form {
         Self::Uuid,
     ];
 
-    /// The number of the type.
+    /// Returns the OID of the type.
     #[must_use]
     pub const fn oid(self) -> u32 {
         match self {
@@ -79,7 +79,7 @@ impl Form {
         }
     }
 
-    /// The number of the type of its arrays.
+    /// Returns the OID of the type's arrays.
     #[must_use]
     pub const fn array_oid(self) -> u32 {
         match self {
@@ -100,7 +100,7 @@ impl Form {
     }
 }
 
-/// The value is none of this form.
+/// The value does not fit this form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValueMismatch;
 
@@ -114,10 +114,10 @@ fn bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends a value in this form, behind its length. Absent is NULL.
+/// Appends a value in this form, with its length before it. Absent is NULL.
 ///
 /// # Errors
-/// [`ValueMismatch`] for a value that the form does not have.
+/// [`ValueMismatch`] for a value that does not fit the form.
 #[inline]
 pub fn put(out: &mut Vec<u8>, form: Form, value: ValueRef<'_>) -> Result<(), ValueMismatch> {
     match (form, value) {
@@ -147,7 +147,7 @@ pub fn put(out: &mut Vec<u8>, form: Form, value: ValueRef<'_>) -> Result<(), Val
     Ok(())
 }
 
-/// Appends a text with the letters A to Z made small.
+/// Appends a text with the letters A to Z in lower case.
 pub fn put_folded(out: &mut Vec<u8>, text: &str) {
     out.extend((text.len() as i32).to_be_bytes());
     let start = out.len();
@@ -155,11 +155,10 @@ pub fn put_folded(out: &mut Vec<u8>, text: &str) {
     out[start..].make_ascii_lowercase();
 }
 
-/// Appends an array of `count` elements of this form, which `elements` writes,
-/// none of them NULL.
+/// Appends an array of `count` elements of this form, written by `elements`, none of them NULL.
 ///
 /// # Errors
-/// Whatever `elements` returns.
+/// The error of `elements`.
 pub fn put_array<E>(
     out: &mut Vec<u8>,
     form: Form,
@@ -178,7 +177,7 @@ pub fn put_array<E>(
     Ok(())
 }
 
-/// Four decimals are one digit of base 10,000 behind the point.
+/// Four decimals are one digit of base 10,000 after the point.
 fn put_numeric(out: &mut Vec<u8>, value: Currency) {
     let (mut digits, mut rest) = ([0_u16; 5], value.scaled().unsigned_abs());
     let mut first = digits.len();
@@ -196,8 +195,8 @@ fn put_numeric(out: &mut Vec<u8>, value: Currency) {
     digits.iter().for_each(|digit| out.extend(digit.to_be_bytes()));
 }
 
-/// Reads a value of this form; none if the bytes are no such value, or one
-/// that Marmota does not have (an infinite date, a fifth decimal).
+/// Reads a value of this form. Returns `None` if the bytes are invalid, or if Marmota cannot
+/// represent the value (an infinite date, a fifth decimal).
 #[inline]
 #[must_use]
 pub fn read(form: Form, bytes: &[u8]) -> Option<ValueRef<'_>> {
@@ -225,8 +224,8 @@ pub fn read(form: Form, bytes: &[u8]) -> Option<ValueRef<'_>> {
     })
 }
 
-/// A value that [`read`] does not read, in PostgreSQL's words as far as they are
-/// short: for errors.
+/// Returns a value that [`read`] cannot represent in PostgreSQL's notation, if that is short: for
+/// errors.
 #[must_use]
 pub fn unreadable(form: Form, bytes: &[u8]) -> String {
     let number = match *bytes {
@@ -258,7 +257,7 @@ pub fn unreadable(form: Form, bytes: &[u8]) -> String {
     words.to_owned()
 }
 
-/// An integer of two, four or eight bytes: a column may be wider than asked.
+/// Reads an integer of two, four or eight bytes: a column may be wider than its field.
 #[inline]
 #[must_use]
 pub fn read_integer(bytes: &[u8]) -> Option<i64> {
@@ -299,7 +298,7 @@ fn read_numeric(bytes: &[u8]) -> Option<Currency> {
     i64::try_from(scaled).ok().map(Currency::from_scaled)
 }
 
-/// A numeric that is a whole number; none if it has decimals or is too large.
+/// Reads a numeric that is an integer. Returns `None` if it has decimals or is too large.
 #[must_use]
 pub fn read_whole(bytes: &[u8]) -> Option<i64> {
     let (negative, digits) = numeric_digits(bytes)?;
@@ -316,7 +315,7 @@ pub fn read_whole(bytes: &[u8]) -> Option<i64> {
     i64::try_from(if negative { -whole } else { whole }).ok()
 }
 
-/// A numeric as the float near it.
+/// Returns the float nearest to a numeric, within rounding errors.
 #[must_use]
 pub fn read_numeric_as_float(bytes: &[u8]) -> Option<f64> {
     let (negative, digits) = numeric_digits(bytes)?;
@@ -324,8 +323,8 @@ pub fn read_numeric_as_float(bytes: &[u8]) -> Option<f64> {
     Some(if negative { -float } else { float })
 }
 
-/// A numeric's sign, and its digits of base 10,000, each with its power; none
-/// for what is no number.
+/// Returns a numeric's sign and its digits of base 10,000, each with its power, or `None` if it is
+/// not a number.
 fn numeric_digits(bytes: &[u8]) -> Option<(bool, impl Iterator<Item = (i128, i32)>)> {
     let words = bytes.as_chunks::<2>();
     let ([count, weight, sign, _, digits @ ..], []) = words else { return None };
@@ -373,7 +372,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        // 5e38: one digit, behind which stand eight of base 10,000 and the decimals.
+        // 5e38: one digit, followed by eight of base 10,000 and the decimals.
         let large = [[0, 1], [0, 8], [0, 0], [0, 0], [1, 244]].concat();
         assert_eq!(read(Form::Numeric, &large), None);
         let mut out = Vec::new();

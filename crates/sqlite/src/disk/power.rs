@@ -1,9 +1,9 @@
-//! What a loss of power leaves of a record: what was synced, and of what was
-//! written since each sector, or not.
+//! The state of a disk after a loss of power: everything that was synced, and each sector written
+//! since then either with its old or with its new content.
 //!
-//! A sync that fails drops what it was to write, as Linux does: the pages pass
-//! for clean, so that no later sync writes them. The process still reads them.
-//! A new file has its name for sure once the folder was synced.
+//! A failed sync drops what it should have written, like on Linux: the pages are marked clean, so
+//! no later sync writes them, but the process still reads them. The name of a new file is durable
+//! only after a sync of the folder.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,17 +11,17 @@ use std::path::Path;
 
 use super::Event;
 
-/// What a disk takes or leaves as a whole.
+/// The unit that a disk writes atomically.
 const SECTOR: usize = 512;
 
-/// A disk that may lose its power behind each event that it was told of.
+/// A disk that may lose power after each recorded event.
 #[derive(Debug)]
 pub struct PowerCut {
     files: HashMap<String, File>,
     dice: Dice,
 }
 
-/// Random numbers that are the same for the same seed (xorshift).
+/// Random numbers, reproducible by seed (xorshift).
 #[derive(Debug)]
 struct Dice(u64);
 
@@ -34,16 +34,16 @@ impl Dice {
     }
 }
 
-/// A file: what is on the disk for sure, and what was done since.
+/// A file: its durable content, and the events since then.
 #[derive(Debug, Default)]
 struct File {
     safe: Option<Vec<u8>>,
     since: Vec<Event>,
-    /// How much of `since` the sync that is under way takes along.
+    /// The number of events in `since` that the current sync includes.
     syncing: usize,
-    /// What a process reads.
+    /// The content that a process reads.
     cached: Option<Vec<u8>>,
-    /// True if its name is on the disk for sure.
+    /// True if its name is durable.
     is_linked: bool,
 }
 
@@ -80,7 +80,7 @@ impl File {
                 self.syncing = 0;
             }
             Event::SyncFailed { .. } => {
-                // Each sector may have reached the disk before it failed.
+                // Each sector may have reached the disk before the sync failed.
                 let deleted =
                     self.since.iter().rposition(|one| matches!(one, Event::Delete { .. }));
                 for event in self.since.drain(deleted.map_or(0, |place| place + 1)..) {
@@ -89,7 +89,7 @@ impl File {
                 self.syncing = 0;
             }
             Event::FolderSynced { .. } => {
-                // It is open, so it exists, though nothing may be written yet.
+                // It is open, so it exists, even if nothing was written yet.
                 self.cached.get_or_insert_default();
             }
             event => {
@@ -99,7 +99,7 @@ impl File {
         }
     }
 
-    /// What was deleted stays so, and what is new has its name.
+    /// Makes deletions and new names durable.
     fn folder_synced(&mut self) {
         self.is_linked = self.cached.is_some();
         let deleted = self.since.iter().rposition(|event| matches!(event, Event::Delete { .. }));
@@ -111,13 +111,13 @@ impl File {
 }
 
 impl PowerCut {
-    /// An empty disk; the seed says which sectors are left, and is not 0.
+    /// Returns an empty disk. The seed, which is not 0, determines which sectors survive.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { files: HashMap::new(), dice: Dice(seed.max(1)) }
     }
 
-    /// Goes on by one event of a record.
+    /// Applies one event of a record.
     pub fn go_on(&mut self, event: &Event) {
         let Self { files, dice } = self;
         files.entry(event.file().to_owned()).or_default().done(event, dice);
@@ -126,11 +126,11 @@ impl PowerCut {
         }
     }
 
-    /// Writes into an empty folder what a process that was killed leaves: all
-    /// that was written, whether it was synced or not.
+    /// Writes the state after a killed process to an empty folder: everything that was written,
+    /// synced or not.
     ///
     /// # Errors
-    /// The system's, of the folder.
+    /// The system's error for the folder.
     pub fn leave_killed(&self, folder: &Path) -> io::Result<()> {
         for (name, file) in &self.files {
             if let Some(bytes) = &file.cached {
@@ -140,14 +140,14 @@ impl PowerCut {
         Ok(())
     }
 
-    /// Writes into an empty folder what would be left now, where of what was
-    /// not synced each sector is there with a chance of `eighths`.
+    /// Writes the state after a loss of power to an empty folder. Each sector that was not synced
+    /// survives with a probability of `eighths` / 8.
     ///
     /// # Errors
-    /// The system's, of the folder.
+    /// The system's error for the folder.
     pub fn leave(&mut self, folder: &Path, eighths: u64) -> io::Result<()> {
         let Self { files, dice } = self;
-        // In an order that does not differ from run to run.
+        // In an order that is the same in each run.
         let mut names: Vec<&String> = files.keys().collect();
         names.sort_unstable();
         for name in names {

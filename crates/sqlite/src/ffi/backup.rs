@@ -1,4 +1,4 @@
-//! SQLite's own copying of a database, page by page, in safe types.
+//! Safe wrapper of SQLite's backup API, which copies a database page by page.
 
 use std::ffi::{c_char, c_int};
 use std::ptr::NonNull;
@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use super::raw::Db;
 use super::{Connection, Failure, code};
 
-/// A copy that SQLite is making.
+/// A running backup of SQLite.
 #[repr(C)]
 struct Backup {
     opaque: [u8; 0],
@@ -25,23 +25,22 @@ unsafe extern "C" {
     fn marmota_sqlite3_backup_pagecount(backup: *mut Backup) -> c_int;
 }
 
-/// Ended when it is dropped, however its use ends.
+/// Ends the backup on drop.
 struct Copying(NonNull<Backup>);
 
 impl Drop for Copying {
     fn drop(&mut self) {
-        // SAFETY: the handle is from `backup_init` and not finished. What it
-        // answers is the failure of a step, which was answered there.
+        // SAFETY: the handle is from `backup_init` and not finished. The returned code is that of a
+        // failed step, which was already reported.
         unsafe { marmota_sqlite3_backup_finish(self.0.as_ptr()) };
     }
 }
 
 impl Connection {
-    /// Makes this database the copy of another one, so many pages at a time;
-    /// `progress` hears how many of how many are done.
+    /// Makes this database a copy of another one, `pages_a_step` pages at a time. `progress` is
+    /// called with the numbers of copied and total pages.
     ///
-    /// The source has to be inside a transaction, so that all pages are of one
-    /// moment.
+    /// The source must be inside a transaction, so that all pages belong to one snapshot.
     pub(crate) fn copy_from(
         &mut self,
         source: &mut Self,
@@ -49,8 +48,8 @@ impl Connection {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), Failure> {
         let main = c"main".as_ptr();
-        // SAFETY: both connections are open, and stay borrowed until the copy
-        // is ended at the end of this function; the names are terminated.
+        // SAFETY: both connections are open, and stay borrowed until the copy is ended at the end
+        // of this function; the names are terminated.
         let backup = unsafe {
             marmota_sqlite3_backup_init(self.db.as_ptr(), main, source.db.as_ptr(), main)
         };

@@ -1,6 +1,5 @@
-//! Keys of connections: the calls of SQLite3 Multiple Ciphers that this crate
-//! makes, in safe types. What a key is, and where it comes from, is in
-//! `marmota_store::key`; this file only hands it over.
+//! Keys of connections: safe wrappers of the calls to SQLite3 Multiple Ciphers.
+//! `marmota_store::key` defines keys and their sources; this file only passes them on.
 
 use std::ffi::{c_char, c_int};
 use std::path::Path;
@@ -12,20 +11,20 @@ use super::raw::Db;
 use super::{Bound, Connection, Failure, code};
 
 pub(crate) const SALT_BYTES: usize = 16;
-/// What a key that needs no derivation begins with.
+/// The prefix of a key that needs no derivation.
 const RAW: &[u8; 4] = b"raw:";
 
-/// What a file of its own mixes into a passphrase: its first bytes.
+/// The first bytes of an encrypted file, mixed into the passphrase.
 pub(crate) type Salt = [u8; SALT_BYTES];
 
-/// How a file begins.
+/// The kind of a file by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileStart {
-    /// It is empty.
+    /// An empty file.
     Empty,
-    /// As a database does that is not encrypted.
+    /// A database that is not encrypted.
     Plain,
-    /// Otherwise: with a salt, if it is an encrypted database.
+    /// Anything else: a salt, if it is an encrypted database.
     Other(Salt),
 }
 
@@ -44,14 +43,14 @@ unsafe extern "C" {
 }
 
 impl Connection {
-    /// How the file begins, whatever its key.
+    /// Returns the kind of the file by its first bytes, independent of its key.
     pub(crate) fn file_start(&mut self) -> Result<FileStart, Failure> {
         const PLAIN: &Salt = b"SQLite format 3\0";
         const SHORT_READ: c_int = code::IOERR | 2 << 8;
         let mut bytes = Salt::default();
         // SAFETY: the connection is open, and there is room for 16 bytes.
         match unsafe { marmota_file_start(self.db.as_ptr(), bytes.as_mut_ptr()) } {
-            // A file of fewer bytes is none yet: SQLite would overwrite it.
+            // A shorter file does not count as a database: SQLite would overwrite it.
             SHORT_READ => Ok(FileStart::Empty),
             code::OK if bytes == *PLAIN => Ok(FileStart::Plain),
             code::OK => Ok(FileStart::Other(bytes)),
@@ -59,8 +58,7 @@ impl Connection {
         }
     }
 
-    /// Has all that follows use this key. It is not tried here, but at the
-    /// first read.
+    /// Sets the key for all later operations. It is not verified here, but by the first read.
     pub(crate) fn use_key(&mut self, key: &KeyBytes, salt: &Salt) -> Result<(), Failure> {
         let key = handed_over(key, salt);
         // SAFETY: the connection is open, and the key is read within the call.
@@ -68,7 +66,7 @@ impl Connection {
         if code == code::OK { Ok(()) } else { Err(self.failure(code)) }
     }
 
-    /// [`Connection::attach`] of a file that has a key, which is tried here.
+    /// Like [`Connection::attach`], for a file with a key, which is verified here.
     pub(crate) fn attach_with_key(
         &mut self,
         path: &Path,
@@ -84,17 +82,17 @@ impl Connection {
         self.attach_by(path, name, Bound::blob(&*handed_over(key, salt)))
     }
 
-    /// Writes the whole file anew: under this key, or under none.
+    /// Rewrites the whole file with this key, or without encryption.
     pub(crate) fn change_key(&mut self, key: Option<(&KeyBytes, &Salt)>) -> Result<(), Failure> {
         let key = key.map(|(key, salt)| handed_over(key, salt));
         let bytes: &[u8] = key.as_ref().map_or(&[], |key| key.as_slice());
-        // SAFETY: as for `use_key`; no bytes are no key.
+        // SAFETY: as for `use_key`; zero bytes mean no key.
         let code = unsafe { marmota_rekey(self.db.as_ptr(), bytes.as_ptr(), bytes.len() as c_int) };
         if code == code::OK { Ok(()) } else { Err(self.failure(code)) }
     }
 }
 
-/// The form that a key and a salt have for the cipher.
+/// Returns a key and a salt in the form that the cipher takes.
 fn handed_over(key: &KeyBytes, salt: &Salt) -> Zeroizing<[u8; RAW.len() + KEY_BYTES + SALT_BYTES]> {
     let mut bytes = Zeroizing::new([0; RAW.len() + KEY_BYTES + SALT_BYTES]);
     bytes[..RAW.len()].copy_from_slice(RAW);
@@ -103,14 +101,14 @@ fn handed_over(key: &KeyBytes, salt: &Salt) -> Zeroizing<[u8; RAW.len() + KEY_BY
     bytes
 }
 
-/// The key of a passphrase, by Argon2id with the cipher's own parameters:
-/// takes some 20 ms and 19 MiB, on purpose.
+/// Derives the key of a passphrase with Argon2id and the cipher's own parameters. Deliberately
+/// takes about 20 ms and 19 MiB.
 pub(crate) fn derive(passphrase: &str, salt: &Salt) -> Result<KeyBytes, Failure> {
     let mut key = KeyBytes::default();
     let length = c_int::try_from(passphrase.len())
         .map_err(|_| Failure::new(code::TOOBIG, "the passphrase is too long"))?;
-    // SAFETY: the passphrase has that many bytes, the salt has 16 and the key
-    // 32, as the function takes them.
+    // SAFETY: the passphrase has this number of bytes, the salt has 16 and the key 32, as the
+    // function requires.
     let code = unsafe {
         marmota_derive(passphrase.as_ptr().cast(), length, salt.as_ptr(), key.as_mut_ptr())
     };
@@ -120,9 +118,9 @@ pub(crate) fn derive(passphrase: &str, salt: &Salt) -> Result<KeyBytes, Failure>
     }
 }
 
-/// A salt for a new file.
+/// Returns a salt for a new file.
 pub(crate) fn new_salt() -> Result<Salt, Failure> {
-    // The random numbers take a mutex of SQLite's.
+    // The random numbers need a mutex of SQLite.
     super::initialize()?;
     let mut salt = Salt::default();
     // SAFETY: there is room for 16 bytes.
@@ -134,7 +132,7 @@ pub(crate) fn new_salt() -> Result<Salt, Failure> {
 mod tests {
     use super::*;
 
-    /// A file opens in any program that has this cipher and the passphrase.
+    /// A file can be opened by any program with this cipher and the passphrase.
     #[test]
     fn the_cipher_derives_the_same_key() {
         let folder = tempfile::tempdir().unwrap();

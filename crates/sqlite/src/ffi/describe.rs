@@ -1,5 +1,5 @@
-//! What a statement of the caller's is: one or several, whether it writes,
-//! and what its columns are.
+//! The properties of a caller's statement: whether the text has one or several, whether it writes,
+//! and its columns.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -10,24 +10,24 @@ use super::{Connection, Failure, Prepared, StatementId, code};
 #[derive(Debug)]
 pub(crate) struct Described {
     pub(crate) name: String,
-    /// The database, table and column that it is read from, if it is from one.
+    /// The database, table and column of its values, if they come from one column.
     pub(crate) origin: Option<[String; 3]>,
 }
 
-/// Why a text is no statement to be run.
+/// The reason why a text is not a single statement.
 #[derive(Debug)]
 pub(crate) enum Unfit {
-    /// SQLite does not understand it, from this byte on if it says so.
+    /// SQLite reports a syntax error, with its byte offset if known.
     Wrong(Failure, Option<usize>),
-    /// There is nothing in it.
+    /// The text has no statement.
     Empty,
-    /// There is another statement behind the first, at this byte.
+    /// A second statement starts at this byte.
     Several(usize),
 }
 
 impl Connection {
-    /// Prepares a text of one statement. (There must be no NUL in it, where
-    /// SQLite would end.)
+    /// Prepares a text with exactly one statement. (It must not contain NUL, at which SQLite would
+    /// stop.)
     pub(crate) fn prepare_one(&mut self, sql: &str) -> Result<StatementId, Unfit> {
         let (statement, taken) = self
             .compile(sql, raw::PREPARE_PERSISTENT)
@@ -44,8 +44,8 @@ impl Connection {
                 Ok((rest, _)) if rest.is_null() => break,
                 other => {
                     if let Ok((rest, _)) = other {
-                        // SAFETY: the statement was prepared just now, and
-                        // nobody else knows it.
+                        // SAFETY: the statement was just prepared, and nothing else has a pointer
+                        // to it.
                         unsafe { raw::marmota_sqlite3_finalize(rest) };
                     }
                     self.finalize(id);
@@ -56,55 +56,55 @@ impl Connection {
         Ok(id)
     }
 
-    /// Where in the text the last call has met what it did not understand.
+    /// Returns the offset of the error in the text of the last call.
     fn error_offset(&self) -> Option<usize> {
         // SAFETY: the connection is open.
         let offset = unsafe { raw::marmota_sqlite3_error_offset(self.db.as_ptr()) };
         usize::try_from(offset).ok()
     }
 
-    /// True if a statement changes no database by itself.
+    /// Returns true if a statement does not itself change a database.
     pub(crate) fn only_reads(&self, id: StatementId) -> bool {
         // SAFETY: the statement is this connection's, or null, which is allowed.
         unsafe { raw::marmota_sqlite3_stmt_readonly(self.statement_of(id)) != 0 }
     }
 
-    /// The databases that a statement writes to, one bit each: the first is
-    /// the main one, the second what is temporary, then those attached.
+    /// Returns the databases that a statement writes to, one bit each: the main one, the temporary
+    /// one, then the attached ones.
     pub(crate) fn databases_written(&self, id: StatementId) -> u32 {
         // SAFETY: the statement is this connection's, and not null.
         unsafe { raw::marmota_written(self.statement_of(id)) }
     }
 
-    /// True if a statement writes to the table of the main database that begins
-    /// at this page, also by a trigger or for a reference.
+    /// Returns true if a statement writes to the table of the main database with this root page,
+    /// including writes by triggers and references.
     pub(crate) fn writes_to(&self, id: StatementId, root: u32) -> bool {
         // SAFETY: as for `databases_written`.
         unsafe { raw::marmota_writes_root(self.statement_of(id), root) != 0 }
     }
 
-    /// How many values a statement wants.
+    /// Returns the number of a statement's parameters.
     pub(crate) fn parameters(&self, id: StatementId) -> usize {
         usize::try_from(self.statements[id.0 as usize].parameters).unwrap_or(0)
     }
 
-    /// How many columns its rows have; more or fewer once tables have changed.
+    /// Returns the number of columns of its rows, which may change if tables change.
     pub(crate) fn column_count(&self, id: StatementId) -> usize {
         // SAFETY: as for `only_reads`.
         let count = unsafe { raw::marmota_sqlite3_column_count(self.statement_of(id)) };
         usize::try_from(count).unwrap_or(0)
     }
 
-    /// The columns of its rows.
+    /// Returns the columns of its rows.
     pub(crate) fn describe(&self, id: StatementId) -> Vec<Described> {
         type Text = unsafe extern "C" fn(*mut raw::Stmt, c_int) -> *const c_char;
         let statement = self.statement_of(id);
         let text = |of: Text, at: usize| {
-            // SAFETY: the statement is this connection's; the functions
-            // answer null for a place that is not there.
+            // SAFETY: the statement belongs to this connection; the functions return null for an
+            // index that does not exist.
             let text = unsafe { of(statement, at as c_int) };
-            // SAFETY: if it is not null it is a terminated string that lives
-            // until the statement is finalized or prepared anew; it is copied.
+            // SAFETY: if it is not null it is a terminated string that lives until the statement is
+            // finalized or recompiled; it is copied.
             (!text.is_null())
                 .then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
         };
@@ -131,12 +131,12 @@ impl Connection {
     }
 }
 
-/// True for a text that SQLite would not read to its end.
+/// Returns true for a text that SQLite would not read to its end.
 pub(crate) fn has_nul(sql: &str) -> bool {
     sql.as_bytes().contains(&0)
 }
 
-/// True if a code is that of a text that SQLite does not understand.
+/// Returns true for the code of a syntax error.
 pub(crate) fn is_misunderstood(failure: &Failure) -> bool {
     failure.code() & 0xff == code::ERROR
 }

@@ -1,5 +1,5 @@
-//! A file system of SQLite's that tells of writes and syncs before they are
-//! done, for tests and measurements.
+//! An SQLite file system that reports writes and syncs before they are done, for tests and
+//! measurements.
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use super::{Failure, code, initialize};
 
-/// What is about to be done to a file, or has been.
+/// An operation on a file, before or after it is done.
 #[derive(Debug)]
 pub(crate) enum Act<'a> {
     Write {
@@ -20,11 +20,11 @@ pub(crate) enum Act<'a> {
     Sync,
     Synced,
     Delete,
-    /// The folder's, after a new log or journal was synced.
+    /// A sync of the folder, after the sync of a new log or journal.
     SyncFolder,
 }
 
-/// Told of each act; one that is answered with false fails.
+/// Called for each operation. The operation fails if it returns false.
 pub(crate) type Observer = fn(&Path, &Act<'_>) -> bool;
 
 static OBSERVER: OnceLock<Observer> = OnceLock::new();
@@ -35,13 +35,13 @@ unsafe extern "C" {
     fn marmota_simulate_disk(tell: Hook) -> c_int;
 }
 
-/// Has all files that are opened from here on observed.
+/// Observes all files that are opened from now on.
 pub(crate) fn observe(observer: Observer) -> Result<(), Failure> {
     static CODE: OnceLock<c_int> = OnceLock::new();
     initialize()?;
     OBSERVER.get_or_init(|| observer);
-    // SAFETY: called once, since a cell runs it; the hook is a function of this
-    // file, which lives as long as the process.
+    // SAFETY: called only once, by the `OnceLock`; the hook is a function of this file, which lives
+    // as long as the process.
     match *CODE.get_or_init(|| unsafe { marmota_simulate_disk(hook) }) {
         code::OK => Ok(()),
         code => Err(Failure::new(code, "the simulated disk cannot be registered")),
@@ -58,18 +58,16 @@ extern "C" fn hook(
     if name.is_null() {
         return code::OK;
     }
-    // SAFETY: not null, and SQLite's names of files are terminated and live as
-    // long as the file is open, or for this call.
+    // SAFETY: not null, and SQLite's file names are terminated and live as long as the file is
+    // open, or for this call.
     let name = unsafe { CStr::from_ptr(name) };
-    // SAFETY: SQLite's names of files are made from bytes of an `OsStr` or by
-    // appending ASCII to them.
+    // SAFETY: SQLite's file names are made from bytes of an `OsStr` or by appending ASCII to them.
     let path = Path::new(unsafe { OsStr::from_encoded_bytes_unchecked(name.to_bytes()) });
     let at = u64::try_from(at).unwrap_or(0);
     let act = match what {
         0 if !bytes.is_null() => {
             let count = usize::try_from(count).unwrap_or(0);
-            // SAFETY: SQLite hands over `count` bytes to be written, for the
-            // time of the call.
+            // SAFETY: SQLite passes `count` bytes to write, which live for the call.
             let bytes = unsafe { std::slice::from_raw_parts(bytes.cast(), count) };
             Act::Write { offset: at, bytes }
         }

@@ -1,12 +1,10 @@
-//! Tables in memory as virtual tables of a connection: the calls that SQLite
-//! makes to find and read their rows. How rows are found is in `crate::lent`;
-//! this file hands arguments and values over.
+//! Tables in memory as virtual tables of a connection: the calls that SQLite makes to find and read
+//! their rows. `crate::lent` implements the search; this file converts arguments and values.
 //!
-//! What a connection shows stands on its [`Stage`]: the tables it declares,
-//! and while a statement runs the tables that are lent to it. A cursor shares
-//! the lent table, so that it stays locked until the cursor is closed; the
-//! texts that it hands to SQLite without a copy lie in that table, and no
-//! statement steps behind the end of what it was lent.
+//! The virtual tables of a connection are on its [`Stage`]: the tables it declares and, while a
+//! statement runs, the tables lent to it. A cursor shares the lent table, so that it stays locked
+//! until the cursor is closed; texts that are passed to SQLite without a copy are in that table,
+//! and no statement steps after the end of its loan.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -21,13 +19,13 @@ use super::watch::Watch;
 use super::{Connection, Failure, code};
 use crate::lent::{Condition, Found, Plan, Relation, Shape, SortedBy};
 
-/// What a connection shows of other databases.
+/// The tables of other databases that a connection sees.
 pub(crate) struct Stage {
     shapes: RefCell<Vec<Arc<Shape>>>,
-    /// Those that were planned for since [`Connection::begin_use`].
+    /// The tables planned for since [`Connection::begin_use`].
     used: RefCell<Vec<usize>>,
     lent: RefCell<Vec<Option<Arc<dyn LentTable>>>>,
-    /// What ends statements that take too long.
+    /// Ends statements that take too long.
     watch: RefCell<Option<Arc<Watch>>>,
 }
 
@@ -37,13 +35,12 @@ impl std::fmt::Debug for Stage {
     }
 }
 
-/// Tables are lent to the connection's statements as long as this lives. It
-/// is dropped behind the run of the statement that asked for them.
+/// The tables lent to the connection's statements; they stay lent until this is dropped, which is
+/// after the run of the statement that needs them.
 pub(crate) struct Loan(Arc<Stage>);
 
 impl Loan {
-    /// Takes the tables back, in the order of their numbers, from a statement
-    /// that was ended.
+    /// Takes the tables back, in the order of their numbers, from an interrupted statement.
     pub(crate) fn take_back(self) -> LentTables {
         let mut lent = self.0.lent.borrow_mut();
         lent.iter_mut().filter_map(Option::take).collect()
@@ -57,7 +54,7 @@ impl Drop for Loan {
 }
 
 impl Connection {
-    /// Shows tables as those of a database of this name.
+    /// Declares tables as those of a database with this name.
     pub(crate) fn show(&mut self, name: &str, shapes: Vec<Shape>) -> Result<(), Failure> {
         let stage = match &self.stage {
             Some(stage) => Arc::clone(stage),
@@ -84,8 +81,8 @@ impl Connection {
         };
         #[allow(clippy::arc_with_non_send_sync, reason = "it never leaves its connection")]
         let stage = Arc::new(stage);
-        // SAFETY: the connection is open, the module and its name are
-        // constants, and the stage is kept by the connection until it is closed.
+        // SAFETY: the connection is open, the module and its name are constants, and the connection
+        // keeps the stage until it is closed.
         let made = unsafe {
             raw::marmota_sqlite3_create_module_v2(
                 self.db.as_ptr(),
@@ -102,14 +99,14 @@ impl Connection {
         Ok(stage)
     }
 
-    /// Forgets which tables were planned for.
+    /// Clears the list of used tables.
     pub(crate) fn begin_use(&self) {
         if let Some(stage) = &self.stage {
             stage.used.borrow_mut().clear();
         }
     }
 
-    /// The numbers of the tables that were planned for since then.
+    /// Returns the numbers of the tables that were planned for since then.
     pub(crate) fn used(&self) -> Vec<usize> {
         let Some(stage) = &self.stage else { return Vec::new() };
         let mut used = stage.used.borrow().clone();
@@ -166,11 +163,11 @@ static MODULE: raw::Module = raw::Module {
     eof: Some(eof),
     column: Some(column),
     rowid: Some(rowid),
-    // No table can be written to, and none takes part in a transaction.
+    // The tables are read-only and take no part in transactions.
     rest: [ptr::null(); 12],
 };
 
-/// Makes the virtual table that `lent(number)` names.
+/// Creates the virtual table for `lent(number)`.
 unsafe extern "C" fn connect(
     db: *mut Db,
     stage: *mut c_void,
@@ -182,14 +179,13 @@ unsafe extern "C" fn connect(
     if count < 4 {
         return code::ERROR;
     }
-    // SAFETY: there are `count` arguments, each a terminated string; the
-    // fourth is the first in the brackets.
+    // SAFETY: there are `count` arguments, each a terminated string; the fourth is the first in the
+    // brackets.
     let number = unsafe { CStr::from_ptr(*arguments.add(3)) };
     let Some(number) = number.to_str().ok().and_then(|text| text.trim().parse().ok()) else {
         return code::ERROR;
     };
-    // SAFETY: the stage that the module was made with, which the connection
-    // keeps.
+    // SAFETY: the stage that the module was made with, which the connection keeps.
     let stage: &Stage = unsafe { &*stage.cast::<Stage>() };
     let Some(shape) = stage.shapes.borrow().get::<usize>(number).map(Arc::clone) else {
         return code::ERROR;
@@ -202,8 +198,8 @@ unsafe extern "C" fn connect(
     }
     let base = raw::Vtab { module: ptr::null(), references: 0, error: ptr::null_mut() };
     let made = Box::new(Vtab { base, stage, number, shape });
-    // SAFETY: SQLite gives a place for the pointer, and gives it back to
-    // `disconnect`. The base stands first.
+    // SAFETY: SQLite provides the place for the pointer, and passes it to `disconnect`. The base is
+    // the first member.
     unsafe { *vtab = Box::into_raw(made).cast() };
     code::OK
 }
@@ -220,13 +216,12 @@ unsafe extern "C" fn best_index(vtab: *mut raw::Vtab, info: *mut raw::IndexInfo)
     // SAFETY: the stage is kept by the connection, which is open.
     let stage = unsafe { &*vtab.stage };
     stage.used.borrow_mut().push(vtab.number);
-    // SAFETY: SQLite's, for the time of the call; what is read and what is
-    // written are different members.
+    // SAFETY: SQLite's, valid for the call; the members read and the members written are different.
     let asked = unsafe { &mut *info };
     let count = usize::try_from(asked.constraint_count).unwrap_or(0);
     let mut conditions = Vec::with_capacity(count);
     for place in 0..count {
-        // SAFETY: there are that many.
+        // SAFETY: there are `count` constraints.
         let constraint = unsafe { &*asked.constraints.add(place) };
         let relation = match constraint.operator {
             2 => Relation::Equal,
@@ -239,8 +234,8 @@ unsafe extern "C" fn best_index(vtab: *mut raw::Vtab, info: *mut raw::IndexInfo)
         let (Ok(field), true) = (usize::try_from(constraint.column), constraint.usable != 0) else {
             continue;
         };
-        // SAFETY: called from within this function, for a constraint there is;
-        // the name is terminated and constant.
+        // SAFETY: called from within this function, for an existing constraint; the name is
+        // terminated and constant.
         let collation =
             unsafe { CStr::from_ptr(raw::marmota_sqlite3_vtab_collation(info, place as c_int)) };
         if vtab.shape.compares_by(field, &collation.to_string_lossy()) {
@@ -249,7 +244,7 @@ unsafe extern "C" fn best_index(vtab: *mut raw::Vtab, info: *mut raw::IndexInfo)
     }
     let sorted_by: Vec<SortedBy> = (0..usize::try_from(asked.order_count).unwrap_or(0))
         .map(|place| {
-            // SAFETY: there are that many.
+            // SAFETY: there are `order_count` entries.
             let order = unsafe { &*asked.orders.add(place) };
             SortedBy {
                 field: usize::try_from(order.column).ok(),
@@ -259,8 +254,8 @@ unsafe extern "C" fn best_index(vtab: *mut raw::Vtab, info: *mut raw::IndexInfo)
         .collect();
     let plan = vtab.shape.plan(&conditions, &sorted_by);
     for (argument, place) in plan.arguments.iter().enumerate() {
-        // SAFETY: there is one usage for each constraint. What is passed is
-        // asked again by SQLite (`omit` stays 0).
+        // SAFETY: there is one usage for each constraint. SQLite checks the passed conditions again
+        // (`omit` stays 0).
         unsafe { (*asked.usages.add(*place)).argument = argument as c_int + 1 };
     }
     asked.number = plan.found.to_number();
@@ -274,7 +269,7 @@ unsafe extern "C" fn best_index(vtab: *mut raw::Vtab, info: *mut raw::IndexInfo)
 unsafe extern "C" fn open(_: *mut raw::Vtab, cursor: *mut *mut raw::VtabCursor) -> c_int {
     let base = raw::VtabCursor { vtab: ptr::null_mut() };
     let made = Box::new(Cursor { base, table: None, numbers: RowNumbers::none(), row: None });
-    // SAFETY: as for `connect`; SQLite gives it back to `close`.
+    // SAFETY: as for `connect`; SQLite passes it to `close`.
     unsafe { *cursor = Box::into_raw(made).cast() };
     code::OK
 }
@@ -301,7 +296,7 @@ unsafe extern "C" fn filter(
     // SAFETY: the stage is kept by the connection, which is open.
     let stage = unsafe { &*vtab.stage };
     let lent = stage.lent.borrow().get(vtab.number).cloned().flatten();
-    // A statement that nobody has lent anything.
+    // A statement without a loan.
     let Some(table) = lent else { return code::MISUSE };
     let mut stored = [ValueRef::Null; Plan::ARGUMENTS_MAX];
     let count = usize::try_from(count).unwrap_or(0).min(stored.len());
@@ -324,8 +319,8 @@ unsafe extern "C" fn filter(
 /// # Safety
 /// The value is SQLite's and lives for `'v`.
 unsafe fn stored_value<'v>(value: *mut raw::Argument) -> ValueRef<'v> {
-    // SAFETY: by contract. The length is asked for behind the bytes, as SQLite
-    // wants it; a pointer to no bytes may be null.
+    // SAFETY: by contract. The length is requested after the bytes, as SQLite requires; a pointer
+    // to zero bytes may be null.
     unsafe {
         let bytes = |start: *const u8| {
             let length = usize::try_from(raw::marmota_sqlite3_value_bytes(value)).unwrap_or(0);
@@ -339,7 +334,7 @@ unsafe fn stored_value<'v>(value: *mut raw::Argument) -> ValueRef<'v> {
             raw::FLOAT => ValueRef::Float(raw::marmota_sqlite3_value_double(value)),
             raw::TEXT => match super::utf8(bytes(raw::marmota_sqlite3_value_text(value))) {
                 Some(text) => ValueRef::Text(text),
-                // No text of a table is that; left to SQLite to compare.
+                // No text of a table equals this; SQLite compares it.
                 None => ValueRef::Absent,
             },
             raw::BLOB => ValueRef::Blob(bytes(raw::marmota_sqlite3_value_blob(value).cast())),
@@ -380,8 +375,8 @@ unsafe extern "C" fn column(
         ValueRef::Int(value) => integer(value),
         ValueRef::Text(text) | ValueRef::Json(text) => {
             let length = c_int::try_from(text.len()).unwrap_or(c_int::MAX);
-            // SAFETY: as above. The text lies in the table, which is locked
-            // until the statement is reset: it is read there, not copied.
+            // SAFETY: as above. The text is in the table, which is locked until the statement is
+            // reset: it is read there, not copied.
             unsafe {
                 raw::marmota_sqlite3_result_text(
                     context,
@@ -400,8 +395,8 @@ unsafe extern "C" fn column(
         ValueRef::Float(value) => unsafe { raw::marmota_sqlite3_result_double(context, value) },
         ValueRef::Blob(bytes) => {
             let length = c_int::try_from(bytes.len()).unwrap_or(c_int::MAX);
-            // SAFETY: as for a text. (A pointer that is null would be NULL; that
-            // of a slice is not.)
+            // SAFETY: as for a text. (A null pointer would mean NULL; that of a slice is never
+            // null.)
             unsafe {
                 raw::marmota_sqlite3_result_blob(
                     context,
@@ -413,7 +408,7 @@ unsafe extern "C" fn column(
         }
         ValueRef::Uuid(uuid) => {
             let bytes = uuid.as_bytes();
-            // SAFETY: as above; these are copied, since they lie on the stack.
+            // SAFETY: as above; these are copied, since they are on the stack.
             unsafe {
                 raw::marmota_sqlite3_result_blob(
                     context,
@@ -423,14 +418,14 @@ unsafe extern "C" fn column(
                 );
             }
         }
-        // Without a result it is NULL.
+        // The result defaults to NULL.
         ValueRef::Null | ValueRef::Absent => {}
     }
     code::OK
 }
 
 unsafe extern "C" fn rowid(cursor: *mut raw::VtabCursor, rowid: *mut i64) -> c_int {
-    // SAFETY: it was made by `open`; SQLite gives a place for the number.
+    // SAFETY: it was made by `open`; SQLite provides the place for the number.
     unsafe { *rowid = (*cursor.cast::<Cursor>()).row.map_or(0, i64::from) };
     code::OK
 }

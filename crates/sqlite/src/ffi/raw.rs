@@ -1,6 +1,5 @@
-//! The calls of SQLite's C interface that this crate makes, under the names
-//! that `build.rs` gives them, and the constants they take. Nothing here is
-//! safe to call but through the types of the module above.
+//! The calls of SQLite's C interface that this crate makes, under the names that `build.rs` gives
+//! them, and their constants. They are safe only through the types of the parent module.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -34,7 +33,7 @@ pub(super) struct Argument {
 
 pub(super) type Function = unsafe extern "C" fn(*mut Context, c_int, *mut *mut Argument);
 
-/// One value on its way in or out; the twin of `marmota_Cell` in `rows.c`.
+/// A value passed to or from SQLite; must match `marmota_Cell` in `rows.c`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Cell {
@@ -43,7 +42,7 @@ pub(super) struct Cell {
     pub(super) storage: u32,
 }
 
-/// What a [`Cell`] holds: the member that its `storage` says.
+/// The value of a [`Cell`]: the member that its `storage` denotes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) union CellValue {
@@ -102,7 +101,7 @@ type Connect = unsafe extern "C" fn(
 type Filter =
     unsafe extern "C" fn(*mut VtabCursor, c_int, *const c_char, c_int, *mut *mut Argument) -> c_int;
 
-/// `sqlite3_module`, of which this crate has the first part.
+/// The first part of `sqlite3_module`.
 #[repr(C)]
 pub(super) struct Module {
     pub(super) version: c_int,
@@ -118,12 +117,12 @@ pub(super) struct Module {
     pub(super) eof: Option<unsafe extern "C" fn(*mut VtabCursor) -> c_int>,
     pub(super) column: Option<unsafe extern "C" fn(*mut VtabCursor, *mut Context, c_int) -> c_int>,
     pub(super) rowid: Option<unsafe extern "C" fn(*mut VtabCursor, *mut i64) -> c_int>,
-    /// Writing, transactions, functions, renaming, savepoints, shadows,
-    /// integrity: functions that are not there.
+    /// The functions for writes, transactions, functions, renaming, savepoints, shadow tables and
+    /// integrity, all null.
     pub(super) rest: [*const c_void; 12],
 }
 
-// SAFETY: it has functions, and pointers that are null; nothing is written.
+// SAFETY: it consists of functions and null pointers; nothing is written.
 unsafe impl Sync for Module {}
 
 /// `sqlite3_index_info`.
@@ -164,11 +163,11 @@ pub(super) struct Usage {
     pub(super) omit: u8,
 }
 
-/// What has to be called to free a value.
+/// The function that frees a value.
 pub(super) type Destructor = isize;
-/// Nothing: it lives as long as it is read.
+/// None: the value lives as long as it is read.
 pub(super) const STATIC: Destructor = 0;
-/// Nothing: it is copied within the call.
+/// None: the value is copied within the call.
 pub(super) const TRANSIENT: Destructor = -1;
 
 // `sqlite3.h`, for virtual tables.

@@ -1,12 +1,11 @@
-//! Values on their way into a statement ([`Bound`]) and out of a row
-//! ([`Row`], [`Stored`]), borrowed where they lie. What steps statements is in
-//! the module above.
+//! Values bound to a statement ([`Bound`]) and values of a row ([`Row`], [`Stored`]), borrowed in
+//! place. The parent module steps statements.
 
 use std::marker::PhantomData;
 
 use super::raw::{self, Cell, CellValue};
 
-/// A value to be bound. Texts and bytes are bound where they lie.
+/// A value to bind. Texts and bytes are bound in place.
 #[derive(Clone, Copy)]
 pub(crate) struct Bound<'v> {
     pub(super) cell: Cell,
@@ -50,8 +49,8 @@ impl<'v> Bound<'v> {
 
     #[inline]
     fn of_bytes(bytes: &'v [u8], storage: u32) -> Self {
-        // A length that does not fit is above SQLite's limit in any case, and
-        // refused by it before the bytes are looked at.
+        // A length that does not fit exceeds SQLite's limit in any case, and is refused before the
+        // bytes are read.
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let value = CellValue { bytes: bytes.as_ptr() };
         Self { cell: Cell { value, length, storage }, value: PhantomData }
@@ -72,14 +71,14 @@ pub(crate) enum Stored<'r> {
     Integer(i64),
     /// A 64-bit float.
     Real(f64),
-    /// A text, in UTF-8 unless the file lies.
+    /// A text, in UTF-8 unless the file is invalid.
     Text(&'r [u8]),
     /// Bytes.
     Blob(&'r [u8]),
 }
 
 impl<'r> Stored<'r> {
-    /// The integer, or 0.
+    /// Returns the integer, or 0.
     pub(crate) fn int(self) -> i64 {
         match self {
             Self::Integer(integer) => integer,
@@ -87,7 +86,7 @@ impl<'r> Stored<'r> {
         }
     }
 
-    /// The text or bytes, or none.
+    /// Returns the text or bytes, or an empty slice.
     pub(crate) fn bytes(self) -> &'r [u8] {
         match self {
             Self::Text(bytes) | Self::Blob(bytes) => bytes,
@@ -96,7 +95,7 @@ impl<'r> Stored<'r> {
     }
 }
 
-/// Where the values of a row are put.
+/// The buffer for the values of a row.
 pub(crate) struct Cells<const N: usize>(pub(super) [Cell; N]);
 
 impl<const N: usize> Cells<N> {
@@ -105,7 +104,7 @@ impl<const N: usize> Cells<N> {
     }
 }
 
-/// The row a statement stands on, lent until its next step.
+/// The current row of a statement, borrowed until its next step.
 #[derive(Clone, Copy)]
 pub(crate) struct Row<'r, const N: usize> {
     pub(super) cells: &'r [Cell; N],
@@ -117,17 +116,17 @@ pub(crate) struct Row<'r, const N: usize> {
 pub(crate) struct StoredCell<'r>(&'r Cell);
 
 impl<'r, const N: usize> Row<'r, N> {
-    /// The value of a column.
+    /// Returns the value of a column.
     pub(crate) fn at(&self, column: usize) -> Stored<'r> {
         self.cell(column).stored()
     }
 
-    /// The value of a column, as it lies there.
+    /// Returns the cell of a column.
     pub(crate) fn cell(&self, column: usize) -> StoredCell<'r> {
         StoredCell(&self.cells[column])
     }
 
-    /// The values.
+    /// Returns the cells.
     #[inline(always)]
     pub(crate) fn cells(self) -> impl Iterator<Item = StoredCell<'r>> {
         self.cells.iter().map(StoredCell)
@@ -135,7 +134,7 @@ impl<'r, const N: usize> Row<'r, N> {
 }
 
 impl<'r> StoredCell<'r> {
-    /// The value.
+    /// Returns the value.
     pub(crate) fn stored(self) -> Stored<'r> {
         let integer = self.integer().map(Stored::Integer);
         integer
@@ -145,36 +144,36 @@ impl<'r> StoredCell<'r> {
             .unwrap_or(Stored::Null)
     }
 
-    /// The value, if it is an integer.
+    /// Returns the value if it is an integer.
     #[inline(always)]
     pub(crate) fn integer(self) -> Option<i64> {
-        // SAFETY: `marmota_row` wrote the member that `storage` says; the
-        // cells are not written otherwise.
+        // SAFETY: `marmota_row` wrote the member that `storage` denotes; the cells are not written
+        // otherwise.
         if self.0.storage == raw::INTEGER { Some(unsafe { self.0.value.integer }) } else { None }
     }
 
-    /// The value, if it is a float.
+    /// Returns the value if it is a float.
     #[inline(always)]
     pub(crate) fn float(self) -> Option<f64> {
         // SAFETY: as for `integer`.
         if self.0.storage == raw::FLOAT { Some(unsafe { self.0.value.real }) } else { None }
     }
 
-    /// The bytes, if it is a text: in UTF-8 unless the file lies.
+    /// Returns the bytes if it is a text: in UTF-8 unless the file is invalid.
     #[inline(always)]
     pub(crate) fn text(self) -> Option<&'r [u8]> {
         // SAFETY: as for `integer`; the bytes live for `'r`.
         (self.0.storage == raw::TEXT).then(|| unsafe { bytes_of(self.0) })
     }
 
-    /// The bytes, if it is a blob.
+    /// Returns the bytes if it is a blob.
     #[inline(always)]
     pub(crate) fn blob(self) -> Option<&'r [u8]> {
         // SAFETY: as for `text`.
         (self.0.storage == raw::BLOB).then(|| unsafe { bytes_of(self.0) })
     }
 
-    /// True for NULL.
+    /// Returns true for NULL.
     pub(crate) fn is_null(self) -> bool {
         self.0.storage == raw::NULL
     }
@@ -184,19 +183,18 @@ impl<'r> StoredCell<'r> {
 /// The cell holds bytes that live for `'r`.
 #[inline]
 unsafe fn bytes_of<'r>(cell: &Cell) -> &'r [u8] {
-    // The pointer may be null where there are no bytes.
+    // The pointer may be null for zero bytes.
     if cell.length == 0 {
         return &[];
     }
-    // SAFETY: by contract; the pointer goes with the length.
+    // SAFETY: by contract; the pointer and the length belong together.
     unsafe { std::slice::from_raw_parts(cell.value.bytes, cell.length as usize) }
 }
 
-/// The bytes as text, if they are UTF-8.
+/// Returns the bytes as text if they are UTF-8.
 ///
-/// Most texts of a database are short and ASCII: for those this takes a fifth
-/// of the instructions of `std::str::from_utf8`, which would be a tenth of a
-/// list's.
+/// Most texts of a database are short and ASCII: for those this takes a fifth of the instructions
+/// of `std::str::from_utf8`, which would take a tenth of the time of a list.
 #[inline]
 pub(crate) fn utf8(bytes: &[u8]) -> Option<&str> {
     const HIGH: u64 = 0x8080_8080_8080_8080;
@@ -217,6 +215,6 @@ pub(crate) fn utf8(bytes: &[u8]) -> Option<&str> {
     if high & HIGH != 0 {
         return std::str::from_utf8(bytes).ok();
     }
-    // SAFETY: no byte has its high bit set, so that each is a character of ASCII.
+    // SAFETY: no byte has its high bit set, so each is an ASCII character.
     Some(unsafe { std::str::from_utf8_unchecked(bytes) })
 }

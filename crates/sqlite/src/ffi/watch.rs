@@ -1,8 +1,8 @@
-//! Ends statements that take longer than they may: SQLite calls a progress
-//! handler each thousand steps of its machine, which looks at the clock.
+//! Ends statements that exceed their time: SQLite calls a progress handler after each thousand
+//! steps of its virtual machine, which checks the clock.
 //!
-//! A short read pays nothing for it but to say that it begins: the clock is
-//! read by the handler alone, so its first call begins the measure of a budget.
+//! A short read only pays for setting a mode: only the handler reads the clock, so the time of a
+//! budget starts at its first call.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -14,45 +14,43 @@ use parking_lot::Mutex;
 
 use super::{Connection, raw};
 
-/// How many steps of SQLite's machine lie between two looks at the clock: some
-/// ten microseconds.
+/// The number of steps of SQLite's virtual machine between two checks of the clock: some ten
+/// microseconds.
 const STEPS: c_int = 1_000;
 
-/// Nothing is watched.
+/// No limit.
 const OFF: u8 = 0;
-/// A read with a budget, whose time is not measured yet.
+/// A read with a budget, whose time has not started yet.
 const BEGUN: u8 = 1;
-/// A read with a budget, which ends at [`Watch::until`].
+/// A read with a budget that ends at [`Watch::until`].
 const MEASURED: u8 = 2;
-/// A read with a deadline and a flag that ends it.
+/// A read with a deadline and a cancellation flag.
 const LIMITED: u8 = 3;
 
-/// A read of a caller that waits for it with its thread: it has a deadline, which is not measured
-/// yet.
+/// A read of a caller that blocks its thread: it has a deadline, whose time has not started yet.
 const PATIENT: u8 = 4;
 
-/// What a connection's handler looks at.
+/// The state of a connection's progress handler.
 #[derive(Debug)]
 pub(crate) struct Watch {
     db: NonNull<raw::Db>,
     mode: AtomicU8,
-    /// When what runs has to end, in microseconds since `epoch`.
+    /// The end of the current operation's time, in microseconds since `epoch`.
     until: AtomicU64,
     epoch: Instant,
     budget: Duration,
-    /// How long a read may take; none without end.
+    /// The time limit of a read; `None` if unlimited.
     deadline: Option<Duration>,
-    /// Ends what runs.
+    /// Cancels the current operation.
     cancelled: Mutex<Option<Arc<AtomicBool>>>,
-    /// It has ended what ran.
+    /// True if it has ended the current operation.
     has_fired: AtomicBool,
-    /// It began the transaction that keeps a snapshot.
+    /// True if it began the transaction that keeps a snapshot.
     holds: AtomicBool,
 }
 
-// SAFETY: `db` is used by the handler alone, which SQLite calls on the thread
-// that steps a statement: the one that has the connection. All else is atomic
-// or locked.
+// SAFETY: only the handler uses `db`, and SQLite calls it on the thread that steps a statement: the
+// one that has the connection. All else is atomic or locked.
 unsafe impl Send for Watch {}
 // SAFETY: as above.
 unsafe impl Sync for Watch {}
@@ -63,7 +61,7 @@ impl Watch {
         u64::try_from(micros).unwrap_or(u64::MAX)
     }
 
-    /// True if what runs has to end.
+    /// Returns true if the current operation must end.
     fn is_over(&self) -> bool {
         match self.mode.load(Ordering::Relaxed) {
             OFF => false,
@@ -86,8 +84,8 @@ impl Watch {
         }
     }
 
-    /// What the handler does, called while a statement of the connection is
-    /// stepped: true if it has to end.
+    /// The progress handler, called while a statement of the connection is stepped: returns true if
+    /// it must end.
     pub(super) fn look(&self) -> bool {
         if !self.is_over() {
             return false;
@@ -100,7 +98,7 @@ impl Watch {
         if self.mode.load(Ordering::Relaxed) == MEASURED {
             // SAFETY: as above.
             let begun = unsafe { raw::marmota_hold(self.db.as_ptr()) };
-            // A statement within another is ended first, then the one around it.
+            // For a nested statement it is called first, then for the outer one.
             if begun != 0 {
                 self.holds.store(true, Ordering::Relaxed);
             }
@@ -119,15 +117,14 @@ impl Watch {
     }
 }
 
-/// The handler: what is not 0 interrupts the statement.
+/// The C callback: a result other than 0 interrupts the statement.
 unsafe extern "C" fn look(watch: *mut c_void) -> c_int {
-    // SAFETY: the pointer is that of a connection's watch, which lives as long
-    // as the connection.
+    // SAFETY: the pointer is that of a connection's watch, which lives as long as the connection.
     c_int::from(unsafe { &*watch.cast::<Watch>() }.look())
 }
 
 impl Connection {
-    /// Has statements ended that take longer than their budget; called once.
+    /// Sets the limits of statements; called once.
     pub(crate) fn watch(&mut self, budget: Duration, deadline: Option<Duration>) {
         let watch = Arc::new(Watch {
             db: self.db,
@@ -148,8 +145,8 @@ impl Connection {
         self.watch = Some(watch);
     }
 
-    /// Gives what is run next a budget. When that ends it, what it saw stays
-    /// (see [`Self::take_interrupted`]).
+    /// Starts a budget for the next statement. If it is used up, the snapshot is kept (see
+    /// [`Self::take_interrupted`]).
     #[inline]
     pub(crate) fn begin_budget(&self) {
         if let Some(watch) = &self.watch {
@@ -157,7 +154,7 @@ impl Connection {
         }
     }
 
-    /// Ends what is run next at the deadline of reads.
+    /// Limits the next statement to the deadline of reads.
     #[inline]
     pub(crate) fn begin_to_deadline(&self) {
         if let Some(watch) = &self.watch {
@@ -165,7 +162,7 @@ impl Connection {
         }
     }
 
-    /// Ends what is run next at a time, or when the flag is set.
+    /// Limits the next statement to a time and a cancellation flag.
     pub(crate) fn limit(&self, until: Option<Instant>, cancelled: Option<Arc<AtomicBool>>) {
         let Some(watch) = &self.watch else { return };
         let until = until.map_or(u64::MAX, |until| watch.micros(until));
@@ -174,14 +171,14 @@ impl Connection {
         watch.mode.store(LIMITED, Ordering::Relaxed);
     }
 
-    /// True if what is run has a budget.
+    /// Returns true if the current statement has a budget.
     #[inline]
     pub(crate) fn has_budget(&self) -> bool {
         let mode = self.watch.as_ref().map(|watch| watch.mode.load(Ordering::Relaxed));
         matches!(mode, Some(BEGUN | MEASURED))
     }
 
-    /// Lets what is run next take its time.
+    /// Removes the limit.
     #[inline]
     pub(crate) fn end_budget(&self) {
         if let Some(watch) = &self.watch {
@@ -189,8 +186,7 @@ impl Connection {
         }
     }
 
-    /// Marks the budget of what runs as used up, where no statement of SQLite
-    /// has run.
+    /// Marks the budget as used up, for rows that were read without a statement of SQLite.
     #[cold]
     pub(crate) fn interrupt(&self) {
         if let Some(watch) = &self.watch {
@@ -198,31 +194,30 @@ impl Connection {
         }
     }
 
-    /// True if what ran last was ended by the watch.
+    /// Returns true if the watch ended the last statement.
     pub(crate) fn was_interrupted(&self) -> bool {
         self.watch.as_ref().is_some_and(|watch| watch.has_fired.load(Ordering::Relaxed))
     }
 
-    /// True if what ran last was ended by the watch; once. A transaction that it
-    /// was a part of is still open, and what a write in it has done is left to
-    /// the savepoint around it.
+    /// Returns true once if the watch ended the last statement. The transaction that it was part of
+    /// is still open; changes of an interrupted write are undone by the savepoint around it.
     pub(crate) fn take_interrupted(&self) -> bool {
         let Some(watch) = &self.watch else { return false };
         let has_fired = watch.has_fired.swap(false, Ordering::Relaxed);
         if has_fired {
-            // SAFETY: the connection is open, and none of its statements is being
-            // stepped: they are by methods of it, which have returned.
+            // SAFETY: the connection is open, and none of its statements is being stepped: its
+            // methods that step have returned.
             unsafe { raw::marmota_restore(self.db.as_ptr()) };
         }
         has_fired
     }
 
-    /// True if a budget's end began a transaction, which is to be rolled back; once.
+    /// Returns true once if the end of a budget began a transaction, which must be rolled back.
     pub(crate) fn take_hold(&self) -> bool {
         self.watch.as_ref().is_some_and(|watch| watch.holds.swap(false, Ordering::Relaxed))
     }
 
-    /// Gives pages that are kept and not in use back.
+    /// Frees cached pages that are not in use.
     pub(crate) fn release_memory(&self) {
         // SAFETY: the connection is open.
         unsafe { raw::marmota_sqlite3_db_release_memory(self.db.as_ptr()) };
@@ -234,7 +229,7 @@ mod tests {
     use super::super::Bound;
     use super::*;
 
-    /// A search runs statements within the one that is read, and the handler is called for each.
+    /// A search runs statements nested in the one that is read, and the handler is called for each.
     #[test]
     fn a_budget_that_ends_two_statements_keeps_one_snapshot() {
         let mut connection = Connection::open_memory().unwrap();

@@ -1,7 +1,7 @@
-//! The steps from a table as it is to the one that a model needs.
+//! The steps from an existing table to the one that a model needs.
 //!
-//! Steps are in the order in which they can be carried out: names first, then
-//! what columns are, columns that are new, NULLs, columns that go, indexes.
+//! Steps are in the order in which they can be executed: renames, changes of columns, new columns,
+//! NULLs, dropped columns, indexes.
 
 use marmota_model::{Collation, Field, Index, KeyKind, Kind, Table, Timestamp, ValueRef};
 use marmota_sql::{TableSteps, index_name, quoted};
@@ -13,8 +13,8 @@ use super::rebuild::{self, Conversion};
 use crate::column::{read, sql_literal, sql_type};
 use crate::ffi::{Connection, Failure};
 
-/// Makes the steps for one table. `is_model` tells names that are a model's;
-/// `counts` asks how many values are left alone.
+/// Makes the steps for one table. `is_model` returns true for the names of models; `counts`
+/// requests the number of values that are kept.
 pub(super) fn compare(
     connection: &mut Connection,
     table: &Table,
@@ -38,14 +38,14 @@ pub(super) fn compare(
     Ok(())
 }
 
-/// A table that is compared.
+/// A table being compared.
 struct Comparison<'c> {
     steps: TableSteps<'c>,
-    /// True if values are counted that are left alone.
+    /// True if kept values are counted.
     counts: bool,
-    /// True if the table or a column gets another name.
+    /// True if the table or a column is renamed.
     renames: bool,
-    /// True if the table is made anew, without its indexes.
+    /// True if the table is recreated, without its indexes.
     rebuilds: bool,
 }
 
@@ -104,7 +104,7 @@ impl Comparison<'_> {
         self.change_indexes(connection, layout, &columns)
     }
 
-    /// Why the key in the database cannot be the model's; none if it can.
+    /// Returns the reason why the key in the database cannot be the model's, or `None` if it can.
     fn other_key(&self, layout: &Layout) -> Option<String> {
         let table = self.steps.table;
         let field = &table.fields()[table.key()];
@@ -121,8 +121,8 @@ impl Comparison<'_> {
         Some(self.steps.other_key(&keys, sql_type(&field.kind)))
     }
 
-    /// Columns of another type, comparison or reference: a step for each, the
-    /// first of which makes the table anew for all of them.
+    /// Makes a step for each column with another type, collation or reference. The first one
+    /// recreates the table for all of them.
     fn change_columns(
         &mut self,
         connection: &mut Connection,
@@ -156,7 +156,7 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// Makes the step of one column; gives the conversion if it can be done.
+    /// Makes the step of one column. Returns the conversion if it is possible.
     fn change_column(
         &mut self,
         connection: &mut Connection,
@@ -218,7 +218,7 @@ impl Comparison<'_> {
         Ok(Some(conversion))
     }
 
-    /// What a column is in the database and in the model, if that differs.
+    /// Returns the column's definition in the database and in the model, if they differ.
     fn difference(
         &self,
         connection: &mut Connection,
@@ -263,7 +263,7 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// A column that the model has not.
+    /// Handles a column that is not in the model.
     fn drop_column(
         &mut self,
         connection: &mut Connection,
@@ -275,7 +275,7 @@ impl Comparison<'_> {
             true => count(connection, &self.steps.there, &format!("{} IS NOT NULL", quoted(name)))?,
             false => 0,
         };
-        // SQLite drops no column that an index is over.
+        // SQLite does not drop a column that an index contains.
         let first: Vec<String> = layout
             .indexes
             .iter()
@@ -319,7 +319,7 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// A value that several rows have in columns that are to be unique.
+    /// Returns a value that several rows have in columns that should be unique.
     fn double(
         &self,
         connection: &mut Connection,
@@ -329,8 +329,8 @@ impl Comparison<'_> {
         if !index.unique {
             return Ok(None);
         }
-        // Rows of a column that is yet to come are alike only by its default,
-        // which the making of the index finds out.
+        // Rows of a column that is still to be added are equal only by its default, which creating
+        // the index detects.
         let names: Option<Vec<String>> =
             index.fields.iter().map(|&field| Some(quoted(&columns[field]?.name))).collect();
         let Some(names) = names else { return Ok(None) };
@@ -362,7 +362,7 @@ impl Comparison<'_> {
     }
 }
 
-/// How many rows of a table satisfy a condition.
+/// Returns the number of rows of a table that satisfy a condition.
 fn count(connection: &mut Connection, there: &str, condition: &str) -> Result<i64, Failure> {
     let mut rows = 0;
     let sql = format!("SELECT count(*) FROM {} WHERE {condition}", quoted(there));

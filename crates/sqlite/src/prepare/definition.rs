@@ -1,19 +1,18 @@
-//! What a model needs, as SQL: its table, its columns, its indexes.
+//! The structure that a model needs, as SQL: its table, its columns, its indexes.
 
 use marmota_model::{Index, KeyKind, Kind, Table};
 use marmota_sql::{index_columns, index_name, quoted};
 
 use crate::column::{sql_collation, sql_literal, sql_type};
 
-/// The statement that makes a table.
+/// Returns the statement that creates a table.
 pub(super) fn create_table(table: &Table) -> String {
     let columns: Vec<String> = (0..table.fields().len())
         .map(|position| column(table, position, table.default(position).map(sql_literal)))
         .collect();
-    // A key that is no integer would need an index beside the rows. Kept in its
-    // order instead, rows of 40 bytes took 0.73 of the time to insert and 0.54
-    // to read by key; rows of 220 bytes 1.02 and 0.71. That tables are STRICT
-    // could not be measured.
+    // A key that is not an integer would need an index in addition to the rows. Storing the rows in
+    // key order instead, rows of 40 bytes took 0.73 of the time to insert and 0.54 to read by key;
+    // rows of 220 bytes 1.02 and 0.71. STRICT had no measurable cost.
     let rowid = match table.key_kind() {
         KeyKind::Auto => "",
         KeyKind::Uuid | KeyKind::Text => ", WITHOUT ROWID",
@@ -22,7 +21,7 @@ pub(super) fn create_table(table: &Table) -> String {
     format!("CREATE TABLE {name} ({}) STRICT{rowid}", columns.join(", "))
 }
 
-/// A column's definition.
+/// Returns a column's definition.
 pub(super) fn column(table: &Table, position: usize, default: Option<String>) -> String {
     let field = &table.fields()[position];
     let mut sql = format!("{} {}", quoted(&field.name), sql_type(&field.kind));
@@ -39,8 +38,8 @@ pub(super) fn column(table: &Table, position: usize, default: Option<String>) ->
         sql.push_str(" DEFAULT ");
         sql.push_str(&default);
     }
-    // To the other's key. Checked at the end of each statement, so that rows
-    // that refer to each other can be deleted together.
+    // To the other table's key. Checked at the end of each statement, so that rows that refer to
+    // each other can be deleted together.
     if let Kind::Reference { table: to, .. } = &field.kind {
         sql.push_str(" REFERENCES ");
         sql.push_str(&quoted(to));
@@ -48,7 +47,7 @@ pub(super) fn column(table: &Table, position: usize, default: Option<String>) ->
     sql
 }
 
-/// The statement that makes an index.
+/// Returns the statement that creates an index.
 pub(super) fn create_index(table: &Table, index: &Index) -> String {
     let columns: Vec<String> =
         index_columns(table, index).iter().map(|name| quoted(name)).collect();

@@ -1,17 +1,17 @@
-//! What a table is like in the database, as SQLite's PRAGMAs tell it.
+//! The structure of a table in the database, as reported by SQLite's PRAGMAs.
 
 use crate::column::sql_literal;
 use crate::ffi::{Connection, Failure, QUERY_COLUMNS, Row};
 use marmota_model::{Table, ValueRef};
 
-/// A table as it is.
+/// The structure of an existing table.
 #[derive(Debug, Default)]
 pub(super) struct Layout {
     /// False for a view or a virtual table.
     pub(super) is_table: bool,
     pub(super) without_rowid: bool,
     pub(super) strict: bool,
-    /// The statement that made it, and that SQLite keeps true.
+    /// The statement that created it; SQLite keeps it up to date.
     pub(super) sql: String,
     pub(super) columns: Vec<LayoutColumn>,
     pub(super) indexes: Vec<LayoutIndex>,
@@ -19,31 +19,31 @@ pub(super) struct Layout {
     references: Vec<(String, String)>,
 }
 
-/// A column as it is.
+/// An existing column.
 #[derive(Debug)]
 pub(super) struct LayoutColumn {
     pub(super) name: String,
-    /// The type it was declared with.
+    /// The declared type.
     pub(super) declared: String,
     pub(super) not_null: bool,
     pub(super) is_key: bool,
     /// Its default, as SQL.
     pub(super) default: Option<String>,
-    /// True if SQLite computes it.
+    /// True for a generated column.
     generated: bool,
 }
 
-/// An index as it is.
+/// An existing index.
 #[derive(Debug)]
 pub(super) struct LayoutIndex {
     pub(super) name: String,
     pub(super) unique: bool,
-    /// The columns; none for one over expressions or a part of the rows.
+    /// The columns; empty for an index over expressions or a partial index.
     columns: Vec<String>,
 }
 
 impl Layout {
-    /// The table called `name`; `None` if there is none.
+    /// Returns the table `name`, or `None` if it does not exist.
     pub(super) fn of(connection: &mut Connection, name: &str) -> Result<Option<Self>, Failure> {
         let name = sql_literal(ValueRef::Text(name));
         let mut layout: Option<Self> = None;
@@ -103,30 +103,30 @@ impl Layout {
             if let Some(last) = indexes.last_mut()
                 && whole
             {
-                // An expression has no name, and equals no field's.
+                // An expression has no name, which equals no field.
                 last.columns.push(text(row, 3));
             }
         })
     }
 
-    /// The column called `name`.
+    /// Returns the column `name`.
     pub(super) fn column(&self, name: &str) -> Option<&LayoutColumn> {
         self.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name))
     }
 
-    /// The table that a column refers to.
+    /// Returns the table that a column refers to.
     pub(super) fn reference(&self, column: &str) -> Option<&str> {
         let (_, to) = self.references.iter().find(|(from, _)| from.eq_ignore_ascii_case(column))?;
         Some(to)
     }
 
-    /// The column of a field: of its name, or of the one that it had before.
+    /// Returns the column of a field, by its current or former name.
     pub(super) fn column_of(&self, table: &Table, position: usize) -> Option<&LayoutColumn> {
         let field = &table.fields()[position];
         self.column(&field.name).or_else(|| self.column(field.was.as_deref()?))
     }
 
-    /// The field that a column is of.
+    /// Returns the field of a column.
     pub(super) fn named(&self, table: &Table, column: &LayoutColumn) -> Option<usize> {
         let is_it = |&position: &usize| {
             self.column_of(table, position).is_some_and(|found| found.name == column.name)
@@ -136,7 +136,7 @@ impl Layout {
 }
 
 impl LayoutColumn {
-    /// The type that values are kept in, by SQLite's rules for declared types.
+    /// Returns the type in which values are stored, by SQLite's rules for declared types.
     pub(super) fn affinity(&self) -> &'static str {
         let declared = self.declared.to_ascii_uppercase();
         let has = |part: &str| declared.contains(part);
@@ -153,19 +153,19 @@ impl LayoutColumn {
         }
     }
 
-    /// True if no row can be inserted without it.
+    /// Returns true if an insert must set the column.
     pub(super) fn is_required(&self) -> bool {
         self.not_null && self.default.is_none() && !self.generated
     }
 }
 
 impl LayoutIndex {
-    /// True if it is over this column, among others.
+    /// Returns true if it contains this column.
     pub(super) fn has(&self, column: &str) -> bool {
         self.columns.iter().any(|name| name.eq_ignore_ascii_case(column))
     }
 
-    /// True if it is over exactly these columns.
+    /// Returns true if it consists of exactly these columns.
     pub(super) fn is_over(&self, columns: &[&str]) -> bool {
         self.columns.len() == columns.len()
             && self.columns.iter().zip(columns).all(|(a, b)| a.eq_ignore_ascii_case(b))

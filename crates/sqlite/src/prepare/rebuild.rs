@@ -1,9 +1,8 @@
-//! A table in the place of another one, with a column that is otherwise: what
-//! SQLite has no statement for. The rows are copied, the old table goes, the
-//! new one takes its name; indexes and triggers are made again.
+//! Replaces a table to change a column, for which SQLite has no statement. The rows are copied, the
+//! old table is dropped, the new one is renamed; indexes and triggers are created again.
 //!
-//! References are not checked meanwhile (`prepare.rs` switches that off before
-//! the transaction), but all of them at its end.
+//! References are not checked meanwhile (`prepare.rs` disables that before the transaction); all of
+//! them are checked at its end.
 
 use marmota_model::{Kind, Table, ValueRef};
 
@@ -13,23 +12,24 @@ use crate::column::{sql_literal, sql_type};
 use crate::ffi::{Connection, Failure};
 use crate::shape::quoted;
 
-/// What the new table is called until the old one is gone.
+/// The name of the new table until the old one is dropped.
 const NEW: &str = "\"marmota:rebuild\"";
 
-/// How values of a column become those of another type.
+/// The conversion of a column's values to another type.
 pub(super) struct Conversion {
     /// The value as SQL.
     pub(super) value: String,
-    /// True for a value that would be lost, as SQL.
+    /// An SQL condition that is true for a value that would be lost.
     pub(super) misfit: Option<String>,
 }
 
-/// True for statements that replace a table.
+/// Returns true for statements that replace a table.
 pub(super) fn is_one(statements: &[String]) -> bool {
     statements.first().is_some_and(|first| first.contains(NEW))
 }
 
-/// Why a table cannot be made anew from what is known of it; none if it can.
+/// Returns the reason why a table cannot be recreated from its known structure, or `None` if it
+/// can.
 pub(super) fn blocking_reason(layout: &Layout) -> Option<&'static str> {
     if !layout.strict {
         return Some("the table was not made by Marmota");
@@ -40,7 +40,7 @@ pub(super) fn blocking_reason(layout: &Layout) -> Option<&'static str> {
     has.then_some("the table has parts that no model makes")
 }
 
-/// How a column becomes a field's, if its values can be converted.
+/// Returns the conversion of a column to a field, if its values can be converted.
 pub(super) fn conversion(column: &LayoutColumn, kind: &Kind) -> Option<Conversion> {
     let name = quoted(&column.name);
     let whole = |value: String, misfit: Option<String>| Some(Conversion { value, misfit });
@@ -66,9 +66,8 @@ pub(super) fn conversion(column: &LayoutColumn, kind: &Kind) -> Option<Conversio
     }
 }
 
-/// The statements that give a table the fields of `changes` in place of the
-/// columns they are of, all other columns being as they are; and what of the
-/// table's indexes and triggers has to be made again, as SQL.
+/// Returns the statements that give a table the fields of `changes` in place of their columns and
+/// keep all other columns; including those that create the table's indexes and triggers again.
 pub(super) fn statements(
     connection: &mut Connection,
     table: &Table,
@@ -80,7 +79,7 @@ pub(super) fn statements(
     let (mut definitions, mut names, mut values) = (Vec::new(), Vec::new(), Vec::new());
     for column in &layout.columns {
         let known = layout.named(table, column);
-        // By the time of the copy, columns have their new names.
+        // At the time of the copy, columns have their new names.
         let called = known.map_or(&*column.name, |at| &table.fields()[at].name);
         names.push(quoted(called));
         match changes.iter().find(|(position, _)| known == Some(*position)) {
@@ -108,8 +107,8 @@ pub(super) fn statements(
     ])
 }
 
-/// The statements that made the indexes and triggers of a table which are not
-/// ours: ours are made by steps of their own.
+/// Returns the statements of a table's indexes and triggers that Marmota did not create; its own
+/// are created by separate steps.
 pub(super) fn attached(connection: &mut Connection, there: &str) -> Result<Vec<String>, Failure> {
     let sql = format!(
         "SELECT name, sql FROM sqlite_schema WHERE tbl_name={} COLLATE NOCASE \
@@ -126,8 +125,8 @@ pub(super) fn attached(connection: &mut Connection, there: &str) -> Result<Vec<S
     Ok(again)
 }
 
-/// The field's definition, with NULL allowed where it is now: whether that
-/// changes is a step of its own.
+/// Returns the field's definition, with NULL allowed as it is now: changing that is a separate
+/// step.
 fn redefined(table: &Table, position: usize, column: &LayoutColumn) -> String {
     let default = table.default(position).map(sql_literal);
     let sql = definition::column(table, position, default);

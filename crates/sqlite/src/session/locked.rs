@@ -1,5 +1,5 @@
-//! Reads of a file that another process does not let be read, as while it recovers the log of a
-//! program that was killed: they are tried again, and no thread waits for that.
+//! Reads of a file that another process has locked, for example while it recovers the log of a
+//! killed program: they are retried, and no thread waits for that.
 
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -19,13 +19,13 @@ const PAUSE: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 
 impl SqliteSession {
-    /// What a read waits for that was not let read.
+    /// Returns the wait of a read that a lock prevented.
     #[cold]
     pub(super) fn locked(&self) -> Wait {
         Wait::Read { until: self.until(), backoff: Backoff::new(PAUSE, PAUSE_MAX) }
     }
 
-    /// A read that is tried again.
+    /// Polls a read that is retried.
     #[cold]
     pub(super) fn poll_locked(
         &mut self,

@@ -1,5 +1,5 @@
-//! Operations that use up their budget on the caller's thread: how they are
-//! handed to a helper thread ([`crate::scan`]), and what comes back.
+//! Operations that use up their budget on the caller's thread: passing them to a helper thread
+//! ([`crate::scan`]), and returning their results.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -17,7 +17,7 @@ use crate::scan::{Next, Place, Scan};
 use crate::waiting::Wait;
 
 impl SqliteSession {
-    /// Has a read of the session's own connection continue on a helper thread.
+    /// Continues a read of the session's own connection on a helper thread.
     #[cold]
     pub(super) fn continue_read(&mut self, operation: &Operation<'_>, over: UsedUp) -> Attempt {
         let place = if over.lent > 0 {
@@ -39,7 +39,7 @@ impl SqliteSession {
         self.start_scan(None, operation, over, place)
     }
 
-    /// A list, count or SQL where there is but one connection.
+    /// Executes a list, count or SQL if the engine has only one connection.
     pub(super) fn read_on_writer(
         &mut self,
         operation: &mut Operation<'_>,
@@ -55,8 +55,8 @@ impl SqliteSession {
         }
     }
 
-    /// A write that may look at many rows. It is in no group: SQL may undo more
-    /// than itself (`OR ROLLBACK`), and so does what is interrupted.
+    /// Executes a write that may read many rows. It does not join a group: SQL may roll back more
+    /// than itself (`OR ROLLBACK`), and so does an interrupted statement.
     pub(super) fn write_in_budget(
         &mut self,
         durability: Option<Durability>,
@@ -80,14 +80,14 @@ impl SqliteSession {
         }
     }
 
-    /// The error of a read whose deadline has passed.
+    /// Returns the error of a read whose deadline has passed.
     #[cold]
     pub(super) fn read_late(&self) -> Error {
         self.shared.counts.read_timeout();
         late(self.shared.options.read_deadline_ms)
     }
 
-    /// Has an operation that has used up its budget continue on a helper thread.
+    /// Continues an operation that has used up its budget on a helper thread.
     pub(super) fn start_scan(
         &mut self,
         durability: Option<Durability>,
@@ -122,7 +122,7 @@ impl SqliteSession {
         Attempt::Done(Err(error))
     }
 
-    /// Takes the transaction's connection back from a scan, if that has ended.
+    /// Takes the transaction's connection back from a scan that has ended.
     pub(super) fn is_back(&mut self) -> bool {
         let Some(turn) = self.away.as_ref().and_then(|scan| scan.take_turn()) else { return false };
         self.transaction = Some(turn);
@@ -130,7 +130,7 @@ impl SqliteSession {
         true
     }
 
-    /// An operation of a transaction whose connection a scan has.
+    /// Polls an operation of a transaction whose connection a scan has.
     pub(super) fn poll_away(
         &mut self,
         ticket: Ticket,
@@ -176,7 +176,7 @@ impl SqliteSession {
         }
     }
 
-    /// A read on a helper thread: lends what is there.
+    /// Polls a read on a helper thread: passes the available rows to the sink.
     pub(super) fn poll_scan(
         &mut self,
         ticket: Ticket,
@@ -216,7 +216,7 @@ impl SqliteSession {
                         return Poll::Pending;
                     };
                     if began < until {
-                        // No helper looks at its deadline yet.
+                        // No helper checks its deadline yet.
                         #[cfg(target_os = "linux")]
                         let _ = marmota_store::engine::wake_at(until, waker.clone());
                         return Poll::Pending;

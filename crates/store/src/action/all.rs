@@ -1,4 +1,4 @@
-//! Several actions under way at once.
+//! Several actions executed concurrently.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,11 +9,11 @@ use marmota_model::Result;
 use super::{Action, Verb};
 use crate::park::park_until;
 
-/// Several actions, see [`all`].
+/// Several actions that are executed concurrently, made by [`all`].
 #[must_use = "actions do nothing until they are awaited or run"]
 pub struct All<'s, V: Verb> {
     slots: Vec<Slot<'s, V>>,
-    /// How many from the first on are done.
+    /// The number of actions, from the first on, that are done.
     done: usize,
     has_begun: bool,
 }
@@ -24,12 +24,11 @@ enum Slot<'s, V: Verb> {
     Taken,
 }
 
-/// Carries out actions, all of them under way at once: over a network they share
-/// packets and one wait. They do not rest on each other, and take place in any
-/// order.
+/// Executes actions concurrently: over a network they share packets and one wait. The actions must
+/// not depend on each other, and are executed in any order.
 ///
-/// What comes of them has their order. The first error of any ends it, and gives
-/// up those that wait.
+/// The results have the order of the actions. The first error of any action ends the call and
+/// cancels the actions that wait.
 ///
 /// ```
 /// use marmota_model::{Field, Kind, Role, Schema};
@@ -55,17 +54,17 @@ impl<V: Verb> All<'_, V>
 where
     V::Output: Unpin,
 {
-    /// Carries them out, blocking the thread where they have to wait.
+    /// Executes the actions and blocks the thread while they wait.
     ///
     /// # Errors
-    /// The first of any action.
+    /// The first error of any action.
     pub fn run(mut self) -> Result<Vec<V::Output>> {
         park_until(|context| Pin::new(&mut self).poll(context))
     }
 }
 
 impl<V: Verb> Slot<'_, V> {
-    /// True once it is done.
+    /// Returns true once the action is done.
     fn poll(&mut self, context: &mut Context<'_>) -> Result<bool> {
         let Self::Waiting(action) = self else { return Ok(true) };
         match Pin::new(action).poll(context)? {
@@ -91,8 +90,8 @@ where
                 slot.poll(context)?;
             }
         }
-        // Nothing comes of it before the first has ended, and whoever asks for the
-        // first is woken for it: the others need not be asked in the meantime.
+        // Nothing is returned before the first action has ended. Its waker wakes this task, so the
+        // others need not be polled in the meantime.
         while let Some(slot) = this.slots.get_mut(this.done) {
             if !slot.poll(context)? {
                 return Poll::Pending;

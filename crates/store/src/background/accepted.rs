@@ -1,4 +1,4 @@
-//! A write that a background batch has accepted, and how its end is told.
+//! A write that a background batch has accepted, and how its result is delivered.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,13 +12,13 @@ use crate::operation::Outcome;
 
 type Told = Result<Vec<Outcome>>;
 
-/// Writes that were accepted: `.await` it, or [`Accepted::wait`], to hear what
-/// came of them. It may be dropped; they are carried out all the same.
+/// Accepted writes. `.await` it, or call [`Accepted::wait`], for their outcomes. If it is dropped,
+/// the writes are still executed.
 #[derive(Debug)]
 #[must_use = "drop it by `let _ =` if nobody wants to hear what came of the writes"]
 pub struct Accepted(Arc<Slot>);
 
-/// Where the end of writes is told.
+/// The sender of the result of writes.
 #[derive(Debug)]
 pub(super) struct Answer(Option<Arc<Slot>>);
 
@@ -33,7 +33,7 @@ enum State {
     Waiting(Option<Waker>),
     Told(Told),
     Taken,
-    /// Nobody wants to hear of it.
+    /// The [`Accepted`] was dropped.
     Left,
 }
 
@@ -44,10 +44,10 @@ impl Accepted {
         (Self(Arc::clone(&slot)), Answer(Some(slot)))
     }
 
-    /// Waits until the writes were carried out; gives what each came to.
+    /// Waits until the writes were executed, and returns the outcome of each.
     ///
     /// # Errors
-    /// Why they could not be: none of them was then.
+    /// The reason why they could not be executed: none of them was.
     pub fn wait(self) -> Result<Vec<Outcome>> {
         let mut state = self.0.state.lock();
         loop {
@@ -96,7 +96,7 @@ impl Drop for Accepted {
 }
 
 impl Answer {
-    /// Tells it; gives it back if nobody will hear it.
+    /// Delivers the result. Returns it if the [`Accepted`] was dropped.
     pub(super) fn give(mut self, told: Told) -> Option<Told> {
         self.0.take().and_then(|slot| slot.give(told))
     }
@@ -120,7 +120,7 @@ impl Slot {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        // Lost on the way, by a panic.
+        // The answer was not sent, because of a panic.
         if let Some(slot) = self.0.take() {
             let message = "the thread of the background batch has panicked; see its message";
             slot.give(Err(Error::new(ErrorKind::Bug, message)));

@@ -1,5 +1,5 @@
-//! What a background batch has accepted and not carried out yet, in the order
-//! it came, with a bound.
+//! The queue of a background batch: accepted writes that are not executed yet, in order of arrival,
+//! with a limit.
 
 use std::time::Instant;
 
@@ -10,10 +10,10 @@ use super::accepted::Answer;
 use super::{Limits, due};
 use crate::operation::{Link, Write};
 
-/// What a write takes beside its values, in bytes, about.
+/// The approximate size of a write in bytes, without its values.
 const WRITE_BYTES: usize = 96;
 
-/// Writes that are carried out all or none.
+/// Writes that are executed all or none.
 #[derive(Debug)]
 pub(super) struct Unit {
     pub(super) writes: Vec<Write>,
@@ -51,9 +51,9 @@ fn bytes_of(write: &Write) -> usize {
 pub(super) struct Queue {
     limits: Limits,
     state: Mutex<State>,
-    /// For the thread: there is something to look at.
+    /// Notified when the thread has something to check.
     work: Condvar,
-    /// For those that add: something was carried out.
+    /// Notified when writes were executed, for callers that wait for room.
     room: Condvar,
 }
 
@@ -62,15 +62,15 @@ struct State {
     units: Vec<Unit>,
     /// Writes and bytes in `units`.
     queued: (usize, usize),
-    /// The same, with what is being carried out.
+    /// The same, including the writes being executed.
     waiting: (usize, usize),
-    /// When the oldest has waited long enough.
+    /// The time at which the oldest unit has waited long enough.
     due: Option<Instant>,
     flushing: bool,
     closing: bool,
-    /// The thread has ended.
+    /// True if the thread has ended.
     ended: bool,
-    /// How many units were accepted, and how many of them are done.
+    /// The number of accepted units, and how many of them are done.
     accepted: u64,
     done: u64,
     taken: u64,
@@ -82,8 +82,7 @@ impl Queue {
         Self { limits, state: Mutex::default(), work, room }
     }
 
-    /// Takes a unit; one that is larger than all there is room for is taken
-    /// alone.
+    /// Queues a unit. One that is larger than the limit is accepted when the queue is empty.
     pub(super) fn push(&self, unit: Unit, waits: bool) -> Result<()> {
         let (writes, bytes) = (unit.writes.len(), unit.bytes);
         let mut state = self.state.lock();
@@ -103,7 +102,7 @@ impl Queue {
                 );
                 return Err(Error::new(ErrorKind::Busy, message));
             }
-            // What waits has to go, or there will never be room.
+            // The queued units have to be executed, or there will never be room.
             state.flushing = true;
             self.work.notify_one();
             self.room.wait(&mut state);
@@ -125,7 +124,7 @@ impl Queue {
         state.queued.0 >= self.limits.flush_writes || state.queued.1 >= self.limits.flush_bytes
     }
 
-    /// Waits until there is something to carry out; none at the end.
+    /// Waits until there are units to execute; `None` at the end.
     pub(super) fn take(&self) -> Option<Vec<Unit>> {
         let mut state = self.state.lock();
         loop {
@@ -151,7 +150,7 @@ impl Queue {
         }
     }
 
-    /// Notes that what was taken is carried out.
+    /// Records that the units taken last are executed.
     pub(super) fn done(&self, writes: usize, bytes: usize) {
         let mut state = self.state.lock();
         state.waiting = (state.waiting.0 - writes, state.waiting.1 - bytes);
@@ -159,7 +158,7 @@ impl Queue {
         self.room.notify_all();
     }
 
-    /// Waits until what is accepted by now is carried out.
+    /// Waits until all units accepted so far are executed.
     pub(super) fn flush(&self) {
         let mut state = self.state.lock();
         let until = state.accepted;
@@ -178,14 +177,14 @@ impl Queue {
         self.state.lock().closing
     }
 
-    /// Takes nothing more.
+    /// Stops accepting units.
     pub(super) fn close(&self) {
         self.state.lock().closing = true;
         self.work.notify_one();
         self.room.notify_all();
     }
 
-    /// The thread ends: gives what it leaves behind.
+    /// Records that the thread ends, and returns the units that were not executed.
     pub(super) fn end(&self) -> Vec<Unit> {
         let mut state = self.state.lock();
         state.ended = true;

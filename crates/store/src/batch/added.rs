@@ -1,4 +1,4 @@
-//! A write that was just added to a batch: what more can be said of it.
+//! A write that was just added to a batch, and its options.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -8,17 +8,17 @@ use marmota_model::{Column, Comparable, FieldSet, FieldValue, Model, Record, Ref
 use super::Batch;
 use crate::operation::{Link, LinkAt, OnConflict, Write};
 
-/// An insert that was just added to a [`Batch`]; used as the batch, it goes on
-/// with the next write. `M` is the model, or [`Record`] for a row of values.
+/// An insert that was just added to a [`Batch`]. It can be used as the batch, to add the next
+/// write. `M` is the model, or [`Record`] for a row of values.
 pub struct Added<'b, 's, M = Record> {
     batch: &'b mut Batch<'s>,
-    /// The fields that the caller gave.
+    /// The fields for which the caller gave a value.
     given: FieldSet,
     model: PhantomData<fn() -> M>,
 }
 
-/// The row that an insert of a batch makes, or meets: what later writes of the
-/// same batch refer to before it has a key.
+/// A handle of the row that an insert of a batch makes, or that exists already. Later writes of the
+/// same batch can refer to the row before its key is known.
 pub struct RowHandle<M> {
     batch: u64,
     place: usize,
@@ -49,7 +49,7 @@ impl<M> RowHandle<M> {
     }
 }
 
-/// A field that refers to rows of `T`: a [`Ref`], or an optional one.
+/// A field that refers to rows of `T`: a [`Ref`], optional or not.
 pub trait RefersTo<T: Model>: FieldValue {}
 
 impl<T: Model> RefersTo<T> for Ref<T> {}
@@ -60,23 +60,23 @@ impl<'b, 's, M> Added<'b, 's, M> {
         Self { batch, given, model: PhantomData }
     }
 
-    /// Leaves a row that is there as it is: [`OnConflict::Ignore`].
+    /// Leaves an existing row as it is: [`OnConflict::Ignore`].
     pub fn or_ignore(self) -> Self {
         self.over(OnConflict::Ignore)
     }
 
-    /// Puts the row in the place of those in its way: [`OnConflict::Replace`].
+    /// Replaces the conflicting rows by this row: [`OnConflict::Replace`].
     pub fn or_replace(self) -> Self {
         self.over(OnConflict::Replace)
     }
 
-    /// Writes the row over the one that is there: [`OnConflict::Update`].
+    /// Writes this row over the existing one: [`OnConflict::Update`].
     pub fn or_update(self) -> Self {
         self.over(OnConflict::UPDATE)
     }
 
     fn over(self, way: OnConflict) -> Self {
-        // A batch that has refused a write is not carried out.
+        // A batch that has refused a write is not executed.
         if self.batch.refused.is_none()
             && let Some(Write::Insert { table, on_conflict, .. }) = self.batch.writes.last_mut()
         {
@@ -85,7 +85,7 @@ impl<'b, 's, M> Added<'b, 's, M> {
         self
     }
 
-    /// The row that it makes, or meets, for later writes to refer to.
+    /// Returns a handle of the row that it makes, or that exists, for later writes to refer to.
     #[must_use]
     pub fn handle(&self) -> RowHandle<M> {
         let (batch, place) = (self.batch.number, self.batch.len().saturating_sub(1));
@@ -94,8 +94,8 @@ impl<'b, 's, M> Added<'b, 's, M> {
 }
 
 impl<M: Model> Added<'_, '_, M> {
-    /// Has a field refer to a row that an earlier write of the batch makes; the
-    /// reference in the struct itself is not looked at.
+    /// Sets a reference to a row that an earlier write of the batch makes. The value of that field
+    /// in the struct is ignored.
     pub fn set_ref<T: Model>(self, column: Column<M, impl RefersTo<T>>, to: RowHandle<T>) -> Self {
         self.batch.link(LinkAt::Field(column.position()), to);
         self
@@ -103,8 +103,7 @@ impl<M: Model> Added<'_, '_, M> {
 }
 
 impl Added<'_, '_, Record> {
-    /// [`Added::set_ref`] for a row of values, which has to have some value
-    /// in that field.
+    /// [`Added::set_ref`] for a row of values, which has to have some value in that field.
     pub fn set_ref_at(self, field: usize, to: RowHandle<Record>) -> Self {
         self.batch.link(LinkAt::Field(field), to);
         self
@@ -125,8 +124,7 @@ impl<'s, M> DerefMut for Added<'_, 's, M> {
     }
 }
 
-/// A patch that was just added to a [`Batch`]; used as the batch, it goes on
-/// with the next write.
+/// A patch that was just added to a [`Batch`]. It can be used as the batch, to add the next write.
 pub struct Patching<'b, 's, M> {
     batch: &'b mut Batch<'s>,
     model: PhantomData<fn() -> M>,
@@ -137,7 +135,7 @@ impl<'b, 's, M: Model> Patching<'b, 's, M> {
         Self { batch, model: PhantomData }
     }
 
-    /// Writes this field too.
+    /// Adds a field to the patch.
     pub fn set<T: FieldValue>(self, column: Column<M, T>, value: impl Comparable<T>) -> Self {
         if self.batch.refused.is_none()
             && let Some(Write::Update { row, .. }) = self.batch.writes.last_mut()
@@ -147,8 +145,8 @@ impl<'b, 's, M: Model> Patching<'b, 's, M> {
         self
     }
 
-    /// Refuses with [`marmota_model::ErrorKind::Stale`] unless this is the
-    /// row's version.
+    /// Makes the write fail with [`marmota_model::ErrorKind::Stale`] unless this is the row's
+    /// version.
     pub fn version(self, expected: i64) -> Self {
         if self.batch.refused.is_none()
             && let Some(Write::Update { version, .. }) = self.batch.writes.last_mut()
@@ -158,7 +156,7 @@ impl<'b, 's, M: Model> Patching<'b, 's, M> {
         self
     }
 
-    /// Has a field refer to a row that an earlier write of the batch makes.
+    /// Sets a reference to a row that an earlier write of the batch makes.
     pub fn set_ref<T: Model>(self, column: Column<M, impl RefersTo<T>>, to: RowHandle<T>) -> Self {
         self.batch.link(LinkAt::Field(column.position()), to);
         self
@@ -180,7 +178,7 @@ impl<'s, M> DerefMut for Patching<'_, 's, M> {
 }
 
 impl Batch<'_> {
-    /// Notes that the last write takes a key that an earlier one makes.
+    /// Records that the last write takes a key that an earlier one makes.
     pub(super) fn link<T>(&mut self, at: LinkAt, to: RowHandle<T>) {
         if self.refused.is_some() {
             return;

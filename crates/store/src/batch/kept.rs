@@ -1,11 +1,11 @@
-//! Results of a batch as bytes, as they are kept for a repeat.
+//! Encodes the results of a batch as bytes, which are stored for a repeat.
 
 use marmota_model::{Currency, Error, ErrorKind, Result, Uuid, Value, Violation};
 use serde::{Deserialize, Serialize};
 
 use crate::operation::{Effect, Keys, Outcome, Write, key_made};
 
-/// What may stand in an outcome: keys and sums.
+/// A value in an outcome: a key or a sum.
 #[derive(Serialize, Deserialize)]
 enum Kept {
     None,
@@ -43,7 +43,7 @@ enum KeptResult {
     Failed { kind: String, message: String, violations: Vec<Violation> },
 }
 
-/// The results as bytes.
+/// Encodes the results.
 pub(super) fn encode(writes: &[Write], results: &[Result<Outcome>]) -> Vec<u8> {
     let kept = writes.iter().zip(results).map(|(write, result)| match result {
         Ok(outcome) => KeptResult::Done {
@@ -59,11 +59,11 @@ pub(super) fn encode(writes: &[Write], results: &[Result<Outcome>]) -> Vec<u8> {
             violations: error.violations().to_vec(),
         },
     });
-    // Numbers and texts: writing them to memory cannot fail.
+    // They are numbers and texts: writing them to memory cannot fail.
     serde_json::to_vec(&kept.collect::<Vec<_>>()).unwrap_or_default()
 }
 
-/// The results that bytes stand for.
+/// Decodes results.
 pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Result<Outcome>>> {
     let kept: Vec<KeptResult> = serde_json::from_slice(bytes).map_err(|error| {
         let message = "the answer kept for this key is not that of a batch in Rust";

@@ -1,5 +1,5 @@
-//! A session over several databases: one session on each, opened when it is
-//! needed, and which of them a transaction has written to.
+//! A session over several databases: one session on each, opened when it is needed, and the
+//! database that the transaction has written to.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -31,14 +31,14 @@ pub(super) struct DatabasesSession {
 
 type Sessions = SmallVec<[Option<Box<dyn Session>>; 4]>;
 
-/// A transaction that is open on every database.
+/// A transaction that is open on all databases.
 #[derive(Default)]
 struct Transaction {
-    /// The one it has written to.
+    /// The database that it has written to.
     written: Option<usize>,
 }
 
-/// What waits in one of the sessions.
+/// An operation that waits in one of the sessions.
 #[derive(Clone, Copy)]
 struct Waiting {
     ticket: u64,
@@ -48,19 +48,19 @@ struct Waiting {
 
 #[derive(Clone, Copy)]
 enum Step {
-    /// An operation on the database at a place.
+    /// An operation, on the database at this index.
     At(usize, Ticket),
-    /// The begin of a transaction, which has come to the database at a place.
+    /// The begin of a transaction, which waits at the database with this index.
     Begin(usize, Ticket),
-    /// A statement waits for the tables that it reads, until then.
+    /// A statement that waits for the tables that it reads, until this deadline.
     Lend(Instant),
 }
 
-/// Lends what other databases of the session have.
+/// Lends tables of the session's other databases.
 struct Others<'s> {
     databases: &'s [Database],
     sessions: &'s mut [Option<Box<dyn Session>>],
-    /// Whom to wake if a table cannot be had yet.
+    /// The waker for a table that cannot be lent yet.
     waker: Option<&'s Waker>,
     must_wait: bool,
 }
@@ -75,7 +75,7 @@ impl Lender for Others<'_> {
         }
         let mut lent: Vec<Option<Arc<dyn LentTable>>> = wanted.iter().map(|_| None).collect();
         let mut places: SmallVec<[usize; 4]> = wanted.iter().map(|one| one.database).collect();
-        // In their order, so that no two statements wait for each other.
+        // Always in the same order, so that no two statements wait for each other.
         places.sort_unstable();
         places.dedup();
         for place in places {
@@ -91,7 +91,7 @@ impl Lender for Others<'_> {
 }
 
 impl Others<'_> {
-    /// The tables of one database.
+    /// Lends the tables of one database.
     fn lend_of(&mut self, place: usize, tables: &[&Table]) -> Result<LentTables> {
         let Some(session) = self.sessions.get_mut(place) else { return Ok(LentTables::new()) };
         let session = match session {
@@ -120,7 +120,7 @@ impl DatabasesSession {
         })
     }
 
-    /// The place of the database that an operation is for.
+    /// Returns the index of the database that an operation is for.
     fn place_of(&self, operation: &Operation<'_>) -> Result<usize> {
         match operation {
             Operation::Batch { writes, .. } => {
@@ -178,7 +178,7 @@ impl DatabasesSession {
         Error::new(ErrorKind::Unsupported, message)
     }
 
-    /// Notes that a transaction writes to a database.
+    /// Records that a transaction writes to a database.
     fn note_write(&mut self, place: usize) -> Result<()> {
         let written = self.transaction.as_ref().and_then(|open| open.written);
         match (written, &mut self.transaction) {
@@ -199,7 +199,7 @@ impl DatabasesSession {
         Submitted::Waiting(Ticket(self.tickets))
     }
 
-    /// Begins on the databases from `place` on; gives where it has to wait.
+    /// Begins a transaction on the databases from `place` on. Returns where it has to wait, if so.
     fn begin_from(&mut self, place: usize) -> Result<Option<(usize, Ticket)>> {
         for place in place..self.databases.len() {
             let begun = self.session(place).and_then(|session| {
@@ -218,11 +218,10 @@ impl DatabasesSession {
         Ok(None)
     }
 
-    /// Undoes what was begun on the first databases.
+    /// Rolls back the transaction on the first `count` databases.
     fn roll_back(&mut self, count: usize) {
         for session in self.sessions[..count].iter_mut().flatten() {
-            // It was begun there and nothing was done; and dropping the session
-            // would do the same.
+            // Nothing was done in it; and if this fails, dropping the session rolls back as well.
             let outcome = &mut Outcome::default();
             let _ = session.submit(None, &mut Operation::Rollback, &mut NoRows, outcome);
         }
@@ -239,7 +238,7 @@ impl DatabasesSession {
         })
     }
 
-    /// A step of the open transaction, which every database takes.
+    /// Executes a step of the open transaction on all databases.
     fn submit_to_all(
         &mut self,
         durability: Option<Durability>,
@@ -257,7 +256,7 @@ impl DatabasesSession {
         if ends {
             self.transaction = None;
         }
-        // The one that was written to last: what it says is the answer.
+        // The database that was written to comes last: its result is the answer.
         let last = written.unwrap_or(0);
         let others = (0..self.databases.len()).filter(|&place| place != last);
         let mut failed = Ok(());
@@ -265,7 +264,7 @@ impl DatabasesSession {
             let ignored = &mut Outcome::default();
             let done = self.session(place)?.submit(durability, operation, &mut NoRows, ignored);
             match done {
-                // Nothing was written there, so that there is nothing to wait for.
+                // Nothing was written there, so there is no need to wait.
                 Ok(Submitted::Waiting(ticket)) => self.session(place)?.cancel(ticket),
                 Ok(Submitted::Done) => {}
                 Err(error) => failed = Err(error),
@@ -279,7 +278,7 @@ impl DatabasesSession {
         })
     }
 
-    /// A statement, with what other databases lend it.
+    /// Executes a statement, with the tables that other databases lend it.
     fn submit_sql(
         &mut self,
         durability: Option<Durability>,
@@ -292,7 +291,7 @@ impl DatabasesSession {
         if statement.writes {
             self.note_write(place)?;
         }
-        // The others' sessions are used while this one runs.
+        // The sessions of the others are used while this one runs.
         let mut own = match self.sessions[place].take() {
             Some(own) => own,
             None => self.databases[place].engine.session()?,
@@ -313,7 +312,7 @@ impl DatabasesSession {
         }
     }
 
-    /// A statement that waits for its turn in its own database.
+    /// Polls a statement that waits in its own database.
     fn poll_sql(
         &mut self,
         (place, ticket): (usize, Ticket),
@@ -436,7 +435,7 @@ impl Session for DatabasesSession {
                 (Step::Lend(_), _) => Ok(None),
             };
             match next {
-                // Polled at once, so that it knows whom to wake.
+                // It is polled at once, so that it registers the waker.
                 Ok(Some(step)) => self.waiting[at].step = step,
                 done => {
                     self.forget(ticket);

@@ -1,5 +1,4 @@
-//! Numbers of one kind of call: how often, how many rows, what failed, and how
-//! long it took.
+//! Counters for one kind of call: the number of calls, rows and errors, and the time.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,13 +6,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// Upper ends of the classes of times, in microseconds; what took longer than
-/// the last is in one more.
+/// The upper limits of the classes of times, in microseconds; one more class has the calls that
+/// took longer.
 pub const CLASS_ENDS_US: [u64; 14] =
     [1, 5, 10, 50, 100, 250, 500, 1_000, 5_000, 10_000, 50_000, 100_000, 1_000_000, 10_000_000];
 const CLASSES: usize = CLASS_ENDS_US.len() + 1;
 
-/// Counts calls; see [`Measured`].
+/// Counters of calls, read as [`Measured`].
 #[derive(Debug, Default)]
 pub struct Counts {
     classes: [AtomicU64; CLASSES],
@@ -22,26 +21,26 @@ pub struct Counts {
     errors: AtomicU64,
 }
 
-/// What was counted. Each number is right by itself; while calls end, two of
-/// them may be of different moments.
+/// The values of counters. Each is exact by itself; while calls end, two of them may be of
+/// different moments.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Measured {
-    /// Calls that have ended, well or not.
+    /// Calls that have ended, successfully or not.
     pub count: u64,
-    /// Those that failed, and writes of batches that did.
+    /// Failed calls, and failed writes of batches.
     pub errors: u64,
     /// Rows that were read or written.
     pub rows: u64,
-    /// How long all took together, in seconds.
+    /// The total time in seconds.
     pub seconds: f64,
-    /// How many took how long: classes that end at [`CLASS_ENDS_US`], and one
-    /// for what took longer.
+    /// The number of calls in each class of times: the classes end at [`CLASS_ENDS_US`], and the
+    /// last has the calls that took longer.
     pub classes: [u64; CLASSES],
 }
 
 impl Counts {
-    /// A call has ended.
+    /// Records that a call has ended.
     pub fn note(&self, time: Duration, rows: u64, failed: bool) {
         let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let class = CLASS_ENDS_US.partition_point(|&end_us| end_us * 1_000 < time_ns);
@@ -63,7 +62,7 @@ impl Counts {
         self.errors.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Adds what was counted to what others have.
+    /// Adds these counts to a sum.
     pub fn add_to(&self, sum: &mut Measured) {
         for (class, count) in sum.classes.iter_mut().zip(&self.classes) {
             let count = count.load(Ordering::Relaxed);
@@ -77,8 +76,8 @@ impl Counts {
 }
 
 impl Measured {
-    /// Appends the times as a histogram in Prometheus' text format, with labels
-    /// in their own (`table="note"`), which have to be escaped already.
+    /// Appends the times as a histogram in Prometheus' text format, with additional labels
+    /// (`table="note"`), which have to be escaped already.
     pub fn write_histogram(&self, text: &mut String, name: &str, labels: &str) {
         let mut below = 0;
         for (count, end_us) in self.classes.iter().zip(CLASS_ENDS_US) {

@@ -1,6 +1,5 @@
-//! Calls that took long: a line of the log each, and the last of them kept. No
-//! value of a parameter, a row or a filter is in them: they may be nobody
-//! else's business.
+//! Slow calls: each is logged in one line, and the last of them are kept. They contain no value of
+//! a parameter, a row or a filter, since those may be confidential.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -14,25 +13,25 @@ use serde::Serialize;
 use super::Who;
 use crate::operation::Operation;
 
-/// Calls that are kept.
+/// The number of calls that are kept.
 const KEPT: usize = 100;
 
-/// A call that took long.
+/// A slow call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SlowCall {
-    /// When it ended.
+    /// The time at which it ended.
     pub at: Timestamp,
-    /// What it was: a verb with its table and the fields that it asked for by, a
-    /// statement of SQL without its literals, a method of a service.
+    /// The operation: a verb with its table and the fields of its filter, an SQL statement without
+    /// its literals, or a method of a service.
     pub what: String,
-    /// How long it took.
+    /// Its time in seconds.
     pub seconds: f64,
     /// Rows that were read or written.
     pub rows: u64,
-    /// Who called, where that is known.
+    /// The caller, if known.
     pub who: Option<String>,
-    /// In which session.
+    /// Its session.
     pub session: Option<String>,
 }
 
@@ -93,7 +92,7 @@ impl SlowCalls {
     }
 }
 
-/// What an operation is, without any value.
+/// Describes an operation without any value.
 fn described(verb: &str, operation: &Operation<'_>) -> String {
     let mut text = verb.to_owned();
     if let Some(table) = operation.table() {
@@ -128,7 +127,7 @@ fn by_fields(text: &mut String, table: &Table, filter: Option<&FilterExpr>) {
     let _ = write!(text, " by {}", names.join(", "));
 }
 
-/// SQL with `?` in the place of texts and numbers.
+/// Returns SQL with `?` instead of texts and numbers.
 fn without_literals(sql: &str) -> String {
     let mut text = String::with_capacity(sql.len());
     let mut rest = sql.chars().peekable();
@@ -137,7 +136,7 @@ fn without_literals(sql: &str) -> String {
         match one {
             '\'' => {
                 text.push('?');
-                // A doubled quote ends one text and begins the next: as good.
+                // A doubled quote ends one text and begins the next, which gives the same result.
                 for inner in rest.by_ref() {
                     if inner == '\'' {
                         break;

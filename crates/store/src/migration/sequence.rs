@@ -1,5 +1,5 @@
-//! A program's migrations beside those that a database has: what is to be done
-//! or undone, and what is refused because the two do not belong together.
+//! Compares a program's migrations to those that a database has: which are to be executed or
+//! undone, and what is refused because the two do not belong together.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ const NUMBER: usize = 1;
 const NAME: usize = 2;
 const DONE: usize = 3;
 
-/// A program's migrations, and the table of records.
+/// A program's migrations, and the table of their records.
 pub(crate) struct Sequence {
     table: Arc<Table>,
     migrations: Vec<Migration>,
 }
 
-/// The record of a migration that was done.
+/// The record of an executed migration.
 pub(crate) struct Done {
     key: Value,
     number: u32,
@@ -35,14 +35,14 @@ pub(crate) struct Done {
     at: Timestamp,
 }
 
-/// Carries out an operation.
+/// A function that executes an operation.
 type Run<'r> = dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome> + 'r;
 
 impl Sequence {
     /// # Errors
-    /// [`ErrorKind::Invalid`] for numbers that do not follow each other, or
-    /// a migration that does nothing; [`ErrorKind::Conflict`] for a model whose
-    /// table has the name of that of records.
+    /// [`ErrorKind::Invalid`] for numbers that are not consecutive, or a migration that does
+    /// nothing; [`ErrorKind::Conflict`] for a model whose table has the name of the table of
+    /// records.
     pub(crate) fn new(migrations: Vec<Migration>, registry: &Registry) -> Result<Self> {
         if registry.table(MIGRATIONS).is_ok() {
             let message = format!("the table `{MIGRATIONS}` is the store's; rename yours");
@@ -65,15 +65,15 @@ impl Sequence {
         Ok(Self { table: Arc::new(Table::new(schema())?), migrations })
     }
 
-    /// The table of records, where it is needed.
+    /// Returns the table of records, if there are migrations.
     pub(crate) fn table(&self) -> Option<&Arc<Table>> {
         (!self.migrations.is_empty()).then_some(&self.table)
     }
 
-    /// What was done in a database, before anything is changed in it.
+    /// Reads the records of a database, before anything is changed in it.
     ///
     /// # Errors
-    /// The engine's.
+    /// Those of the engine.
     pub(crate) fn read(&self, engine: &dyn Engine) -> Result<Vec<Done>> {
         if !engine.open_table(&self.table)? {
             return Ok(Vec::new());
@@ -82,7 +82,7 @@ impl Sequence {
         self.done(&mut |operation, sink| engine::run(&mut *session, operation, sink))
     }
 
-    /// What was done, in order.
+    /// Reads the records, in order.
     fn done(&self, run: &mut Run<'_>) -> Result<Vec<Done>> {
         let query = Query {
             order: vec![SortKey { field: NUMBER, descending: false }],
@@ -98,12 +98,12 @@ impl Sequence {
         all.into_iter().collect()
     }
 
-    /// Refuses a database that does not belong to these migrations, and a way
-    /// to one of them that cannot be gone.
+    /// Refuses a database that does not belong to these migrations, and a target (`to`) that cannot
+    /// be reached.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`], and [`ErrorKind::Unsupported`] for what cannot
-    /// be undone.
+    /// [`ErrorKind::Invalid`], and [`ErrorKind::Unsupported`] for a migration that cannot be
+    /// undone.
     pub(crate) fn check(&self, done: &[Done], to: Option<u32>) -> Result<()> {
         let last = self.migrations.len();
         for (at, (due, record)) in (1..).zip(done).enumerate() {
@@ -160,8 +160,8 @@ impl Sequence {
         }
     }
 
-    /// Adds to the refusal of a plan which migrations the database lacks, where it does: it may have
-    /// skipped the program version whose models the first of them needs.
+    /// Adds the migrations that the database lacks, if any, to the refusal of a plan: the database
+    /// may have skipped the program version whose models the first of them needs.
     pub(crate) fn explain(&self, refused: Error, done: &[Done]) -> Error {
         let (Some(first), Some(last)) = (self.migrations.get(done.len()), self.migrations.last())
         else {
@@ -183,7 +183,7 @@ impl Sequence {
         Error::new(refused.kind(), message).with_source(refused)
     }
 
-    /// The program's migrations, and those that only the database has.
+    /// Returns the program's migrations, and those that only the database has.
     pub(crate) fn status(&self, done: &[Done]) -> Vec<MigrationStatus> {
         let at = |number| done.iter().find(|done| done.number == number).map(|done| done.at);
         let known = self.migrations.iter().map(|migration| MigrationStatus {
@@ -204,17 +204,17 @@ impl Sequence {
         known.chain(unknown).collect()
     }
 
-    /// Does what is pending, or undoes what is behind `to`. The models' tables
-    /// are as the program needs them; `done` is what [`Sequence::read`] gave.
+    /// Executes the pending migrations, or undoes those after `to`. The models' tables already fit
+    /// the program; `done` is the result of [`Sequence::read`].
     ///
     /// # Errors
-    /// A migration's, with its name; those before it stay done.
+    /// That of a migration, with its name; those before it stay executed.
     pub(crate) fn carry_out(&self, store: &Store, done: &[Done], to: Option<u32>) -> Result<()> {
         let to = to.map_or(self.migrations.len(), |to| to as usize);
         if done.len() == to {
             return Ok(());
         }
-        // Each transaction looks again: another process may do the same.
+        // Each transaction reads the records again: another process may do the same work.
         let step = |transaction: &mut Transaction| {
             let done = self.done(&mut |operation, sink| transaction.run(operation, sink))?;
             self.check(&done, u32::try_from(to).ok())?;
@@ -228,8 +228,8 @@ impl Sequence {
         Ok(())
     }
 
-    /// Does the first that is pending; in an empty database all at once, so
-    /// that it is either empty or done with those that skip it.
+    /// Executes the first pending migration. In an empty database all are executed in one
+    /// transaction, so that the database is either empty or has those that skip empty databases.
     fn go_on(&self, transaction: &mut Transaction, pending: &[Migration]) -> Result<bool> {
         let skips = pending.iter().any(|migration| migration.skips_empty);
         let is_empty = skips && is_empty(transaction)?;
@@ -294,7 +294,7 @@ fn schema() -> Schema {
     Schema::new(MIGRATIONS, fields)
 }
 
-/// True if none of the models has a row.
+/// Returns true if none of the models has a row.
 fn is_empty(transaction: &Transaction) -> Result<bool> {
     let query = Query { limit: Some(1), ..Query::new() };
     for table in transaction.registry().tables() {

@@ -1,31 +1,29 @@
-//! What an insert does where a row is there already, and what came of it: the
-//! meaning that every engine keeps to.
+//! The conflict action of an insert, and the effect of the insert. All engines implement the same
+//! behaviour.
 
 use marmota_model::{FieldSet, Table};
 
-/// What an insert does where a row is there already: one with the same key, or
-/// with the same values in a unique index (a NULL is the same as nothing).
+/// The action of an insert if a row exists: one with the same key, or with the same values in a
+/// unique index (NULL values never conflict).
 ///
-/// Where several rows are, the one with the same key decides, then the one that
-/// agrees in the first unique index of the schema, and so on.
+/// If there are several such rows, the one with the same key decides, then the one with the same
+/// values in the first unique index of the schema, and so on.
 ///
-/// Rules are checked first, whatever comes of the insert; references of what is
-/// written, and to what is removed, last.
+/// Rules are checked first, with any action. References of written rows, and to removed rows, are
+/// checked last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnConflict {
-    /// Refuse with [`marmota_model::ErrorKind::Conflict`].
+    /// Fails with [`marmota_model::ErrorKind::Conflict`].
     #[default]
     Refuse,
-    /// Write nothing; the outcome has the key of the row that is there.
+    /// Writes nothing; the outcome has the key of the existing row.
     Ignore,
-    /// Remove every row that is in the way, and insert this one as new: its
-    /// version is 1, an absent automatic key is one that no row had. Refused
-    /// with a conflict if a removed row is referred to, unless the new row has
-    /// its key.
+    /// Removes every conflicting row, and inserts this one as new: its version is 1, and an absent
+    /// automatic key gets a value that no row had. Fails with a conflict if another row refers to a
+    /// removed row, unless the new row has its key.
     Replace,
-    /// Write these fields to the row that is there, which keeps its key, and
-    /// count its version; no version is compared. Refused with a conflict if
-    /// another row is in the way of that.
+    /// Writes these fields to the existing row, which keeps its key, and adds one to its version;
+    /// no version is compared. Fails with a conflict if the result conflicts with another row.
     Update {
         /// The fields to write: those that the caller gave, and the updated-at
         /// field; never the key, the created-at field or the version.
@@ -34,11 +32,11 @@ pub enum OnConflict {
 }
 
 impl OnConflict {
-    /// [`Self::Update`] of fields that [`Self::with_given`] is to name.
+    /// [`Self::Update`] without fields, which [`Self::with_given`] sets.
     pub const UPDATE: Self = Self::Update { fields: FieldSet::EMPTY };
 
-    /// The same for a row that the caller gave these fields of: an update
-    /// leaves the others alone, though an insert fills them.
+    /// Returns the action for a row of which the caller gave these fields: an update leaves the
+    /// other fields unchanged, although an insert fills them.
     #[must_use]
     pub fn with_given(self, table: &Table, given: FieldSet) -> Self {
         let Self::Update { .. } = self else { return self };
@@ -48,25 +46,25 @@ impl OnConflict {
     }
 }
 
-/// What the insert of a row came to.
+/// The effect of the insert of a row.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
-    /// A new row.
+    /// A row was inserted.
     #[default]
     Inserted,
-    /// Nothing: a row was there, and stays as it is.
+    /// A row existed and was not changed.
     Ignored,
-    /// A new row in the place of others.
+    /// A row was inserted and replaced others.
     Replaced,
-    /// A row was there, and was written to.
+    /// A row existed and was written to.
     Updated,
 }
 
 impl Effect {
-    /// The effect in one word, the same in answers and logs.
+    /// Returns the effect as one word, the same in answers and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -78,11 +76,11 @@ impl Effect {
     }
 }
 
-/// The row that is there after an insert, and what that came to.
+/// The row after an insert, and the effect of the insert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpsertResult<K> {
-    /// Its key: of the new row, or of the one that was there.
+    /// The key of the new row or of the existing one.
     pub key: K,
-    /// What came of the insert.
+    /// The effect of the insert.
     pub effect: Effect,
 }

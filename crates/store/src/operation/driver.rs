@@ -1,5 +1,5 @@
-//! Drives a batch on a session that may have to wait, from poll to poll: what
-//! engines use whose batches are several exchanges with a server.
+//! Drives a batch from poll to poll on a session that may have to wait. Engines use it whose
+//! batches take several round trips to a server.
 
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -11,19 +11,19 @@ use super::{Operation, Outcome};
 use crate::durability::Durability;
 use crate::engine::{Session, Submitted, Ticket};
 
-/// The savepoint around a batch in a transaction. No other is called so.
+/// The savepoint around a batch in a transaction. No other has this number.
 const SAVEPOINT: u32 = u32::MAX - 1;
 
-/// A batch under way on a session: in a transaction of its own, or in the one
-/// that is open there, of which only the batch is undone if it fails.
+/// A batch in progress on a session: in a separate transaction, or in the one that is open there,
+/// of which only the batch is undone if it fails.
 ///
-/// Nothing else may be carried out on the session's transaction meanwhile: it
-/// would be undone with the batch.
+/// No other operation may be executed in the session's transaction meanwhile: it would be undone
+/// with the batch.
 #[derive(Debug)]
 pub struct BatchDriver {
     machine: BatchMachine,
     stage: Stage,
-    /// The operation that the session waits with.
+    /// The ticket of the operation that waits in the session.
     ticket: Option<Ticket>,
     outcome: Outcome,
     durability: Option<Durability>,
@@ -34,17 +34,17 @@ pub struct BatchDriver {
 enum Stage {
     Begin,
     Batch,
-    /// The end of a batch that went well.
+    /// The end of a batch that succeeded.
     Keep,
     Undo(Error),
-    /// The end of the savepoint that was undone.
+    /// The end of the savepoint that was rolled back.
     Release(Error),
     Pause(Instant),
 }
 
 impl BatchDriver {
-    /// A batch that has a transaction of its own; `is_nested` if it is in the one
-    /// that is open on the session.
+    /// Creates the driver of a batch with a separate transaction, or, if `is_nested`, of one in the
+    /// transaction that is open on the session.
     #[must_use]
     pub fn new(durability: Option<Durability>, is_nested: bool) -> Self {
         Self {
@@ -57,9 +57,9 @@ impl BatchDriver {
         }
     }
 
-    /// Continues as far as that is possible. The session and the batch are the
-    /// same each time. `retry` says after which pause a batch is begun again that
-    /// failed in a transaction of its own; none to let it fail.
+    /// Continues until it has to wait. The session and the batch are the same at each call. `retry`
+    /// returns the pause before a batch that failed in a separate transaction is begun again;
+    /// `None` to report the error.
     pub fn poll(
         &mut self,
         session: &mut dyn Session,
@@ -106,8 +106,8 @@ impl BatchDriver {
                     }
                 }
                 Stage::Undo(_) => {
-                    // The error says more than that what failed could not be undone:
-                    // a transaction that was lost is gone already.
+                    // The batch's error is more useful than a failed rollback: a transaction that
+                    // was lost is already gone.
                     let _ = ready!(self.control(session, Operation::Rollback, context));
                     if let Stage::Undo(error) = std::mem::replace(&mut self.stage, Stage::Begin) {
                         ready!(self.after_undo(error, retry, context))?;
@@ -131,7 +131,7 @@ impl BatchDriver {
         }
     }
 
-    /// Gives up what the session waits with. The transaction is then to be undone.
+    /// Cancels the operation that waits in the session. Then the transaction has to be rolled back.
     pub fn cancel(&mut self, session: &mut dyn Session) {
         if let Some(ticket) = self.ticket.take() {
             session.cancel(ticket);
@@ -146,7 +146,7 @@ impl BatchDriver {
         };
     }
 
-    /// What follows when a try came to nothing: another one, or the error.
+    /// Continues after a failed attempt: with another one, or with the error.
     fn after_undo(
         &mut self,
         error: Error,
@@ -165,7 +165,7 @@ impl BatchDriver {
         Poll::Ready(Ok(()))
     }
 
-    /// The operation of the machine whose turn it is.
+    /// Executes the current operation of the machine.
     fn step(
         &mut self,
         session: &mut dyn Session,
@@ -190,7 +190,7 @@ impl BatchDriver {
     }
 }
 
-/// Submits an operation, or goes on with it.
+/// Submits an operation, or continues it.
 fn drive(
     session: &mut dyn Session,
     durability: Option<Durability>,
@@ -219,7 +219,7 @@ fn wake_at(until: Instant, context: &Context<'_>) {
     if crate::engine::wake_at(until, context.waker().clone()) {
         return;
     }
-    // No thread for it: it is polled again until the time has come.
+    // This avoids a thread: the task is polled again until the time has come.
     let _ = until;
     context.waker().wake_by_ref();
 }

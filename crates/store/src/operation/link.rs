@@ -1,38 +1,37 @@
-//! Values of a batch's writes that its earlier writes make.
+//! Links: values of a batch's writes that come from its earlier writes.
 
 use marmota_model::rule::violation;
 use marmota_model::{Error, ErrorKind, Kind, Result, Table, Value, ValueRef};
 
 use super::{Keys, Outcome, Write};
 
-/// A value of a write of a batch that is the key of the row that an earlier
-/// insert of the batch has made or met.
+/// A value of a write of a batch: the key of the row that an earlier insert of the batch has made
+/// or found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// The place of the write that takes the key.
     pub write: usize,
-    /// Where in it.
+    /// The place of the key in the write.
     pub at: LinkAt,
     /// The place of the insert.
     pub result: usize,
 }
 
-/// Where a write takes a key.
+/// The place of a key in a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkAt {
-    /// As the key of the row it writes to.
+    /// The key of the row that it writes to.
     Key,
-    /// As the value of a field that refers to the insert's table.
+    /// The value of a field that refers to the insert's table.
     Field(usize),
 }
 
 impl Link {
-    /// Checks a link from a write on `table`, before that write is added to
-    /// those that come before it.
+    /// Checks a link of a write on `table`; `before` has the writes before it.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a link to what comes later, to what is no
-    /// insert, or to one of another table.
+    /// [`ErrorKind::Invalid`] for a link to a later write, to a write that is not an insert, or to
+    /// an insert on another table.
     pub fn check(&self, table: &Table, before: &[Write]) -> Result<()> {
         let name = format!("write {}", self.result);
         let Some(write) = before.get(self.result) else {
@@ -48,11 +47,11 @@ impl Link {
 }
 
 impl LinkAt {
-    /// Checks that a write on `table` may take here the key of a row of `made`, none for what
-    /// makes no row; `name` is what makes it, as errors call it.
+    /// Checks that a write on `table` may take the key of a row of `made` here; `None` for a write
+    /// that makes no row. `name` names that write in errors.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for what makes no row, or one of another table.
+    /// [`ErrorKind::Invalid`] for a write that makes no row, or one on another table.
     pub fn check(self, table: &Table, made: Option<&Table>, name: &str) -> Result<()> {
         let invalid = |message| Err(Error::new(ErrorKind::Invalid, message));
         let Some(made) = made else {
@@ -77,7 +76,7 @@ impl LinkAt {
     }
 }
 
-/// The key of the row that an insert has made or met.
+/// Returns the key of the row that an insert has made or found.
 #[must_use]
 pub fn key_made<'o>(write: &'o Write, outcome: &'o Outcome) -> Option<&'o Value> {
     match (&outcome.keys, write) {
@@ -91,7 +90,7 @@ pub fn key_made<'o>(write: &'o Write, outcome: &'o Outcome) -> Option<&'o Value>
     }
 }
 
-/// The write with its links in it.
+/// Returns the write with its links replaced by keys.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] if one of the inserts has failed.

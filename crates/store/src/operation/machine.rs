@@ -1,34 +1,31 @@
 //! A batch as a state machine, the same for all engines.
 //!
-//! A batch is more than its writes: each may take keys from those before it,
-//! stand for itself (a savepoint around it), be entered in the history, need
-//! looks at rows for its caller's rights, and the batch may take place once. All
-//! of that is a sequence of operations in one transaction, where each follows
-//! from what those before came to. [`BatchMachine`] is that sequence as data: it
-//! lends the operation whose turn it is ([`BatchMachine::with_current`]), takes
-//! what it came to ([`BatchMachine::advance`]), and says whether another follows.
-//! Between the two an engine may wait as long as it likes; no thread is needed
-//! for that.
+//! A batch is more than its writes: each may take keys from earlier ones, be independent of the
+//! others (with a savepoint around it), be entered in the history, and need reads for the rights of
+//! its caller; and the batch may have an idempotency key. All of this is a sequence of operations
+//! in one transaction, where each depends on the outcomes of the earlier ones. [`BatchMachine`] is
+//! this sequence as data: it lends the current operation ([`BatchMachine::with_current`]), takes
+//! its outcome ([`BatchMachine::advance`]), and reports whether another follows. Between the two
+//! calls an engine may wait without a thread.
 //!
-//! The machine borrows nothing: an engine that waits keeps it, and brings the
-//! batch again at each poll. What its looks read goes to a sink of its own. The
-//! transaction is the engine's: begun before, and committed or undone after. An
-//! engine that answers at once has [`BatchMachine::run`]; one that waits drives
-//! a session by [`super::BatchDriver`].
+//! The machine borrows nothing: an engine that waits keeps it, and passes the batch again at each
+//! poll. The rows of its reads go to an internal sink. The engine owns the transaction, which it
+//! begins before and commits or rolls back afterwards. An engine that answers at once uses
+//! [`BatchMachine::run`]; one that waits drives a session with [`super::BatchDriver`].
 //!
-//! For each write the steps are these, of which most are left out:
+//! Each write has these steps, most of which are usually skipped:
 //!
-//! 1. a savepoint, where each write stands for itself;
-//! 2. looks at rows that rights ask for (`rights/guard.rs`);
-//! 3. a look at the rows that will be gone, for their entries (`audit.rs`), or at the row as it was
-//!    before, for its immutable fields and for what changes (`before.rs`);
+//! 1. a savepoint, if the writes are independent;
+//! 2. reads of rows that rights require (`rights/guard.rs`);
+//! 3. a read of the rows that will be removed, for their entries (`audit.rs`), or of the row before
+//!    the write, for its immutable fields and for its changes (`before.rs`);
 //! 4. the write;
-//! 5. entries in the history, and now and then a delete of old ones;
-//! 6. a look at what was written, for rights;
-//! 7. the end of the savepoint: undone first, if a step from 2 on has failed.
+//! 5. entries in the history, and from time to time a delete of old ones;
+//! 6. a read of the written row, for rights;
+//! 7. the end of the savepoint, which is rolled back first if a step from 2 on has failed.
 //!
-//! Before the first write the answer of an earlier batch with the same key is
-//! looked for, and after the last one this batch's is kept (`once.rs`).
+//! A batch with an idempotency key begins with a search for the answer of an earlier batch with the
+//! same key, and ends with storing this batch's answer (`once.rs`).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -46,25 +43,25 @@ use crate::before::{self, RowsBefore};
 use crate::refusal::copy_of;
 use crate::rights::Checks;
 
-/// The savepoint around a write that stands for itself.
+/// The savepoint around an independent write.
 const SAVEPOINT: u32 = u32::MAX;
 
 /// The parts of an [`Operation::Batch`].
 pub struct BatchParts<'p, 'a> {
     /// The writes, in order.
     pub writes: &'a [Write],
-    /// The keys that they take from one another.
+    /// The keys that writes take from earlier ones.
     pub links: &'a [Link],
-    /// How it takes place only once, if it does.
+    /// The idempotency key and its answer, if the batch is to be executed only once.
     pub once: Option<&'p mut Once<'a>>,
-    /// Keep those that succeed, or none if one fails.
+    /// Whether to keep the writes that succeed, or none if one fails.
     pub mode: BatchMode,
-    /// Takes the result of each write that was tried.
+    /// Receives the result of each write that was tried.
     pub results: &'p mut Vec<Result<Outcome>>,
 }
 
 impl<'p, 'a> BatchParts<'p, 'a> {
-    /// The parts of a batch; none of another operation.
+    /// Returns the parts of a batch; `None` for another operation.
     pub fn of(operation: &'p mut Operation<'a>) -> Option<Self> {
         match operation {
             Operation::Batch { writes, links, once, mode, results } => Some(Self {
@@ -79,48 +76,48 @@ impl<'p, 'a> BatchParts<'p, 'a> {
     }
 }
 
-/// What [`BatchMachine::advance`] came to.
+/// The result of [`BatchMachine::advance`].
 #[derive(Debug)]
 #[must_use]
 pub enum BatchStep {
-    /// Another operation is to be carried out.
+    /// Another operation is to be executed.
     Next,
-    /// The batch is over. In [`BatchMode::AllOrNothing`] the error is a copy of
-    /// the last result's; otherwise what the engine failed with between writes.
-    /// The transaction is to be undone after an error.
+    /// The batch is over. In [`BatchMode::AllOrNothing`] the error is a copy of the last result's;
+    /// otherwise it is an error of the engine between writes. After an error the transaction has to
+    /// be rolled back.
     Done(Result<()>),
 }
 
-/// A batch under way; see the module's documentation.
+/// A batch in progress; see the module's documentation.
 #[derive(Debug, Default)]
 pub struct BatchMachine {
     stage: Stage,
     current: Current,
     looked: Looked,
-    /// The place of the write whose turn it is.
+    /// The index of the current write.
     place: usize,
-    /// How many links writes have taken.
+    /// The number of links that writes have taken.
     links: usize,
-    /// That write as it is carried out, where it is not the batch's own: with
-    /// links in it, or refusing what it may not meet.
+    /// The current write if it differs from the batch's: with its links replaced, or with another
+    /// conflict action.
     write: Option<Box<Write>>,
-    /// What the write came to, while steps after it are carried out.
+    /// The outcome of the write, while the steps after it are executed.
     written: Outcome,
     checks: Checks,
-    /// The keys of rows that the write removes, and how many are entered.
+    /// The keys of rows that the write removes, and the number of them that have an entry.
     gone: Vec<Value>,
     entered: usize,
-    /// The rows that the write is to change, as they were.
+    /// The rows that the write is to change, before the write.
     before: Vec<Value>,
-    /// The answer of a batch that takes place once.
+    /// The answer of a batch with an idempotency key.
     answer: Vec<u8>,
     trimming: Trimming,
 }
 
-/// What the operation under way is for.
+/// The purpose of the current operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
-    /// Nothing: the batch has not begun, or is over.
+    /// The batch has not begun, or is over.
     #[default]
     Idle,
     Recall,
@@ -140,15 +137,15 @@ enum Stage {
     TrimAnswers,
 }
 
-/// The operation under way.
+/// The current operation.
 #[derive(Debug, Default)]
 enum Current {
-    /// The write whose turn it is.
+    /// The current write.
     #[default]
     Write,
-    /// A write of the machine's own.
+    /// A write that the machine has made.
     Own(Box<Write>),
-    /// Rows of the machine's own.
+    /// Rows that the machine has made.
     Rows(Arc<Table>, Vec<Vec<Value>>),
     Count(Arc<Table>, Option<FilterExpr>),
     List(Arc<Table>, Box<Query>),
@@ -157,7 +154,7 @@ enum Current {
     Release,
 }
 
-/// Takes the rows that a look reads: of each the key, or all its values.
+/// The sink for rows of a read: it keeps the key of each row, or all its values.
 #[derive(Debug, Default)]
 struct Looked {
     key: Option<usize>,
@@ -190,10 +187,10 @@ impl<'r> RowSource<'r> for Owned<'r> {
 }
 
 impl BatchMachine {
-    /// Carries out a batch with `run`, which carries out one operation at once.
+    /// Executes a batch with `run`, which executes one operation at once.
     ///
     /// # Errors
-    /// As [`BatchStep::Done`].
+    /// Those of [`BatchStep::Done`].
     pub fn run(
         mut parts: BatchParts<'_, '_>,
         mut run: impl FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome>,
@@ -224,11 +221,10 @@ impl BatchMachine {
         }
     }
 
-    /// Lends the operation whose turn it is, and the sink for its rows. `writes`
-    /// are the batch's.
+    /// Lends the current operation, and the sink for its rows. `writes` are those of the batch.
     ///
     /// # Errors
-    /// What `run` fails with.
+    /// Those of `run`.
     pub fn with_current<T>(
         &mut self,
         writes: &[Write],
@@ -257,7 +253,7 @@ impl BatchMachine {
         }
     }
 
-    /// Takes what the operation came to, and says what follows.
+    /// Takes the outcome of the current operation, and returns what follows.
     pub fn advance(&mut self, parts: &mut BatchParts<'_, '_>, came: Result<Outcome>) -> BatchStep {
         let came = match came {
             Ok(came) => came,
@@ -324,7 +320,7 @@ impl BatchMachine {
         self.current = Current::List(Arc::clone(table), Box::new(query));
     }
 
-    /// Begins with the write at the place, or ends the batch.
+    /// Begins the write at the current place, or ends the batch.
     fn begin_write(&mut self, parts: &mut BatchParts<'_, '_>) -> BatchStep {
         if self.place >= parts.writes.len() {
             return self.end(parts);
@@ -336,7 +332,7 @@ impl BatchMachine {
         self.begin_checks(parts)
     }
 
-    /// Puts links into the write, and begins with what rights ask for.
+    /// Replaces the links of the write, and begins the reads that rights require.
     fn begin_checks(&mut self, parts: &mut BatchParts<'_, '_>) -> BatchStep {
         let place = self.place;
         let links = parts.links.get(self.links..).unwrap_or_default();
@@ -351,7 +347,7 @@ impl BatchMachine {
         }
         let write = write_of(self.write.as_deref(), parts.writes, place);
         if write.as_ref().is_ok_and(|write| !write.is_of_steps()) {
-            // Nearly always.
+            // This is the usual case.
             (self.stage, self.current) = (Stage::Write, Current::Write);
             return BatchStep::Next;
         }
@@ -365,7 +361,7 @@ impl BatchMachine {
         begun.unwrap_or_else(|error| self.fail_write(parts, error))
     }
 
-    /// The next look that rights ask for, or the write.
+    /// Begins the next read that rights require, or the write.
     #[cold]
     fn check(&mut self, parts: &BatchParts<'_, '_>) -> Result<BatchStep> {
         let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
@@ -395,7 +391,7 @@ impl BatchMachine {
         Ok(BatchStep::Next)
     }
 
-    /// What follows a write that went well.
+    /// Continues after a write that succeeded.
     fn after_write(&mut self, parts: &mut BatchParts<'_, '_>) -> Result<BatchStep> {
         let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
         if write.audit().is_some() && self.written.rows > 0 {
@@ -407,7 +403,7 @@ impl BatchMachine {
         self.end_write(parts)
     }
 
-    /// The next entries in the history.
+    /// Writes the next entries in the history.
     #[cold]
     fn enter(&mut self, parts: &mut BatchParts<'_, '_>) -> Result<BatchStep> {
         let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
@@ -430,7 +426,7 @@ impl BatchMachine {
         Ok(BatchStep::Next)
     }
 
-    /// A look at what was written, if rights ask for one.
+    /// Reads the written row, if rights require it.
     #[cold]
     fn check_written(&mut self, parts: &mut BatchParts<'_, '_>) -> Result<BatchStep> {
         let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
@@ -443,7 +439,7 @@ impl BatchMachine {
         }
     }
 
-    /// The end of a write that went well, with all its steps.
+    /// Ends a write that succeeded in all its steps.
     fn end_write(&mut self, parts: &mut BatchParts<'_, '_>) -> Result<BatchStep> {
         parts.results.push(Ok(std::mem::take(&mut self.written)));
         if parts.mode == BatchMode::Each {
@@ -454,7 +450,7 @@ impl BatchMachine {
         Ok(self.begin_write(parts))
     }
 
-    /// What follows a step that failed.
+    /// Continues after a step that failed.
     #[cold]
     fn failed(&mut self, parts: &mut BatchParts<'_, '_>, error: Error) -> BatchStep {
         match self.stage {
@@ -469,7 +465,7 @@ impl BatchMachine {
         }
     }
 
-    /// The end of a write that failed.
+    /// Ends a write that failed.
     #[cold]
     fn fail_write(&mut self, parts: &mut BatchParts<'_, '_>, error: Error) -> BatchStep {
         let all = (parts.mode == BatchMode::AllOrNothing).then(|| copy_of(&error));
@@ -483,7 +479,7 @@ impl BatchMachine {
         }
     }
 
-    /// The end of the writes: an answer is kept, or nothing is left to do.
+    /// Ends the batch: its answer is stored, if it has an idempotency key.
     fn end(&mut self, parts: &mut BatchParts<'_, '_>) -> BatchStep {
         let Some(once) = &mut parts.once else { return self.done(Ok(())) };
         let (stage, write) = (Stage::Keep, once.keep(parts.results));
@@ -491,7 +487,7 @@ impl BatchMachine {
         BatchStep::Next
     }
 
-    /// What follows a step of a batch that takes place once.
+    /// Continues after a step of a batch with an idempotency key.
     #[cold]
     fn advance_once(
         &mut self,
@@ -528,7 +524,7 @@ impl BatchMachine {
         }
     }
 
-    /// Forgets answers, step by step; `counted` is what the step before came to.
+    /// Deletes answers, step by step; `counted` is the count of the step before.
     fn trim_answers(&mut self, parts: &mut BatchParts<'_, '_>, counted: u64) -> BatchStep {
         let Some(once) = &parts.once else { return self.done(Ok(())) };
         let (table, last) = (once.table, std::mem::take(&mut self.looked.values).pop());
@@ -557,7 +553,7 @@ impl BatchMachine {
     }
 }
 
-/// The write at a place, or what is carried out in its stead.
+/// Returns the write at a place, or the one that is executed instead.
 fn write_of<'w>(own: Option<&'w Write>, writes: &'w [Write], place: usize) -> Result<&'w Write> {
     own.or_else(|| writes.get(place)).ok_or_else(|| {
         Error::new(ErrorKind::Bug, "a batch was brought again with fewer writes than before")

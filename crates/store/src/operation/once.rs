@@ -1,9 +1,9 @@
-//! A batch that takes place once, however often it is asked for: its answer is
-//! kept in a table of the store's own, in the same transaction as its writes.
+//! Batches with an idempotency key, which are executed once: the answer is stored in an internal
+//! table of the store, in the same transaction as the writes.
 //!
-//! So a repeat finds the answer if and only if the writes took place, also
-//! after a crash. Two at once come one after the other, as all writes of a
-//! table do: the second finds what the first has kept.
+//! So a repeat finds the answer if and only if the writes were executed, also after a crash. Two
+//! concurrent batches are executed one after the other, like all writes to a table: the second
+//! finds the answer of the first.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use sha2::{Digest, Sha256};
 use super::trimming::{Pool, Trimming, compare};
 use super::{Keys, Outcome, Write};
 
-/// The table of answers.
+/// The table of the answers.
 pub const ANSWERS: &str = "marmota_answer";
-/// Bytes of a key at most.
+/// The maximum length of a key in bytes.
 pub const KEY_BYTES_MAX: usize = 255;
-/// Stands in front of a part's number: a header has no such byte.
+/// Separates a key from the number of its part: a header cannot contain this byte.
 const PART: char = '\u{1f}';
-/// Answers that have become too old or too many go when so many have come.
+/// Old and superfluous answers are deleted once for this many new answers.
 const TRIM_EVERY: i64 = 64;
 
 const KEY: usize = 1;
@@ -33,10 +33,11 @@ const ANSWER: usize = 3;
 const AT: usize = 4;
 const REPEATS: usize = 5;
 const CALLER: usize = 6;
-/// All answers are counted when this part of them may have come.
+/// All answers are counted each time their number may have grown by 1 / `COUNTS_OF_ALL` of the
+/// maximum.
 const COUNTS_OF_ALL: u64 = 25;
 
-/// For how long and how many answers are kept; see
+/// The limits of stored answers: their age and their number; see
 /// [`crate::StoreBuilder::idempotency`].
 ///
 /// ```
@@ -46,13 +47,13 @@ const COUNTS_OF_ALL: u64 = 25;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Idempotency {
-    /// A key is forgotten after this: 24 hours.
+    /// The time after which a key is deleted: 24 hours.
     pub kept_for: Duration,
-    /// So many keys are kept, the newest (and up to 64 more, or a 25th): 100,000.
+    /// The number of keys that are kept, the newest (and up to 64 more, or a 25th): 100,000.
     pub keys_max: u64,
-    /// So many keys of one caller are kept, the newest (and those of up to 64 later requests), where
-    /// callers have rights ([`crate::Store::with_rights`]): 10,000. No caller can have all others'
-    /// forgotten; anonymous callers share one number.
+    /// The number of keys of one caller that are kept, the newest (and those of up to 64 later
+    /// requests), if callers have rights ([`crate::Store::with_rights`]): 10,000. So no caller can
+    /// displace the keys of all others; anonymous callers share one number.
     pub caller_keys_max: u64,
 }
 
@@ -63,7 +64,7 @@ impl Default for Idempotency {
     }
 }
 
-/// The schema of the table of answers.
+/// Returns the schema of the table of answers.
 pub(crate) fn schema() -> Schema {
     let fields = vec![
         Field::new("id", Kind::I64).role(Role::Key),
@@ -78,8 +79,7 @@ pub(crate) fn schema() -> Schema {
     Schema::new(ANSWERS, fields).indexes(vec![index(AT), index(CALLER)])
 }
 
-/// A hash of what is asked for: parts that stand for the same, whenever it is
-/// asked again.
+/// A hash of a request: equal requests have equal hashes, at any time.
 #[derive(Clone, Debug, Default)]
 pub struct Fingerprint(Sha256);
 
@@ -125,13 +125,13 @@ fn tagged(tag: u8, number: i64) -> [u8; 9] {
     bytes
 }
 
-/// Whose answer is wanted: a key, what was asked for with it, and the time.
+/// An idempotency key, with the hash and the time of its request.
 #[derive(Clone, Debug)]
 pub struct OnceKey {
     key: String,
     request: [u8; 32],
     now: Timestamp,
-    /// Whose it is, where callers have rights.
+    /// The caller, if callers have rights.
     caller: Option<String>,
 }
 
@@ -147,7 +147,7 @@ impl OnceKey {
         Ok(Self { key, request: request.bytes(), now: Timestamp::now(), caller: None })
     }
 
-    /// The key of one part of what has this key, where each part takes place by itself.
+    /// Returns the key of one part of the request, if each part is executed separately.
     #[must_use]
     pub fn part(mut self, number: u64) -> Self {
         self.key.push(PART);
@@ -155,35 +155,35 @@ impl OnceKey {
         self
     }
 
-    /// As it was given.
+    /// Returns the key as it was given.
     fn given(&self) -> &str {
         self.key.split(PART).next().unwrap_or_default()
     }
 
-    /// The key as one caller's: the same from another one is another key.
+    /// Returns the key for one caller: the same key of another caller differs.
     pub(crate) fn of_caller(&self, caller: &str) -> Self {
         let mut both = Fingerprint::default();
         both.add(caller.as_bytes());
         both.add(self.key.as_bytes());
         let hash: String = both.bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-        // As it was given still stands in front.
+        // The key as given stays in front.
         let key = format!("{}{PART}{hash}", self.given());
         Self { key, caller: Some(caller.to_owned()), ..self.clone() }
     }
 
-    /// The key, and the hash of what is asked for with it.
+    /// Returns the key, and the hash of its request.
     #[must_use]
     pub fn parts(&self) -> (&str, &[u8; 32]) {
         (&self.key, &self.request)
     }
 
-    /// The same key somewhere else, such as on a server, made of its parts.
+    /// Makes the same key from its parts in another place, such as on a server.
     ///
     /// # Errors
-    /// As [`OnceKey::new`].
+    /// Those of [`OnceKey::new`].
     pub fn of_parts(key: impl Into<String>, request: [u8; 32]) -> Result<Self> {
         let key = key.into();
-        // What parts and callers add to it is no more than that.
+        // Parts and callers add at most 128 bytes to the key.
         if key.is_empty() || key.len() > KEY_BYTES_MAX + 128 {
             let message = format!("must have 1 to {KEY_BYTES_MAX} bytes");
             return Err(refused(&key, "length", message));
@@ -195,49 +195,49 @@ impl OnceKey {
 /// The answer to a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// As it was made when the batch took place.
+    /// The bytes that were made when the batch was executed.
     pub bytes: Vec<u8>,
-    /// True if that was before this time.
+    /// True if the batch was executed by an earlier request.
     pub repeated: bool,
 }
 
-/// A batch that takes place once.
+/// The idempotency settings of a batch that is executed once.
 pub struct Once<'a> {
     /// The table of answers.
     pub table: &'a Arc<Table>,
-    /// For how long they are kept.
+    /// The limits of stored answers.
     pub limits: Idempotency,
-    /// Whose answer is wanted.
+    /// The key of the answer.
     pub key: Cow<'a, OnceKey>,
-    /// Makes the answer from what the writes came to.
+    /// Makes the answer from the results of the writes.
     pub answer: &'a mut dyn FnMut(&[Result<Outcome>]) -> Vec<u8>,
-    /// Takes it.
+    /// Receives the answer.
     pub answered: &'a mut Option<Answered>,
 }
 
-/// What was found of an earlier batch with the same key.
+/// The stored answer of an earlier batch with the same key.
 pub(super) enum Recalled {
     Nothing,
-    /// An answer that this write is to delete.
+    /// The answer has expired; this write deletes it.
     TooOld(Write),
     /// The answer, and the write that counts this repeat.
     Answer(Write, Vec<u8>),
 }
 
 impl Once<'_> {
-    /// The same, lent for less long.
+    /// Lends the same for a shorter lifetime.
     pub(crate) fn lend(&mut self) -> Once<'_> {
         let Self { table, limits, key, answer, answered } = self;
         Once { table, limits: *limits, key: Cow::Borrowed(&**key), answer: &mut **answer, answered }
     }
 
-    /// The same for one caller.
+    /// Lends the same for one caller.
     pub(crate) fn lend_to(&mut self, caller: &str) -> Once<'_> {
         let key = Cow::Owned(self.key.of_caller(caller));
         Once { key, ..self.lend() }
     }
 
-    /// The look for an answer.
+    /// Returns the query for an answer.
     pub(super) fn query(&self) -> Query {
         let filter = FilterExpr::Compare {
             field: KEY,
@@ -252,10 +252,10 @@ impl Once<'_> {
         }
     }
 
-    /// What follows from the row that was found, or from no values.
+    /// Evaluates the row that was found; no values if there is no row.
     ///
     /// # Errors
-    /// [`marmota_model::ErrorKind::Invalid`] for a key of another request.
+    /// [`marmota_model::ErrorKind::Invalid`] if the key belongs to another request.
     pub(super) fn recall(&self, mut row: Vec<Value>) -> Result<Recalled> {
         if row.len() <= REPEATS {
             return Ok(Recalled::Nothing);
@@ -269,7 +269,7 @@ impl Once<'_> {
             let message = "was used for another request; a new request takes a new key";
             return Err(refused(self.key.given(), "same_request", message.to_owned()));
         }
-        // A write, so that this answer waits for the disk as the first one did.
+        // This is a write, so that this answer waits for the disk like the first one.
         let (field, by, stamp) = (REPEATS, Value::Int(1), Value::Absent);
         let count = Write::Increment { table, key, field, by, stamp };
         let answer = match std::mem::take(&mut row[ANSWER]) {
@@ -279,7 +279,7 @@ impl Once<'_> {
         Ok(Recalled::Answer(count, answer))
     }
 
-    /// The write that keeps the answer to what took place.
+    /// Returns the write that stores the answer.
     pub(super) fn keep(&mut self, results: &[Result<Outcome>]) -> Write {
         let bytes = (self.answer)(results);
         let row = vec![
@@ -294,7 +294,7 @@ impl Once<'_> {
         Write::insert(Arc::clone(self.table), row)
     }
 
-    /// Takes the answer out of the write that has kept it.
+    /// Moves the answer out of the write that has stored it.
     pub(super) fn answer_of(kept: &mut Write) -> Vec<u8> {
         match kept {
             Write::Insert { row, .. } => match row.get_mut(ANSWER).map(std::mem::take) {
@@ -305,8 +305,8 @@ impl Once<'_> {
         }
     }
 
-    /// What is forgotten now and then, when an answer was kept: old answers, and those that are too
-    /// many, of the caller and of all.
+    /// Returns the trimming to execute from time to time after an answer was stored: of old
+    /// answers, and of those that exceed the limit of the caller or of all.
     pub(super) fn trimming(&self, kept: &Outcome) -> Trimming {
         let Keys::One(Value::Int(id)) = kept.keys else { return Trimming::default() };
         if id % TRIM_EVERY != 0 {

@@ -1,29 +1,29 @@
-//! Which answers of batches that take place once are forgotten: those that are too old, and the
-//! oldest of a caller, or of all, where there are too many.
+//! Deletes stored answers of batches with an idempotency key: the expired ones, and the oldest of a
+//! caller, or of all, if there are too many.
 
 use marmota_model::{Comparison, FieldSet, FilterExpr, Query, Table, Value};
 
-/// Answers of which so many are kept: of one caller, or of all.
+/// A set of answers with a limit: those of one caller, or all.
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) of: Option<FilterExpr>,
     pub(super) max: u64,
 }
 
-/// Answers on their way to be forgotten; see [`super::Once`].
+/// Answers that are to be deleted; see [`super::Once`].
 #[derive(Debug, Default)]
 pub(super) struct Trimming {
     old: Option<FilterExpr>,
-    /// To be counted, from the last.
+    /// The pools still to be counted, the next one last.
     left: Vec<Pool>,
-    /// That is counted, or whose oldest answers are read.
+    /// The pool that is counted, or whose oldest answers are read.
     looked_at: Option<Pool>,
 }
 
 /// The next step of a [`Trimming`].
 pub(super) enum Trim {
     Count(Option<FilterExpr>),
-    /// Reads keys; the last of them is wanted.
+    /// Reads keys, of which the last is used.
     List(Query),
     Delete(FilterExpr),
 }
@@ -33,7 +33,8 @@ impl Trimming {
         Self { old: Some(old), left, looked_at: None }
     }
 
-    /// Says what is next, with what the step before has counted, and the last key it has read.
+    /// Returns the next step. `counted` is the count of the step before, and `last` the last key it
+    /// has read.
     pub(super) fn next(
         &mut self,
         table: &Table,

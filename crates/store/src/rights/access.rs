@@ -1,4 +1,4 @@
-//! The rights on one table, made ready.
+//! The rights on one table, prepared for checks.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use marmota_model::{FieldSet, FilterExpr, KeyKind, Kind, Result, Table, ValueRef
 use super::Right;
 use crate::predicate::Condition;
 
-/// To which rows a right extends.
+/// The rows to which a right applies.
 #[derive(Clone, Debug)]
 pub(crate) enum Access {
     Denied,
@@ -17,7 +17,7 @@ pub(crate) enum Access {
 }
 
 impl Access {
-    /// To the rows that one of the filters selects.
+    /// Applies to the rows that one of the filters selects.
     pub(super) fn of(table: &Table, mut filters: Vec<FilterExpr>) -> Self {
         let filter = match filters.len() {
             1 => filters.remove(0),
@@ -26,7 +26,7 @@ impl Access {
         Self::Where(Arc::new(Condition::new(filter, table)))
     }
 
-    /// To the rows that both extend to.
+    /// Applies to the rows to which both apply.
     fn and(&self, table: &Table, other: &Self) -> Self {
         match (self, other) {
             (Self::Denied, _) | (_, Self::Denied) => Self::Denied,
@@ -39,7 +39,7 @@ impl Access {
         }
     }
 
-    /// To the rows that one of them extends to.
+    /// Applies to the rows to which one of them applies.
     fn or(&self, table: &Table, other: &Self) -> Self {
         match (self, other) {
             (Self::All, _) | (_, Self::All) => Self::All,
@@ -50,7 +50,7 @@ impl Access {
         }
     }
 
-    /// Whether it extends to a row; what is absent in it is unknown.
+    /// Returns true if it applies to a row; absent fields are unknown.
     pub(super) fn extends_to(&self, table: &Table, row: &[ValueRef<'_>]) -> Result<bool> {
         match self {
             Self::Denied => Ok(false),
@@ -59,7 +59,7 @@ impl Access {
         }
     }
 
-    /// The fields that it looks at.
+    /// Returns the fields that its filter uses.
     pub(super) fn fields(&self, table: &Table) -> FieldSet {
         match self {
             Self::Denied | Self::All => FieldSet::EMPTY,
@@ -67,7 +67,7 @@ impl Access {
         }
     }
 
-    /// The filter for it, beside another one; none for all rows.
+    /// Returns the filter for it, combined with another one; `None` for all rows.
     pub(super) fn narrow(&self, filter: Option<FilterExpr>) -> Option<FilterExpr> {
         match (self, filter) {
             (Self::All, filter) => filter,
@@ -84,7 +84,7 @@ impl Access {
     }
 }
 
-/// A field that refers to rows not all of which may be referred to.
+/// A field that refers to rows of which the caller may not refer to all.
 #[derive(Clone, Debug)]
 pub(super) struct Referring {
     pub(super) field: usize,
@@ -92,7 +92,7 @@ pub(super) struct Referring {
     pub(super) access: Access,
 }
 
-/// What a caller may do with a table.
+/// The rights of a caller on a table.
 #[derive(Debug)]
 pub(crate) struct TableRights {
     pub(crate) table: Arc<Table>,
@@ -103,12 +103,12 @@ pub(crate) struct TableRights {
     pub(super) delete: Access,
     refer: Access,
     pub(super) referring: Vec<Referring>,
-    /// Whether a new row may be inserted can be told before it is.
+    /// True if a new row can be checked before its insert.
     pub(super) tells_before: bool,
 }
 
 impl TableRights {
-    /// Those that grants give, each with its filter.
+    /// Collects the rights from grants, each with its filter.
     pub(super) fn new(table: &Arc<Table>, granted: &[(&[Right], Option<FilterExpr>)]) -> Self {
         let of = |right| {
             let mut filters = Vec::new();
@@ -154,7 +154,7 @@ impl TableRights {
     }
 }
 
-/// Tells each table which of its fields may not refer to all rows.
+/// Sets, for each table, which of its fields may not refer to all rows.
 pub(super) fn settle_references(tables: &mut [TableRights]) {
     let targets: HashMap<String, (Arc<Table>, Access)> = tables
         .iter()

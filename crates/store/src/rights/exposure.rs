@@ -1,7 +1,7 @@
-//! Which tables the generic interfaces (REST, OpenAPI, remote stores) reach: one rule for all of
+//! The tables that generic interfaces (REST, OpenAPI, remote stores) expose: one rule for all of
 //! them. They serve the program's own models. Tables with the prefix [`OWN_PREFIX`] (users,
-//! sessions, keys, the history) are internal: they have routes and methods for what may be done
-//! with them, and no grant opens them, not even an administrator's.
+//! sessions, keys, the history) are internal: they have dedicated routes and methods, and no grant
+//! opens them, not even an administrator's.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::history::HISTORY_TABLE;
 use crate::registry::Registry;
 use crate::scope::Scope;
 
-/// The table that a program with accounts has.
+/// The table of users, in a program with accounts.
 const USERS: &str = "marmota_user";
 
-/// Returns true for a table of Marmota's own, which generic interfaces never reach.
+/// Returns true for one of Marmota's internal tables, which generic interfaces never expose.
 #[must_use]
 pub fn is_internal(table: &Table) -> bool {
     table.name().starts_with(OWN_PREFIX)
@@ -47,14 +47,14 @@ impl Registry {
 }
 
 impl Scope {
-    /// Returns the tables that a generic interface shows to the caller of this store: the
-    /// program's own, of which the caller may do something with rows.
+    /// Returns the tables that a generic interface shows to the caller of this store: the program's
+    /// own, if the caller has a right to their rows.
     pub fn exposed_tables(&self) -> impl Iterator<Item = &Arc<Table>> {
         self.registry().tables().iter().filter(|table| self.is_exposed(table))
     }
 
     fn is_exposed(&self, table: &Table) -> bool {
-        // A caller to whom a table's rows can only be referred to has no use for it.
+        // A table is of no use to a caller who may only refer to its rows.
         let uses = [Right::Read, Right::Insert, Right::Update, Right::Delete, Right::History];
         let may = |right| self.rights().is_none_or(|rights| rights.allow(table, right));
         !is_internal(table) && uses.into_iter().any(may)
@@ -63,10 +63,9 @@ impl Scope {
     /// Returns the table `name` as generic interfaces find it.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] for an internal table as for one that does not exist, naming the
-    /// tables of [`Scope::exposed_tables`]; [`ErrorKind::Denied`] (or
-    /// [`ErrorKind::Unauthenticated`], for an anonymous caller) for a table of which the caller
-    /// may do nothing.
+    /// [`ErrorKind::NotFound`] for an internal table as for one that does not exist, with the names
+    /// of [`Scope::exposed_tables`]; [`ErrorKind::Denied`] (or [`ErrorKind::Unauthenticated`], for
+    /// an anonymous caller) for a table on which the caller has no rights.
     pub fn exposed_table(&self, name: &str) -> Result<&Arc<Table>> {
         match self.registry().find(name).filter(|table| !is_internal(table)) {
             Some(table) if self.rights().is_none() => Ok(table),
@@ -76,8 +75,8 @@ impl Scope {
         }
     }
 
-    /// Checks that the caller of this store has a right to rows of a table, whichever these are:
-    /// what an interface can tell before it reads the rows that a request brings.
+    /// Checks that the caller of this store has a right to at least some rows of a table, before an
+    /// interface reads the rows of a request.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], or [`ErrorKind::Unauthenticated`] for an anonymous caller.
@@ -88,12 +87,12 @@ impl Scope {
         }
     }
 
-    /// Returns the table `name` as remote stores find it: as [`Scope::exposed_table`] does, and
-    /// the table of the history, which they read as [`Scope::history`] does (rights narrow it, and
-    /// nothing but the store writes to it).
+    /// Returns the table `name` as remote stores find it: like [`Scope::exposed_table`], and in
+    /// addition the table of the history, which they read like [`Scope::history`] (rights narrow
+    /// it, and only the store writes to it).
     ///
     /// # Errors
-    /// As [`Scope::exposed_table`]. A table to which the caller may only refer is found.
+    /// Those of [`Scope::exposed_table`]. A table to which the caller may only refer is found.
     pub fn exposed_to_remote(&self, name: &str) -> Result<&Arc<Table>> {
         let table = self.registry().find(name);
         table

@@ -1,10 +1,10 @@
-//! Writes whose rights only the database can tell: carried out in one
-//! transaction with the looks that they ask for, on every engine alike.
+//! Writes whose rights depend on the rows in the database. They are executed in one transaction
+//! with checks, in the same way on every engine.
 //!
-//! A look is a count of rows. Those before the write, in this order: the row
-//! that is written, the rows that it refers to, the rows that an insert meets.
-//! After the write, the row as it is then. [`Checks`] says which look is next
-//! and what a count means; who carries them out is [`crate::operation::BatchMachine`].
+//! A check is a count of rows. The checks before the write are, in this order: of the row that is
+//! written, of the rows that it refers to, of the existing rows that an insert conflicts with.
+//! After the write the new row is checked. [`Checks`] determines the next check and evaluates its
+//! count; [`crate::operation::BatchMachine`] executes them.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::prepare;
 use crate::read::no_row;
 
 impl Rights {
-    /// Whether a write is to be carried out with [`Checks`].
+    /// Returns true if a write is to be executed with [`Checks`].
     pub(crate) fn guard(&self, write: &Write) -> bool {
         let Ok(rights) = self.of(write.table()) else { return true };
         match write {
@@ -31,15 +31,15 @@ impl Rights {
             Write::Update { .. } => !rights.update.is_all() || !rights.referring.is_empty(),
             Write::Increment { .. } => !rights.update.is_all(),
             Write::Delete { .. } => !rights.delete.is_all(),
-            // Narrowed where it is made.
+            // A delete by filter is narrowed when it is made.
             Write::DeleteWhere { .. } => matches!(rights.delete, Access::Denied),
             Write::Audited { write, .. } | Write::Compared { write } => self.guard(write),
             Write::Guarded { .. } => false,
         }
     }
 
-    /// Whether an operation that is no batch has to become one for its writes
-    /// to be guarded.
+    /// Returns true if an operation that is not a batch has to become one so that its writes are
+    /// guarded.
     pub(crate) fn guards(&self, operation: &Operation<'_>) -> bool {
         let Some(Ok(rights)) = operation.table().map(|table| self.of(table)) else { return false };
         match operation {
@@ -65,7 +65,7 @@ impl Rights {
         meets || !rights.tells_before
     }
 
-    /// Refuses what the caller may do with no row of the table.
+    /// Checks that the caller has a right to at least some rows of the table.
     ///
     /// # Errors
     /// [`marmota_model::ErrorKind::Denied`].
@@ -77,7 +77,7 @@ impl Rights {
         }
     }
 
-    /// The same for an insert.
+    /// Checks the same for an insert.
     pub(super) fn admit_insert(
         &self,
         table: &Table,
@@ -91,7 +91,7 @@ impl Rights {
         self.admit(Right::Insert, table)
     }
 
-    /// Checks a new row before it is inserted, where that can be told by then.
+    /// Checks a new row before it is inserted, as far as this is possible by then.
     pub(super) fn check_insert(&self, rights: &TableRights, row: &[ValueRef<'_>]) -> Result<()> {
         if !rights.insert.extends_to(&rights.table, row)? {
             return Err(self.unsuitable(&rights.table));
@@ -119,42 +119,41 @@ impl Rights {
     }
 }
 
-/// A look at rows: how many of a table a filter selects.
+/// A check: the number of rows of a table that a filter selects.
 type Count = (Arc<Table>, Option<FilterExpr>);
 
-/// How far the looks that go with a write have come.
+/// The state of the checks for a write.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     stage: Stage,
     violations: Vec<Violation>,
-    /// The insert meets rows that its caller may not touch.
+    /// True if the insert conflicts with rows that its caller may not access.
     meets_others: bool,
 }
 
-/// What is looked at, or comes next.
+/// The current or next check.
 #[derive(Clone, Copy, Debug, Default)]
 enum Stage {
-    /// The row written, for the right to write it.
+    /// The written row, for the right to write it.
     There,
-    /// The same row, for the right to read it: which error it is.
+    /// The same row, for the right to read it, which determines the error.
     Seen,
-    /// The row that this one of the table's references refers to.
+    /// The row that a reference of the table refers to, by its index.
     Reference(usize),
-    /// The rows that an insert meets.
+    /// The existing rows that an insert conflicts with.
     Meets,
-    /// So many; and those of them that the caller may touch.
+    /// Those of these rows, whose number is given, that the caller may access.
     MayMeet(u64),
-    /// Nothing.
+    /// No check.
     #[default]
     Over,
 }
 
 impl Checks {
-    /// Begins the looks for a write.
+    /// Begins the checks for a write.
     ///
     /// # Errors
-    /// [`marmota_model::ErrorKind::Denied`] for what its caller may do with no
-    /// row of the table.
+    /// [`marmota_model::ErrorKind::Denied`] if the caller has no right to any row of the table.
     pub(crate) fn begin(write: &Write) -> Result<Self> {
         let Some(rights) = write.rights() else { return Ok(Self::default()) };
         let table = &**write.table();
@@ -180,10 +179,10 @@ impl Checks {
         Ok(Self { stage, ..Self::default() })
     }
 
-    /// The next look; none when the write may be carried out.
+    /// Returns the next check; `None` when the write may be executed.
     ///
     /// # Errors
-    /// What the looks so far have come to.
+    /// The result of the checks so far.
     pub(crate) fn next(&mut self, write: &Write) -> Result<Option<Count>> {
         let Some(all) = write.rights() else { return Ok(None) };
         let (rights, bare) = (all.of(write.table())?, write.bare());
@@ -192,7 +191,7 @@ impl Checks {
                 Stage::There => {
                     let (right, key) = written_row(bare)?;
                     let access = rights.access(right);
-                    // Where all rows may be written, the engine itself says which there are.
+                    // If the caller may write all rows, the engine reports a missing row.
                     if access.is_all() {
                         self.stage = after_there(bare);
                         continue;
@@ -243,12 +242,11 @@ impl Checks {
         }
     }
 
-    /// Takes how many rows the look has found.
+    /// Evaluates the number of rows that the check has found.
     ///
     /// # Errors
-    /// [`marmota_model::ErrorKind::Denied`] or
-    /// [`marmota_model::ErrorKind::NotFound`] for a row that the caller may not
-    /// write to.
+    /// [`marmota_model::ErrorKind::Denied`] or [`marmota_model::ErrorKind::NotFound`] for a row
+    /// that the caller may not write to.
     pub(crate) fn counted(&mut self, write: &Write, rows: u64) -> Result<()> {
         let Some(all) = write.rights() else { return Ok(()) };
         let (rights, bare) = (all.of(write.table())?, write.bare());
@@ -281,17 +279,16 @@ impl Checks {
         Ok(())
     }
 
-    /// True for an insert that is to refuse what is there already: its caller
-    /// may not touch those rows, nor be told of them.
+    /// Returns true for an insert that has to fail if the row exists: its caller may not access the
+    /// existing rows, nor learn of them.
     pub(crate) const fn refuses(&self) -> bool {
         self.meets_others
     }
 
-    /// The look at what was written, if there has to be one.
+    /// Returns the check of the written row, if there has to be one.
     ///
     /// # Errors
-    /// [`marmota_model::ErrorKind::Denied`] for a row that the caller may not
-    /// write.
+    /// [`marmota_model::ErrorKind::Denied`] for a row that the caller may not write.
     pub(crate) fn of_written(&self, write: &Write, outcome: &Outcome) -> Result<Option<Count>> {
         let Some(all) = write.rights() else { return Ok(None) };
         let (rights, bare) = (all.of(write.table())?, write.bare());
@@ -319,11 +316,10 @@ impl Checks {
         }
     }
 
-    /// Takes how many rows that look has found.
+    /// Evaluates the number of rows that this check has found.
     ///
     /// # Errors
-    /// [`marmota_model::ErrorKind::Denied`] if the caller may not write such a
-    /// row.
+    /// [`marmota_model::ErrorKind::Denied`] if the caller may not write such a row.
     pub(crate) fn counted_written(&self, write: &Write, rows: u64) -> Result<()> {
         match write.rights() {
             Some(all) if rows == 0 => Err(all.unsuitable(&all.of(write.table())?.table)),
@@ -332,7 +328,7 @@ impl Checks {
     }
 }
 
-/// What comes after the look at the row that is written.
+/// Returns the stage after the check of the written row.
 const fn after_there(bare: &Write) -> Stage {
     match bare {
         Write::Update { .. } => Stage::Reference(0),
@@ -340,7 +336,7 @@ const fn after_there(bare: &Write) -> Stage {
     }
 }
 
-/// The right that a write of one row takes, and the row's key.
+/// Returns the right that a write of one row needs, and the row's key.
 fn written_row(bare: &Write) -> Result<(Right, ValueRef<'_>)> {
     match bare {
         Write::Update { key, .. } | Write::Increment { key, .. } => {
@@ -354,7 +350,7 @@ fn written_row(bare: &Write) -> Result<(Right, ValueRef<'_>)> {
     }
 }
 
-/// The key that a written row refers to by a field, unless that is its own.
+/// Returns the key to which a written row refers with a field, unless it is the row's own key.
 fn referred_to<'w>(
     rights: &TableRights,
     referring: &Referring,
@@ -367,7 +363,7 @@ fn referred_to<'w>(
     (!key.is_null() && !key.is_absent() && !to_itself).then_some(key)
 }
 
-/// What the caller has to have the right to of the rows that an insert meets.
+/// Returns the access that the caller needs to the rows that an insert conflicts with.
 const fn met<'r>(rights: &'r TableRights, bare: &Write) -> Option<&'r Access> {
     let Write::Insert { on_conflict, .. } = bare else { return None };
     match on_conflict {
@@ -385,8 +381,8 @@ fn rows_met(bare: &Write) -> FilterExpr {
     }
 }
 
-/// The look for a row with this key that an access extends to; none if it
-/// extends to no row.
+/// Returns the check for a row with this key to which an access applies; `None` if the access
+/// applies to no row.
 fn look_for(table: &Arc<Table>, access: &Access, key: ValueRef<'_>) -> Option<Count> {
     if matches!(access, Access::Denied) {
         return None;
@@ -397,12 +393,12 @@ fn look_for(table: &Arc<Table>, access: &Access, key: ValueRef<'_>) -> Option<Co
 }
 
 impl Referring {
-    /// The key that a row refers to by the field.
+    /// Returns the key to which a row refers with the field.
     fn key_in<'v>(&self, row: &[ValueRef<'v>]) -> Option<ValueRef<'v>> {
         row.get(self.field).copied().filter(|key| !key.is_null() && !key.is_absent())
     }
 
-    /// The same for a row that does not exist as for one that the caller may not refer to.
+    /// The violation is the same for a missing row and for one that the caller may not refer to.
     fn violation(&self, table: &Table, key: ValueRef<'_>) -> Violation {
         let target = self.target.name();
         let message = format!(

@@ -1,5 +1,5 @@
-//! Operations as they are for a caller: refused, or narrowed to the rows that
-//! are there for them.
+//! Operations of a caller with rights: they are refused, or narrowed to the rows that the caller
+//! may access.
 
 use std::ops::ControlFlow;
 
@@ -14,22 +14,22 @@ use crate::history::{HISTORY_TABLE, History};
 use crate::operation::{OnConflict, Operation, Outcome};
 use crate::predicate::Ready;
 
-/// Whose entries are asked for.
+/// The rows whose history entries a read requests.
 pub(crate) enum HistoryOf<'r> {
-    /// Those of no row in particular.
+    /// No particular row.
     Any,
-    /// Those of a row that may be read.
+    /// A row that the caller may read.
     Open,
-    /// Those of a row of this table, if this selects it.
+    /// A row of this table, if this filter selects it.
     If(&'r Table, FilterExpr),
 }
 
 impl Rights {
-    /// Calls `run` with the operation as it is for the caller, which is to be
-    /// handed in again in the same way while it waits.
+    /// Calls `run` with the narrowed operation, which has to be passed in the same way again while
+    /// it waits.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`] for what the caller may not do.
+    /// [`ErrorKind::Denied`] for an operation that the caller may not execute.
     pub(crate) fn narrowed<T>(
         &self,
         operation: &mut Operation<'_>,
@@ -99,7 +99,7 @@ impl Rights {
                                run it on a store that acts under no rights";
                 Err(Error::new(ErrorKind::Denied, message))
             }
-            // Another caller's answer is not theirs.
+            // The answers of callers are separate, so that none gets another's.
             Operation::Batch { writes, links, once: Some(once), mode, results } => {
                 let once = Some(once.lend_to(&self.caller_key()));
                 let (writes, links, mode) = (*writes, *links, *mode);
@@ -114,7 +114,7 @@ impl Rights {
         }
     }
 
-    /// The filter of a delete, and-ed to what the caller may delete.
+    /// Combines the filter of a delete with the rows that the caller may delete.
     pub(crate) fn narrow_delete(
         &self,
         table: &Table,
@@ -123,7 +123,7 @@ impl Rights {
         self.of(table).map_or(&Access::Denied, |rights| &rights.delete).narrow(filter)
     }
 
-    /// Checks the writes of one row, and of updates of many.
+    /// Checks writes of one row, and updates of several.
     fn admit_write(&self, operation: &Operation<'_>) -> Result<()> {
         match operation {
             Operation::Insert { table, row, on_conflict } => {
@@ -142,11 +142,10 @@ impl Rights {
         }
     }
 
-    /// Which rows' entries a read of the history asks for.
+    /// Returns the rows whose entries a read of the history requests.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`] for those of a table whose history is not for the
-    /// caller.
+    /// [`ErrorKind::Denied`] for a table whose history the caller may not read.
     pub(crate) fn history_of(&self, operation: &Operation<'_>) -> Result<HistoryOf<'_>> {
         let (table, filter) = match operation {
             Operation::List { table, query } => (*table, query.filter.as_ref()),
@@ -177,7 +176,7 @@ impl Rights {
         }
     }
 
-    /// The table and the key of the row whose entries alone a filter selects.
+    /// Returns the table and the key of the row, if a filter only selects the entries of one row.
     fn pinned<'f>(&self, filter: &'f FilterExpr) -> Option<(&TableRights, &'f str)> {
         let (mut names, mut key) = (None, None);
         let mut look = |filter: &'f FilterExpr| match filter {
@@ -207,7 +206,7 @@ impl Rights {
     }
 }
 
-/// Calls with each filter that has to be true.
+/// Calls `with` for each filter that has to be true.
 fn each_of<'f>(filter: &'f FilterExpr, with: &mut impl FnMut(&'f FilterExpr)) {
     match filter {
         FilterExpr::And(all) => all.iter().for_each(|one| each_of(one, with)),
@@ -215,7 +214,7 @@ fn each_of<'f>(filter: &'f FilterExpr, with: &mut impl FnMut(&'f FilterExpr)) {
     }
 }
 
-/// Lends an operation on rows from a source of a shorter life.
+/// Lends an operation on rows from a source with a shorter lifetime.
 fn run_insert_many<'a, T>(
     table: &'a Table,
     rows: &'a mut dyn RowSource<'a>,
@@ -225,11 +224,11 @@ fn run_insert_many<'a, T>(
     run(&mut Operation::InsertMany { table, rows, on_conflict })
 }
 
-/// Lends the row that suits, with the fields that were asked for.
+/// A sink that passes on a row that matches the rights, with the requested fields.
 struct Asking<'s, 'f> {
     ready: Ready<'f>,
     sink: &'s mut dyn RowSink,
-    /// Those that are read, and those that were asked for.
+    /// The fields that are read, and those that were requested.
     fields: FieldSet,
     asked: FieldSet,
     hidden: bool,
@@ -254,7 +253,7 @@ impl RowSink for Asking<'_, '_> {
     }
 }
 
-/// Rows that are checked as they come.
+/// A source that checks each row against the rights.
 struct Judged<'j, 'a> {
     whose: &'j Rights,
     rights: &'j TableRights,

@@ -1,5 +1,4 @@
-//! What a scope does around an operation when its store has a cache; see
-//! [`crate::cache`] for why.
+//! Executes operations of a scope whose store has a cache; [`crate::cache`] explains the protocol.
 
 use marmota_model::{Result, RowSink};
 
@@ -8,8 +7,8 @@ use crate::cache::{Cache, Copying, Writing};
 use crate::durability::Durability;
 use crate::operation::{Operation, Outcome};
 
-/// Writes that are announced; they end with this, unless it is disarmed: also
-/// when a sink or a source of rows panics.
+/// Announced writes. They end when this value is dropped, unless it is disarmed, also when a sink
+/// or a source of rows panics.
 struct Announced<'c> {
     cache: &'c Cache,
     writing: Writing,
@@ -29,7 +28,7 @@ impl Drop for Announced<'_> {
 }
 
 impl Scope {
-    /// [`Scope::submit`] by way of the cache.
+    /// [`Scope::submit`] with a cache.
     pub(super) fn submit_cached(
         &self,
         cache: &Cache,
@@ -63,7 +62,7 @@ impl Scope {
         Ok(progress)
     }
 
-    /// Without the cache.
+    /// Executes an operation without the cache.
     fn pass_by(
         &self,
         durability: Option<Durability>,
@@ -74,7 +73,7 @@ impl Scope {
         self.submit_to_session(durability, operation, sink, outcome).map(Progress::of)
     }
 
-    /// A read by key, at large.
+    /// Executes a read by key, outside of a transaction.
     fn get_cached(
         &self,
         cache: &Cache,

@@ -1,9 +1,8 @@
-//! What a scope does around an operation when it acts under rights; see
-//! [`crate::rights`].
+//! Executes operations of a scope with rights; see [`crate::rights`].
 //!
-//! The history of a row is for those who may read the row: where a rule says
-//! which rows those are, the row is looked at first, and the entries are read
-//! behind that. (An entry of a write in between is seen.)
+//! The history of a row is visible to callers who may read the row. If a rule determines these
+//! rows, the row is checked first, and the entries are read afterwards. (So the entry of a write
+//! between the two is visible.)
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -15,7 +14,7 @@ use crate::durability::Durability;
 use crate::operation::{Operation, Outcome};
 use crate::rights::{HistoryOf, Rights};
 
-/// The look at a row: counts it, if the caller may see its history.
+/// Returns the check of a row: a count of the row, if the caller may see its history.
 fn look<'l>(table: &'l Table, filter: &'l FilterExpr) -> Operation<'l> {
     Operation::Count { table, filter: Some(filter) }
 }

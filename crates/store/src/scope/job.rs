@@ -1,7 +1,6 @@
-//! Writes that are carried out with more than themselves in one transaction:
-//! with an entry in the history where their table is audited, with a look at
-//! the rows that the caller has rights to, or at those whose immutable fields are written. Such a write becomes a batch, and
-//! its result is taken from that.
+//! Writes that take additional steps in the same transaction: a history entry, if their table is
+//! audited, a check of rows for the caller's rights, or a read of rows whose immutable fields are
+//! written. Such a write is executed as a batch, and its result is taken from the batch.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,14 +16,14 @@ use crate::operation::{
     BatchMode, Keys, Link, OnConflict, Once, Operation, Outcome, UpsertResult, Write,
 };
 
-/// A write that is carried out as a batch.
+/// A write that is executed as a batch.
 #[derive(Debug)]
 pub(super) struct Job {
     writes: Vec<Write>,
     links: Vec<Link>,
     mode: BatchMode,
     results: Vec<Result<Outcome>>,
-    /// True if the operation was of many rows.
+    /// True if the operation has several rows.
     of_many: bool,
 }
 
@@ -38,7 +37,7 @@ impl Job {
         Self { writes, links, mode, results: Vec::new(), of_many }
     }
 
-    /// Calls `run` with the batch that takes the place of an operation.
+    /// Calls `run` with the batch that replaces an operation.
     pub(super) fn with<T>(
         &mut self,
         operation: &mut Operation<'_>,
@@ -52,7 +51,7 @@ impl Job {
         run(&mut Operation::Batch { writes, links, mode: *mode, once, results })
     }
 
-    /// The result of the operation that it stands for.
+    /// Returns the result of the operation that the batch replaces.
     pub(super) fn finish(
         mut self,
         called: Result<()>,
@@ -100,7 +99,7 @@ impl Job {
     }
 }
 
-/// The same error, saying which row it is about.
+/// Returns the same error with the index of the row.
 #[cold]
 fn at_row(place: usize, error: &Error) -> Error {
     let named = Error::new(error.kind(), format!("row {place}: {}", error.message()));
@@ -108,7 +107,7 @@ fn at_row(place: usize, error: &Error) -> Error {
 }
 
 impl Scope {
-    /// Submits an operation, as a batch where it has to be one.
+    /// Submits an operation, as a batch if it has to be one.
     pub(super) fn submit_as_job(
         &self,
         durability: Option<Durability>,
@@ -132,7 +131,7 @@ impl Scope {
         }
     }
 
-    /// Goes on with it.
+    /// Continues the operation.
     pub(super) fn poll_job(
         &self,
         pending: &mut Pending,
@@ -156,8 +155,8 @@ impl Scope {
         }
     }
 
-    /// What an operation becomes, if it writes to an audited table or to immutable fields, or has
-    /// to be looked after for its caller's rights.
+    /// Returns the batch that replaces an operation, if it writes to an audited table or to
+    /// immutable fields, or has to be checked for its caller's rights.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`] for a write to the history itself.
@@ -179,7 +178,7 @@ impl Scope {
             Operation::Batch { writes, .. } => writes.iter().any(|write| rights.guard(write)),
             operation => rights.guards(operation),
         });
-        // A delete by a filter is narrowed, which the writes of a batch are not yet.
+        // A delete by filter has to be narrowed, which was not done yet for the writes of a batch.
         let narrows = rights.is_some()
             && matches!(operation, Operation::Batch { writes, .. }
                 if writes.iter().any(|write| matches!(write, Write::DeleteWhere { .. })));

@@ -1,5 +1,4 @@
-//! What a scope does around an operation when its store counts what is done;
-//! see [`crate::meter`].
+//! Executes operations of a scope whose store counts them; see [`crate::meter`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +11,8 @@ use crate::meter::{Begun, Who};
 use crate::operation::{Operation, Outcome};
 
 impl Scope {
-    /// [`Scope::submit`], counted where that is wanted: once for each operation
-    /// that a caller asks for, whatever becomes of it beneath.
+    /// [`Scope::submit`] with counters, if they are enabled: each operation of a caller counts
+    /// once, even if it is executed as several.
     pub(super) fn submit_metered(
         &self,
         durability: Option<Durability>,
@@ -53,15 +52,16 @@ impl Scope {
         Who { name, session: self.session.as_deref() }
     }
 
-    /// Tells the store of a call that took so long and is no operation: of a
-    /// service's method, say. It is for [`crate::meter::Activity::slow`].
+    /// Records a call that took this long and is not an operation, such as a service's method. It
+    /// is for [`crate::meter::Activity::slow`].
     pub fn note_call(&self, time: Duration, what: impl FnOnce() -> String) {
         if let Some(meter) = &self.shared.meter {
             meter.note_call(time, self.who(), what);
         }
     }
 
-    /// The same scope, counted for a session; as it is where nothing is counted.
+    /// Returns the same scope, counted for a session; if nothing is counted, the scope does not
+    /// change.
     pub(crate) fn in_session(&self, name: &str) -> Self {
         let session = self.shared.meter.as_ref().map(|meter| meter.session(name));
         let (actor, rights) = (self.actor.clone(), self.rights.clone());

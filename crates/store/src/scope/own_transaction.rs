@@ -1,5 +1,5 @@
-//! Whether an operation of the store waits for a transaction of its own thread,
-//! which cannot end meanwhile: for a hint in the error.
+//! Detects that an operation of the store waits for a transaction of its own thread, which cannot
+//! end meanwhile, for a hint in the error.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -9,7 +9,7 @@ use marmota_model::{Error, ErrorKind};
 use super::{Place, SLOT, Scope, Shared};
 
 impl Shared {
-    /// Notes a transaction, which is not open yet.
+    /// Registers a transaction, which is not open yet.
     pub(super) fn add_transaction(&self) -> Arc<AtomicUsize> {
         let user = Arc::new(AtomicUsize::new(0));
         let mut transactions = self.transactions.lock();
@@ -18,7 +18,7 @@ impl Shared {
         user
     }
 
-    /// True if this thread last used a transaction that is open.
+    /// Returns true if this thread was the last to use a transaction that is still open.
     fn has_transaction_here(&self) -> bool {
         let here = thread_mark();
         let transactions = self.transactions.lock();
@@ -28,8 +28,8 @@ impl Shared {
 }
 
 impl Scope {
-    /// The error of an operation that waited in vain; if it waited for its own
-    /// thread, it says so.
+    /// Returns the error of an operation that waited too long, with an explanation if it waited for
+    /// its own thread.
     #[cold]
     pub(super) fn explained(&self, error: Error) -> Error {
         let waited = error.kind() == ErrorKind::Busy && matches!(self.place, Place::Threads);
@@ -45,7 +45,7 @@ impl Scope {
     }
 }
 
-/// Returns what tells this thread from all others that live, and is not 0.
+/// Returns a number that identifies this thread among all existing ones, and is not 0.
 pub(super) fn thread_mark() -> usize {
     SLOT.with(|slot| std::ptr::from_ref(slot) as usize)
 }

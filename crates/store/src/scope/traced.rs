@@ -1,5 +1,5 @@
-//! What a scope does around an operation when its store tells spans of what is done: a span of the
-//! crate `tracing` for each operation that a caller asks for, whatever becomes of it beneath.
+//! Executes operations of a scope whose store has spans: each operation of a caller has one span of
+//! the crate `tracing`, even if it is executed as several.
 
 use std::task::{Context, Poll};
 
@@ -13,8 +13,8 @@ use crate::meter;
 use crate::operation::{Operation, Outcome};
 
 impl Scope {
-    /// [`Scope::submit`] where there is more to it than the session. By itself, so that a plain
-    /// store's path is not made any longer.
+    /// [`Scope::submit`] if operations do not go directly to the session. It is a separate
+    /// function, so that the path of a plain store is not longer.
     #[inline(never)]
     pub(super) fn submit_observed(
         &self,
@@ -50,7 +50,7 @@ impl Scope {
         progress
     }
 
-    /// [`Scope::poll`] inside of the operation's span.
+    /// [`Scope::poll`] within the operation's span.
     pub(super) fn poll_traced(
         &self,
         span: Box<Span>,
@@ -73,7 +73,7 @@ impl Scope {
     fn span_of(&self, operation: &Operation<'_>) -> Span {
         let verb = verb_of(operation);
         let engine = match self.shared.engine.capability().name {
-            // As the conventions have it.
+            // This is the name in the conventions of OpenTelemetry.
             "postgres" => "postgresql",
             name => name,
         };
@@ -108,7 +108,7 @@ impl Scope {
     }
 }
 
-/// The verb, with the steps of transactions by themselves.
+/// Returns the verb; the steps of transactions have separate names.
 fn verb_of(operation: &Operation<'_>) -> &'static str {
     match operation {
         Operation::Begin => "begin",
@@ -120,10 +120,10 @@ fn verb_of(operation: &Operation<'_>) -> &'static str {
     }
 }
 
-/// Says how an operation ended.
+/// Records the result of an operation in its span.
 fn note(span: &Span, operation: &Operation<'_>, ended: Result<&mut Outcome, &Error>) {
     match ended {
-        // They were counted, not handled.
+        // These rows were only counted, not read.
         Ok(_) if matches!(operation, Operation::Count { .. }) => {}
         Ok(outcome) => {
             span.record("marmota.rows", signed(outcome.rows));
@@ -137,12 +137,12 @@ fn note(span: &Span, operation: &Operation<'_>, ended: Result<&mut Outcome, &Err
     }
 }
 
-/// As exporters have numbers: others they take for texts.
+/// Converts a number to the type that exporters accept; they convert others to text.
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// True of what is no answer to what was asked, but an operation that did not come to one.
+/// Returns true for an error of the execution, and false for one that answers the caller's request.
 const fn is_failure(kind: ErrorKind) -> bool {
     use ErrorKind::{Conflict, Denied, Invalid, NotFound, Stale, Unauthenticated, Unsupported};
     !matches!(kind, Conflict | Denied | Invalid | NotFound | Stale | Unauthenticated | Unsupported)

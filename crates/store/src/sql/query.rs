@@ -1,5 +1,4 @@
-//! The verbs of SQL: [`Scope::sql`] and the forms its rows can take,
-//! [`Scope::execute`].
+//! The verbs of SQL: [`Scope::sql`], the forms of its rows, and [`Scope::execute`].
 
 use std::cell::OnceCell;
 use std::ops::ControlFlow;
@@ -12,10 +11,10 @@ use crate::action::{Action, Verb};
 use crate::operation::{Operation, Outcome};
 use crate::scope::Scope;
 
-/// The most bytes of a statement.
+/// The maximum size of a statement in bytes.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// A statement that reads: bind its values, then say what its rows are to be.
+/// A statement that reads. Bind its values, then choose the form of its rows.
 #[must_use = "a query does nothing until its rows are asked for"]
 #[derive(Debug)]
 pub struct SqlQuery<'s> {
@@ -33,7 +32,7 @@ struct Statement {
 }
 
 impl Statement {
-    /// Has an engine run it: `call` gets the operation.
+    /// Has an engine run it: `call` receives the operation.
     fn operate(
         &self,
         scope: &Scope,
@@ -82,7 +81,7 @@ impl Statement {
 
 static NO_COLUMNS: std::sync::LazyLock<SqlColumns> = std::sync::LazyLock::new(SqlColumns::default);
 
-/// What takes a statement's rows.
+/// A sink for a statement's rows.
 trait SqlSink {
     fn row(&mut self, row: &SqlRow<'_>) -> Result<ControlFlow<()>>;
 
@@ -96,27 +95,26 @@ impl<'s> SqlQuery<'s> {
         self
     }
 
-    /// Runs on the database of this name, in a store that has several; see
-    /// the guide's page on databases.
+    /// Runs the statement on the database with this name, in a store that has several; see the
+    /// guide's page on databases.
     pub fn on(mut self, database: &str) -> Self {
         self.statement.database = Some(database.to_owned());
         self
     }
 
-    /// The rows as values, with the names of their columns.
+    /// Returns the rows as values, with the names of their columns.
     ///
     /// # Errors
-    /// The engine's: [`ErrorKind::Invalid`] for what is wrong with the
-    /// statement, with its place; [`ErrorKind::Denied`] for one that would
-    /// write.
+    /// Those of the engine: [`ErrorKind::Invalid`] for an error in the statement, with its
+    /// position; [`ErrorKind::Denied`] for a statement that would write.
     pub fn rows(self) -> Action<'s, Rows> {
         Action::new(self.scope, Rows { statement: self.statement, rows: SqlRows::default() })
     }
 
-    /// What `read` makes of each row.
+    /// Converts each row with `read`.
     ///
     /// # Errors
-    /// As [`SqlQuery::rows`], and `read`'s, which ends the query.
+    /// Those of [`SqlQuery::rows`], and an error of `read`, which ends the query.
     pub fn map<T, F>(self, read: F) -> Action<'s, Map<T, F>>
     where
         F: FnMut(&SqlRow<'_>) -> Result<T> + Unpin,
@@ -124,33 +122,32 @@ impl<'s> SqlQuery<'s> {
         Action::new(self.scope, Map { statement: self.statement, read, rows: Vec::new() })
     }
 
-    /// The rows as structs of a model, whose fields are found by the names of
-    /// the columns. Each field but blobs needs one.
+    /// Returns the rows as structs of a model, whose fields are found by the names of the columns.
+    /// Each field except blobs needs a column.
     ///
     /// # Errors
-    /// As [`SqlQuery::rows`], and [`ErrorKind::Invalid`] naming the field that
-    /// has no column.
+    /// Those of [`SqlQuery::rows`], and [`ErrorKind::Invalid`] with the field that has no column.
     pub fn models<M: Model>(self) -> Action<'s, Models<M>> {
         let models =
             Models { statement: self.statement, places: Places::Unknown, rows: Vec::new() };
         Action::new(self.scope, models)
     }
 
-    /// The first column of the first row; none if there is no row.
+    /// Returns the first column of the first row; `None` if there are no rows.
     ///
     /// # Errors
-    /// As [`SqlQuery::rows`], and [`ErrorKind::Engine`] for a value that the
-    /// type cannot hold.
+    /// Those of [`SqlQuery::rows`], and [`ErrorKind::Engine`] for a value that the type cannot
+    /// hold.
     pub fn value<T: FieldValue>(self) -> Action<'s, One<T>> {
         Action::new(self.scope, One { statement: self.statement, value: None })
     }
 
-    /// Appends the rows to `out` as a JSON array of objects, without making
-    /// anything else of them; gives how many there were.
+    /// Appends the rows to `out` as a JSON array of objects, without an intermediate form, and
+    /// returns their number.
     ///
     /// # Errors
-    /// As [`SqlQuery::rows`], and [`ErrorKind::Invalid`] if two columns have
-    /// the same name; `out` then is as it was.
+    /// Those of [`SqlQuery::rows`], and [`ErrorKind::Invalid`] if two columns have the same name;
+    /// then `out` is unchanged.
     pub fn json(self, out: &'s mut Vec<u8>) -> Action<'s, JsonArray<'s>> {
         let start = out.len();
         Action::new(self.scope, JsonArray { statement: self.statement, out, start, count: 0 })
@@ -228,17 +225,17 @@ impl<T, F: FnMut(&SqlRow<'_>) -> Result<T> + Unpin> Verb for Map<T, F> {
 /// The verb of [`SqlQuery::models`].
 pub struct Models<M> {
     statement: Statement,
-    /// Where each field's column is, once the first row has come.
+    /// The column of each field, known once the first row has come.
     places: Places,
     rows: Vec<M>,
 }
 
 impl<M> Unpin for Models<M> {}
 
-/// Where the columns of a model's fields are.
+/// The columns of a model's fields.
 enum Places {
     Unknown,
-    /// The columns are the fields, in their order and of their kinds.
+    /// The columns are the fields, in the same order and of the same kinds.
     Same,
     Each(Vec<Option<usize>>),
 }
@@ -260,7 +257,7 @@ impl<M: Model> SqlSink for Modelling<'_, M> {
         let mut values: smallvec::SmallVec<[ValueRef<'_>; 16]> = smallvec::SmallVec::new();
         for (field, place) in M::schema().fields.iter().zip(places) {
             let value = place.map_or(ValueRef::Absent, |place| row.values()[place]);
-            // What does not suit the kind is complained about by the struct.
+            // If the value does not fit the kind, the struct reports the error.
             values.push(field.kind.read_stored(value).unwrap_or(value));
         }
         self.rows.push(M::read(&values)?);
@@ -422,14 +419,14 @@ impl Action<'_, Execute> {
         self
     }
 
-    /// Runs on the database of this name, in a store that has several.
+    /// Runs the statement on the database with this name, in a store that has several.
     pub fn on(mut self, database: &str) -> Self {
         self.verb.statement.database = Some(database.to_owned());
         self
     }
 
-    /// Lets it write to audited models, and to their history, without leaving
-    /// an entry: refused otherwise, with [`ErrorKind::Denied`].
+    /// Allows the statement to write to audited models, and to their history, without an entry.
+    /// Otherwise it is refused with [`ErrorKind::Denied`].
     pub fn unaudited(mut self) -> Self {
         self.verb.statement.unaudited = true;
         self
@@ -437,25 +434,23 @@ impl Action<'_, Execute> {
 }
 
 impl Scope {
-    /// One statement of SQL that reads, on an engine that has SQL. Values are
-    /// bound, never written into the text: `store.sql("SELECT … WHERE x > ?").bind(7)`.
+    /// Runs one SQL statement that reads, on an engine with SQL. Values are bound, never written
+    /// into the text: `store.sql("SELECT … WHERE x > ?").bind(7)`.
     ///
-    /// Tables and columns are called as models and fields are. Values lie as
-    /// SQL keeps them: booleans are 0 and 1, amounts whole ten-thousandths,
-    /// dates days and times microseconds since 1970, UUIDs 16 bytes; a bound
-    /// [`Value`] is turned into that, and a column that is a field's comes
-    /// back as the field's kind.
+    /// Tables and columns have the names of models and fields. Values have the form in which SQL
+    /// stores them: booleans are 0 and 1, amounts whole ten-thousandths, dates days and times
+    /// microseconds since 1970, UUIDs 16 bytes. A bound [`Value`] is converted to that, and a
+    /// column that was read from a field is returned as the field's kind.
     pub fn sql(&self, text: impl Into<String>) -> SqlQuery<'_> {
         SqlQuery { scope: self, statement: Statement::new(text.into(), false) }
     }
 
-    /// One statement of SQL that changes rows (INSERT, UPDATE, DELETE); gives
-    /// how many. It passes by the rules, stamps and versions of models: what
-    /// it writes is the caller's to keep right. All that is cached counts as
-    /// changed.
+    /// Runs one SQL statement that changes rows (INSERT, UPDATE, DELETE), and returns their number.
+    /// It bypasses the rules, timestamps and versions of models: the caller is responsible for
+    /// valid data. The whole cache is invalidated.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for any other statement; otherwise the engine's.
+    /// [`ErrorKind::Invalid`] for any other statement; otherwise those of the engine.
     pub fn execute(&self, text: impl Into<String>) -> Action<'_, Execute> {
         Action::new(self, Execute { statement: Statement::new(text.into(), true) })
     }

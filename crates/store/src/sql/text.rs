@@ -1,9 +1,8 @@
-//! Statements as text: what engines that have SQL look at in them, and how they
-//! name them in errors.
+//! Helpers for the text of statements, used by engines with SQL and in their errors.
 
 use marmota_model::{Error, text::excerpt};
 
-/// The first word of a statement, behind white space and comments.
+/// Returns the first word of a statement, after white space and comments.
 #[must_use]
 pub fn first_word(text: &str) -> &str {
     let mut rest = text;
@@ -21,14 +20,14 @@ pub fn first_word(text: &str) -> &str {
     }
 }
 
-/// True if the first word of a statement is one of these.
+/// Returns true if the first word of a statement is one of these.
 #[must_use]
 pub fn begins_with(text: &str, words: &[&str]) -> bool {
     let first = first_word(text);
     words.iter().any(|word| first.eq_ignore_ascii_case(word))
 }
 
-/// The same error, with the statement that it is about.
+/// Returns the same error with the statement that caused it.
 #[cold]
 #[must_use]
 pub fn at_text(error: &Error, text: &str) -> Error {

@@ -16,8 +16,8 @@ impl Wake for Unpark {
 }
 
 impl WaitQueue {
-    /// Tries until `attempt` succeeds, each time that it is woken; blocks the
-    /// thread in between. None if that took until `until`.
+    /// Calls `attempt` each time that it is woken, until it succeeds, and blocks the thread in
+    /// between. Returns `None` if it has not succeeded by `until`.
     pub fn block_until<T>(&self, until: Instant, attempt: impl FnMut() -> Option<T>) -> Option<T> {
         let mut blocked =
             Blocked { queue: self, place: QueuePlace::default(), waker: thread_waker(), attempt };
@@ -37,7 +37,7 @@ fn thread_waker() -> Waker {
     Arc::new(Unpark(thread::current())).into()
 }
 
-/// A thread in the queue; it leaves also if an attempt panics.
+/// A thread in the queue, which leaves it also if an attempt panics.
 struct Blocked<'q, A> {
     queue: &'q WaitQueue,
     place: QueuePlace,

@@ -8,8 +8,7 @@ use super::queue::{QueuePlace, WaitQueue};
 use super::sync::{AtomicBool, Ordering};
 
 impl WaitQueue {
-    /// Returns a future that tries until `attempt` succeeds, each time that it
-    /// is woken.
+    /// Returns a future that calls `attempt` each time that it is woken, until it succeeds.
     pub const fn until<T, A>(&self, attempt: A) -> Waits<'_, A>
     where
         A: FnMut() -> Option<T> + Unpin,
@@ -25,12 +24,12 @@ impl WaitQueue {
     }
 }
 
-/// A future that waits in a queue; dropped, it leaves it.
+/// A future that waits in a queue, and leaves it when it is dropped.
 #[derive(Debug)]
 pub struct Waits<'q, A> {
     queue: &'q WaitQueue,
     place: QueuePlace,
-    /// True if it tries only while it is the first.
+    /// True if it only tries while it is the first.
     is_ordered: bool,
     attempt: A,
 }
@@ -40,7 +39,7 @@ impl<T, A: FnMut() -> Option<T> + Unpin> Future for Waits<'_, A> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let this = self.get_mut();
-        // Before it tries: what is released after this wakes it.
+        // It enters the queue before it tries, so that a later release wakes it.
         this.queue.wait(&mut this.place, context.waker());
         if this.is_ordered && !this.queue.is_first(&this.place) {
             return Poll::Pending;
@@ -58,14 +57,14 @@ impl<A> Drop for Waits<'_, A> {
     }
 }
 
-/// A lock that futures take one after the other, in the order they came.
+/// A lock that futures take in the order in which they arrived.
 #[derive(Debug, Default)]
 pub struct TurnLock {
     is_taken: AtomicBool,
     queue: WaitQueue,
 }
 
-/// Holds a [`TurnLock`] until it is dropped.
+/// The guard of a [`TurnLock`], which releases it when it is dropped.
 #[derive(Debug)]
 pub struct TurnGuard(Arc<TurnLock>);
 

@@ -1,11 +1,10 @@
-//! A queue of operations that wait for the same thing, such as a lock.
+//! A queue of operations that wait for the same resource, such as a lock.
 //!
-//! The queue does not know the thing. An operation that does not get it enters
-//! the queue, tries once more, and returns to its caller. The operation that
-//! releases the thing wakes the first in the queue, which tries again; if
-//! another was faster, it keeps its place. One that leaves the queue after it
-//! was woken (it has timed out, was dropped, or has had its turn) wakes the
-//! next. So a wake-up is never lost while an operation waits.
+//! The queue does not know the resource. An operation that does not get it enters the queue, tries
+//! once more, and returns to its caller. The operation that releases the resource wakes the first
+//! in the queue, which tries again; if another was faster, it keeps its place. An operation that
+//! leaves the queue after it was woken (it has timed out, was dropped, or has had its turn) wakes
+//! the next. So a wake-up is never lost while an operation waits.
 //!
 //! An operation with a deadline is woken at it, by an alarm that the queue has
 //! for all of its operations.
@@ -18,9 +17,9 @@ use std::time::Instant;
 
 use super::sync::{AtomicUsize, Mutex, Ordering, fence};
 
-/// What a queue wakes.
+/// A waiter that a queue can wake.
 pub trait Wakeable {
-    /// Wakes it; false if that is of no use, so that the next is woken instead.
+    /// Wakes it; returns false if that has no effect, so that the next one is woken instead.
     fn wake(self) -> bool;
 }
 
@@ -31,7 +30,7 @@ impl Wakeable for Waker {
     }
 }
 
-/// A place in a [`WaitQueue`]. Its owner gives it up with [`WaitQueue::leave`].
+/// A place in a [`WaitQueue`]. Its owner releases it with [`WaitQueue::leave`].
 #[derive(Debug, Default)]
 pub struct QueuePlace(Option<u64>);
 
@@ -39,18 +38,18 @@ impl QueuePlace {
     /// No place yet.
     pub(super) const NONE: Self = Self(None);
 
-    /// True if it is no place in a queue.
+    /// Returns true if it is not a place in a queue.
     #[must_use]
     pub const fn is_none(&self) -> bool {
         self.0.is_none()
     }
 }
 
-/// Operations that wait for the same thing, in the order they came.
+/// Operations that wait for the same resource, in order of arrival.
 #[derive(Debug)]
 pub struct WaitQueue<W = Waker> {
     inside: Mutex<Inside<W>>,
-    /// How many can be woken, so that the lock is not taken in vain.
+    /// The number of waiters that can be woken, so that the lock is not taken in vain.
     sleeping: AtomicUsize,
 }
 
@@ -66,9 +65,9 @@ struct Inside<W> {
 #[derive(Debug)]
 struct Entry<W> {
     number: u64,
-    /// None once it was woken; then it tries again.
+    /// `None` once it was woken; then it tries again.
     waiter: Option<W>,
-    /// False for one that is gone once it was woken.
+    /// False for a waiter that is removed once it was woken.
     has_place: bool,
     /// When it is woken at the latest.
     until: Option<Instant>,
@@ -89,9 +88,9 @@ impl WaitQueue {
 }
 
 impl<W: Wakeable> WaitQueue<W> {
-    /// Has `waiter` woken in its turn; it takes the last place or keeps the one
-    /// it has. The caller tries again after this, because the thing may have
-    /// been released before.
+    /// Enters `waiter`, which is woken in its turn; it takes the last place or keeps the one it
+    /// has. The caller has to try again afterwards, because the resource may have been released
+    /// before.
     pub fn enter(&self, place: &mut QueuePlace, waiter: W) {
         self.change(|inside| inside.enter(place, waiter, None));
     }
@@ -115,7 +114,7 @@ impl<W: Wakeable> WaitQueue<W> {
         alarm
     }
 
-    /// [`Self::enter`] for one that is woken once and keeps no place.
+    /// [`Self::enter`] for a waiter that is woken once and keeps no place.
     pub fn enter_once(&self, waiter: W) {
         self.change(|inside| {
             inside.push(waiter, false, None);
@@ -123,19 +122,19 @@ impl<W: Wakeable> WaitQueue<W> {
         });
     }
 
-    /// `change` gives how many more can be woken.
+    /// Applies `change`, which returns how many more waiters can be woken.
     fn change(&self, change: impl FnOnce(&mut Inside<W>) -> usize) {
         let mut inside = self.inside.lock();
         let added = change(&mut inside);
         self.sleeping.fetch_add(added, Ordering::Relaxed);
         drop(inside);
-        // Pairs with the one in `has_sleepers`: either the releaser sees the
-        // count, or the caller's next try sees what was released.
+        // Pairs with the fence in `has_sleepers`: either the releaser sees the count, or the
+        // caller's next attempt sees the release.
         fence(Ordering::SeqCst);
     }
 
-    /// Gives up a place. If its operation was woken already, the next is woken:
-    /// it may have been meant for another turn than the one it had.
+    /// Releases a place. If its operation was woken already, the next one is woken: the wake-up may
+    /// have been for another turn than the one that the operation had.
     pub fn leave(&self, place: &mut QueuePlace) {
         let Some(number) = place.0.take() else { return };
         let mut inside = self.inside.lock();
@@ -153,37 +152,36 @@ impl<W: Wakeable> WaitQueue<W> {
         }
     }
 
-    /// True if `place` is the first in the queue.
+    /// Returns true if `place` is the first in the queue.
     pub fn is_first(&self, place: &QueuePlace) -> bool {
         let inside = self.inside.lock();
         inside.entries.front().is_some_and(|first| Some(first.number) == place.0)
     }
 
-    /// How many operations have a place.
+    /// Returns the number of operations with a place.
     pub fn len(&self) -> usize {
         self.inside.lock().entries.iter().filter(|entry| entry.has_place).count()
     }
 
-    /// True if no operation is in the queue.
+    /// Returns true if no operation is in the queue.
     pub fn is_empty(&self) -> bool {
         self.inside.lock().entries.is_empty()
     }
 
-    /// How many can be woken.
+    /// Returns the number of waiters that can be woken.
     #[inline]
     pub fn sleeping(&self) -> usize {
         self.sleeping.load(Ordering::Relaxed)
     }
 
-    /// True if there is one to wake. Called after the thing was released.
+    /// Returns true if a waiter can be woken. Call it after the release of the resource.
     #[inline]
     pub fn has_sleepers(&self) -> bool {
         fence(Ordering::SeqCst);
         self.sleeping() > 0
     }
 
-    /// Wakes the first that was not woken yet. Called after the thing was
-    /// released.
+    /// Wakes the first waiter that was not woken yet. Call it after the release of the resource.
     #[inline]
     pub fn wake_next(&self) {
         if self.has_sleepers() {
@@ -211,7 +209,7 @@ impl<W: Wakeable> WaitQueue<W> {
         waiter
     }
 
-    /// Wakes all that are in the queue.
+    /// Wakes all waiters in the queue.
     pub fn wake_all(&self) {
         if !self.has_sleepers() {
             return;

@@ -1,4 +1,4 @@
-//! The verbs that insert and say what to do where a row is there already.
+//! The verbs that insert with a conflict action.
 
 use marmota_model::{
     FieldSet, Key, Model, NoRows, Record, Result, Scratch, Table, Value, ValueRef,
@@ -15,7 +15,7 @@ use crate::scope::Scope;
 pub struct InsertOver<'m, M: Model> {
     model: &'m M,
     on_conflict: OnConflict,
-    /// Kept, so that an action that waits asks for the same key again.
+    /// The generated key, kept so that an action that waits uses the same key again.
     key: Value,
 }
 
@@ -49,7 +49,7 @@ impl<M: Model> Verb for InsertOver<'_, M> {
     }
 }
 
-/// Prepares a row with the UUID that it was given before, if it was.
+/// Prepares a row; if it got a UUID in an earlier call, it keeps that.
 fn keep_uuid<'a>(
     table: &Table,
     row: &mut [ValueRef<'a>],
@@ -150,23 +150,21 @@ impl Verb for InsertRecordOver<'_> {
     }
 }
 
-/// Adds to an insert what to do where a row is there already.
+/// Adds the conflict actions to an insert.
 macro_rules! ways {
     ($insert:ty => $over:ty, $make:expr, [$($generics:tt)*]) => {
         impl<'s, $($generics)*> Action<'s, $insert> {
-            /// Leaves a row that is there as it is: [`OnConflict::Ignore`].
+            /// Leaves an existing row as it is: [`OnConflict::Ignore`].
             pub fn or_ignore(self) -> Action<'s, $over> {
                 self.over(OnConflict::Ignore)
             }
 
-            /// Puts the row in the place of those in its way:
-            /// [`OnConflict::Replace`].
+            /// Replaces the conflicting rows by this row: [`OnConflict::Replace`].
             pub fn or_replace(self) -> Action<'s, $over> {
                 self.over(OnConflict::Replace)
             }
 
-            /// Writes the row over the one that is there:
-            /// [`OnConflict::Update`].
+            /// Writes this row over the existing one: [`OnConflict::Update`].
             pub fn or_update(self) -> Action<'s, $over> {
                 self.over(OnConflict::UPDATE)
             }
@@ -191,23 +189,22 @@ ways!(InsertRecord<'r> => InsertRecordOver<'r>, |verb: &InsertRecord<'r>, on_con
 }, ['r]);
 
 impl Scope {
-    /// Inserts a row, or writes it over the one that is there: the one with its
-    /// key, or else with the same unique values. That one keeps its key and its
-    /// created-at time, and its version is counted, not compared; a blob that
-    /// was not read is left alone. Short for an insert with
-    /// [`Action::or_update`].
+    /// Inserts a row, or updates the existing one: the row with its key, or otherwise with the same
+    /// unique values. An existing row keeps its key and its created-at time, and one is added to
+    /// its version, which is not compared; a blob that was not read is unchanged. It is short for
+    /// an insert with [`Action::or_update`].
     ///
     /// # Errors
-    /// As [`Scope::insert`]; a conflict only if two rows are in the way.
+    /// Those of [`Scope::insert`]; a conflict only if two rows conflict with this one.
     pub fn upsert<'s, 'm, M: Model>(&'s self, model: &'m M) -> Action<'s, InsertOver<'m, M>> {
         self.insert(model).or_update()
     }
 
-    /// [`Scope::upsert`] of rows, all or none. A row may be in the way of one
-    /// that comes later. They may refer to rows that come earlier.
+    /// Upserts rows like [`Scope::upsert`], all or none. A row may conflict with a later one. Rows
+    /// may refer to earlier rows.
     ///
     /// # Errors
-    /// As [`Scope::upsert`], naming the row by its place in `models`.
+    /// Those of [`Scope::upsert`], with the row's index in `models`.
     pub fn upsert_many<'s, 'm, M: Model>(
         &'s self,
         models: &'m [M],
@@ -215,12 +212,11 @@ impl Scope {
         self.insert_many(models).or_update()
     }
 
-    /// [`Scope::upsert`] of a row of a run-time table: the fields that the
-    /// record has are written to the row that is there, the others are left
-    /// alone.
+    /// [`Scope::upsert`] of a row of a run-time table: the fields that the record has a value for
+    /// are written to the existing row, the others are unchanged.
     ///
     /// # Errors
-    /// As [`Scope::upsert`].
+    /// Those of [`Scope::upsert`].
     pub fn upsert_record<'s, 'r>(&'s self, record: &'r Record) -> Action<'s, InsertRecordOver<'r>> {
         self.insert_record(record).or_update()
     }
