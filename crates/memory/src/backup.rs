@@ -10,11 +10,13 @@ use marmota_model::{Error, ErrorKind, Result, Uuid};
 use marmota_store::backup::Copied;
 
 use super::catalog::Catalog;
+use super::data_file::Format;
+use super::data_file::contents::Loaded;
+use super::data_file::replace::{failed, replace};
 use super::engine::Memory;
-use super::file::{self, Format, Loaded};
-use super::file_binary;
 use super::gate::Gate;
 use super::journal;
+use super::plain_file;
 use super::shared::Shared;
 use super::snapshot::Snapshot;
 use super::vault::Vault;
@@ -37,7 +39,7 @@ impl Shared {
         let tables = self.between_transactions(|| self.save(path, format))?;
         let rows = tables.values().sum();
         progress(rows / 2, rows);
-        let copy = file::load(path, &self.vault)?;
+        let copy = plain_file::load(path, &self.vault)?;
         if counted(&copy)? != tables {
             let message = format!("{}: it does not hold what was copied", path.display());
             return Err(Error::new(ErrorKind::Engine, message));
@@ -95,7 +97,7 @@ impl Memory {
         }
         marmota_store::private_file::have_folder(path, memory.shared.creates_folders)?;
         let vault = &*memory.shared.vault;
-        let loaded = file::load(from, vault)?;
+        let loaded = plain_file::load(from, vault)?;
         if counted(&loaded)? != *tables {
             let message = format!("{}: it does not hold what its manifest says", from.display());
             return Err(Error::new(ErrorKind::Engine, message));
@@ -103,10 +105,10 @@ impl Memory {
         if memory.shared.durability.is_some() {
             return replace_alone(&journal::Alone::with(path)?, path, vault, &loaded);
         }
-        file::check_without_log(path)?;
-        let bytes = std::fs::read(from).map_err(|error| file::failed("read", from, error))?;
+        plain_file::check_without_log(path)?;
+        let bytes = std::fs::read(from).map_err(|error| failed("read", from, error))?;
         // If there is a key, the bytes are encrypted with it already.
-        file::replace(path, &Vault::none(), |out| Ok(out.write_all(&bytes)))
+        replace(path, &Vault::none(), |out| Ok(out.write_all(&bytes)))
     }
 }
 
@@ -125,9 +127,9 @@ pub(super) fn replace_alone(
         catalog: &Catalog::default(),
         sections: &loaded.tables,
         gate: &Gate::default(),
-        log: None,
+        settle: None,
     };
-    file::replace(path, vault, |mut out| file_binary::write_snapshot(&mut out, &snapshot))?;
+    replace(path, vault, |mut out| snapshot.write(&mut out))?;
     alone.remove_logs_before(snapshot.generation);
     Ok(())
 }

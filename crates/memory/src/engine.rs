@@ -13,7 +13,9 @@ use marmota_store::key::{KeySource, refuse_secrets};
 use marmota_store::plan::{Destructive, Plan};
 use marmota_store::{Durability, EngineStatistics};
 
-use crate::file::{self, Format, Loaded};
+use crate::data_file::Format;
+use crate::data_file::contents::Loaded;
+use crate::plain_file;
 use crate::session::MemorySession;
 use crate::shared::{READ_DEADLINE_MS, Shared};
 use crate::vault::Vault;
@@ -193,7 +195,7 @@ impl Memory {
     /// a file of this engine.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let vault = Vault::none();
-        let loaded = file::load(path.as_ref(), &vault)?;
+        let loaded = plain_file::load(path.as_ref(), &vault)?;
         Ok(Self::with(None, (None, false), Some(loaded), vault))
     }
 

@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 
 use super::catalog::{self, Catalog};
 use super::comparison::{self, Shape};
-use super::file::{Loaded, Section};
+use super::data_file::contents::{Loaded, Section};
 use super::row_write::placed;
 use super::shared::Shared;
 use super::table_rows::TableRows;

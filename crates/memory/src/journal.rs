@@ -37,7 +37,7 @@ use marmota_store::EngineStatistics;
 use parking_lot::{Condvar, Mutex};
 
 pub(super) use changes::{write_changes, write_tables};
-use log_file::LogFile;
+use log_file::{LogFile, fault};
 use record::{Identity, RECORD_BYTES};
 pub(super) use recovery::{Alone, first_log, open};
 
@@ -148,6 +148,14 @@ impl Record {
 }
 
 impl Journal {
+    /// Syncs the log of a snapshot's generation; returns its length.
+    pub(super) fn settle(&self, of: u64) -> Result<u64> {
+        let (generation, position) = self.end();
+        debug_assert_eq!(generation, of);
+        self.sync()?;
+        Ok(position)
+    }
+
     /// Writes a record, and returns the position after it.
     ///
     /// # Errors
@@ -520,31 +528,4 @@ fn unknown(failure: Error) -> Error {
         failure.message()
     );
     Error::new(ErrorKind::Lost, message).with_source(failure)
-}
-
-/// The error for a failed write to the disk; nothing was written.
-#[cold]
-fn fault(error: io::Error) -> Error {
-    use io::ErrorKind::{
-        FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
-    };
-    let message = match error.kind() {
-        StorageFull | QuotaExceeded | FileTooLarge => {
-            "the disk is full, nothing was written: make room and try again".to_owned()
-        }
-        PermissionDenied | ReadOnlyFilesystem => {
-            "the log can only be read, nothing was written: give the program the right to write \
-             the file and its folder"
-                .to_owned()
-        }
-        _ => format!("the disk failed, nothing was written: {error}; check it"),
-    };
-    Error::new(ErrorKind::Io, message).with_source(error)
-}
-
-/// Returns the name of a file with a suffix.
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }

@@ -10,8 +10,8 @@ use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::key::{Key, KeySource};
 
 use super::backup::replace_alone;
+use super::data_file::contents::Section;
 use super::engine::Memory;
-use super::file::Section;
 use super::journal::{Alone, first_log};
 use super::vault::Vault;
 

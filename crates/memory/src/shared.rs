@@ -14,9 +14,11 @@ use marmota_store::private_file::have_folder;
 use parking_lot::Mutex;
 
 use crate::catalog::Catalog;
-use crate::file::{self, Format, Loaded};
+use crate::data_file::contents::{Contents, Loaded};
+use crate::data_file::{self, Format};
 use crate::gate::{self, Gate};
 use crate::journal::{self, Journal, Record};
+use crate::plain_file;
 use crate::table_rows::TableRows;
 use crate::vault::Vault;
 
@@ -131,7 +133,7 @@ impl Shared {
         for (name, section) in sections {
             rows.insert(name.clone(), section.shape()?.rows);
         }
-        file::save(path, &self.vault, format, &file::Contents { schema, tables, sections })?;
+        data_file::save(path, &self.vault, format, &Contents { schema, tables, sections })?;
         Ok(rows)
     }
 
@@ -155,8 +157,10 @@ impl Shared {
                 let _ = self.journal.set(opened.journal);
                 opened.loaded
             }
-            (Some((path, _)), None) if path.exists() => file::load(path, &self.vault)?,
-            (Some((path, _)), None) => file::check_without_log(path).map(|()| Loaded::default())?,
+            (Some((path, _)), None) if path.exists() => plain_file::load(path, &self.vault)?,
+            (Some((path, _)), None) => {
+                plain_file::check_without_log(path).map(|()| Loaded::default())?
+            }
             (None, _) => Loaded::default(),
         });
         Ok(())

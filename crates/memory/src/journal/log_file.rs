@@ -15,11 +15,10 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use marmota_model::Result;
+use marmota_model::{Error, ErrorKind, Result};
 
-use super::fault;
 use super::record::{self, Identity, RECORD_BYTES};
-use super::recovery::create;
+use crate::data_file::replace::{folder_of, sync_folder};
 use crate::seal::{TAG_BYTES, Use};
 use crate::vault::{Cipher, Vault};
 
@@ -139,6 +138,36 @@ pub(super) fn unseal(
     let bytes = cipher.unseal(number, &bound(at as u64, settled), sealed)?;
     let start = payload.start + NUMBER_BYTES;
     Some(start..start + bytes)
+}
+
+/// Creates a log with this head; its name is then on the disk.
+fn create(path: &Path, head: &[u8]) -> io::Result<File> {
+    let file = marmota_store::private_file::options().append(true).create(true).open(path)?;
+    file.set_len(0)?;
+    (&file).write_all(head)?;
+    file.sync_all()?;
+    sync_folder(folder_of(path))?;
+    Ok(file)
+}
+
+/// The error for a failed write to the disk; nothing was written.
+#[cold]
+pub(super) fn fault(error: io::Error) -> Error {
+    use io::ErrorKind::{
+        FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+    };
+    let message = match error.kind() {
+        StorageFull | QuotaExceeded | FileTooLarge => {
+            "the disk is full, nothing was written: make room and try again".to_owned()
+        }
+        PermissionDenied | ReadOnlyFilesystem => {
+            "the log can only be read, nothing was written: give the program the right to write \
+             the file and its folder"
+                .to_owned()
+        }
+        _ => format!("the disk failed, nothing was written: {error}; check it"),
+    };
+    Error::new(ErrorKind::Io, message).with_source(error)
 }
 
 #[cfg(test)]

@@ -19,17 +19,19 @@ use marmota_store::Durability;
 use marmota_store::private_file;
 use parking_lot::{Condvar, Mutex};
 
-use super::super::catalog::Catalog;
-use super::super::file::{self, Loaded, Section as AnySection, failed, folder_of};
-use super::super::file_binary::{self, Link, Part, Section};
-use super::super::gate::Gate;
-use super::super::seal::Use;
-use super::super::snapshot::Snapshot;
-use super::super::vault::Vault;
 use super::changes::{self, Definition, Payload};
-use super::log_file::{self, LogFile};
+use super::log_file::{self, LogFile, fault};
 use super::record::{self, HeadFault, Identity, Rest};
-use super::{Counts, Journal, Lock, Tail, Waiting, bytes_max, fault, with_suffix};
+use super::{Counts, Journal, Lock, Tail, Waiting, bytes_max};
+use crate::catalog::Catalog;
+use crate::data_file;
+use crate::data_file::binary_section::{BinarySection, Part};
+use crate::data_file::contents::{Link, Loaded, Section};
+use crate::data_file::replace::{failed, folder_of, remove_leftovers, replace};
+use crate::gate::Gate;
+use crate::seal::Use;
+use crate::snapshot::Snapshot;
+use crate::vault::Vault;
 
 /// The number of logs, left by killed processes, from which on a snapshot is due.
 const LOGS_MAX: usize = 16;
@@ -38,6 +40,13 @@ const LOGS_MAX: usize = 16;
 pub(in super::super) struct Opened {
     pub(in super::super) journal: Arc<Journal>,
     pub(in super::super) loaded: Loaded,
+}
+
+/// Returns the name of a file with a suffix.
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
 }
 
 /// Returns the path of a log.
@@ -83,16 +92,6 @@ pub(super) fn remove_logs(path: &Path, goes: impl Fn(u64) -> bool) {
             log::warn!("{} stays: {error}", log_path(path, generation).display());
         }
     }
-}
-
-/// Creates a log with this head; its name is then on the disk.
-pub(super) fn create(path: &Path, head: &[u8]) -> io::Result<File> {
-    let file = private_file::options().append(true).create(true).open(path)?;
-    file.set_len(0)?;
-    (&file).write_all(head)?;
-    file.sync_all()?;
-    file::sync_folder(folder_of(path))?;
-    Ok(file)
 }
 
 /// Locks the database, so that other processes cannot open it.
@@ -181,14 +180,14 @@ struct Recovered {
 /// Reads the snapshot and its logs, and cuts off bytes that were never acknowledged as durable. The
 /// caller needs exclusive access to the database.
 fn recover(path: &Path, vault: &Vault) -> Result<Recovered> {
-    file::remove_leftovers(path)?;
+    remove_leftovers(path)?;
     let mut state = State::default();
     let mut link = None;
     let mut snapshot_bytes = 0;
     let is_there = path.exists();
     if is_there {
         snapshot_bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let read = file::read(path, vault)?;
+        let read = data_file::read(path, vault)?;
         (state.schema, state.tables, link) = (read.schema, read.tables, read.link);
     }
     let schema = state.schema;
@@ -292,7 +291,7 @@ impl Recovered {
 
 /// Makes a file without a log the snapshot before a log that is still to begin.
 fn adopt(path: &Path, vault: &Vault, loaded: &Loaded, identity: Identity) -> Result<()> {
-    if loaded.tables.values().any(|section| matches!(section, AnySection::Json(_))) {
+    if loaded.tables.values().any(|section| matches!(section, Section::Json(_))) {
         let message = format!(
             "{} is JSON, which has no log: open it without a durability, or load it and save it as \
              a binary file first",
@@ -307,9 +306,9 @@ fn adopt(path: &Path, vault: &Vault, loaded: &Loaded, identity: Identity) -> Res
         catalog: &Catalog::default(),
         sections: &loaded.tables,
         gate: &Gate::default(),
-        log: None,
+        settle: None,
     };
-    file::replace(path, vault, |mut out| file_binary::write_snapshot(&mut out, &snapshot))
+    replace(path, vault, |mut out| snapshot.write(&mut out))
 }
 
 /// Opens a log to continue it. The bytes that were read of it are then on the disk: a killed
@@ -469,7 +468,7 @@ impl Reading<'_> {
 #[derive(Default)]
 struct State {
     schema: u32,
-    tables: BTreeMap<String, AnySection>,
+    tables: BTreeMap<String, Section>,
     definitions: Vec<Arc<Definition>>,
     changed: BTreeMap<String, Changed>,
 }
@@ -520,9 +519,9 @@ impl State {
     fn finish(mut self, path: &Path) -> Result<Loaded> {
         for (name, changed) in self.changed {
             let section = match self.tables.remove(&name) {
-                None => Some(Section { parts: Vec::new() }),
-                Some(AnySection::Binary(section)) => Some(section),
-                Some(AnySection::Json(_)) => None,
+                None => Some(BinarySection { parts: Vec::new() }),
+                Some(Section::Binary(section)) => Some(section),
+                Some(Section::Json(_)) => None,
             };
             let merged =
                 section.and_then(|section| changed.put_into(section)).ok_or_else(|| {
@@ -533,19 +532,19 @@ impl State {
                     );
                     Error::new(ErrorKind::Invalid, message)
                 })?;
-            self.tables.insert(name, AnySection::Binary(merged));
+            self.tables.insert(name, Section::Binary(merged));
         }
         Ok(Loaded { path: path.to_owned(), schema: self.schema, tables: self.tables })
     }
 }
 
 fn key_of(form: marmota_model::Form, bytes: &[u8]) -> Key {
-    [&[super::super::row_codec::form_number(form)], bytes].concat().into()
+    [&[crate::row_codec::form_number(form)], bytes].concat().into()
 }
 
 impl Changed {
     /// Returns the rows of a snapshot that no log has changed, and the rows of the logs.
-    fn put_into(self, mut section: Section) -> Option<Section> {
+    fn put_into(self, mut section: BinarySection) -> Option<BinarySection> {
         section.retain(&self.key, |form, key| !self.rows.contains_key(&key_of(form, key)))?;
         let mut images: Vec<Image> = self.rows.into_values().flatten().collect();
         // Rows of the same log and shape come together, in the order in which they were written.

@@ -22,8 +22,8 @@ pub(super) struct Open {
     pub(super) busy: Option<Ticket>,
     /// The batch being executed step by step: other operations wait until it is over.
     pub(super) batch: Option<Ticket>,
-    /// Operations that wait for their turn. All are woken at each end of one: a
-    /// step of a batch may go on where others may not.
+    /// Operations that wait for their turn. The end of one wakes all: a step of a batch may continue
+    /// where others may not.
     pub(super) waiting: Arc<WaitQueue>,
 }
 

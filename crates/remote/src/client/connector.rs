@@ -20,7 +20,9 @@ use super::in_process::InProcess;
 use super::line::Line;
 use super::reach::{Address, Route, Upgrade, reach};
 use super::wire::Wire;
-use crate::codec::contract::{CREDENTIAL_BYTES_MAX, UPGRADE, Guarantees, hash, put_hello, read_welcome};
+use crate::codec::contract::{
+    CREDENTIAL_BYTES_MAX, Guarantees, UPGRADE, hash, put_hello, read_welcome,
+};
 use crate::codec::frame;
 use crate::codec::operation::HELLO;
 use crate::server::peer::Peer;

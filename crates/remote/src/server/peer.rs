@@ -14,9 +14,9 @@ use marmota_store::engine::ReadsMeanwhile;
 use marmota_store::history::HISTORY_TABLE;
 use marmota_store::{Scope, Store, Transaction};
 
+use super::settings::{Finding, Settings, StoreFor};
 use super::submission::{self, Begun, Ground, Submission, put_done, put_failure};
 use super::transactions::{Clock, Counted, TakenBack, caller_key, check_right};
-use super::settings::{Finding, Settings, StoreFor};
 use crate::codec::bytes::{Bytes, broken};
 use crate::codec::contract::{
     Guarantees, Hello, Welcome, hash, put_differences, put_names, put_welcome,

@@ -12,8 +12,8 @@ use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result};
 
-use super::seal::{SEAL_BYTES, TAG_BYTES, Use};
-use super::vault::{Cipher, Vault};
+use crate::seal::{SEAL_BYTES, TAG_BYTES, Use};
+use crate::vault::{Cipher, Vault};
 
 /// It differs from the others in so many bits that damage cannot convert one to the other.
 const MAGIC: &[u8; 8] = b"\x9ESEALEDM";
@@ -23,7 +23,7 @@ const HEAD_BYTES: usize = START_BYTES + SEAL_BYTES;
 const CHUNK_BYTES: usize = 1 << 16;
 
 /// A writer that encrypts its input.
-pub(super) struct Writer<W> {
+pub(crate) struct Writer<W> {
     out: W,
     cipher: Cipher,
     chunk: Vec<u8>,
@@ -32,7 +32,7 @@ pub(super) struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    pub(super) fn new(mut out: W, cipher: Cipher) -> io::Result<Self> {
+    pub(crate) fn new(mut out: W, cipher: Cipher) -> io::Result<Self> {
         let start = start();
         out.write_all(&start)?;
         out.write_all(&cipher.seal_head(&start))?;
@@ -40,7 +40,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes the last chunk.
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    pub(crate) fn finish(mut self) -> io::Result<()> {
         self.write_chunk(true)
     }
 
@@ -78,7 +78,7 @@ fn start() -> [u8; START_BYTES] {
 }
 
 /// Returns true for a file that [`Writer`] has written.
-pub(super) fn is_sealed(file: &[u8]) -> bool {
+pub(crate) fn is_sealed(file: &[u8]) -> bool {
     file.starts_with(MAGIC)
 }
 
@@ -87,7 +87,7 @@ pub(super) fn is_sealed(file: &[u8]) -> bool {
 /// # Errors
 /// [`ErrorKind::Denied`] without its key, [`ErrorKind::Invalid`] if it is damaged; both messages
 /// have its path.
-pub(super) fn open(mut file: Vec<u8>, path: &Path, vault: &Vault) -> Result<Vec<u8>> {
+pub(crate) fn open(mut file: Vec<u8>, path: &Path, vault: &Vault) -> Result<Vec<u8>> {
     let refuse = |what: &str| {
         Error::new(ErrorKind::Invalid, format!("{} {what}: restore a copy", path.display()))
     };
