@@ -237,7 +237,10 @@ fn after_a_cut(folder: &Path, history: &History, seed: u64, until: usize) -> Res
     let mut tally = history.look(&store, seed, until)?;
     store.close()?;
     let said = integrity(&file)?;
-    tally.look(1, (said != "ok").then(|| format!("cut at {until}: the file says {said}")));
+    tally.look(
+        1,
+        (said != "ok").then(|| format!("cut at {until}: the integrity check reports {said}")),
+    );
     Ok(tally)
 }
 

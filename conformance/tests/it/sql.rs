@@ -261,7 +261,7 @@ fn an_engine_without_sql_says_so() {
     assert!(!store.capability().sql);
     let error = store.sql("SELECT 1").rows().run().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(error.message().contains("beside"), "{error}");
+    assert!(error.message().contains("next to it"), "{error}");
 }
 
 #[derive(Clone, Debug, Default, Model, PartialEq)]

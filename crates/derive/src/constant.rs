@@ -95,7 +95,7 @@ impl Constant {
             (Shape::Uuid, _) => "a UUID in quotes",
             (Shape::Reference, _) => "the key of the row referred to",
         };
-        Err(format!("the type of this field asks for {expected}"))
+        Err(format!("the type of this field needs {expected}"))
     }
 
     fn as_written(&self) -> Result<Literal, String> {

@@ -150,7 +150,7 @@ impl Model {
             problems.at_span(
                 second.role_span.unwrap_or(second.name_span),
                 format!(
-                    "`{model}` has a second key beside `{first}`; keep one, and write \
+                    "`{model}` has a second key next to `{first}`; keep one, and write \
                      `#[model(unique({first}, {}))]` on the struct for what is unique together",
                     second.ident
                 ),

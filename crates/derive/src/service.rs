@@ -219,7 +219,7 @@ fn check_stream(ty: &Type, problems: &mut Problems) {
     };
     if mentions(inside, &is_stream) {
         let message = "a stream is a parameter or the whole result, not a part of one: give what \
-                       stands beside it by parameters, or by a call of its own";
+                       belongs to it by parameters, or by a separate call";
         problems.at(ty, message);
     }
 }
@@ -310,7 +310,7 @@ fn code(given: &Given, item: &ItemTrait, methods: &[(Vec<Attribute>, Method)]) -
     let has_docs = !trait_docs.is_empty();
     let fallback = format!("The service `{called}`.");
     let extra_docs = if has_docs { quote!() } else { quote!(#[doc = #fallback]) };
-    let hosts = format!("Hosts whatever implements [`{ident}`].");
+    let hosts = format!("Hosts an implementation of [`{ident}`].");
     let calls_from = format!("A [`{ident}`] that is somewhere else.");
     quote! {
         #extra_docs

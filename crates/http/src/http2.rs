@@ -418,7 +418,7 @@ impl Http2 {
         if begun.tunnel.is_some() && message::is_success(text) {
             // To a CONNECT that would say that the tunnel is open.
             begun.tunnel = None;
-            let text = "no WebSocket is opened here: this is asked for by a GET";
+            let text = "a WebSocket is not opened by this method: send a GET";
             return self.write(begun, Response::problem(Status::BAD_REQUEST, text), local);
         }
         let Begun { mut respond, request, upload, tunnel } = begun;

@@ -51,7 +51,7 @@ impl Telemetry {
         if host.is_none_or(|host| host.is_empty() || host.contains(['?', '#', ' '])) {
             let message = format!(
                 "`{}` is no collector's address; `http://127.0.0.1:4318` is one (for one that \
-                 asks for TLS, have a collector beside that forwards)",
+                 requires TLS, run a local collector that forwards to it)",
                 text::excerpt(endpoint)
             );
             return Err(Error::new(ErrorKind::Invalid, message));

@@ -99,7 +99,7 @@ impl Memory {
         let vault = &*memory.shared.vault;
         let loaded = plain_file::load(from, vault)?;
         if counted(&loaded)? != *tables {
-            let message = format!("{}: it does not hold what its manifest says", from.display());
+            let message = format!("{}: its rows differ from its manifest", from.display());
             return Err(Error::new(ErrorKind::Engine, message));
         }
         if memory.shared.durability.is_some() {

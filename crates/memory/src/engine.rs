@@ -214,7 +214,7 @@ impl Memory {
                     .is_ok_and(|own| path.canonicalize().is_ok_and(|it| it == own)))
         {
             let message = format!(
-                "{} has a log, which goes on from it: make a snapshot, or save to another file",
+                "{} has a log, which continues it: make a snapshot, or save to another file",
                 path.display()
             );
             return Err(Error::new(ErrorKind::Invalid, message));

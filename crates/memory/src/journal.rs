@@ -318,7 +318,7 @@ impl Journal {
     #[cold]
     fn fail(&self, error: &io::Error) -> Error {
         let message = format!(
-            "the disk failed under the log of {}, so that nobody knows which of the last writes it \
+            "the disk failed under the log of {}, so that it is unknown which of the last writes it \
              has ({error}): nothing is answered any more; check the disk, then open it again",
             self.path.display()
         );

@@ -117,7 +117,7 @@ impl Shared {
             }
             match made {
                 Err(error) if error.kind() != ErrorKind::Closed => {
-                    log::warn!("no snapshot, the log goes on: {error}");
+                    log::warn!("no snapshot was made, the log continues: {error}");
                 }
                 _ => {}
             }
@@ -125,7 +125,7 @@ impl Shared {
         if let Err(error) = started {
             journal.put_off();
             journal.snapshot_made();
-            log::warn!("no thread can be started for a snapshot, the log goes on: {error}");
+            log::warn!("no thread can be started for a snapshot, the log continues: {error}");
         }
     }
 

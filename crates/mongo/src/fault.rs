@@ -33,7 +33,7 @@ pub(crate) fn of(fault: &mongodb::error::Error, changes: bool) -> Error {
         }
         Fault::Write(WriteFailure::WriteConcernError(late)) => (
             ErrorKind::Lost,
-            format!("the write took place, but not as durably as asked: {}", late.message),
+            format!("the write took place, but not as durably as requested: {}", late.message),
         ),
         Fault::Io(_) if changes => (
             ErrorKind::Lost,

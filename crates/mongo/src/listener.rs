@@ -47,7 +47,7 @@ pub(crate) fn check(database: &Database) -> Result<()> {
         None | Some(SelectionCriteria::ReadPreference(ReadPreference::Primary)) => Ok(()),
         Some(_) => {
             let message = "a cache needs to read from the primary, and the URL's `readPreference` \
-                           asks for others, which may be behind: leave one of the two away";
+                           selects others, which may lag: remove one of the two";
             Err(Error::new(ErrorKind::Unsupported, message))
         }
     }
@@ -68,7 +68,7 @@ pub(crate) async fn start(
     let stream = listener.watch().await.map_err(|error| {
         let error = fault::of(&error, false);
         let message = format!(
-            "a cache needs to hear what others write, by a change stream, which could not be \
+            "a cache needs notice of the writes of others, by a change stream, which could not be \
              opened: {}",
             error.message()
         );

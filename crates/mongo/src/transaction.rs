@@ -201,7 +201,7 @@ impl Transaction {
             let pause = backoff.pause();
             if Instant::now() + pause >= end {
                 let message = format!(
-                    "the transaction was to be committed, and MongoDB has not said that it is \
+                    "the commit of the transaction was sent, and MongoDB has not confirmed it \
                      (`operation_timeout_ms`): whether it took place is unknown ({fault})"
                 );
                 return Err(Error::new(ErrorKind::Lost, message).with_source(fault));

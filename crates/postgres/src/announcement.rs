@@ -45,7 +45,7 @@ pub(crate) fn prepare(
     if let Some(other) = found.iter().find(|table| !table.is_plain) {
         let message = format!(
             "table `{}` is a view, or has parts that can be written to by themselves, of which \
-             PostgreSQL tells nothing: open the store without a cache",
+             PostgreSQL does not notify: open the store without a cache",
             other.name
         );
         return Err(Error::new(ErrorKind::Unsupported, message));
@@ -94,7 +94,7 @@ fn make(connection: &mut Connection, tables: &[Arc<Table>], options: &Options) -
                 _ => error.message(),
             };
             let message = format!(
-                "a cache needs to hear what others write, by a trigger on each table, which could \
+                "a cache needs notice of the writes of others, by a trigger on each table, which could \
                  not be made: {why}"
             );
             Error::new(error.kind(), message).with_source(error)

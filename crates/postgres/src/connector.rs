@@ -254,7 +254,7 @@ impl Greeting<'_> {
             }
             ask::SASL => {
                 if !body.split(|&byte| byte == 0).any(|name| name == SCRAM_SHA_256.as_bytes()) {
-                    return Err(self.refused("it asks for a proof other than SCRAM-SHA-256"));
+                    return Err(self.refused("it requires authentication other than SCRAM-SHA-256"));
                 }
                 let password = self.password()?.as_str().as_bytes();
                 let scram = ScramSha256::new(password, ChannelBinding::unsupported());
@@ -263,7 +263,7 @@ impl Greeting<'_> {
             }
             ask::SASL_GOES_ON | ask::SASL_ENDS => {
                 let Some(scram) = &mut self.scram else {
-                    return Err(self.refused("it went on with what was not begun"));
+                    return Err(self.refused("it continued an authentication that was not begun"));
                 };
                 let heard =
                     if ask == ask::SASL_ENDS { scram.finish(body) } else { scram.update(body) };
@@ -274,7 +274,10 @@ impl Greeting<'_> {
                     return Err(self.refused(&error.to_string()));
                 }
             }
-            _ => return Err(self.refused("it asks for a proof that Marmota does not know")),
+            _ => {
+                return Err(self
+                    .refused("it requires an authentication method that Marmota does not support"));
+            }
         }
         Ok(())
     }
@@ -282,7 +285,7 @@ impl Greeting<'_> {
     fn password(&self) -> Result<&Password, NoConnection> {
         self.options.password.as_ref().ok_or_else(|| {
             self.refused(
-                "it asks for a password: give it in the URL, in PGPASSWORD or in ~/.pgpass",
+                "it requires a password: give it in the URL, in PGPASSWORD or in ~/.pgpass",
             )
         })
     }

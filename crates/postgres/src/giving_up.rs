@@ -72,7 +72,7 @@ impl GivenUp {
         let (given_up, lane) = (Arc::clone(self), Arc::clone(lane));
         let asks = move |key| {
             if let Err(error) = connector::cancel(&given_up.options, &key) {
-                log::debug!("what was given up goes on at the server: {error}");
+                log::debug!("a cancelled statement still runs at the server: {error}");
             }
             REQUESTS.fetch_sub(1, Ordering::AcqRel);
             given_up.was_asked(&lane);

@@ -114,7 +114,10 @@ impl Socket {
         // Only one byte is read: later ones would not be encrypted.
         let mut answer = [0];
         if self.stream.read(&mut answer)? == 0 {
-            return Err(io::Error::new(Io::UnexpectedEof, "it hung up when asked for TLS"));
+            return Err(io::Error::new(
+                Io::UnexpectedEof,
+                "it closed the connection at the request for TLS",
+            ));
         }
         match (answer, options.tls_mode) {
             ([b'S'], _) => {

@@ -203,7 +203,7 @@ impl SqlText {
             for (at, (oid, value)) in self.parameters.iter().zip(call.values).enumerate() {
                 parameter::put(out, *oid, value.as_ref()).map_err(|parameter::ValueMismatch| {
                     let message = format!(
-                        "the value {} of parameter {} is none of the type that PostgreSQL expects \
+                        "the value {} of parameter {} is not of the type that PostgreSQL expects \
                          there ({}): cast the parameter, or bind another",
                         marmota_model::text::excerpt_of(value.as_ref()),
                         at + 1,

@@ -274,7 +274,7 @@ fn within_rules(field: &Field, mut min: i64, mut max: i64) -> Result<(i64, i64)>
             Rule::Range { min: least, max: most } => (least, most),
             _ => {
                 let message = format!(
-                    "`{}` has a rule that only a value can be asked about: read it in a \
+                    "`{}` has a rule that needs the new value: read the row in a \
                      transaction and write the sum",
                     field.name
                 );

@@ -77,7 +77,7 @@ impl Asked {
     }
 
     fn id(&self) -> ModelResult<i64> {
-        let none = || Error::new(ErrorKind::NotFound, "the path names nothing that there is");
+        let none = || Error::new(ErrorKind::NotFound, "the path does not name an existing row");
         self.named.parse().map_err(|_| none())
     }
 }

@@ -48,7 +48,7 @@ struct Member<'a> {
 /// Checks an operation and makes it one of the store's, linked to those before.
 pub(crate) fn write_of(store: &Scope, json: &[u8], linked: &Linked) -> Result<(Write, Vec<Link>)> {
     let none = |why: &dyn std::fmt::Display| {
-        ApiError::bad_request(format!("the operation is none of a batch: {why}"))
+        ApiError::bad_request(format!("the operation is not valid in a batch: {why}"))
     };
     // serde reads the members out of an array too.
     if json.trim_ascii_start().first() != Some(&b'{') {

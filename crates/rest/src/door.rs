@@ -247,7 +247,7 @@ fn check_origin(request: &Request) -> Result<()> {
         return Ok(());
     }
     let message = "a cookie is good for requests of this origin's own pages; send the token by \
-                   `Authorization: Bearer`, or the header `X-Marmota-CSRF: 1` beside the cookie";
+                   `Authorization: Bearer`, or the header `X-Marmota-CSRF: 1` with the cookie";
     Err(Error::new(ErrorKind::Denied, message).into())
 }
 

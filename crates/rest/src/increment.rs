@@ -40,7 +40,7 @@ impl Increment {
         let key = key::of_path(on.request, table)?;
         if on.request.header("if-match").is_some() {
             return Err(ApiError::bad_request(
-                "an increment takes no `If-Match`: it adds to whatever is stored",
+                "an increment takes no `If-Match`: it adds to the stored value",
             ));
         }
         let name = on.request.param("field").unwrap_or_default();

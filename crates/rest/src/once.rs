@@ -60,7 +60,7 @@ impl Once {
     /// Answers with what was kept.
     pub(crate) fn answer(kept: &Answered, answer: &mut Answer<'_, '_>) -> Result<()> {
         let broken = || {
-            let message = "the answer kept for this key is none of REST";
+            let message = "the answer stored for this key is not one of REST";
             ApiError::from(marmota_model::Error::new(marmota_model::ErrorKind::Engine, message))
         };
         let end = kept.bytes.iter().position(|&byte| byte == b'\n').ok_or_else(broken)?;

@@ -135,7 +135,7 @@ pub(crate) fn lines(request: &Request, table: &Table) -> Result<ListParams> {
     let rows_max = i64::MAX as u64;
     let params = of_list(request, table, rows_max, rows_max)?;
     if params.count {
-        let message = "belongs to pages; all lines that there are come";
+        let message = "applies to pages; NDJSON has all rows";
         return Err(ApiError::of_param("count", "true", "unknown", message.to_owned()));
     }
     Ok(params)
@@ -213,7 +213,7 @@ fn unknown(name: &str, value: &str, why: &str) -> ApiError {
 fn unknown_of_list(table: &Table, name: &str, value: &str) -> ApiError {
     let fields: Vec<&str> = table.fields().iter().map(|field| &*field.name).collect();
     let message = format!(
-        "is no parameter of a list; there are {} and the fields of `{}`: {}",
+        "is not a parameter of a list; allowed are {} and the fields of `{}`: {}",
         OF_LISTS.join(", "),
         table.name(),
         fields.join(", ")

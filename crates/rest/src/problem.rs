@@ -308,7 +308,7 @@ const fn concealed(kind: ErrorKind) -> Option<&'static str> {
         ),
         ErrorKind::Refused => Some("the database cannot be reached; nothing was done"),
         ErrorKind::Engine | ErrorKind::Protocol | ErrorKind::Bug => {
-            Some("an internal error; the service's log says more")
+            Some("an internal error; see the service's log")
         }
         _ => None,
     }

@@ -157,7 +157,7 @@ impl Reply {
     pub(crate) fn read<T: Transfer>(self, expected: Expected) -> Result<T> {
         let what = expected.what.clone();
         let none = |why: &str| {
-            let message = format!("{what} is none of its type: {why}");
+            let message = format!("{what} is not of its type: {why}");
             Error::new(ErrorKind::Protocol, message)
         };
         match (self, T::FORM) {

@@ -238,7 +238,7 @@ impl Mock {
             }
             None => {
                 let (name, arguments) = (self.name(method), excerpt(&arguments.to_string()));
-                let message = format!("the mock was told nothing for {name}({arguments})");
+                let message = format!("the mock has no answer for {name}({arguments})");
                 Err(Error::new(ErrorKind::Unsupported, message))
             }
         }

@@ -184,7 +184,7 @@ impl<T> ItemSender<T> {
     }
 
     async fn put(&self, sent: Sent<T>) -> Result<()> {
-        let gone = |_| Error::new(ErrorKind::Closed, "nobody takes the stream any more");
+        let gone = |_| Error::new(ErrorKind::Closed, "the receiver of the stream is closed");
         self.sender.send(sent).await.map_err(gone)
     }
 }

@@ -234,7 +234,7 @@ impl<C: Stubbed> Subscribers<C> {
             for one in said {
                 match one.await {
                     Ok(()) => heard += 1,
-                    Err(error) => log::info!("a subscriber was not told: {error}"),
+                    Err(error) => log::info!("a subscriber was not notified: {error}"),
                 }
             }
             heard

@@ -165,7 +165,7 @@ impl Sqlite {
         let held_by_it = check(&mut connection, &new.0)?.rows.into_iter().collect();
         drop(connection);
         if *tables != held_by_it {
-            let message = format!("{}: it does not hold what its manifest says", from.display());
+            let message = format!("{}: its rows differ from its manifest", from.display());
             return Err(Error::new(ErrorKind::Engine, message));
         }
         put_in_place(&new.0, path).map_err(disk)?;

@@ -384,7 +384,7 @@ impl<W: Work> Seat<W> {
     /// Fails all members after the transaction was lost.
     #[cold]
     fn lose(&mut self, error: &Error, told: &mut Vec<Waker>) {
-        let message = format!("a write of the same group could not go on: {}", error.message());
+        let message = format!("a write of the same group failed: {}", error.message());
         let error = Error::new(error.kind(), message);
         self.end(Some(&error), told);
     }

@@ -572,5 +572,5 @@ fn no_transaction() -> Error {
 
 #[cold]
 fn unknown_ticket() -> Error {
-    Error::new(ErrorKind::Bug, "an operation goes on that does not wait in this session")
+    Error::new(ErrorKind::Bug, "an operation was polled that does not wait in this session")
 }

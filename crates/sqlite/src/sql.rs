@@ -352,7 +352,7 @@ fn lend_tables(text: &Text, lender: Option<&mut (dyn Lender + '_)>) -> Result<Le
         return Ok(LentTables::new());
     }
     let lender = lender.ok_or_else(|| {
-        let message = "the statement reads tables in memory, and nobody lends them here";
+        let message = "the statement reads tables in memory, which are not available here";
         Error::new(ErrorKind::Unsupported, message)
     })?;
     lender.lend(&text.wanted)

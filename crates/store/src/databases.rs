@@ -101,7 +101,7 @@ impl Databases {
                 if home != other {
                     let message = format!(
                         "field `{}` of `{}` refers to `{to}`, which is in another database \
-                         (`{}`, not `{}`): nobody would keep the reference true; keep both in one, \
+                         (`{}`, not `{}`): the reference could not be enforced; keep both in one, \
                          or make the field a plain key (`i64`, `Uuid`, `String`)",
                         field.name,
                         table.name(),

@@ -220,7 +220,7 @@ impl SqlRows {
 pub fn no_sql(engine: &str) -> Error {
     let message = format!(
         "the engine `{engine}` has no SQL: keep the tables in SQLite or PostgreSQL, or open a SQLite database \
-         beside it in the same store (`.database(\"sql\", …)`)"
+         next to it in the same store (`.database(\"sql\", …)`)"
     );
     Error::new(ErrorKind::Unsupported, message)
 }

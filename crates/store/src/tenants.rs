@@ -125,7 +125,7 @@ impl Tenants {
             return Ok(store);
         }
         let known = self.shared.known.get().ok_or_else(|| {
-            let message = "nobody has said which tenants there are; say it by `Tenants::known`";
+            let message = "the tenants are unknown; set them by `Tenants::known`";
             Error::new(ErrorKind::Unsupported, message)
         })?;
         if !known(tenant) {

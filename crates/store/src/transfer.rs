@@ -187,7 +187,7 @@ fn run(
         if ours != theirs {
             let message = format!(
                 "`{}` has {} rows here and {} there{}: the other database had rows of its own, or \
-                 this one was written to meanwhile; begin with an empty one, while nobody writes",
+                 this one was written to meanwhile; begin with an empty one, without other writers",
                 of_from.name(),
                 ours.rows,
                 theirs.rows,

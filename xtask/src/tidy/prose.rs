@@ -13,23 +13,23 @@ use crate::step::{Failure, root};
 
 /// How many phrases a crate has in doc comments, and in texts such as errors.
 const KNOWN: [(&str, usize, usize); 17] = [
-    ("apps/marmota", 57, 5),
+    ("apps/marmota", 57, 0),
     ("crates/auth", 29, 0),
     ("crates/collections", 57, 0),
-    ("crates/columns", 0, 3),
-    ("crates/derive", 14, 4),
-    ("crates/http", 366, 9),
-    ("crates/marmota", 29, 4),
-    ("crates/memory", 0, 13),
+    ("crates/columns", 0, 0),
+    ("crates/derive", 14, 0),
+    ("crates/http", 366, 0),
+    ("crates/marmota", 29, 0),
+    ("crates/memory", 0, 0),
     ("crates/model", 63, 0),
-    ("crates/mongo", 0, 6),
-    ("crates/postgres", 0, 11),
-    ("crates/remote", 86, 15),
-    ("crates/rest", 92, 8),
-    ("crates/service", 151, 5),
+    ("crates/mongo", 0, 0),
+    ("crates/postgres", 0, 0),
+    ("crates/remote", 86, 0),
+    ("crates/rest", 92, 0),
+    ("crates/service", 151, 0),
     ("crates/sql", 0, 0),
-    ("crates/sqlite", 0, 4),
-    ("crates/store", 0, 9),
+    ("crates/sqlite", 0, 0),
+    ("crates/store", 0, 0),
 ];
 
 /// A number that has fallen by more than this is to be lowered here.

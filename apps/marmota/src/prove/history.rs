@@ -86,7 +86,7 @@ impl History {
         for inserted in &self.inserted {
             inserted.look(&mut rows, seed, until, &mut tally);
         }
-        let nobodys = rows.values().map(|row| format!("nobody wrote {row:?}"));
+        let nobodys = rows.values().map(|row| format!("no client wrote {row:?}"));
         nobodys.for_each(|fault| tally.look(0, Some(fault)));
         self.look_at_accounts(store, until, &mut tally)?;
         Ok(tally)

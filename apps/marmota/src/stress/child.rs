@@ -163,7 +163,7 @@ impl Drivers {
                         found.ids.push(id.parse()?);
                     }
                 }
-                _ => return Err(format!("client process {number} says {text:?}").into()),
+                _ => return Err(format!("client process {number} printed {text:?}").into()),
             }
         }
         Ok(found)

@@ -63,7 +63,7 @@ impl Tally {
         self.look(1, same("rows are stored", ids.len(), stored.len()));
         for row in stored {
             let known = distinct.contains(&row.id);
-            self.look(1, (!known).then(|| format!("row {} was given to nobody", row.id)));
+            self.look(1, (!known).then(|| format!("row {} was given to no client", row.id)));
             let (thread, number) = (row.thread as u32, row.number as u32);
             self.look(FIELDS, Sample::new(seed, run, thread, number).with_id(row.id).fault(&row));
         }

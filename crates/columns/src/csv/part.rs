@@ -254,7 +254,7 @@ impl Taker<'_, '_, '_> {
         } else if let Some((record, column)) = half_quoted {
             let name = &self.plan.names[column];
             let message = format!(
-                "field `{name}` goes on behind its closing quote; double a quote that belongs to it"
+                "field `{name}` continues after its closing quote; double a quote that belongs to it"
             );
             self.refuse(run.range(record, column).0, message);
         }

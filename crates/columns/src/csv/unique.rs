@@ -18,7 +18,7 @@ pub(crate) fn check(name: &str, table: &Table, cells: &[Cells], rows: u32) -> Re
         let value = row(second);
         let violation = rule::violation(field, value, "unique", "must be unique");
         let message = format!(
-            "{name}, rows {} and {}: {violation}; rows count from 1, behind the first line",
+            "{name}, rows {} and {}: {violation}; rows count from 1, after the first line",
             first + 1,
             second + 1
         );

@@ -46,8 +46,8 @@ fn the_place_and_the_reason_are_named() {
         ),
         ("1,a,b,c\n", "line 2, column 1: the record has 4 fields instead of 3"),
         ("1,a,b\n\n1,çà\"b,c\n", "line 4, column 5: a quote in the middle of a field"),
-        ("1,\"a\"b,c\n", "line 2, column 3: field `code` goes on behind its closing quote"),
-        ("1,\"a\" ,c\n", "line 2, column 3: field `code` goes on behind its closing quote"),
+        ("1,\"a\"b,c\n", "line 2, column 3: field `code` continues after its closing quote"),
+        ("1,\"a\" ,c\n", "line 2, column 3: field `code` continues after its closing quote"),
         ("1,a,\"b\n1,c,d\n", "line 2, column 5: the quote that opens here is never closed"),
         ("1,a,\"", "line 2, column 5: the quote that opens here is never closed"),
         (

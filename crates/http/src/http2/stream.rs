@@ -505,8 +505,8 @@ impl Sending {
             let is_long = self.left.is_some_and(|left| left < made.len() as u64);
             let failed = match ahead {
                 Ahead::Failed(error) => Some(error),
-                _ if is_long => Some("it is longer than it was said to be".into()),
-                Ahead::Ended if is_short => Some("it is shorter than it was said to be".into()),
+                _ if is_long => Some("it is longer than its declared length".into()),
+                Ahead::Ended if is_short => Some("it is shorter than its declared length".into()),
                 Ahead::Ended => {
                     self.source = None;
                     None

@@ -115,7 +115,7 @@ impl Parser {
                         }
                         [] | [b'\r'] if blanks < HEAD_BYTES_MAX => return Ok((used, Piece::More)),
                         [b'-'] if blanks == 0 => return Ok((used, Piece::More)),
-                        _ => return Err("a boundary is followed by what is none of it"),
+                        _ => return Err("a boundary is followed by neither a line end nor `--`"),
                     }
                 }
                 State::Head => {

@@ -108,7 +108,7 @@ impl Descriptors {
         } else {
             log::warn!(
                 "{open} of the {limit} descriptors that this process may have are open: new \
-                 connections are refused with 503, those there are go on; {way_out}"
+                 connections are refused with 503, open ones continue; {way_out}"
             );
         }
     }

@@ -73,7 +73,7 @@ impl fmt::Display for ServerError {
             Self::Site(error) => error.fmt(f),
             #[cfg(feature = "tls")]
             Self::Tls(error) => error.fmt(f),
-            Self::Thread(error) => write!(f, "a server thread cannot go on: {error}"),
+            Self::Thread(error) => write!(f, "a server thread has failed: {error}"),
         }
     }
 }

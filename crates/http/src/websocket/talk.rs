@@ -210,7 +210,7 @@ impl Talk {
             while turn.output.len() < AHEAD_BYTES && turn.tail.is_none() {
                 let said = room.next(turn.context.waker()).map_err(|()| Close {
                     code: Close::POLICY,
-                    reason: "too slow for what is said here".to_owned(),
+                    reason: "too slow for the messages of this endpoint".to_owned(),
                 })?;
                 let Some(said) = said else { break };
                 let frame = said.frame(*window_bits);

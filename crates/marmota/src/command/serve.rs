@@ -176,7 +176,7 @@ impl Serve {
             return Ok(without_users(command, store, url, watch));
         }
         if command.routes.is_some() {
-            let message = "this program has routes of its own, and says itself who may call them: \
+            let message = "this program has its own routes, and decides itself who may call them: \
                            leave `--auth` out";
             return Err(message.into());
         }

@@ -89,8 +89,8 @@ pub(crate) fn check_sections(sections: &BTreeMap<String, Section>) -> Result<()>
         };
         if section.parts.windows(2).any(|pair| pair[0].fields != pair[1].fields) {
             let message = format!(
-                "table `{name}` was changed to other fields in its log and no model has asked \
-                 for it since; register its model first"
+                "table `{name}` was changed to other fields in its log, and its model is not \
+                 registered; register it first"
             );
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
@@ -216,7 +216,7 @@ pub(crate) fn load(bytes: &[u8]) -> Result<ReadFile, String> {
         .and_then(|decoder| decoder.take(length.saturating_add(1)).read_to_end(&mut content));
     match decoded {
         Ok(read) if read as u64 == length => {}
-        Ok(_) => return Err("is damaged: its content is not as long as it says".to_owned()),
+        Ok(_) => return Err("is damaged: its content does not have the stated length".to_owned()),
         Err(error) => return Err(format!("is damaged: {error}")),
     }
     load_content(&Arc::new(content), version == VERSION_LINKED)

@@ -104,8 +104,8 @@ pub(crate) struct Link {
 #[cold]
 pub(crate) fn other_format(table: &str, format: &str) -> Error {
     let message = format!(
-        "table `{table}` was loaded from a file of another format and no model has asked for it \
-         since, so that it cannot be written as {format}; register its model first"
+        "table `{table}` was loaded from a file of another format and cannot be written as \
+         {format} while its model is not registered; register it first"
     );
     Error::new(ErrorKind::Unsupported, message)
 }

@@ -333,7 +333,7 @@ fn belonging(path: &Path, is_there: bool, link: Option<&Link>, logs: Vec<u64>) -
             )),
             Some(1) => consecutive(path, logs),
             Some(&first) => refuse(format!(
-                "{} goes on from a snapshot, and {} is missing: restore it, or move the log away \
+                "{} continues a snapshot, and {} is missing: restore it, or move the log away \
                  to begin anew",
                 named(first),
                 path.display()
@@ -345,7 +345,7 @@ fn belonging(path: &Path, is_there: bool, link: Option<&Link>, logs: Vec<u64>) -
         None if link.position == 0 => Ok(logs),
         Some(&first) if first == link.generation => consecutive(path, logs),
         _ => refuse(format!(
-            "{} is missing, which {} goes on in: restore it",
+            "{} is missing, which continues {}: restore it",
             named(link.generation),
             path.display()
         )),
@@ -357,7 +357,7 @@ fn consecutive(path: &Path, logs: Vec<u64>) -> Result<Vec<u64>> {
         None => Ok(logs),
         Some(pair) => {
             let message = format!(
-                "{} is missing, though the log behind it is there: restore it",
+                "{} is missing, though the log after it is there: restore it",
                 log_path(path, pair[0] + 1).display()
             );
             Err(Error::new(ErrorKind::Invalid, message))
@@ -408,7 +408,7 @@ impl Reading<'_> {
         }
         if head.identity != *identity {
             return Err(self.refuse(
-                "belongs to another snapshot than the one beside it: move the one away that is \
+                "belongs to another snapshot than the one in its folder: move the one away that is \
                  not wanted",
             ));
         }
@@ -454,7 +454,7 @@ impl Reading<'_> {
                 .map_err(|error| failed("cut", &self.path, error))
             }
             Rest::Damaged(next) => Err(self.refuse(&format!(
-                "is damaged at byte {end}, and has valid records behind that, from byte {next} on: \
+                "is damaged at byte {end}, and has valid records after that, from byte {next} on: \
                  restore a copy, or cut it there to do without them (truncate -s {end})"
             ))),
             _ => Err(self.refuse(&format!(

@@ -55,7 +55,7 @@ impl Verifier {
             (_, None) => {
                 return Err(io::Error::new(
                     Io::InvalidInput,
-                    "sslmode asks for a certificate that is signed by a known root: name the \
+                    "sslmode requires a certificate that is signed by a known root: name the \
                      root's file by sslrootcert, or put it to ~/.postgresql/root.crt",
                 ));
             }

@@ -315,7 +315,7 @@ impl Upgrade<'_> {
             _ => ErrorKind::Protocol,
         };
         let line = marmota_model::text::excerpt(head.lines().next().unwrap_or_default());
-        let message = self.refused(host, &format!("it says {line:?}")).message().to_owned();
+        let message = self.refused(host, &format!("it answered {line:?}")).message().to_owned();
         Err(Error::new(kind, message))
     }
 

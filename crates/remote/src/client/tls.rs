@@ -285,8 +285,8 @@ fn certificate_fault(fault: &CertificateError) -> String {
         }
         // By one of the same name, too, whose key is another.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "nobody whom this client believes vouches for its \
-                                            certificate: name the file of the authority that does \
+            "its certificate is not signed by an authority \
+                                            that this client trusts: name the file of its authority \
                                             (`ca_file`, or the variable SSL_CERT_FILE)"
                 .to_owned()
         }

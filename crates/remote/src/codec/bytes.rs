@@ -138,7 +138,7 @@ impl<'b> Bytes<'b> {
 
     /// Refuses what stands behind the end.
     pub(crate) fn end(&self) -> Result<()> {
-        if self.rest.is_empty() { Ok(()) } else { Err(broken("goes on behind its end")) }
+        if self.rest.is_empty() { Ok(()) } else { Err(broken("continues after its end")) }
     }
 }
 

@@ -280,7 +280,7 @@ pub(crate) fn read_welcome<'t>(
                     return Err(difference(table, &theirs));
                 }
             }
-            Err(broken("says that tables differ, but not how"))
+            Err(broken("reports that tables differ, but not how"))
         }
         _ => Err(broken("is no answer to a hello")),
     }

@@ -62,7 +62,7 @@ impl Terms {
     pub(crate) fn read(read: &mut Bytes<'_>) -> Result<Self> {
         let place = usize::from(read.u8()?);
         let durability =
-            *DURABILITIES.get(place).ok_or_else(|| broken("asks for a durability of no kind"))?;
+            *DURABILITIES.get(place).ok_or_else(|| broken("has an unknown durability"))?;
         let within = Some(read.unsigned()?).filter(|&ms| ms != 0).map(Duration::from_millis);
         Ok(Self { durability, within })
     }
@@ -152,8 +152,8 @@ pub(crate) fn put_operation(
         Operation::Release(name) => put_step(out, begin, RELEASE, *name),
         Operation::RollbackTo(name) => put_step(out, begin, ROLLBACK_TO, *name),
         _ => {
-            let message = "SQL of one's own does not travel to a server: it would pass by the \
-                           rules of its models";
+            let message = "raw SQL is not sent to a server: it would bypass the rules \
+                           of its models";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
     }

@@ -74,7 +74,7 @@ impl<'b> Bytes<'b> {
     #[inline]
     pub(crate) fn value(&mut self) -> Result<ValueRef<'b>> {
         let day = |days: i64| i32::try_from(days).ok().and_then(|days| Date::from_days(days).ok());
-        let beyond = || broken("has a date or time that there is none of");
+        let beyond = || broken("has a date or time out of range");
         Ok(match self.u8()? {
             ABSENT => ValueRef::Absent,
             NULL => ValueRef::Null,

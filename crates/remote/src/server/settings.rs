@@ -48,7 +48,7 @@ impl Settings {
     pub(crate) fn answer_is_too_long(&self) -> Error {
         let message = format!(
             "the answer has more than {} bytes: ask for fewer rows (`limit`) and for the next \
-             ones behind them (`after`)",
+             ones after them (`after`)",
             self.answer_bytes_max
         );
         Error::new(ErrorKind::Invalid, message)

@@ -186,7 +186,7 @@ impl Submission {
     pub(super) fn late(&self) -> Error {
         let ms = self.terms.within.map_or(0, |within| within.as_millis());
         let message = format!(
-            "the operation was given up after {ms} ms, as its client asked; a write may have \
+            "the operation was cancelled after {ms} ms, as its client requested; a write may have \
              taken place"
         );
         Error::new(ErrorKind::Timeout, message)

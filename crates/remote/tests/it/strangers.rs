@@ -31,7 +31,7 @@ fn steps_without_a_transaction_are_refused() {
     for verb in 13..=17 {
         let answer = service.answer(&packet(7, &[verb, 0, 0, 1]));
         let text = String::from_utf8_lossy(&answer);
-        assert!(text.contains("begin one") || text.contains("behind its end"), "{text}");
+        assert!(text.contains("begin one") || text.contains("after its end"), "{text}");
     }
 }
 

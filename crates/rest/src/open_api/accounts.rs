@@ -64,7 +64,7 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
         ),
         (Method::Post, "/logout", "Ends this session", None, done()),
         (Method::Post, "/logout-everywhere", "Ends all sessions of the user", None, done()),
-        (Method::Get, "/me", "Who asks", None, shown(me)),
+        (Method::Get, "/me", "The caller", None, shown(me)),
         (Method::Post, "/password", "Changes the password", Some(passwords), done()),
         (Method::Post, "/jwt", "A token that needs no look into the database", None, {
             shown(object(&[("jwt", text()), ("ends_at", time())]))

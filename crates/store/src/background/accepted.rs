@@ -66,7 +66,7 @@ impl State {
         }
         match std::mem::replace(self, Self::Taken) {
             Self::Told(told) => Some(told),
-            _ => Some(Err(Error::new(ErrorKind::Bug, "a result was asked for twice"))),
+            _ => Some(Err(Error::new(ErrorKind::Bug, "a result was taken twice"))),
         }
     }
 }

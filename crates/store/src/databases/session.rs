@@ -390,7 +390,7 @@ impl Session for DatabasesSession {
             else {
                 return Poll::Ready(Err(Error::new(
                     ErrorKind::Bug,
-                    "an operation goes on that does not wait in this session",
+                    "an operation was polled that does not wait in this session",
                 )));
             };
             let Waiting { step, durability, .. } = self.waiting[at];

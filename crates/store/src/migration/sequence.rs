@@ -129,8 +129,8 @@ impl Sequence {
                 }
                 Some(migration) if migration.name != record.name => {
                     return refuse(format!(
-                        "{migration} was done in this database as {has}: what was done keeps its \
-                         number and name; add yours behind the last"
+                        "{migration} was applied to this database as {has}: an applied migration keeps \
+                         its number and name; add yours after the last"
                     ));
                 }
                 Some(_) => {}

@@ -344,7 +344,7 @@ fn written_row(bare: &Write) -> Result<(Right, ValueRef<'_>)> {
         }
         Write::Delete { key, .. } => Ok((Right::Delete, key.as_ref())),
         _ => {
-            let message = "the row of a write without a key was asked for";
+            let message = "the row of a write without a key was requested";
             Err(Error::new(marmota_model::ErrorKind::Bug, message))
         }
     }

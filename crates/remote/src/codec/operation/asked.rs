@@ -115,7 +115,7 @@ impl<'p, 't> Asked<'p, 't> {
             SAVEPOINT => Self::Savepoint(name_of(read)?),
             RELEASE => Self::Release(name_of(read)?),
             ROLLBACK_TO => Self::RollbackTo(name_of(read)?),
-            _ => return Err(broken("asks for nothing that there is")),
+            _ => return Err(broken("has an unknown operation")),
         };
         read.end()?;
         Ok(asked)
