@@ -236,10 +236,10 @@ fn after_a_cut(folder: &Path, history: &History, seed: u64, until: usize) -> Res
     let (store, _) = open(&file, None)?;
     let mut tally = history.look(&store, seed, until)?;
     store.close()?;
-    let said = integrity(&file)?;
+    let found = integrity(&file)?;
     tally.look(
         1,
-        (said != "ok").then(|| format!("cut at {until}: the integrity check reports {said}")),
+        (found != "ok").then(|| format!("cut at {until}: the integrity check reports {found}")),
     );
     Ok(tally)
 }

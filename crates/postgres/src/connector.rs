@@ -275,8 +275,9 @@ impl Greeting<'_> {
                 }
             }
             _ => {
-                return Err(self
-                    .refused("it requires an authentication method that Marmota does not support"));
+                return Err(self.refused(
+                    "it requires an authentication method that Marmota does not support",
+                ));
             }
         }
         Ok(())

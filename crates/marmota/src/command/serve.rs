@@ -200,7 +200,7 @@ impl Serve {
     }
 }
 
-/// Routes that ask nobody who calls, but for those of the server's state.
+/// Returns the routes without accounts: only those of diagnostics check who calls.
 fn without_users(command: &Command, store: &Store, url: &str, watch: &Watch) -> Router {
     if let Some(greeting) = watch.greeting(url) {
         notice(greeting);

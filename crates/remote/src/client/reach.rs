@@ -320,10 +320,10 @@ impl Upgrade<'_> {
     }
 
     #[cold]
-    fn refused(&self, host: &str, says: &str) -> Error {
+    fn refused(&self, host: &str, reason: &str) -> Error {
         let Self { served, path, .. } = self;
         let message = format!(
-            "{served} at {host} under {path}, {says}: give the server its router, and the URL the \
+            "{served} at {host} under {path}, {reason}: give the server its router, and the URL the \
              same prefix"
         );
         Error::new(ErrorKind::Protocol, message)
