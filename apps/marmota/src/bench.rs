@@ -22,7 +22,6 @@ use marmota::command::Done;
 use marmota::command::clap::{self, ArgMatches, Args, FromArgMatches, Subcommand};
 
 use engine::Engine;
-use progress::Progress;
 use report::Report;
 
 /// Measures the engines on this machine

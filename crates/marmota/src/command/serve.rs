@@ -183,7 +183,7 @@ impl Serve {
         let auth = Auth::new(store, Settings::default())?;
         if let Some(token) = auth.setup_token() {
             notice(format_args!(
-                "Nobody manages users yet. Within 24 hours set the password of `admin`:\n  \
+                "No user is an administrator yet. Within 24 hours set the password of `admin`:\n  \
                  curl {url}/api/auth/set-password -H 'Content-Type: application/json' \
                  -d '{{\"name\":\"admin\",\"token\":\"{token}\",\"password\":\"…\"}}'"
             ));
