@@ -45,7 +45,7 @@ fn a_server_that_is_not_to_be_trusted_is_refused_with_the_way_out() {
             "stranger",
             stranger.tls("127.0.0.1", 2200),
             Some(&file),
-            "name the file of the authority",
+            "name the file of its authority",
         ),
         ("no system's", stranger.tls("127.0.0.1", 2200), None, "authorit"),
     ];
